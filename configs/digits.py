@@ -24,7 +24,7 @@ def get_config() -> ConfigDict:
                 # Where prepared data sets lie; None for ~/tensorflow_datasets.
                 "data_dir": config_dict.placeholder(str),
             },
-            "model": {"name": "small_cnn"},
+            "model": {"name": "small_cnn", "half_precision": False},
             "loss": {"name": "noised_balanced", "k": 3, "epsilon": 1.0, "num_samples": 10},
             "optimizer": {
                 "learning_rate": 0.05,

@@ -24,6 +24,7 @@ _FIELDS: dict[str, fields.Field] = {
     "dataset.batch_size": fields.integer(1),
     "dataset.data_dir": fields.text(optional=True),
     "model.name": fields.one_of(MODELS),
+    "model.half_precision": fields.boolean(),
     "loss.name": fields.one_of(LOSSES),
     "optimizer.learning_rate": fields.number(above=0),
     "optimizer.momentum": fields.number(at_least=0, below=1),

@@ -49,7 +49,11 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     steps_per_epoch = _steps_per_epoch(dataset, batch_size)
 
     model = build_model(
-        config["model"]["name"], num_classes=spec.num_classes, axis_name=parallel.AXIS_NAME
+        config["model"]["name"],
+        num_classes=spec.num_classes,
+        head="linear",
+        axis_name=parallel.AXIS_NAME,
+        half_precision=config["model"]["half_precision"],
     )
     objective = LOSSES[config["loss"]["name"]].objective(config["loss"], spec.num_classes)
     settings = config["optimizer"]

@@ -10,7 +10,8 @@ import pytest
 
 from train import randomness, steps
 from train.data.augmentation import normalize
-from train.models.classifier import Classifier, LinearHead
+from train.models.classifier import Classifier
+from train.models.heads import LinearHead
 from train.models.small_cnn import SmallCNN
 from train.objectives import LOSSES
 from train.state import initial_state, num_parameters, parameters_digest

@@ -3,16 +3,7 @@
 import jax
 from flax import linen as nn
 
-
-class LinearHead(nn.Module):
-    """Logits as an affine function of the features."""
-
-    num_classes: int
-
-    @nn.compact
-    def __call__(self, features: jax.Array) -> jax.Array:
-        """Features [n, d] to logits [n, L]."""
-        return nn.Dense(self.num_classes)(features)
+from train.models.heads import TwoLogits
 
 
 class Classifier(nn.Module):
@@ -21,8 +12,8 @@ class Classifier(nn.Module):
     features: nn.Module
     head: nn.Module
 
-    def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
-        """Normalised images [n, height, width, channels] to logits [n, L].
+    def __call__(self, images: jax.Array, *, train: bool) -> jax.Array | TwoLogits:
+        """Normalised images [n, height, width, channels] to logits [n, L], or two of them.
 
         With `train`, batch norm takes the statistics of the batch over all devices and updates the
         collection `batch_stats`; without, it takes those it has gathered.

@@ -1,7 +1,11 @@
 """A small convolutional network for images of a few pixels."""
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
+from jax.typing import DTypeLike
+
+from train.models import layers
 
 
 class SmallCNN(nn.Module):
@@ -10,10 +14,12 @@ class SmallCNN(nn.Module):
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
         widths: the channels of the three convolutions; the last is the number of features.
+        dtype: what the convolutions compute in.
     """
 
     axis_name: str | None
     widths: tuple[int, int, int] = (32, 64, 128)
+    dtype: DTypeLike = jnp.float32
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
@@ -22,13 +28,9 @@ class SmallCNN(nn.Module):
         for index, width in enumerate(self.widths):
             if index == 2:
                 hidden = nn.max_pool(hidden, (2, 2), strides=(2, 2))
-            hidden = nn.Conv(width, (3, 3), use_bias=False)(hidden)
-            hidden = nn.BatchNorm(
-                use_running_average=not train,
-                momentum=0.9,
-                epsilon=1e-5,
-                # Initialisation runs outside the devices' axis.
-                axis_name=None if self.is_initializing() else self.axis_name,
-            )(hidden)
+            hidden = nn.Conv(width, (3, 3), use_bias=False, dtype=self.dtype)(hidden)
+            hidden = layers.batch_norm(
+                hidden, train=train, axis_name=self.axis_name, dtype=self.dtype
+            )
             hidden = nn.relu(hidden)
-        return hidden.mean(axis=(1, 2))
+        return layers.mean_over_image(hidden)

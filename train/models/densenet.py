@@ -1,0 +1,56 @@
+"""DenseNet-BC for images of 32 by 32 pixels (Huang et al. 2017, "Densely connected ...")."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.typing import DTypeLike
+
+from train.models import layers
+
+# Channels inside a bottleneck, and channels before the first block, in units of the growth.
+_BOTTLENECK = 4
+_STEM = 2
+
+
+class DenseNet(nn.Module):
+    """Three blocks of bottleneck layers; between two, the channels and the image are halved.
+
+    The depth in the paper's sense is 6 · layers_per_block + 4.
+
+    Attributes:
+        axis_name: the axis over devices over which batch norm averages.
+        growth: the channels that each bottleneck layer adds.
+        layers_per_block: the bottleneck layers of each block.
+        dtype: what the convolutions compute in.
+    """
+
+    axis_name: str | None
+    growth: int = 40
+    layers_per_block: int = 6
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
+        """Images [n, height, width, channels] to features, 440 with the defaults."""
+        conv = functools.partial(layers.conv, dtype=self.dtype)
+        norm = functools.partial(
+            layers.batch_norm, train=train, axis_name=self.axis_name, dtype=self.dtype
+        )
+        hidden = conv(images, _STEM * self.growth, 3, name="conv1")
+        for block in (1, 2, 3):
+            if block > 1:
+                before = f"transition{block - 1}"
+                hidden = nn.relu(norm(hidden, name=f"{before}_bn"))
+                hidden = conv(hidden, hidden.shape[-1] // 2, 1, name=f"{before}_conv")
+                # Not nn.avg_pool, which divides by a NumPy integer: a promotion the tests refuse.
+                hidden = nn.pool(hidden, 0.0, jax.lax.add, (2, 2), (2, 2), "VALID") / 4
+            for index in range(self.layers_per_block):
+                name = f"block{block}_{index}"
+                new = nn.relu(norm(hidden, name=f"{name}_bn1"))
+                new = conv(new, _BOTTLENECK * self.growth, 1, name=f"{name}_conv1")
+                new = nn.relu(norm(new, name=f"{name}_bn2"))
+                new = conv(new, self.growth, 3, name=f"{name}_conv2")
+                hidden = jnp.concatenate([hidden, new], axis=-1)
+        return layers.mean_over_image(nn.relu(norm(hidden, name="bn")))
