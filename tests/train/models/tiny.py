@@ -1,0 +1,55 @@
+"""Small members of every family, and variables drawn without initialising a network."""
+
+import functools
+
+import jax
+import numpy as np
+
+from train.models.densenet import DenseNet
+from train.models.mlp import MLP
+from train.models.resnet import BasicBlock, Bottleneck, ResNet
+from train.models.small_cnn import SmallCNN
+
+IMAGE_SHAPE = (32, 32, 3)
+
+FAMILIES = {
+    "small_cnn": functools.partial(SmallCNN, widths=(4, 4, 8)),
+    "mlp": functools.partial(MLP, width=8),
+    "densenet": functools.partial(DenseNet, growth=2, layers_per_block=2),
+    "basic": functools.partial(ResNet, stage_sizes=(1, 2, 1, 1), block=BasicBlock, width=4),
+    "bottleneck": functools.partial(
+        ResNet,
+        stage_sizes=(2, 1, 1, 1),
+        block=functools.partial(Bottleneck, widening=2),
+        width=4,
+    ),
+}
+
+
+def shapes(model, image_shape=IMAGE_SHAPE):
+    """Shapes and dtypes of what the model gives and of its variables, at no cost."""
+    images = jax.ShapeDtypeStruct((2, *image_shape), np.float32)
+    return jax.eval_shape(
+        lambda key, images: model.init_with_output(key, images, train=True),
+        jax.random.key(0),
+        images,
+    )
+
+
+def random_variables(rng, model):
+    """Variables in float64 of the order of those of a trained network, no two alike."""
+    draws = {
+        "kernel": lambda shape: rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[:-1])),
+        "scale": lambda shape: rng.uniform(0.5, 1.5, shape),
+        "bias": lambda shape: rng.normal(size=shape),
+        "mean": lambda shape: rng.normal(size=shape),
+        "var": lambda shape: rng.uniform(0.5, 2, shape),
+    }
+    _, variables = shapes(model)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, leaf: draws[path[-1].key](leaf.shape), variables
+    )
+
+
+def in_float32(tree):
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), tree)
