@@ -56,6 +56,14 @@ def contagious(values: jax.Array, logits: jax.Array, labels: jax.Array) -> jax.A
     return _nan_unless(valid_examples(logits, labels), values)
 
 
+def contagious_labels(values: jax.Array, labels: jax.Array, num_classes: int) -> jax.Array:
+    """The values of examples, with NaN where the label is outside [0, L).
+
+    For values that are NaN already where a logit is: it spares the reduction over the logits.
+    """
+    return _nan_unless((labels >= 0) & (labels < num_classes), values)
+
+
 def valid_examples(logits: jax.Array, labels: jax.Array) -> jax.Array:
     """Where no logit is NaN and the label is in [0, L), `[...]`."""
     in_range = (labels >= 0) & (labels < logits.shape[-1])

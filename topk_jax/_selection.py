@@ -24,14 +24,41 @@ def largest_threshold(values: jax.Array, allows: Callable[[jax.Array], jax.Array
     return jnp.where(image >= greatest, values, jnp.inf).min()
 
 
-def kth_threshold(scores: jax.Array, k: int) -> jax.Array:
-    """The k-th largest of the scores along the last axis, `[..., 1]`, in time that ignores k."""
+def kth_index(scores: jax.Array, k: int) -> jax.Array:
+    """The index of the k-th largest of the scores along the last axis, `[..., 1]`.
+
+    Its time does not depend on k. Equal scores rank in the order of their indices.
+    """
     image, greatest = _greatest_image(
         scores,
         lambda kept: kept.sum(axis=-1, keepdims=True) >= k,
         scores.max(axis=-1, keepdims=True),
     )
-    return jnp.where(image == greatest, scores, -jnp.inf).max(axis=-1, keepdims=True)
+    num_above = (image > greatest).sum(axis=-1, keepdims=True)
+    return nth_true(image == greatest, k - num_above)
+
+
+def nth_true(mask: jax.Array, n: jax.Array) -> jax.Array:
+    """The index of the n-th true entry along the last axis, `[..., 1]`, as n is.
+
+    Hazard: a running count costs more than the rest of a selection, to find what is almost always
+    the first. Choice: the least index, and only where some n is not 1 a bisection. Cost: one pass,
+    or as many more as an index has bits.
+    """
+    length = mask.shape[-1]
+    indices = jax.lax.broadcasted_iota(jnp.int32, mask.shape, mask.ndim - 1)
+    first = jnp.where(mask, indices, length).min(axis=-1, keepdims=True)
+
+    def try_bit(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        found, bit = state
+        candidate = found | bit
+        too_few = (mask & (indices < candidate)).sum(axis=-1, keepdims=True) < n
+        return jnp.where(too_few, candidate, found), bit >> 1
+
+    highest_bit = 1 << (length.bit_length() - 1)
+    start = (jnp.zeros_like(first), jnp.where((n == 1).all(), 0, highest_bit))
+    found, _ = jax.lax.while_loop(lambda state: state[1] > 0, try_bit, start)
+    return jnp.where(n == 1, first, found)
 
 
 def _greatest_image(

@@ -141,9 +141,11 @@ def _smoothed_hinge(
     scores = _numerics.finite_scores(scores)
     # Identity: a shift of all scores shifts the threshold. Hazard: small noise added to scores of
     # 1e4 is rounded away. Choice: smooth the differences to s_y, which are small where the noise
-    # matters. Cost: one elementwise pass, which XLA fuses into the operator.
-    gaps = scores - _numerics.score_of_label(scores, labels)[..., None]
-    gap = smoothed_top_k_value(gaps, k + 1)
+    # matters, and take the gradient by s_y from the hinge, since the threshold's sums to one.
+    # Cost: one elementwise pass, which XLA fuses into the operator.
+    score = _numerics.score_of_label(scores, labels)
+    shift = jax.lax.stop_gradient(score)
+    gap = smoothed_top_k_value(scores - shift[..., None], k + 1) + (shift - score)
     # Inside the hinge: outside, an inactive hinge would stop the NaN on its way to the gradient.
-    gap = _numerics.contagious(gap, scores, labels)
+    gap = _numerics.contagious_labels(gap, labels, num_classes)
     return scale * jax.nn.relu(_numerics.value_of_class(margins, labels) + gap)

@@ -1,6 +1,7 @@
 """Top-k operators smoothed by Gaussian noise, with the gradients of Garcin et al."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,10 +9,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
-from topk_jax.operators._top_k import classes_last, kth_largest, largest
+from topk_jax.operators import _normals
+from topk_jax.operators._top_k import classes_last, kth_largest, largest, pad_for_selection
 
 # The most normals that are drawn at once: what the cache holds, or what is small beside the memory.
-_GROUP_SIZE = {"cpu": 2**18}
+_GROUP_SIZE = {"cpu": 2**19}
 _GROUP_SIZE_OF_OTHERS = 2**24
 
 
@@ -157,39 +159,26 @@ def _perturbed(
     if (key is None) == (noise is None):
         given = "neither" if key is None else "both"
         raise ValueError(f"exactly one of key and noise must be given, got {given}.")
+    rows = last.reshape(-1, num_classes)
     if noise is None:
-        source = _checks.random_keys(key, "key", last.shape[:-1])
+        keys = _checks.random_keys(key, "key", last.shape[:-1])
+        source = _normals.row_words(keys.reshape(-1), len(rows))
     else:
         source = _given_noise(noise, num_samples, scores, axis, last)
-    rows = last.reshape(-1, num_classes)
+        source = jnp.swapaxes(source.reshape(num_samples, *rows.shape), 0, 1)
     if len(rows) == 0:
         return jnp.zeros(last.shape[:-1], last.dtype)
-    if noise is None:
-        source = _row_keys(source.reshape(-1), num_samples, len(rows))
-        numbers = jax.random.key_data(source)
-    else:
-        source = numbers = source.reshape(num_samples, *rows.shape)
-    zero = jnp.zeros_like(numbers).sum().astype(last.dtype)
+    zero = jnp.zeros_like(source).sum().astype(last.dtype)
     # Under shard_map an array that is the same on all devices has another type than one that
     # differs, and a rule's gradients must have the types of its arguments. Adding zeros made from
     # the others gives all of them one type; the transpose of it adds up over devices.
     rows += zero
     epsilons = epsilon + jnp.zeros_like(rows[:, 0])
-    values = _mean_selected(only_last, k, rows, epsilons, source)
+    values = _mean_selected(only_last, k, num_samples, rows, epsilons, source)
     if noise is not None:
         # A NaN in the noise, like one in the scores, could be hidden by the selection.
-        rows += jnp.where(jnp.isnan(source).any(axis=0), jnp.nan, 0.0).astype(rows.dtype)
+        rows += jnp.where(jnp.isnan(source).any(axis=1), jnp.nan, 0.0).astype(rows.dtype)
     return _numerics.contagious_scores(values, rows).reshape(last.shape[:-1])
-
-
-def _row_keys(keys: jax.Array, num_samples: int, num_rows: int) -> jax.Array:
-    """A key for each sample of each row, [M, n], from one key [1] or one a row [n].
-
-    With a key a row, its noise is a function of that key alone.
-    """
-    if len(keys) == num_rows:
-        return jax.vmap(lambda key: jax.random.split(key, num_samples), out_axes=1)(keys)
-    return jax.random.split(keys[0], (num_samples, num_rows))
 
 
 def _given_noise(
@@ -205,61 +194,90 @@ def _given_noise(
     return jnp.moveaxis(given, axis % last.ndim + 1, -1).astype(last.dtype)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
 def _mean_selected(
-    only_last: bool, k: int, scores: jax.Array, epsilon: jax.Array, source: jax.Array
+    only_last: bool,
+    k: int,
+    num_samples: int,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
 ) -> jax.Array:
     """The k largest perturbed scores added up, or the k-th alone; the mean over samples: [n].
 
-    Scores are [n, L], epsilon is [n]; the source of the noise is the noise itself [M, n, L], or
-    keys [M, n]. A rule of our own, because reverse mode through the selection would keep
-    the perturbed scores and scatter into [M, n, L].
+    Scores are [n, L], epsilon is [n]; the source of the noise is the noise itself [n, M, L], or
+    the words of a key a row [n, 2]. A rule of our own, because reverse mode through the selection
+    would keep the perturbed scores and scatter into [M, n, L].
     """
-    return _mean_selected_forward(only_last, k, scores, epsilon, source)[0]
+    return _mean_selected_forward(only_last, k, num_samples, scores, epsilon, source)[0]
 
 
 def _mean_selected_forward(
-    only_last: bool, k: int, scores: jax.Array, epsilon: jax.Array, source: jax.Array
+    only_last: bool,
+    k: int,
+    num_samples: int,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
 ) -> tuple[jax.Array, Any]:
-    num_samples, (num_rows, num_classes) = source.shape[0], scores.shape
+    num_rows = len(scores)
+    no_scores = scores[:0]
+    scores = pad_for_selection(scores, k)
+    num_classes = scores.shape[-1]
 
-    def select(task: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array, jax.Array]:
-        row, sample = task
-        noise = sample
-        if jnp.issubdtype(sample.dtype, jax.dtypes.prng_key):
-            noise = jax.random.normal(sample, (num_classes,), scores.dtype)
-        # Drawn once: fused into each use, the generator would run for each.
-        noise = jax.lax.optimization_barrier(noise)
-        perturbed = scores[row] + epsilon[row] * noise
-        values, selected = kth_largest(perturbed, k) if only_last else largest(perturbed, k)
-        return values.sum(), selected, noise[selected].sum()
+    def select_in_samples(row: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+        scores, epsilon, source = row
 
-    # Rows are taken in groups that stay in the cache and whose memory does not grow with M.
-    tasks = (
-        jnp.tile(jnp.arange(num_rows), num_samples),
-        source.reshape(num_samples * num_rows, *source.shape[2:]),
-    )
-    group = max(1, _GROUP_SIZE.get(jax.default_backend(), _GROUP_SIZE_OF_OTHERS) // num_classes)
-    if group >= num_samples * num_rows:
-        outputs = jax.vmap(select)(tasks)
-    else:
-        outputs = jax.lax.map(select, tasks, batch_size=group)
-    values, selected, noise_sums = (
-        output.reshape(num_samples, num_rows, *output.shape[1:]) for output in outputs
-    )
+        def select(sample: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+            # Tied to the sample, or what the generator makes of the key and the class alone would
+            # be kept from one sample to the next, in arrays of [n, L].
+            tied_source, tied_sample = jax.lax.optimization_barrier((source, sample))
+
+            def noise_of(classes: jax.Array) -> jax.Array:
+                return _noise(tied_source, tied_sample, classes, scores.dtype)
+
+            perturbed = scores + epsilon * noise_of(jnp.arange(num_classes))
+            # Drawn once: fused into each use, the generator would run for each.
+            perturbed = jax.lax.optimization_barrier(perturbed)
+            values, selected = kth_largest(perturbed, k) if only_last else largest(perturbed, k)
+            return values.sum(), selected, noise_of(selected).sum()
+
+        return _map(select, jnp.arange(num_samples), samples_at_once)
+
+    # Taken in groups that stay in the cache and whose memory does not grow with M.
+    group = _GROUP_SIZE.get(jax.default_backend(), _GROUP_SIZE_OF_OTHERS)
+    rows_at_once = max(1, min(num_rows, group // num_classes))
+    samples_at_once = max(1, min(num_samples, group // (rows_at_once * num_classes)))
+    values, selected, noise_sums = _map(select_in_samples, (scores, epsilon, source), rows_at_once)
     # Scores of zero rows carry the number of classes and the dtype to the backward pass.
-    return values.mean(axis=0), (selected, noise_sums.mean(axis=0), scores[:0])
+    return values.mean(axis=1), (selected, noise_sums.mean(axis=1), no_scores)
+
+
+def _noise(source: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """What is added to some classes of a row, from the words of its key or its given noise."""
+    if source.dtype == jnp.uint32:
+        return _normals.normals(source, sample, classes, dtype)
+    # Classes beyond the last are padding, which nothing may lift.
+    return source.at[sample, classes].get(mode="fill", fill_value=0)
+
+
+def _map(function: Callable[[Any], Any], operands: Any, at_once: int) -> Any:
+    """The function of each entry along the leading axis, so many at once."""
+    (count,) = {len(operand) for operand in jax.tree.leaves(operands)}
+    if at_once >= count:
+        return jax.vmap(function)(operands)
+    return jax.lax.map(function, operands, batch_size=at_once)
 
 
 def _mean_selected_backward(
-    _only_last: bool, _k: int, residuals: Any, cotangent: jax.Array
+    _only_last: bool, _k: int, num_samples: int, residuals: Any, cotangent: jax.Array
 ) -> tuple[jax.Array, jax.Array, None]:
     selected, slope, no_scores = residuals
-    num_samples, num_examples, _ = selected.shape
+    num_examples = len(selected)
     # Counts are whole numbers, so the sum does not depend on the order in which they are added up,
     # and the gradient is the same to the last bit on every run.
     counts = jnp.zeros((num_examples, no_scores.shape[-1]), no_scores.dtype)
-    counts = counts.at[jnp.arange(num_examples)[:, None], selected].add(1)
+    counts = counts.at[jnp.arange(num_examples)[:, None], selected.reshape(num_examples, -1)].add(1)
     scores_cotangent = counts * (cotangent / num_samples)[:, None]
     return scores_cotangent, slope * cotangent, None
 

@@ -7,7 +7,10 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _numerics, _selection
 
 # Measured: see benchmarks/README.md.
-_HIGHEST_SELECTED_RANK = 32
+_HIGHEST_SELECTED_RANK = 16
+_SELECTED_LENGTH_PER_RANK = 64
+_CHUNK = 8
+_CHUNKED_LENGTH_PER_RANK = 128
 
 
 def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
@@ -84,6 +87,59 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
 def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k largest entries along the last axis and their indices, `[..., k]` both.
 
+    Equal entries rank in the order of their indices.
+    """
+    if not _in_chunks(scores.shape[-1], k):
+        return _selected(scores, k)
+    # Hazard: the selection of XLA on the CPU takes one entry at a time, where a maximum takes
+    # vectors of them. Choice: the k chunks of the largest maxima, in which the k largest are, and
+    # then these; the chunks in order, so that the order of indices is kept. Cost: a pass more.
+    chunks = pad_for_selection(jax.lax.stop_gradient(scores), k)
+    chunks = chunks.reshape(*scores.shape[:-1], -1, _CHUNK)
+    _, of_maxima = _selected(jax.lax.optimization_barrier(chunks.max(axis=-1)), k)
+    chosen = jax.lax.optimization_barrier(jnp.sort(of_maxima, axis=-1))
+    candidates = jnp.take_along_axis(
+        chunks, chosen[..., None], axis=-2, mode="promise_in_bounds"
+    ).reshape(*scores.shape[:-1], -1)
+    _, places = _selected(candidates, k)
+    indices = _CHUNK * _entries(chosen, places // _CHUNK) + places % _CHUNK
+    return _entries(scores, indices), indices
+
+
+def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """The k-th largest entry along the last axis and its index, `[..., 1]` both.
+
+    Hazard: the time of a partial selection grows with k. Choice: where it costs more, bisection on
+    the bits of the floats, whose time does not depend on k. Equal entries rank in the order of
+    their indices either way.
+    """
+    if k <= _HIGHEST_SELECTED_RANK or scores.shape[-1] >= _SELECTED_LENGTH_PER_RANK * k:
+        values, indices = largest(scores, k)
+        return values[..., -1:], indices[..., -1:]
+    index = _selection.kth_index(jax.lax.stop_gradient(scores), k)
+    return _entries(scores, index), index
+
+
+def pad_for_selection(scores: jax.Array, k: int) -> jax.Array:
+    """The scores with as many `-inf` at the end of the last axis as `largest` would add itself.
+
+    Hazard: what draws noise and is fused with the padding is not vectorised on the CPU, and is run
+    once for each use. Choice: pad the scores before there is noise. Cost: none.
+    """
+    length = scores.shape[-1]
+    missing = -length % _CHUNK if _in_chunks(length, k) else 0
+    if missing == 0:
+        return scores
+    return jnp.pad(scores, [(0, 0)] * (scores.ndim - 1) + [(0, missing)], constant_values=-jnp.inf)
+
+
+def _in_chunks(length: int, k: int) -> bool:
+    return jax.default_backend() == "cpu" and length >= _CHUNKED_LENGTH_PER_RANK * k
+
+
+def _selected(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+    """What `jax.lax.top_k` gives, and fast.
+
     Hazard: a slice of the values lets XLA on the CPU merge it into the selection, which then
     becomes a full sort, some 60 times slower at 1,081 classes. Choice: a barrier on each of the
     two; one barrier on the pair can become a direct user of the selection, and the compiler then
@@ -93,21 +149,8 @@ def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     return jax.lax.optimization_barrier(values), jax.lax.optimization_barrier(indices)
 
 
-def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """The k-th largest entry along the last axis and its index, `[..., 1]` both.
-
-    Hazard: the time of a partial selection grows with k. Choice: beyond a rank where it costs more,
-    bisection on the bits of the floats, whose time does not depend on k. Equal entries rank in the
-    order of their indices either way.
-    """
-    if k <= _HIGHEST_SELECTED_RANK:
-        values, indices = largest(scores, k)
-        return values[..., -1:], indices[..., -1:]
-    threshold = _selection.kth_threshold(scores, k)
-    num_above = (scores > threshold).sum(axis=-1, keepdims=True)
-    ties = jnp.cumsum(scores == threshold, axis=-1)
-    indices = jnp.argmax(ties == k - num_above, axis=-1, keepdims=True).astype(jnp.int32)
-    return threshold, indices
+def _entries(values: jax.Array, indices: jax.Array) -> jax.Array:
+    return jnp.take_along_axis(values, indices, axis=-1, mode="promise_in_bounds")
 
 
 def classes_last(scores: ArrayLike, axis: int, name: str = "scores") -> jax.Array:

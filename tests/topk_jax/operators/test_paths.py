@@ -6,10 +6,18 @@ import numpy as np
 import pytest
 
 from tests import reference
+from topk_jax import _selection
 from topk_jax.operators import _perturbed, _top_k
 
 GROUP_SIZE = {"all at once": 2**30, "one row at a time": 1, "four rows at a time": 250}
-HIGHEST_SELECTED_RANK = {"selection": 2**30, "bisection": 0}
+# The highest rank that is selected, the length for each rank from which it always is, and the
+# length for each rank from which it is selected in chunks.
+SELECTION = {
+    "selection": (2**30, 2**30, 2**30),
+    # There have to be as many chunks as ranks.
+    "selection in chunks": (2**30, 2**30, _top_k._CHUNK),
+    "bisection": (0, 2**30, 2**30),
+}
 
 
 @pytest.fixture(params=GROUP_SIZE)
@@ -17,9 +25,16 @@ def samples(request, monkeypatch):
     monkeypatch.setattr(_perturbed, "_GROUP_SIZE", {"cpu": GROUP_SIZE[request.param]})
 
 
-@pytest.fixture(params=HIGHEST_SELECTED_RANK)
+@pytest.fixture(params=SELECTION)
 def ranks(request, monkeypatch):
-    monkeypatch.setattr(_top_k, "_HIGHEST_SELECTED_RANK", HIGHEST_SELECTED_RANK[request.param])
+    _select_by(monkeypatch, request.param)
+
+
+def _select_by(monkeypatch, name):
+    highest_rank, selected_length, chunked_length = SELECTION[name]
+    monkeypatch.setattr(_top_k, "_HIGHEST_SELECTED_RANK", highest_rank)
+    monkeypatch.setattr(_top_k, "_SELECTED_LENGTH_PER_RANK", selected_length)
+    monkeypatch.setattr(_top_k, "_CHUNKED_LENGTH_PER_RANK", chunked_length)
 
 
 @pytest.mark.slow
@@ -54,9 +69,9 @@ def test_a_key_draws_the_same_noise_on_every_path(key, rng, monkeypatch, per_exa
     keys = jax.random.split(key, 3) if per_example else key
     values = []
     for at_once in GROUP_SIZE.values():
-        for highest_rank in HIGHEST_SELECTED_RANK.values():
+        for selection in SELECTION:
             monkeypatch.setattr(_perturbed, "_GROUP_SIZE", {"cpu": at_once})
-            monkeypatch.setattr(_top_k, "_HIGHEST_SELECTED_RANK", highest_rank)
+            _select_by(monkeypatch, selection)
             values.append(
                 _perturbed.perturbed_top_k_value(keys, scores, 7, epsilon=0.7, num_samples=4)
             )
@@ -72,3 +87,15 @@ def test_equal_scores_rank_by_index(ranks, k):
     order = np.argsort(-np.asarray(scores), axis=-1, kind="stable")
     np.testing.assert_array_equal(index[:, 0], order[:, k - 1])
     np.testing.assert_array_equal(value, np.take_along_axis(np.asarray(scores), index, axis=-1))
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 64, 65])
+@pytest.mark.parametrize("distinct", [1, 3, 1000])
+def test_the_nth_true_entry(rng, length, distinct):
+    values = rng.integers(0, distinct, (5, length))
+    mask = values == values[:, :1]
+    count = mask.sum(axis=-1, keepdims=True)
+    n = rng.integers(1, count + 1).astype(np.int32)
+    expected = [np.flatnonzero(row)[rank - 1] for row, (rank,) in zip(mask, n, strict=True)]
+    for function in (_selection.nth_true, jax.vmap(_selection.nth_true)):
+        np.testing.assert_array_equal(function(jnp.asarray(mask), jnp.asarray(n))[:, 0], expected)

@@ -1,0 +1,125 @@
+"""Standard normal noise as a function of a key, a sample and a class, so that nothing is stored."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+_WORD_BITS = 32
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = np.uint32(0x1BD11BDA)
+# The second word of the counter where one key gives each row its own; any number does.
+_ROW = 0x726F7773
+
+# Polynomials that follow from Chebyshev interpolation in float64, the lowest power first: of the
+# normal over x, in w = -log(1 - x^2) mapped to [-1, 1] from [0, 6] and from [6, 16], with relative
+# errors below 5e-7; and of log(1 + r) on [-1/3, 1/3], with an error below 4e-8.
+_CENTRAL = (
+    *(2.2960355, 1.0251561, -0.073050335, -0.031998452),
+    *(0.022442538, -0.0041142413, -0.0020242787, 0.0010463404),
+)
+_TAIL = (
+    *(4.4560208, 1.0723276, -0.11805102, 0.024870997),
+    *(-0.0062623499, 0.0014962081, 0.00017437317, -0.00030386879),
+)
+_LOGARITHM = (
+    *(-4.315174e-09, 0.99999923, -0.49999809, 0.33342215, -0.2501362),
+    *(0.19718941, -0.16332267, 0.17502542, -0.15765548),
+)
+
+
+def row_words(keys: jax.Array, num_rows: int) -> jax.Array:
+    """Two words of 32 bits for each row, `[n, 2]`, from one random key `[1]` or one a row `[n]`.
+
+    With a key a row, its words are a function of that key alone. Keys of any implementation serve.
+    """
+    data = jax.random.key_data(keys)
+    first, second = data[:, 0], data[:, 1]
+    for index in range(2, data.shape[1], 2):
+        first, second = threefry(first, second, data[:, index], data[:, index + 1])
+    if len(keys) != num_rows:
+        rows = jnp.arange(num_rows, dtype=jnp.uint32)
+        first, second = threefry(first, second, rows, jnp.full_like(rows, _ROW))
+    # Without a barrier they would be made again for every class.
+    return jax.lax.optimization_barrier(jnp.stack([first, second], axis=-1))
+
+
+def normals(words: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """The noise of some samples and classes under a key, one value for each.
+
+    Hazard: `jax.random.normal` on the CPU keeps the counters and the bits of its generator in
+    memory, and was seen to take two or three times as long as what is done here. Choice: the same
+    generator, threefry with 20 rounds, written out, so that XLA makes one loop of it, the quantile
+    function and what uses the noise; and any value can be had again by itself. Cost: where several
+    uses are to share what is drawn, a barrier has to say so.
+
+    Args:
+        words: a row of what `row_words` gives, `[2]`.
+        sample: the number of the sample.
+        classes: the numbers of the classes.
+        dtype: float32 or float64.
+    """
+    first, second = threefry(
+        words[0], words[1], sample.astype(jnp.uint32), classes.astype(jnp.uint32)
+    )
+    if dtype == jnp.float64:
+        wide = first.astype(jnp.uint64) << _WORD_BITS | second.astype(jnp.uint64)
+        return np.sqrt(2) * jax.lax.erf_inv(_between_minus_one_and_one(wide, dtype))
+    return _normal_quantile(_between_minus_one_and_one(first ^ second, dtype))
+
+
+def threefry(
+    first_key: jax.Array, second_key: jax.Array, first: jax.Array, second: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The Threefry 2x32 generator with 20 rounds: two words from a key and a counter of two words.
+
+    Source: Salmon, Moraes, Dror and Shaw (2011), "Parallel random numbers: as easy as 1, 2, 3".
+    """
+    keys = (first_key, second_key, first_key ^ second_key ^ _PARITY)
+    first, second = first + keys[0], second + keys[1]
+    for group in range(5):
+        for rotation in _ROTATIONS[group % 2]:
+            first = first + second
+            second = first ^ (second << rotation | second >> (_WORD_BITS - rotation))
+        first = first + keys[(group + 1) % 3]
+        second = second + keys[(group + 2) % 3] + np.uint32(group + 1)
+    return first, second
+
+
+def _between_minus_one_and_one(bits: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """Random bits to the centres of equal cells of (-1, 1), as many as the mantissa can tell."""
+    information = jnp.finfo(dtype)
+    one = jax.lax.bitcast_convert_type(jnp.ones((), dtype), bits.dtype)
+    fraction = bits >> (information.bits - information.nmant) | one
+    from_one_to_two = jax.lax.bitcast_convert_type(fraction, dtype)
+    return 2 * (from_one_to_two - 1.5) + information.eps.astype(dtype)
+
+
+def _normal_quantile(x: jax.Array) -> jax.Array:
+    """The number that a standard normal exceeds with probability (1 - x) / 2, in float32.
+
+    Identity: over x, it is a smooth function of w = -log((1 - x)(1 + x)) (Giles, 2012,
+    "Approximating the erfinv function"). Hazards: the general inverse of the error function takes
+    log1p(-x^2), which has lost the digits of 1 - x where x is near 1, an error of 2e-5 here; and
+    XLA does not put a square root or a logarithm into one loop with what follows, but draws twice.
+    Choice: both factors are exact for the x used here, and all is polynomials. Cost: none; the
+    error is below 5e-6 in the tail, 1e-6 elsewhere.
+    """
+    w = -_logarithm((1 - x) * (1 + x))
+    in_center = w < 6
+    place = jnp.where(in_center, w / 3 - 1, w / 5 - np.float32(2.2))
+    ratio = jnp.zeros_like(place)
+    for central, tail in zip(reversed(_CENTRAL), reversed(_TAIL), strict=True):
+        ratio = ratio * place + jnp.where(in_center, np.float32(central), np.float32(tail))
+    return ratio * x
+
+
+def _logarithm(x: jax.Array) -> jax.Array:
+    """The natural logarithm of normal positive float32, with an absolute error of 1e-7 of it."""
+    bits = jax.lax.bitcast_convert_type(x, jnp.int32)
+    # The power of 2 that leaves a factor in [2/3, 4/3).
+    power = (bits - np.float32(2 / 3).view(np.int32)) >> 23
+    rest = jax.lax.bitcast_convert_type(bits - (power << 23), jnp.float32) - 1
+    logarithm = jnp.zeros_like(rest)
+    for coefficient in reversed(_LOGARITHM):
+        logarithm = logarithm * rest + np.float32(coefficient)
+    return logarithm + power.astype(jnp.float32) * np.float32(np.log(2))
