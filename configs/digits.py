@@ -3,6 +3,8 @@
     python -m train.main --config=configs/digits.py
     python -m train.main --config=configs/digits.py --config.loss.name=cross_entropy
     python -m train.main --config=configs/digits.py --config.loss.name=expected_balanced
+    python -m train.main --config=configs/digits.py --config.loss.name=expected_imbalanced \
+        --config.loss.epsilon=0.1
 
 Needs no download; half a minute on two cores. Expect a test top-3 accuracy of at least 0.99 with
 the default loss, and a test top-1 accuracy of at least 0.97 with cross_entropy. With an epsilon of
@@ -25,7 +27,17 @@ def get_config() -> ConfigDict:
                 "data_dir": config_dict.placeholder(str),
             },
             "model": {"name": "small_cnn", "half_precision": False},
-            "loss": {"name": "noised_balanced", "k": 3, "epsilon": 1.0, "num_samples": 10},
+            # Each loss takes the fields that it needs.
+            "loss": {
+                "name": "noised_balanced",
+                "k": 3,
+                "epsilon": 1.0,
+                "num_samples": 10,
+                "tau": 1.0,
+                "gamma": 1.0,
+                "max_margin": 0.2,
+                "scale": 20.0,
+            },
             "optimizer": {
                 "learning_rate": 0.05,
                 "momentum": 0.9,

@@ -48,14 +48,16 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     dataset = spec.load(config["dataset"]["data_dir"])
     steps_per_epoch = _steps_per_epoch(dataset, batch_size)
 
+    loss_spec = LOSSES[config["loss"]["name"]]
     model = build_model(
         config["model"]["name"],
         num_classes=spec.num_classes,
-        head="linear",
+        head=loss_spec.head,
         axis_name=parallel.AXIS_NAME,
         half_precision=config["model"]["half_precision"],
     )
-    objective = LOSSES[config["loss"]["name"]].objective(config["loss"], spec.num_classes)
+    class_counts = np.bincount(dataset.train.labels, minlength=spec.num_classes)
+    objective = loss_spec.objective(config["loss"], class_counts)
     settings = config["optimizer"]
     schedule = optimizer.step_decay(
         settings["learning_rate"],
@@ -88,7 +90,6 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     state = jax.device_get(
         initial_state(model, sgd, spec.image_shape, randomness.initialization_key(config["seed"]))
     )
-    class_counts = np.bincount(dataset.train.labels, minlength=spec.num_classes)
 
     def predict(state: TrainState, split: str) -> evaluate.Predictions:
         batches = evaluation_batches(getattr(dataset, split), batch_size=batch_size)

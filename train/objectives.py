@@ -1,4 +1,4 @@
-"""Losses by name: their parameters, and how logits become a loss and scores."""
+"""Losses by name: their parameters, the head they need, and how logits become a loss and scores."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import numpy as np
 
 from topk_jax import losses
 from train import fields
@@ -32,55 +33,130 @@ class LossSpec:
     """A loss of the program.
 
     Attributes:
+        build: makes the objective from the class counts of the training examples, [L], and the
+            parameters' values.
         parameters: the fields of `config.loss` that it needs, each with what it may be, as a
             function of the number of classes.
-        build: makes the objective from the parameters' values.
+        head: the name of the model's head.
     """
 
-    parameters: Callable[[int], Mapping[str, fields.Field]]
     build: Callable[..., Objective]
+    parameters: Callable[[int], Mapping[str, fields.Field]] = lambda _num_classes: {}
+    head: str = "linear"
 
-    def objective(self, config: Mapping[str, Any], num_classes: int) -> Objective:
+    def objective(self, config: Mapping[str, Any], class_counts: np.ndarray) -> Objective:
         """The objective with the parameters that `config.loss` gives."""
-        return self.build(**{name: config[name] for name in self.parameters(num_classes)})
+        names = self.parameters(len(class_counts))
+        return self.build(class_counts, **{name: config[name] for name in names})
 
 
-def _cross_entropy() -> Objective:
-    return _without_randomness(losses.cross_entropy)
+def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+    """Builds the objective of a loss that takes logits, labels and its parameters."""
+
+    def build(_class_counts: np.ndarray, **parameters: Any) -> Objective:
+        return _without_randomness(functools.partial(loss, **parameters))
+
+    return build
 
 
-def _noised_balanced(k: int, epsilon: float, num_samples: int) -> Objective:
+def _ldam(class_counts: np.ndarray, max_margin: float, scale: float) -> Objective:
+    margins = losses.class_margins(class_counts, max_margin=max_margin)
+    loss = functools.partial(losses.ldam, margins=margins, scale=scale)
+    return _without_randomness(loss, _scaled_softmax(scale))
+
+
+def _noised_balanced(
+    _class_counts: np.ndarray, k: int, epsilon: float, num_samples: int
+) -> Objective:
+    return _noised(num_samples, jax.nn.softmax, k=k, epsilon=epsilon)
+
+
+def _noised_imbalanced(
+    class_counts: np.ndarray,
+    k: int,
+    epsilon: float,
+    num_samples: int,
+    max_margin: float,
+    scale: float,
+) -> Objective:
+    margins = losses.class_margins(class_counts, max_margin=max_margin)
+    return _noised(
+        num_samples, _scaled_softmax(scale), k=k, epsilon=epsilon, margins=margins, scale=scale
+    )
+
+
+def _expected_imbalanced(
+    class_counts: np.ndarray, k: int, epsilon: float, max_margin: float, scale: float
+) -> Objective:
+    margins = losses.class_margins(class_counts, max_margin=max_margin)
+    loss = functools.partial(
+        losses.expected_top_k_hinge, k=k, epsilon=epsilon, margins=margins, scale=scale
+    )
+    return _without_randomness(loss, _scaled_softmax(scale))
+
+
+def _noised(
+    num_samples: int, scores: Callable[[jax.Array], jax.Array], **settings: Any
+) -> Objective:
     def loss(logits: jax.Array, labels: jax.Array, keys: jax.Array) -> jax.Array:
         return losses.noised_top_k_hinge(
-            logits, labels, k=k, epsilon=epsilon, num_samples=num_samples, key=keys
+            logits, labels, num_samples=num_samples, key=keys, **settings
         )
 
-    return Objective(loss, functools.partial(losses.expected_top_k_hinge, k=k, epsilon=epsilon))
+    return Objective(loss, functools.partial(losses.expected_top_k_hinge, **settings), scores)
 
 
-def _expected_balanced(k: int, epsilon: float) -> Objective:
-    return _without_randomness(functools.partial(losses.expected_top_k_hinge, k=k, epsilon=epsilon))
+def _without_randomness(
+    loss: Callable[[jax.Array, jax.Array], jax.Array],
+    scores: Callable[[jax.Array], jax.Array] = jax.nn.softmax,
+) -> Objective:
+    return Objective(lambda logits, labels, _keys: loss(logits, labels), loss, scores)
 
 
-def _without_randomness(loss: Callable[[jax.Array, jax.Array], jax.Array]) -> Objective:
-    return Objective(lambda logits, labels, _keys: loss(logits, labels), loss)
+def _scaled_softmax(scale: float) -> Callable[[jax.Array], jax.Array]:
+    """Probabilities from cosines, which differ by at most 2."""
+    return lambda cosines: jax.nn.softmax(scale * cosines)
 
 
-def _smoothed_hinge_parameters(num_classes: int) -> dict[str, fields.Field]:
-    return {
-        "k": fields.integer(1, num_classes - 1, "one less than the classes of the data set"),
-        "epsilon": fields.number(at_least=0),
-    }
+def _k(num_classes: int) -> dict[str, fields.Field]:
+    return {"k": fields.integer(1, num_classes - 1, "one less than the classes of the data set")}
+
+
+def _smoothed_hinge(num_classes: int) -> dict[str, fields.Field]:
+    return {**_k(num_classes), "epsilon": fields.number(at_least=0)}
+
+
+def _noised_hinge(num_classes: int) -> dict[str, fields.Field]:
+    return {**_smoothed_hinge(num_classes), "num_samples": fields.integer(1)}
+
+
+def _margins(_num_classes: int) -> dict[str, fields.Field]:
+    return {"max_margin": fields.number(at_least=0), "scale": fields.number(above=0)}
 
 
 LOSSES = {
-    "cross_entropy": LossSpec(lambda _num_classes: {}, _cross_entropy),
-    "noised_balanced": LossSpec(
-        lambda num_classes: {
-            **_smoothed_hinge_parameters(num_classes),
-            "num_samples": fields.integer(1),
-        },
-        _noised_balanced,
+    "cross_entropy": LossSpec(_plain(losses.cross_entropy)),
+    "focal": LossSpec(_plain(losses.focal), lambda _: {"gamma": fields.number(at_least=0)}),
+    "ldam": LossSpec(_ldam, _margins, head="cosine"),
+    "top_k_hinge": LossSpec(_plain(losses.top_k_hinge), _k),
+    "convex_top_k_hinge": LossSpec(_plain(losses.convex_top_k_hinge), _k),
+    "calibrated_top_k_hinge": LossSpec(_plain(losses.calibrated_top_k_hinge), _k),
+    "smooth_top_k_hinge": LossSpec(
+        _plain(losses.smooth_top_k_hinge),
+        lambda num_classes: {**_k(num_classes), "tau": fields.number(above=0)},
     ),
-    "expected_balanced": LossSpec(_smoothed_hinge_parameters, _expected_balanced),
+    "noised_balanced": LossSpec(_noised_balanced, _noised_hinge),
+    "noised_imbalanced": LossSpec(
+        _noised_imbalanced,
+        lambda num_classes: {**_noised_hinge(num_classes), **_margins(num_classes)},
+        head="cosine",
+    ),
+    "expected_balanced": LossSpec(_plain(losses.expected_top_k_hinge), _smoothed_hinge),
+    "expected_imbalanced": LossSpec(
+        _expected_imbalanced,
+        lambda num_classes: {**_smoothed_hinge(num_classes), **_margins(num_classes)},
+        head="cosine",
+    ),
+    "assume_negative": LossSpec(_plain(losses.assume_negative)),
+    "sparsemax": LossSpec(_plain(losses.sparsemax_loss)),
 }

@@ -10,22 +10,32 @@ import pytest
 
 from train import randomness, steps
 from train.data.augmentation import normalize
+from train.models import HEADS
 from train.models.classifier import Classifier
-from train.models.heads import LinearHead
 from train.models.small_cnn import SmallCNN
 from train.objectives import LOSSES
 from train.state import initial_state, num_parameters, parameters_digest
 
 AXIS = "devices"
-LOSS = {"k": 3, "epsilon": 1.0, "num_samples": 4}
+LOSS = {
+    "k": 3,
+    "epsilon": 1.0,
+    "num_samples": 4,
+    "tau": 1.0,
+    "gamma": 1.0,
+    "max_margin": 0.2,
+    "scale": 20.0,
+}
+CLASS_COUNTS = np.arange(1, 11)
 
 
 def build(loss_name):
     # Narrow, to compile and run fast; otherwise the model of the digits.
-    model = Classifier(SmallCNN(AXIS, widths=(4, 4, 8)), LinearHead(10))
+    spec = LOSSES[loss_name]
+    model = Classifier(SmallCNN(AXIS, widths=(4, 4, 8)), HEADS[spec.head](10))
     optimizer = optax.sgd(0.05, momentum=0.9)
     state = initial_state(model, optimizer, (8, 8, 1), randomness.initialization_key(0))
-    objective = LOSSES[loss_name].objective(LOSS, 10)
+    objective = spec.objective(LOSS, CLASS_COUNTS)
     normalize_images = functools.partial(normalize, mean=(0.3,), std=(0.35,))
     train_step = steps.make_train_step(
         model.apply,
