@@ -11,16 +11,15 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from train import fields, metric_names
-from train.data import DATASETS
+from train.data import DATASETS, dataset_spec
 from train.errors import UserError
 from train.models import MODELS
 from train.objectives import LOSSES
 
-# Fields that every configuration has. Those of `loss` depend on the loss and are added below.
+# Fields that every configuration has. Others depend on the loss and the data set: see below.
 _FIELDS: dict[str, fields.Field] = {
     "seed": fields.integer(0, 2**32 - 1),
     "num_epochs": fields.integer(1),
-    "dataset.name": fields.one_of(DATASETS),
     "dataset.batch_size": fields.integer(1),
     "dataset.data_dir": fields.text(optional=True),
     "model.name": fields.one_of(MODELS),
@@ -39,16 +38,20 @@ _FIELDS: dict[str, fields.Field] = {
 def check(config: Mapping[str, Any]) -> None:
     """Raises `UserError` for the first field that is missing, unknown or out of range."""
     values = dict(flatten(config))
-    known = {*_FIELDS, "select_by", "eval.ks", *_loss_fields()}
+    _check_field(values, "dataset.name", fields.one_of(DATASETS))
+    options = {
+        f"dataset.{name}": field for name, field in DATASETS[values["dataset.name"]].options.items()
+    }
+    known = {*_FIELDS, *options, "dataset.name", "select_by", "eval.ks", *_loss_fields()}
     for name in values:
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
             raise UserError(f"config.{name} is not a field of the configuration{hint}")
-    for name, field in _FIELDS.items():
+    for name, field in (_FIELDS | options).items():
         _check_field(values, name, field)
     # The ranges of the rest depend on the data set and on each other.
-    num_classes = DATASETS[values["dataset.name"]].num_classes
+    num_classes = dataset_spec(config["dataset"]).num_classes
     for name, field in LOSSES[values["loss.name"]].parameters(num_classes).items():
         _check_field(values, f"loss.{name}", field)
     ks = fields.integer(1, num_classes, "the classes of the data set")

@@ -11,7 +11,7 @@ import numpy as np
 
 from train import configuration, evaluate, loop, optimizer, parallel, randomness, reporting, steps
 from train.checkpoint import Checkpointer
-from train.data import DATASETS, Dataset
+from train.data import Dataset, dataset_spec
 from train.data.augmentation import normalize
 from train.data.batches import evaluation_batches, steps_in_epoch, training_batches
 from train.errors import UserError
@@ -44,8 +44,8 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         return finished
     batch_size = config["dataset"]["batch_size"]
     parallel.check_batch_size(batch_size)
-    spec = DATASETS[config["dataset"]["name"]]
-    dataset = spec.load(config["dataset"]["data_dir"])
+    spec = dataset_spec(config["dataset"])
+    dataset = spec.load(config["dataset"]["data_dir"], seed=config["seed"])
     steps_per_epoch = _steps_per_epoch(dataset, batch_size)
 
     loss_spec = LOSSES[config["loss"]["name"]]

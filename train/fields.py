@@ -31,12 +31,21 @@ def integer(minimum: int, maximum: int | None = None, reason: str = "") -> Field
 
 
 def number(
-    *, at_least: float = -math.inf, above: float = -math.inf, below: float = math.inf
+    *,
+    at_least: float = -math.inf,
+    above: float = -math.inf,
+    at_most: float = math.inf,
+    below: float = math.inf,
 ) -> Field:
     """A finite number within bounds."""
     bounds = [
         f"{words} {bound:g}"
-        for words, bound in (("at least", at_least), ("greater than", above), ("less than", below))
+        for words, bound in (
+            ("at least", at_least),
+            ("greater than", above),
+            ("at most", at_most),
+            ("less than", below),
+        )
         if math.isfinite(bound)
     ]
 
@@ -45,7 +54,7 @@ def number(
             isinstance(value, int | float)
             and not isinstance(value, bool)
             and math.isfinite(value)
-            and value >= at_least
+            and at_least <= value <= at_most
             and above < value < below
         )
         return None if fits else " ".join(["a finite number", " and ".join(bounds)]).strip()
@@ -65,6 +74,16 @@ def text(*, optional: bool = False) -> Field:
     def check(value: Any) -> str | None:
         fits = (optional and value is None) or (isinstance(value, str) and value != "")
         return None if fits else allowed
+
+    return check
+
+
+def optional(field: Field) -> Field:
+    """None, or what the field may hold."""
+
+    def check(value: Any) -> str | None:
+        wrong = None if value is None else field(value)
+        return None if wrong is None else f"{wrong}, or None"
 
     return check
 

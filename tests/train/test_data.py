@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from train.data import DATASETS, Split
+from train.data import Split, dataset_spec
 from train.data.augmentation import normalize, random_shift
 from train.data.batches import epoch_order, evaluation_batches, steps_in_epoch, training_batches
 
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
-    return DATASETS["digits"].load(str(tmp_path_factory.mktemp("data")))
+    return dataset_spec({"name": "digits"}).load(str(tmp_path_factory.mktemp("data")))
 
 
 @pytest.fixture
@@ -44,18 +44,18 @@ def test_digits_have_every_class_in_every_split(digits):
         # Stratified: a class is within one example of its share of the split.
         assert counts.min() >= len(split) * 174 // 1797 - 1
         assert split.images.dtype == np.uint8
-        assert split.images.shape[1:] == DATASETS["digits"].image_shape
+        assert split.images.shape[1:] == dataset_spec({"name": "digits"}).image_shape
 
 
 def test_digits_channel_statistics_are_those_of_the_training_images(digits):
     pixels = digits.train.images / 255
     # The constants are given to three decimals.
-    np.testing.assert_allclose(pixels.mean(), DATASETS["digits"].mean[0], atol=5e-4)
-    np.testing.assert_allclose(pixels.std(), DATASETS["digits"].std[0], atol=5e-4)
+    np.testing.assert_allclose(pixels.mean(), dataset_spec({"name": "digits"}).mean[0], atol=5e-4)
+    np.testing.assert_allclose(pixels.std(), dataset_spec({"name": "digits"}).std[0], atol=5e-4)
 
 
 def test_digits_are_prepared_once(tmp_path, digits):
-    spec = DATASETS["digits"]
+    spec = dataset_spec({"name": "digits"})
     first = spec.load(str(tmp_path))
     written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     again = spec.load(str(tmp_path))

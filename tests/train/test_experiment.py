@@ -8,7 +8,7 @@ import pytest
 
 from configs import digits
 from train import experiment, loop
-from train.data import DATASETS
+from train.data import dataset_spec
 from train.errors import UserError
 from train.reporting import Reporter
 
@@ -163,7 +163,7 @@ def test_checkpoints_of_an_unknown_run_are_refused(config, tmp_path):
 def test_a_damaged_data_set_is_refused(config, tmp_path):
     config = copy.deepcopy(config)
     config["dataset"]["data_dir"] = str(tmp_path / "data")
-    DATASETS["digits"].load(str(tmp_path / "data"))
+    dataset_spec({"name": "digits"}).load(str(tmp_path / "data"))
     (train,) = (tmp_path / "data").rglob("digits-train*")
     train.write_bytes(train.read_bytes()[:1000])
     refused(config, tmp_path / "run", "digits.* is damaged .* delete it, and it is prepared again")

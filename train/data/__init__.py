@@ -1,20 +1,45 @@
 """Data sets by name."""
 
 import functools
+from collections.abc import Mapping
+from typing import Any
 
 from train.data.augmentation import random_shift
-from train.data.dataset import Dataset, DatasetSpec, Split
+from train.data.cifar100 import CIFAR100
+from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.digits import Digits
+from train.data.imagenet import IMAGENET
+from train.data.records import Records, Split
+
+_DIGITS = DatasetSpec(
+    name="digits",
+    num_classes=10,
+    image_shape=(8, 8, 1),
+    builder=Digits,
+    augment=functools.partial(random_shift, pixels=1),
+    mean=(0.287,),
+    std=(0.354,),
+    prepared_on_use=True,
+)
 
 DATASETS = {
-    "digits": DatasetSpec(
-        num_classes=10,
-        image_shape=(8, 8, 1),
-        builder=Digits,
-        augment=functools.partial(random_shift, pixels=1),
-        mean=(0.287,),
-        std=(0.354,),
-    ),
+    "cifar100": CIFAR100,
+    "digits": DatasetFamily(lambda _config: _DIGITS),
+    "imagenet": IMAGENET,
 }
 
-__all__ = ["DATASETS", "Dataset", "DatasetSpec", "Split"]
+
+def dataset_spec(config: Mapping[str, Any]) -> DatasetSpec:
+    """The data set of `config.dataset`."""
+    return DATASETS[config["name"]].spec(config)
+
+
+__all__ = [
+    "DATASETS",
+    "Dataset",
+    "DatasetFamily",
+    "DatasetSpec",
+    "Records",
+    "Split",
+    "dataset_spec",
+]

@@ -16,3 +16,19 @@ def normalize(images: jax.Array, mean: tuple[float, ...], std: tuple[float, ...]
     shape = (1,) * (images.ndim - 1) + (-1,)
     scaled = images.astype(jnp.float32) / 255
     return (scaled - jnp.array(mean).reshape(shape)) / jnp.array(std).reshape(shape)
+
+
+def unchanged(_key: jax.Array, image: jax.Array) -> jax.Array:
+    """The image as it is."""
+    return image
+
+
+def random_flip(key: jax.Array, image: jax.Array) -> jax.Array:
+    """The image, or half of the time its mirror image, left and right exchanged."""
+    return jnp.where(jax.random.bernoulli(key), image[:, ::-1], image)
+
+
+def pad_crop_flip(key: jax.Array, image: jax.Array, *, pixels: int) -> jax.Array:
+    """The image moved by up to `pixels`, zeros moving in, and half of the time its mirror image."""
+    shift_key, flip_key = jax.random.split(key)
+    return random_flip(flip_key, random_shift(shift_key, image, pixels=pixels))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from train.data.dataset import Split
+from train.data.records import Split
 
 # "images" uint8 [b, ...] and "labels" int32 [b]. Training adds "positions" int32 [b], the places of
 # the examples in the global batch, which their random keys are made of; evaluation adds "mask"

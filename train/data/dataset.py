@@ -1,30 +1,19 @@
-"""What a data set is to the program: arrays in memory, and what the device does to an image."""
+"""What a data set is to the program: its splits, and what is known before any file is read."""
 
-import contextlib
-import io
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
 import tensorflow_datasets as tfds
-from absl import logging
-from PIL import Image
 
+from train.data import label_noise, prepared, splits
+from train.data.label_noise import LabelNoise
+from train.data.records import Split
+from train.data.splits import Holdout
 from train.errors import UserError
-
-
-@dataclass(frozen=True)
-class Split:
-    """Examples in memory: images uint8 [n, height, width, channels], labels int32 [n]."""
-
-    images: np.ndarray
-    labels: np.ndarray
-
-    def __len__(self) -> int:
-        """The number of examples."""
-        return len(self.labels)
+from train.fields import Field
 
 
 @dataclass(frozen=True)
@@ -41,83 +30,99 @@ class DatasetSpec:
     """What is known of a data set before any file of it is read.
 
     Attributes:
+        name: its name in `config.dataset.name` and for `train.prepare`.
         num_classes: the number of classes L.
-        image_shape: height, width and channels.
-        builder: makes the tfds builder; called with `data_dir` and `file_format`.
+        image_shape: height, width and channels of what the model gets.
+        builder: makes the tfds builder; called with `data_dir` and `file_format`. Its features have
+            "image" and "label", and may have "file_name" for messages.
         augment: one random key and one uint8 image in, one uint8 image out; runs on the device.
         mean: the mean of a channel over the training images, in [0, 1].
         std: the standard deviation of a channel over the training images, in [0, 1].
+        streamed: whether images stay encoded on disk and are decoded, resized and cropped on their
+            way to the device; otherwise all of them are in memory.
+        prepared_on_use: whether the first use prepares the data set; otherwise `train.prepare` has
+            to.
+        validation: the prepared split that is validation, or how many examples of the prepared
+            training split are held out for it.
+        test: the prepared split that is the test set.
+        train_size: the number of training examples used; `None` for all.
+        balanced_subset: whether a training subset has as many examples of every class.
+        label_noise: what is done to the labels of the training part; `None` for nothing.
     """
 
+    name: str
     num_classes: int
     image_shape: tuple[int, int, int]
     builder: Callable[..., tfds.core.DatasetBuilder]
     augment: Callable[[jax.Array, jax.Array], jax.Array]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    streamed: bool = False
+    prepared_on_use: bool = False
+    validation: str | Holdout = "validation"
+    test: str = "test"
+    train_size: int | None = None
+    balanced_subset: bool = False
+    label_noise: LabelNoise | None = None
 
-    def load(self, data_dir: str | None) -> Dataset:
-        """Reads the splits into memory, preparing the data set on first use.
+    def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
+        """Opens the prepared data set: reads small images into memory, of large ones the labels.
 
         Args:
             data_dir: where prepared data sets lie; `None` for tfds's own default, the environment
                 variable TFDS_DATA_DIR or ~/tensorflow_datasets.
+            seed: the run's seed, of which the label noise is a function; the splits are not.
+
+        Raises:
+            UserError: the data set is not prepared, or damaged, or not the one that is expected.
         """
-        with _quiet_tfds():
-            builder = _open(self.builder, data_dir)
-        try:
-            return Dataset(*(_read(builder, split) for split in ("train", "validation", "test")))
-        except Exception as error:  # Whatever a damaged file makes the readers raise.
-            raise _damaged(builder.data_dir, error) from error
+        builder = prepared.open_builder(
+            self.builder, data_dir, name=self.name, prepare=self.prepared_on_use
+        )
+        prepared.check_classes(builder, self.num_classes, name=self.name)
+        source = prepared.read(builder, "train", streamed=self.streamed)
+        if isinstance(self.validation, Holdout):
+            train, held_out = splits.hold_out(source.labels, self.validation)
+            validation = Split(source.images[held_out], source.labels[held_out])
+        else:
+            train = np.arange(len(source.labels))
+            validation = prepared.read(builder, self.validation, streamed=self.streamed)
+        if self.train_size is not None:
+            train = self._subset(source.labels, train, self.train_size)
+        labels = source.labels
+        if self.label_noise is not None:
+            # Of all examples before any is chosen: the noise of one does not depend on the others.
+            labels = label_noise.apply(self.label_noise, labels, seed=seed)
+        return Dataset(
+            train=Split(source.images[train], labels[train]),
+            validation=validation,
+            test=prepared.read(builder, self.test, streamed=self.streamed),
+        )
+
+    def _subset(self, labels: np.ndarray, train: np.ndarray, size: int) -> np.ndarray:
+        if size > len(train):
+            raise UserError(
+                f"config.dataset.train_size must be at most the {len(train)} training examples; "
+                f"got {size}"
+            )
+        if not self.balanced_subset:
+            return splits.subset(train, size)
+        if size % self.num_classes:
+            raise UserError(
+                f"config.dataset.train_size must be a multiple of the {self.num_classes} classes "
+                f"of {self.name}, whose subsets are balanced; got {size}"
+            )
+        return splits.balanced_subset(labels, train, size // self.num_classes)
 
 
-def _open(
-    make_builder: Callable[..., tfds.core.DatasetBuilder], data_dir: str | None
-) -> tfds.core.DatasetBuilder:
-    """The builder of a prepared data set."""
-    try:
-        builder = make_builder(data_dir=data_dir, file_format="array_record")
-    except OSError:
-        raise
-    except Exception as error:  # What a damaged description makes tfds raise.
-        raise _damaged(data_dir or "the folder of prepared data sets", error) from error
-    if not builder.is_prepared():
-        try:
-            builder.download_and_prepare()
-        except RuntimeError as error:  # How the writer reports a full disk.
-            raise OSError(f"cannot prepare the data set in {builder.data_dir}: {error}") from error
-    return builder
+@dataclass(frozen=True)
+class DatasetFamily:
+    """A data set by name, before the configuration has said which variant of it.
 
+    Attributes:
+        spec: `config.dataset` to the data set.
+        options: the fields of `config.dataset` that it has beside those that all data sets have.
+    """
 
-def _damaged(folder: Any, error: Exception) -> UserError:
-    first_line = (str(error).splitlines() or [type(error).__name__])[0]
-    return UserError(
-        f"the prepared data set in {folder} is damaged ({first_line}); delete it, and it is "
-        "prepared again"
-    )
-
-
-@contextlib.contextmanager
-def _quiet_tfds() -> Iterator[None]:
-    """Without tfds's bars, its talk of downloads, and its warning that a new folder is empty."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
-    tfds.disable_progress_bar()
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        tfds.enable_progress_bar()
-        logging.set_verbosity(verbosity)
-
-
-def _read(builder: tfds.core.DatasetBuilder, split: str) -> Split:
-    # Decoded here and not by tfds, so that the pixels do not depend on whether OpenCV is installed.
-    source = builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
-    examples: list[dict[str, Any]] = [source[index] for index in range(len(source))]
-    shape = builder.info.features["image"].shape
-    images = [np.asarray(Image.open(io.BytesIO(example["image"]))) for example in examples]
-    return Split(
-        images=np.stack(images).reshape(-1, *shape).astype(np.uint8),
-        labels=np.array([example["label"] for example in examples], np.int32),
-    )
+    spec: Callable[[Mapping[str, Any]], DatasetSpec]
+    options: Mapping[str, Field] = field(default_factory=dict)

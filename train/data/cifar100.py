@@ -1,0 +1,75 @@
+"""CIFAR-100: tfds's own builder, 45,000 training and 5,000 validation images, label noise."""
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow_datasets as tfds
+
+from train import fields
+from train.data import options
+from train.data.augmentation import pad_crop_flip
+from train.data.dataset import DatasetFamily, DatasetSpec
+from train.data.splits import Holdout
+
+# From the data set's page, https://www.cs.toronto.edu/~kriz/cifar.html; the class index is the rank
+# of the class in alphabetical order.
+SUPERCLASS_NAMES = {
+    "aquatic mammals": ("beaver", "dolphin", "otter", "seal", "whale"),
+    "fish": ("aquarium_fish", "flatfish", "ray", "shark", "trout"),
+    "flowers": ("orchid", "poppy", "rose", "sunflower", "tulip"),
+    "food containers": ("bottle", "bowl", "can", "cup", "plate"),
+    "fruit and vegetables": ("apple", "mushroom", "orange", "pear", "sweet_pepper"),
+    "household electrical devices": ("clock", "keyboard", "lamp", "telephone", "television"),
+    "household furniture": ("bed", "chair", "couch", "table", "wardrobe"),
+    "insects": ("bee", "beetle", "butterfly", "caterpillar", "cockroach"),
+    "large carnivores": ("bear", "leopard", "lion", "tiger", "wolf"),
+    "large man-made outdoor things": ("bridge", "castle", "house", "road", "skyscraper"),
+    "large natural outdoor scenes": ("cloud", "forest", "mountain", "plain", "sea"),
+    "large omnivores and herbivores": ("camel", "cattle", "chimpanzee", "elephant", "kangaroo"),
+    "medium-sized mammals": ("fox", "porcupine", "possum", "raccoon", "skunk"),
+    "non-insect invertebrates": ("crab", "lobster", "snail", "spider", "worm"),
+    "people": ("baby", "boy", "girl", "man", "woman"),
+    "reptiles": ("crocodile", "dinosaur", "lizard", "snake", "turtle"),
+    "small mammals": ("hamster", "mouse", "rabbit", "shrew", "squirrel"),
+    "trees": ("maple_tree", "oak_tree", "palm_tree", "pine_tree", "willow_tree"),
+    "vehicles 1": ("bicycle", "bus", "motorcycle", "pickup_truck", "train"),
+    "vehicles 2": ("lawn_mower", "rocket", "streetcar", "tank", "tractor"),
+}
+# The superclass of each class.
+SUPERCLASSES = tuple(
+    superclass
+    for _, superclass in sorted(
+        (name, superclass)
+        for superclass, names in enumerate(SUPERCLASS_NAMES.values())
+        for name in names
+    )
+)
+
+
+def _spec(config: Mapping[str, Any]) -> DatasetSpec:
+    return DatasetSpec(
+        name="cifar100",
+        num_classes=100,
+        image_shape=(32, 32, 3),
+        builder=functools.partial(tfds.builder, "cifar100"),
+        augment=functools.partial(pad_crop_flip, pixels=4),
+        mean=(125.3 / 255, 123.0 / 255, 113.9 / 255),
+        std=(63.0 / 255, 62.1 / 255, 66.7 / 255),
+        validation=Holdout(config["validation_size"], balanced=config["holdout"] == "balanced"),
+        train_size=config["train_size"],
+        balanced_subset=True,
+        label_noise=options.label_noise_of(config, SUPERCLASSES),
+    )
+
+
+CIFAR100 = DatasetFamily(
+    _spec,
+    {
+        **options.VALIDATION_SIZE,
+        # As many validation images of every class, or any: thesis chapters 5 and 4.
+        "holdout": fields.one_of(("balanced", "permuted")),
+        **options.TRAIN_SIZE,
+        **options.LABEL_NOISE,
+    },
+)

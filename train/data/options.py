@@ -1,0 +1,41 @@
+"""Fields of `config.dataset` that several data sets have."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from train import fields
+from train.data import label_noise
+from train.data.label_noise import LabelNoise
+
+# Of the training examples, so many; None for all.
+TRAIN_SIZE = {"train_size": fields.optional(fields.integer(1))}
+
+# Examples held out of the prepared training split.
+VALIDATION_SIZE = {"validation_size": fields.integer(1)}
+
+# How images that are not in memory are read.
+STREAMED = {
+    # Processes that decode; with none, threads of the program's own process do.
+    "num_workers": fields.integer(0),
+    # Whether an image that cannot be decoded is left out and counted; otherwise it stops the run.
+    "skip_unreadable": fields.boolean(),
+}
+
+LABEL_NOISE = {
+    "label_noise": fields.number(at_least=0, at_most=1),
+    "label_noise_kind": fields.one_of(("superclass", "blocks")),
+}
+
+
+def label_noise_of(options: Mapping[str, Any], superclasses: tuple[int, ...]) -> LabelNoise | None:
+    """The label noise that `config.dataset` asks for.
+
+    Args:
+        options: the fields of `config.dataset`.
+        superclasses: the superclass of each class.
+    """
+    if options["label_noise"] == 0:
+        return None
+    if options["label_noise_kind"] == "superclass":
+        return LabelNoise(options["label_noise"], superclasses)
+    return LabelNoise(options["label_noise"], label_noise.blocks(len(superclasses)))
