@@ -25,13 +25,19 @@ class Predictions:
 def predict(
     eval_step: Callable[..., Any], params: Any, batch_stats: Any, batches: Iterable[Batch]
 ) -> Predictions:
-    """Runs the compiled step over a split and drops the padding."""
+    """Runs the compiled step over a split and drops the padding.
+
+    Every process runs it over its share, and gets what all of them found.
+    """
     losses, scores, labels = [], [], []
-    for batch in batches:
+    for share in batches:
+        outputs = parallel.join(eval_step(params, batch_stats, parallel.split(share)))
+        batch = parallel.gather(
+            {**outputs, "labels": np.asarray(share["labels"]), "mask": np.asarray(share["mask"])}
+        )
         mask = batch["mask"]
-        outputs = parallel.join(eval_step(params, batch_stats, parallel.split(batch)))
-        losses.append(outputs["loss"][mask])
-        scores.append(outputs["scores"][mask])
+        losses.append(batch["loss"][mask])
+        scores.append(batch["scores"][mask])
         labels.append(batch["labels"][mask])
     return Predictions(*(np.concatenate(parts) for parts in (losses, scores, labels)))
 

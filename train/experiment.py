@@ -1,5 +1,6 @@
 """Builds the parts of a run from its configuration, in order, and hands them to the loop."""
 
+import contextlib
 import functools
 import importlib.metadata
 from collections.abc import Mapping
@@ -13,7 +14,8 @@ from train import configuration, evaluate, loop, optimizer, parallel, randomness
 from train.checkpoint import Checkpointer
 from train.data import Dataset, dataset_spec
 from train.data.augmentation import normalize
-from train.data.batches import evaluation_batches, steps_in_epoch, training_batches
+from train.data.batches import steps_in_epoch
+from train.data.pipeline import Pipeline
 from train.errors import UserError
 from train.models import build_model
 from train.objectives import LOSSES
@@ -47,6 +49,15 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     spec = dataset_spec(config["dataset"])
     dataset = spec.load(config["dataset"]["data_dir"], seed=config["seed"])
     steps_per_epoch = _steps_per_epoch(dataset, batch_size)
+    pipeline = Pipeline(
+        batch_size,
+        config["seed"],
+        process_index=jax.process_index(),
+        process_count=jax.process_count(),
+        # Only streamed data sets have these two.
+        num_workers=config["dataset"].get("num_workers", 0),
+        skip_unreadable=config["dataset"].get("skip_unreadable", False),
+    )
 
     loss_spec = LOSSES[config["loss"]["name"]]
     model = build_model(
@@ -92,7 +103,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     )
 
     def predict(state: TrainState, split: str) -> evaluate.Predictions:
-        batches = evaluation_batches(getattr(dataset, split), batch_size=batch_size)
+        batches = pipeline.evaluation(getattr(dataset, split))
         return evaluate.predict(eval_step, state.params, state.batch_stats, batches)
 
     def validate(state: TrainState) -> tuple[dict[str, float], dict[int, jax.Array]]:
@@ -100,6 +111,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         thresholds = evaluate.average_k_thresholds(predictions, config["eval"]["ks"])
         return evaluate.summarize(predictions, thresholds, class_counts), thresholds
 
+    last_step = config["num_epochs"] * steps_per_epoch
     with Checkpointer(workdir / reporting.CHECKPOINTS) as checkpointer:
         progress = loop.Progress()
         restored = checkpointer.restore_latest(state)
@@ -107,23 +119,22 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
             state, saved = restored
             progress = loop.Progress.from_saved(saved)
         first_step = len(progress.epoch_seconds) * steps_per_epoch
-        with reporting.Reporter(
-            workdir,
-            dict(config),
-            num_epochs=config["num_epochs"],
-            steps_per_epoch=steps_per_epoch,
-            batch_size=batch_size,
-            first_step=first_step,
-        ) as reporter:
+        training = pipeline.training(dataset.train, first_step=first_step, last_step=last_step)
+        with (
+            reporting.Reporter(
+                workdir,
+                dict(config),
+                num_epochs=config["num_epochs"],
+                steps_per_epoch=steps_per_epoch,
+                batch_size=batch_size,
+                first_step=first_step,
+            ) as reporter,
+            contextlib.closing(training) as batches,
+        ):
             devices_state, progress = loop.run_epochs(
                 parallel.replicate(state),
                 progress,
-                batches=training_batches(
-                    dataset.train,
-                    batch_size=batch_size,
-                    seed=config["seed"],
-                    first_step=first_step,
-                ),
+                batches=batches,
                 train_step=train_step,
                 validate=lambda state: validate(state)[0],
                 checkpointer=checkpointer,

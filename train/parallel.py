@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 from flax import jax_utils
+from jax.experimental import multihost_utils
 
 from train.errors import UserError
 
@@ -48,6 +49,13 @@ def join(outputs: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
     return {
         name: np.asarray(array).reshape(-1, *array.shape[2:]) for name, array in outputs.items()
     }
+
+
+def gather(batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The shares [n / processes, ...] of all processes, one after another, as [n, ...]."""
+    if jax.process_count() == 1:
+        return batch
+    return multihost_utils.process_allgather(batch, tiled=True)
 
 
 def compile_train_step(step: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,8 +6,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from train.data import Split, dataset_spec
-from train.data.augmentation import normalize, random_shift
-from train.data.batches import epoch_order, evaluation_batches, steps_in_epoch, training_batches
+from train.data.augmentation import normalize, pad_crop_flip, random_shift
+from train.data.batches import epoch_order, steps_in_epoch
+from train.data.pipeline import Pipeline
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +67,7 @@ def test_digits_are_prepared_once(tmp_path, digits):
 
 
 def test_an_epoch_shows_each_example_at_most_once(split):
-    batches = training_batches(split, batch_size=3, seed=0, first_step=0)
+    batches = Pipeline(3, seed=0).training(split, first_step=0, last_step=9)
     seen = np.concatenate([next(batches)["labels"] for _ in range(steps_in_epoch(10, 3))])
     assert len(seen) == 9
     assert len(set(seen.tolist())) == 9
@@ -82,10 +83,10 @@ def test_the_order_depends_on_seed_and_epoch_alone():
 
 @pytest.mark.parametrize("first_step", [1, 3, 5])
 def test_batches_can_be_taken_up_at_any_step(split, first_step):
-    whole = training_batches(split, batch_size=3, seed=0, first_step=0)
+    whole = Pipeline(3, seed=0).training(split, first_step=0, last_step=20)
     for _ in range(first_step):
         next(whole)
-    rest = training_batches(split, batch_size=3, seed=0, first_step=first_step)
+    rest = Pipeline(3, seed=0).training(split, first_step=first_step, last_step=20)
     for _ in range(5):
         expected, found = next(whole), next(rest)
         for name, array in expected.items():
@@ -93,12 +94,12 @@ def test_batches_can_be_taken_up_at_any_step(split, first_step):
 
 
 def test_images_stay_with_their_labels(split):
-    batch = next(training_batches(split, batch_size=5, seed=3, first_step=0))
+    batch = next(Pipeline(5, seed=3).training(split, first_step=0, last_step=1))
     np.testing.assert_array_equal(batch["images"].ravel(), batch["labels"])
 
 
 def test_evaluation_covers_every_example_once_and_masks_the_padding(split):
-    batches = list(evaluation_batches(split, batch_size=4))
+    batches = list(Pipeline(4, seed=0).evaluation(split))
     assert [batch["images"].shape[0] for batch in batches] == [4, 4, 4]
     labels = np.concatenate([batch["labels"][batch["mask"]] for batch in batches])
     np.testing.assert_array_equal(labels, np.arange(10))
@@ -127,3 +128,16 @@ def test_normalize_gives_mean_zero_and_deviation_one(rng):
     # Float32 sums of 3,200 numbers of order one.
     np.testing.assert_allclose(normalized.mean(axis=(0, 1, 2)), 0, atol=1e-5)
     np.testing.assert_allclose(normalized.std(axis=(0, 1, 2)), 1, atol=1e-5)
+
+
+def test_pad_crop_flip_is_one_of_the_shifts_or_its_mirror_image(key):
+    image = np.arange(48, dtype=np.uint8).reshape(4, 4, 3) + 1
+    padded = np.pad(image, ((2, 2), (2, 2), (0, 0)))
+    shifts = [padded[row : row + 4, column : column + 4] for row in range(5) for column in range(5)]
+    expected = {one.tobytes() for shift in shifts for one in (shift, shift[:, ::-1])}
+    assert len(expected) == 50
+    change = jax.jit(jax.vmap(lambda key: pad_crop_flip(key, image, pixels=2)))
+    changed = np.asarray(change(jax.random.split(key, 2000)))
+    assert changed.dtype == np.uint8
+    # The chance that 2,000 draws miss one of 50 is below 50 (49/50)^2000 < 1e-15.
+    assert {one.tobytes() for one in changed} == expected

@@ -1,20 +1,36 @@
-"""Batches of examples in memory, in an order that depends on (seed, epoch, position) alone."""
+"""Batches by their number: a function of (seed, epoch, position) alone, with no state to restore.
 
-from collections.abc import Iterator
+Any batch can be asked for in any order, which is what lets workers, processes and resumed runs see
+the same ones.
+"""
+
+import functools
+import itertools
+import math
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from train.data.records import Split
+from train.data import images, streams
+from train.data.images import UnreadableImageError
+from train.data.records import Records, Split
+from train.errors import UserError
 
 # "images" uint8 [b, ...] and "labels" int32 [b]. Training adds "positions" int32 [b], the places of
 # the examples in the global batch, which their random keys are made of; evaluation adds "mask"
-# bool [b], false for the padding of the last batch.
-Batch = dict[str, np.ndarray]
+# bool [b], false for what is not an example: the padding of the last batch, and what was skipped.
+Batch = dict[str, Any]
+# In a batch that left out unreadable images, what was wrong with each; no array.
+UNREADABLE = "unreadable"
 
 
+@functools.lru_cache(maxsize=2)
 def epoch_order(num_examples: int, *, seed: int, epoch: int) -> np.ndarray:
     """The order of the training examples in an epoch, counted from 0."""
-    return np.random.default_rng([seed, epoch]).permutation(num_examples)
+    order = streams.generator(seed, streams.ORDER, epoch).permutation(num_examples)
+    order.flags.writeable = False  # The next caller gets the same array.
+    return order
 
 
 def steps_in_epoch(num_examples: int, batch_size: int) -> int:
@@ -22,34 +38,100 @@ def steps_in_epoch(num_examples: int, batch_size: int) -> int:
     return num_examples // batch_size
 
 
-def training_batches(
-    split: Split, *, batch_size: int, seed: int, first_step: int
-) -> Iterator[Batch]:
-    """Endless full batches from `first_step` on, shuffled anew in each epoch."""
-    steps = steps_in_epoch(len(split), batch_size)
-    epoch, step = divmod(first_step, steps)
-    positions = np.arange(batch_size, dtype=np.int32)
-    while True:
-        order = epoch_order(len(split), seed=seed, epoch=epoch)
-        for start in range(step * batch_size, steps * batch_size, batch_size):
-            chosen = order[start : start + batch_size]
-            yield {
-                "images": split.images[chosen],
-                "labels": split.labels[chosen],
-                "positions": positions,
-            }
-        epoch, step = epoch + 1, 0
+@dataclass(frozen=True)
+class _Batches:
+    """What the batches of training and of evaluation share.
+
+    Attributes:
+        split: the examples.
+        batch_size: the size of the global batch, a multiple of the number of processes.
+        process_index: which share of the batch this process has; shares are consecutive, so that
+            the examples on a device do not depend on how the devices are shared out.
+        process_count: the number of shares.
+        skip_unreadable: whether images that cannot be decoded are left out; otherwise they are an
+            error.
+    """
+
+    split: Split
+    batch_size: int
+    process_index: int = 0
+    process_count: int = 1
+    skip_unreadable: bool = False
+
+    def _share(self) -> np.ndarray:
+        """The positions of this process in the global batch."""
+        size = self.batch_size // self.process_count
+        start = self.process_index * size
+        return np.arange(start, start + size, dtype=np.int32)
 
 
-def evaluation_batches(split: Split, *, batch_size: int) -> Iterator[Batch]:
+@dataclass(frozen=True, kw_only=True)
+class TrainingBatches(_Batches):
+    """Full batches without end, by the number of their step, shuffled anew in each epoch."""
+
+    seed: int
+
+    def __getitem__(self, step: int) -> Batch:
+        """The batch of a step, counted from 0."""
+        epoch, place = divmod(step, steps_in_epoch(len(self.split), self.batch_size))
+        order = epoch_order(len(self.split), seed=self.seed, epoch=epoch)
+        positions = self._share()
+        chosen = order[place * self.batch_size + positions]
+        batch: Batch = {"labels": self.split.labels[chosen], "positions": positions}
+        if not isinstance(self.split.images, Records):
+            return {"images": self.split.images.take(chosen, axis=0), **batch}
+        draws = streams.generator(self.seed, streams.CROPS, step).random((self.batch_size, 2))
+        unreadable = []
+        pixels = _empty_images(len(chosen))
+        for row, index in enumerate(chosen.tolist()):
+            # The example that comes next in the split stands in for one that cannot be read.
+            for candidate in itertools.chain(range(index, len(self.split)), range(index)):
+                try:
+                    image = images.decode(*self.split.images.encoded(candidate))
+                except UnreadableImageError as error:
+                    if not self.skip_unreadable:
+                        raise
+                    unreadable.append(str(error))
+                    continue
+                pixels[row] = images.random_crop(image, draws[positions[row]])
+                batch["labels"][row] = self.split.labels[candidate]
+                break
+            else:
+                raise UserError(f"no image of {self.split.images.name} can be read")
+        return {"images": pixels, **batch, UNREADABLE: unreadable}
+
+
+@dataclass(frozen=True)
+class EvaluationBatches(_Batches):
     """Every example once, in order; the last batch is filled up and masked."""
-    for start in range(0, len(split), batch_size):
-        positions = np.arange(start, start + batch_size, dtype=np.int32)
-        mask = positions < len(split)
+
+    def __len__(self) -> int:
+        """The number of batches, the same for every process."""
+        return math.ceil(len(self.split) / self.batch_size)
+
+    def __getitem__(self, number: int) -> Batch:
+        """A batch, counted from 0."""
+        places = number * self.batch_size + self._share()
+        mask = places < len(self.split)
         # Padding repeats the last example, so that it is as harmless to compute as any.
-        chosen = np.minimum(positions, len(split) - 1)
-        yield {
-            "images": split.images[chosen],
-            "labels": split.labels[chosen],
-            "mask": mask,
-        }
+        chosen = np.minimum(places, len(self.split) - 1)
+        batch: Batch = {"labels": self.split.labels[chosen], "mask": mask}
+        if not isinstance(self.split.images, Records):
+            return {"images": self.split.images.take(chosen, axis=0), **batch}
+        unreadable = []
+        pixels = _empty_images(len(chosen))
+        for row in np.flatnonzero(mask).tolist():
+            try:
+                image = images.decode(*self.split.images.encoded(int(chosen[row])))
+            except UnreadableImageError as error:
+                if not self.skip_unreadable:
+                    raise
+                unreadable.append(str(error))
+                mask[row] = False
+                continue
+            pixels[row] = images.center_crop(image)
+        return {"images": pixels, **batch, UNREADABLE: unreadable}
+
+
+def _empty_images(size: int) -> np.ndarray:
+    return np.zeros((size, images.CROP, images.CROP, 3), np.uint8)

@@ -1,0 +1,94 @@
+"""Encoded images to pixels: decoded with Pillow, resized and cropped as torchvision does.
+
+What comes out is RGB. Greyscale, palettes and CMYK are converted as Pillow does; transparency is
+dropped; of 16 bits the high eight stay, where Pillow would clip. A rotation that EXIF asks for is
+not made: torchvision's image folders, with which the published results were had, make none either.
+"""
+
+import io
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from train.errors import UserError
+
+# The shorter side after resizing.
+SHORTER_SIDE = 256
+# Height and width of what is cut out.
+CROP = 224
+
+
+class UnreadableImageError(UserError):
+    """A file that is not an image, or not all of one."""
+
+
+def decode(encoded: bytes, name: str) -> Image.Image:
+    """The image in RGB.
+
+    Args:
+        encoded: a file's bytes, in any format that Pillow reads.
+        name: what the message calls it.
+
+    Raises:
+        UnreadableImageError: it is not an image, or not all of one.
+    """
+    try:
+        image = Image.open(io.BytesIO(encoded))
+        # All of it now: without, a truncated file is only noticed later.
+        image.load()
+        return _to_rgb(image)
+    except UnidentifiedImageError as error:
+        raise UnreadableImageError(f"{name} is not an image") from error
+    except Exception as error:  # Whatever a damaged file makes Pillow's many readers raise.
+        first_line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UnreadableImageError(f"cannot decode {name}: {first_line}") from error
+
+
+def random_crop(image: Image.Image, uniform: np.ndarray) -> np.ndarray:
+    """A crop of the image resized, anywhere in it, uint8 [224, 224, 3].
+
+    Args:
+        image: in RGB, of any size.
+        uniform: two numbers from [0, 1), which say how far down and to the right the crop lies.
+    """
+    width, height = resized(image.size)
+    # Products round down to below the number of places, so that each is as likely.
+    top, left = (uniform * (height - CROP + 1, width - CROP + 1)).astype(int).tolist()
+    return _crop(image, top, left)
+
+
+def center_crop(image: Image.Image) -> np.ndarray:
+    """The middle of the image resized, uint8 [224, 224, 3]."""
+    width, height = resized(image.size)
+    # Halves go to the even number, as in torchvision.
+    return _crop(image, round((height - CROP) / 2), round((width - CROP) / 2))
+
+
+def resized(size: tuple[int, int]) -> tuple[int, int]:
+    """The width and height with the shorter side at 256, the longer one rounded down."""
+    width, height = size
+    if width <= height:
+        return SHORTER_SIDE, int(SHORTER_SIDE * height / width)
+    return int(SHORTER_SIDE * width / height), SHORTER_SIDE
+
+
+def _crop(image: Image.Image, top: int, left: int) -> np.ndarray:
+    # All of it is resized, although the crop needs less: where Pillow is asked for a part, it may
+    # take the axes in another order, and every fourth value comes out one step off. For the same
+    # reason nothing is asked of the decoder's own scaling.
+    size = resized(image.size)
+    if size != image.size:
+        image = image.resize(size, Image.Resampling.BILINEAR)
+    return np.asarray(image.crop((left, top, left + CROP, top + CROP)))
+
+
+def _to_rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "RGB":
+        return image
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        high = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
+        return Image.fromarray(high.astype(np.uint8)).convert("RGB")
+    if image.mode == "P" and "transparency" in image.info:
+        # Straight to RGB, Pillow gives the same pixels and a warning.
+        image = image.convert("RGBA")
+    return image.convert("RGB")

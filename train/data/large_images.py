@@ -1,0 +1,73 @@
+"""Batches of large images, decoded ahead of time by threads or by processes of Grain's."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import grain
+from absl import flags
+
+from train.data.batches import Batch, EvaluationBatches, TrainingBatches
+from train.errors import UserError
+
+_ERROR = "error"
+# Batches ready or in the making, of each thread's or process's.
+_READ_AHEAD = 2
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Batches as Grain wants them: a number of them, and their errors as values.
+
+    An error that is raised in a worker reaches the program as a long text of Grain's.
+    """
+
+    batches: TrainingBatches | EvaluationBatches
+    numbers: range
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, index: int) -> Batch:
+        try:
+            return self.batches[self.numbers[index]]
+        except UserError as error:
+            return {_ERROR: str(error)}
+
+
+def stream(
+    batches: TrainingBatches | EvaluationBatches, numbers: range, *, num_workers: int
+) -> Iterator[Batch]:
+    """The batches of these numbers, in order, the same for any number of workers.
+
+    Args:
+        batches: the batches by their number.
+        numbers: which of them.
+        num_workers: the processes that make them, each one whole batches; with none, as many
+            threads of this process as there are cores.
+
+    Raises:
+        UserError: what making a batch raised.
+    """
+    dataset = grain.MapDataset.source(_Source(batches, numbers))
+    threads = 1 if num_workers else os.cpu_count() or 1
+    iterable = dataset.to_iter_dataset(
+        grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads * _READ_AHEAD)
+    )
+    if num_workers:
+        if not flags.FLAGS.is_parsed():
+            # Grain asks for flags of absl's, and not every program has parsed any.
+            flags.FLAGS.mark_as_parsed()
+        iterable = iterable.mp_prefetch(
+            grain.MultiprocessingOptions(
+                num_workers=num_workers, per_worker_buffer_size=_READ_AHEAD
+            )
+        )
+    iterator = iter(iterable)
+    try:
+        for batch in iterator:
+            if _ERROR in batch:
+                raise UserError(batch[_ERROR])
+            yield batch
+    finally:
+        iterator.close()

@@ -1,0 +1,72 @@
+"""Streams of batches: from memory as they are asked for, from records ahead of time."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from absl import logging
+
+from train.data import large_images
+from train.data.batches import UNREADABLE, Batch, EvaluationBatches, TrainingBatches
+from train.data.records import Records, Split
+
+
+@dataclass
+class Pipeline:
+    """How a run reads its examples.
+
+    Attributes:
+        batch_size: the size of the global batch.
+        seed: the run's seed, of which the order and the crops are functions.
+        process_index: which share of every batch this process reads.
+        process_count: the number of shares.
+        num_workers: the processes that decode streamed images.
+        skip_unreadable: whether images that cannot be decoded are left out and counted.
+    """
+
+    batch_size: int
+    seed: int
+    process_index: int = 0
+    process_count: int = 1
+    num_workers: int = 0
+    skip_unreadable: bool = False
+
+    def __post_init__(self) -> None:
+        self._unreadable: set[str] = set()
+
+    def training(
+        self, split: Split, *, first_step: int, last_step: int
+    ) -> Generator[Batch, None, None]:
+        """The batches from one step to before another; to be closed by who leaves off earlier."""
+        batches = TrainingBatches(
+            split,
+            self.batch_size,
+            self.process_index,
+            self.process_count,
+            self.skip_unreadable,
+            seed=self.seed,
+        )
+        return self._stream(split, batches, range(first_step, last_step))
+
+    def evaluation(self, split: Split) -> Generator[Batch, None, None]:
+        """Every example of a split once."""
+        batches = EvaluationBatches(
+            split, self.batch_size, self.process_index, self.process_count, self.skip_unreadable
+        )
+        return self._stream(split, batches, range(len(batches)))
+
+    def _stream(
+        self, split: Split, batches: TrainingBatches | EvaluationBatches, numbers: range
+    ) -> Generator[Batch, None, None]:
+        if not isinstance(split.images, Records):
+            # Gathering takes a hundredth of a step: reading ahead would not pay.
+            yield from (batches[number] for number in numbers)
+            return
+        for batch in large_images.stream(batches, numbers, num_workers=self.num_workers):
+            for message in batch.pop(UNREADABLE):
+                self._report(message)
+            yield batch
+
+    def _report(self, message: str) -> None:
+        if message not in self._unreadable:
+            self._unreadable.add(message)
+            logging.warning("left out, unreadable so far: %d; %s", len(self._unreadable), message)
