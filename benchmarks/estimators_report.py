@@ -20,12 +20,10 @@ _Row = dict[str, Any]
 
 def tables(results: dict[str, Any]) -> str:
     """Errors and times at equal M, the error at equal time, and errors by epsilon."""
-    machine = results["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     parts = [
-        f"{machine['device']}, {machine['processor']}, {machine['cores']} cores; Python "
-        f"{machine['python']}, {versions}; K = {results['k']}, at most {results['repetitions']} "
-        "calls of each, in turns; means over a batch, and the median times of a batch.",
+        f"{markdown.machine(results['machine'])}; K = {results['k']}, at most "
+        f"{results['repetitions']} calls of each, in turns; means over a batch, and the median "
+        "times of a batch.",
     ]
     for rows in _by_case(results["by_samples"]):
         parts += [f"{_title(rows[0])}:", _errors(rows, "M"), _times(rows), equal_time(rows)]

@@ -11,11 +11,13 @@ from typing import Any
 
 import jax
 
+# Seconds of rest between turns.
+_REST = 0.05
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "torch", "pytopk")
 
 
 def medians_in_turns(
-    contestants: Mapping[str, Callable[[], Any]], repetitions: int
+    contestants: Mapping[str, Callable[[], Any]], repetitions: int, *, settle: bool = False
 ) -> dict[str, float]:
     """The median seconds of each contestant.
 
@@ -25,6 +27,9 @@ def medians_in_turns(
     Args:
         contestants: functions that return only when their work is done.
         repetitions: the timed calls of each.
+        settle: whether to begin each turn with a rest and a call that does not count. The threads
+            of PyTorch spin for more work on the cores that the next contestant needs, which then
+            has to wake its own and fill the caches.
     """
     for contestant in contestants.values():
         contestant()
@@ -32,10 +37,32 @@ def medians_in_turns(
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(repetitions):
         for name, contestant in contestants.items():
+            if settle:
+                time.sleep(_REST)
+                contestant()
             start = time.perf_counter()
             contestant()
             seconds[name].append(time.perf_counter() - start)
     return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def extra_memory(function: Callable[[], Any]) -> int | None:
+    """The bytes of memory that a call takes beyond what the process has, at its highest.
+
+    None where the system does not say: only Linux does.
+    """
+    status, forget = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+    if not forget.exists():
+        return None
+    forget.write_text("5")  # Forgets the highest so far.
+    before = _status_bytes(status, "VmRSS")
+    function()
+    return _status_bytes(status, "VmHWM") - before
+
+
+def _status_bytes(status: Path, name: str) -> int:
+    (line,) = (line for line in status.read_text().splitlines() if line.startswith(f"{name}:"))
+    return 1024 * int(line.split()[1])
 
 
 def machine() -> dict[str, Any]:

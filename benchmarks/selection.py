@@ -1,0 +1,88 @@
+"""The ways to find the k-th largest entry of a row, by the row's length and k.
+
+    python -m benchmarks.selection [--device=cpu] [--repetitions=21] [--output=FILE.json]
+
+The program chooses one by these numbers; here each is forced.
+"""
+
+import argparse
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from benchmarks import timing
+from topk_jax.operators import _top_k
+
+# Rows, classes.
+SHAPES = ((640, 100), (320, 1081), (64, 10_000), (8, 100_000))
+RANKS = (1, 2, 6, 11, 21, 51, 101)
+_NEVER = 2**30
+# The highest rank that is always selected, and the lengths for each rank from which it is selected,
+# and selected in chunks.
+WAYS = {
+    "selection": (_NEVER, _NEVER, _NEVER),
+    "selection in chunks": (_NEVER, _NEVER, _top_k._CHUNK),
+    "bisection": (0, _NEVER, _NEVER),
+}
+
+
+def main() -> None:
+    """Measures every shape and rank and prints or writes the results as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default=jax.default_backend(), help="cpu, gpu or tpu")
+    parser.add_argument("--repetitions", type=int, default=21, help="timed calls of each")
+    parser.add_argument("--output", type=Path, help="a JSON file; standard output by default")
+    arguments = parser.parse_args()
+    jax.config.update("jax_default_device", jax.devices(arguments.device)[0])
+    results = {
+        "machine": timing.machine(),
+        "repetitions": arguments.repetitions,
+        "rows": [
+            row(shape, k, arguments.repetitions) for shape in SHAPES for k in RANKS if k <= shape[1]
+        ],
+    }
+    text = json.dumps(results, indent=2) + "\n"
+    if arguments.output is None:
+        print(text)  # noqa: T201
+    else:
+        arguments.output.write_text(text)
+
+
+def row(shape: tuple[int, int], k: int, repetitions: int) -> dict[str, Any]:
+    """The median seconds of each way that can be had at one shape and rank."""
+    count, length = shape
+    scores = jax.random.normal(jax.random.key(0), shape)
+    ways = {
+        name: way
+        for name, way in WAYS.items()
+        if name != "selection in chunks" or k * _top_k._CHUNK <= length
+    }
+    contestants = {name: _compiled(way, scores, k) for name, way in ways.items()}
+    seconds = timing.medians_in_turns(contestants, repetitions)
+    return {"rows": count, "classes": length, "k": k, "seconds": seconds}
+
+
+def _compiled(way: tuple[int, int, int], scores: jax.Array, k: int) -> Callable[[], Any]:
+    names = ("_HIGHEST_SELECTED_RANK", "_SELECTED_LENGTH_PER_RANK", "_CHUNKED_LENGTH_PER_RANK")
+    chosen = [getattr(_top_k, name) for name in names]
+    try:
+        for name, value in zip(names, way, strict=True):
+            setattr(_top_k, name, value)
+        # A function of its own, or JAX would remember what it traced for another way.
+        compiled = (
+            jax.jit(functools.partial(lambda scores: _top_k.kth_largest(scores, k)))
+            .lower(scores)
+            .compile()
+        )
+    finally:
+        for name, value in zip(names, chosen, strict=True):
+            setattr(_top_k, name, value)
+    return lambda: jax.block_until_ready(compiled(scores))
+
+
+if __name__ == "__main__":
+    main()
