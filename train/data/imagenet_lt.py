@@ -1,0 +1,157 @@
+"""ImageNet-LT: the images of ImageNet that three published lists name, a long tail of them.
+
+The lists have a line `PATH LABEL` an image, as `train/n01440764/n01440764_190.JPEG 0`: 115,846 for
+training, 20,000 of ImageNet's training images for validation, and the 50,000 official validation
+images for testing. The images come from an ImageNet folder or from tfds's prepared ImageNet.
+"""
+
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import tensorflow_datasets as tfds
+
+from train.data import tfds_preparation
+from train.data.preparation import Contents, PreparedBuilder
+from train.data.shards import Example
+from train.data.sources import FolderSource, Source
+from train.errors import UserError
+
+LISTS = {
+    "train": "ImageNet_LT_train.txt",
+    "validation": "ImageNet_LT_val.txt",
+    "test": "ImageNet_LT_test.txt",
+}
+NUM_CLASSES = 1000
+_URL = "https://github.com/facebookresearch/classifier-balancing/tree/main/data/ImageNet_LT"
+
+
+class ImagenetLt(PreparedBuilder):
+    """ImageNet-LT, with the features of tfds's ImageNet."""
+
+    name = "imagenet_lt"
+    VERSION = tfds.core.Version("1.0.0")
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        return tfds.core.DatasetInfo(
+            builder=self,
+            description="ImageNet-LT: a long-tailed part of ImageNet, by the published lists.",
+            features=tfds.features.FeaturesDict(
+                {
+                    "image": tfds.features.Image(shape=(None, None, 3), dtype=np.uint8),
+                    "label": tfds.features.ClassLabel(num_classes=NUM_CLASSES),
+                    "file_name": tfds.features.Text(),
+                }
+            ),
+            supervised_keys=("image", "label"),
+            homepage=_URL,
+        )
+
+
+class PreparedImagenet:
+    """The images of tfds's prepared ImageNet by the paths of an ImageNet folder."""
+
+    def __init__(self, builder: tfds.core.DatasetBuilder) -> None:
+        self._folder = builder.data_dir
+        self._splits: list[Any] = []
+        self._places: dict[str, tuple[int, int]] = {}
+        for split in builder.info.splits:
+            self._splits.append(
+                builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
+            )
+            for index, name in enumerate(tfds_preparation.file_names(builder, split)):
+                self._places[name] = (len(self._splits) - 1, index)
+
+    def has(self, path: str) -> bool:
+        """Whether there is an image of that name; the folders of the path do not matter."""
+        return PurePosixPath(path).name in self._places
+
+    def read(self, path: str) -> bytes:
+        """The encoded image."""
+        split, index = self._places[PurePosixPath(path).name]
+        image: bytes = self._splits[split][index]["image"]
+        return image
+
+    def where(self, path: str) -> str:
+        """The prepared data set and the image's name."""
+        return f"{PurePosixPath(path).name} in {self._folder}"
+
+    def size(self, path: str) -> int:
+        """Not known without reading it."""
+        del path
+        return 0
+
+    def fingerprint(self, path: str) -> str:
+        """The place among the prepared records, which never change."""
+        return f"{self._folder} {self._places[PurePosixPath(path).name]}"
+
+
+def contents(manual_dir: Path, data_dir: str | None) -> Contents:
+    """Reads the lists, and checks that every image they name is there.
+
+    Args:
+        manual_dir: the folder with the lists, and with ImageNet's `train` and `val` unless ImageNet
+            is prepared.
+        data_dir: where prepared data sets lie.
+
+    Raises:
+        UserError: a list or the images are missing, or a line is not as it should be.
+    """
+    for file in LISTS.values():
+        if not (manual_dir / file).is_file():
+            raise UserError(
+                f"{file} is not in --manual_dir={manual_dir}: download "
+                f"{', '.join(LISTS.values())} from {_URL} into it"
+            )
+    source, has = _images(manual_dir, data_dir)
+    class_names: dict[int, str] = {}
+    splits = {
+        split: _read_list(manual_dir / file, source, has, class_names)
+        for split, file in LISTS.items()
+    }
+    for split, examples in splits.items():
+        missing = set(range(NUM_CLASSES)) - {example.label for example in examples}
+        if missing:
+            raise UserError(
+                f"{manual_dir / LISTS[split]} has no image of class {min(missing)}; each of the "
+                f"{NUM_CLASSES} classes needs images in every list"
+            )
+    names = [class_names[label] for label in range(NUM_CLASSES)]
+    return Contents(splits, names, [{"synset": name} for name in names], source)
+
+
+def _images(manual_dir: Path, data_dir: str | None) -> tuple[Source, Any]:
+    """The images, and a function that says whether a path of the lists is among them."""
+    if (manual_dir / "train").is_dir():
+        return FolderSource(manual_dir), lambda path: (manual_dir / path).is_file()
+    imagenet = tfds_preparation.builder("imagenet2012", data_dir)
+    if imagenet.is_prepared():
+        prepared = PreparedImagenet(imagenet)
+        return prepared, prepared.has
+    raise UserError(
+        f"ImageNet's images are neither in --manual_dir={manual_dir}, as folders train and val of "
+        f"classes' folders, nor prepared in {imagenet.data_dir}: unpack them there, or run python "
+        "-m train.prepare --dataset=imagenet"
+    )
+
+
+def _read_list(path: Path, source: Source, has: Any, class_names: dict[int, str]) -> list[Example]:
+    examples = []
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        where = f"{path}, line {number}"
+        image, _, digits = line.strip().rpartition(" ")
+        if not image or not digits.isdecimal() or int(digits) >= NUM_CLASSES:
+            raise UserError(
+                f"{where}: a line must be a path and a class from 0 to {NUM_CLASSES - 1}; it is "
+                f"{line!r}"
+            )
+        if not has(image):
+            raise UserError(f"{where}: there is no image {source.where(image)}")
+        label, folder = int(digits), PurePosixPath(image).parent.name
+        if class_names.setdefault(label, folder) != folder:
+            raise UserError(
+                f"{where}: class {label} is {class_names[label]} in earlier lines, and {folder} in "
+                "this one"
+            )
+        examples.append(Example(image, label, {"file_name": image}))
+    return examples
