@@ -37,6 +37,8 @@ def get_config() -> ConfigDict:
                 "gamma": 1.0,
                 "max_margin": 0.2,
                 "scale": 20.0,
+                "alpha": 0.3,
+                "beta": 0.01,
             },
             "optimizer": {
                 "learning_rate": 0.05,

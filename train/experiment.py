@@ -68,7 +68,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         half_precision=config["model"]["half_precision"],
     )
     class_counts = np.bincount(dataset.train.labels, minlength=spec.num_classes)
-    objective = loss_spec.objective(config["loss"], class_counts)
+    objective = loss_spec.objective(config["loss"], class_counts, axis_name=parallel.AXIS_NAME)
     settings = config["optimizer"]
     schedule = optimizer.step_decay(
         settings["learning_rate"],

@@ -10,22 +10,25 @@ import numpy as np
 
 from topk_jax import losses
 from train import fields
+from train.models.heads import TwoLogits
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What a step needs of a loss.
+    """What a step needs of a loss. Outputs are what the head gives: logits [n, L], or two of them.
 
     Attributes:
-        loss: logits [n, L], labels [n] and one random key an example [n] to losses [n].
-        evaluation_loss: logits [n, L] and labels [n] to losses [n], without randomness, so that
-            the losses of two epochs differ by the parameters alone.
-        scores: logits [n, L] to the scores that sets are made of, [n, L], which sum to 1.
+        loss: outputs, labels [n] and one random key an example [n] to losses [n], or to that of
+            the whole batch on all devices.
+        evaluation_loss: outputs and labels [n] to losses [n], without randomness, so that the
+            losses of two epochs differ by the parameters alone. Of the losses of a batch it is that
+            of each example as a batch of its own, which does not depend on how a split is divided.
+        scores: outputs to the scores that sets are made of, [n, L], which sum to 1.
     """
 
-    loss: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-    evaluation_loss: Callable[[jax.Array, jax.Array], jax.Array]
-    scores: Callable[[jax.Array], jax.Array] = jax.nn.softmax
+    loss: Callable[[Any, jax.Array, jax.Array], jax.Array]
+    evaluation_loss: Callable[[Any, jax.Array], jax.Array]
+    scores: Callable[[Any], jax.Array] = jax.nn.softmax
 
 
 @dataclass(frozen=True)
@@ -33,21 +36,27 @@ class LossSpec:
     """A loss of the program.
 
     Attributes:
-        build: makes the objective from the class counts of the training examples, [L], and the
-            parameters' values.
+        build: makes the objective from the class counts of the training examples, [L], the
+            parameters' values and, where the loss is one of the batch, the devices' `axis_name`.
         parameters: the fields of `config.loss` that it needs, each with what it may be, as a
             function of the number of classes.
         head: the name of the model's head.
+        of_batch: whether the loss is one of the whole batch, on all devices.
     """
 
     build: Callable[..., Objective]
     parameters: Callable[[int], Mapping[str, fields.Field]] = lambda _num_classes: {}
     head: str = "linear"
+    of_batch: bool = False
 
-    def objective(self, config: Mapping[str, Any], class_counts: np.ndarray) -> Objective:
+    def objective(
+        self, config: Mapping[str, Any], class_counts: np.ndarray, *, axis_name: str
+    ) -> Objective:
         """The objective with the parameters that `config.loss` gives."""
-        names = self.parameters(len(class_counts))
-        return self.build(class_counts, **{name: config[name] for name in names})
+        parameters = {name: config[name] for name in self.parameters(len(class_counts))}
+        if self.of_batch:
+            parameters["axis_name"] = axis_name
+        return self.build(class_counts, **parameters)
 
 
 def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
@@ -95,6 +104,39 @@ def _expected_imbalanced(
     return _without_randomness(loss, _scaled_softmax(scale))
 
 
+def _expected_positive_regularization(
+    _class_counts: np.ndarray, k: int, beta: float, axis_name: str
+) -> Objective:
+    loss = functools.partial(
+        losses.expected_positive_regularization, expected_positives=float(k), beta=beta
+    )
+    return _of_batch(loss, axis_name)
+
+
+def _average_k(_class_counts: np.ndarray, k: int, alpha: float, axis_name: str) -> Objective:
+    def loss(outputs: TwoLogits, labels: jax.Array, axis_name: str | None = None) -> jax.Array:
+        return losses.average_k(
+            outputs.logits, outputs.proposal_logits, labels, k=k, alpha=alpha, axis_name=axis_name
+        )
+
+    return _of_batch(loss, axis_name, lambda outputs: jax.nn.softmax(outputs.logits))
+
+
+def _of_batch(
+    loss: Callable[..., jax.Array],
+    axis_name: str,
+    scores: Callable[[Any], jax.Array] = jax.nn.softmax,
+) -> Objective:
+    def of_example(outputs: Any, label: jax.Array) -> jax.Array:
+        return loss(jax.tree.map(lambda array: array[None], outputs), label[None])
+
+    return Objective(
+        lambda outputs, labels, _keys: loss(outputs, labels, axis_name=axis_name),
+        jax.vmap(of_example),
+        scores,
+    )
+
+
 def _noised(
     num_samples: int, scores: Callable[[jax.Array], jax.Array], **settings: Any
 ) -> Objective:
@@ -120,6 +162,10 @@ def _scaled_softmax(scale: float) -> Callable[[jax.Array], jax.Array]:
 
 def _k(num_classes: int) -> dict[str, fields.Field]:
     return {"k": fields.integer(1, num_classes - 1, "one less than the classes of the data set")}
+
+
+def _mean_size(num_classes: int) -> dict[str, fields.Field]:
+    return {"k": fields.integer(1, num_classes, "the classes of the data set")}
 
 
 def _smoothed_hinge(num_classes: int) -> dict[str, fields.Field]:
@@ -158,5 +204,16 @@ LOSSES = {
         head="cosine",
     ),
     "assume_negative": LossSpec(_plain(losses.assume_negative)),
+    "expected_positive_regularization": LossSpec(
+        _expected_positive_regularization,
+        lambda num_classes: {**_mean_size(num_classes), "beta": fields.number(at_least=0)},
+        of_batch=True,
+    ),
+    "average_k": LossSpec(
+        _average_k,
+        lambda num_classes: {**_mean_size(num_classes), "alpha": fields.number(at_least=0)},
+        head="two_heads",
+        of_batch=True,
+    ),
     "sparsemax": LossSpec(_plain(losses.sparsemax_loss)),
 }

@@ -45,24 +45,26 @@ def make_train_step(
         images = normalize(jax.vmap(augment)(augmentation_keys, batch["images"]))
         loss_keys = randomness.loss_keys(seed, state.step, positions)
 
-        def mean_loss(params: Any) -> tuple[jax.Array, tuple[jax.Array, Any]]:
-            logits, updates = apply(
+        def mean_loss(params: Any) -> tuple[jax.Array, tuple[Any, Any]]:
+            outputs, updates = apply(
                 {"params": params, "batch_stats": state.batch_stats},
                 images,
                 train=True,
                 mutable=["batch_stats"],
             )
-            loss = objective.loss(logits, labels, loss_keys).mean()
-            return loss, (logits, updates["batch_stats"])
+            loss = objective.loss(outputs, labels, loss_keys).mean()
+            return loss, (outputs, updates["batch_stats"])
 
-        (loss, (logits, batch_stats)), gradients = jax.value_and_grad(mean_loss, has_aux=True)(
+        (loss, (outputs, batch_stats)), gradients = jax.value_and_grad(mean_loss, has_aux=True)(
             state.params
         )
         gradients = jax.lax.pmean(gradients, axis_name)
         updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
         metrics = {
             "loss": loss,
-            "accuracy": (logits.argmax(axis=-1) == labels).mean(dtype=jnp.float32),
+            "accuracy": (objective.scores(outputs).argmax(axis=-1) == labels).mean(
+                dtype=jnp.float32
+            ),
         }
         metrics = jax.lax.pmean(metrics, axis_name)
         metrics["learning_rate"] = jnp.asarray(schedule(state.step), jnp.float32)
@@ -83,12 +85,12 @@ def make_eval_step(
     """Makes `(params, batch_stats, batch) -> {"loss": [n], "scores": [n, L]}`."""
 
     def eval_step(params: Any, batch_stats: Any, batch: Arrays) -> Arrays:
-        logits = apply(
+        outputs = apply(
             {"params": params, "batch_stats": batch_stats}, normalize(batch["images"]), train=False
         )
         return {
-            "loss": objective.evaluation_loss(logits, batch["labels"]),
-            "scores": objective.scores(logits),
+            "loss": objective.evaluation_loss(outputs, batch["labels"]),
+            "scores": objective.scores(outputs),
         }
 
     return eval_step

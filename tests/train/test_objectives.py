@@ -17,6 +17,8 @@ PARAMETERS = {
     "gamma": 1.0,
     "max_margin": 0.3,
     "scale": 20.0,
+    "alpha": 0.5,
+    "beta": 0.01,
 }
 NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])
@@ -27,13 +29,21 @@ def test_every_loss_trains(name, rng):
     # Classes that a linear or a cosine head can tell apart.
     labels = np.repeat(np.arange(NUM_CLASSES), 4).astype(np.int32)
     features = np.eye(8, dtype=np.float32)[labels] + 0.1 * rng.normal(size=(24, 8)).astype("f4")
-    objective = LOSSES[name].objective(PARAMETERS, CLASS_COUNTS)
+    objective = LOSSES[name].objective(PARAMETERS, CLASS_COUNTS, axis_name="devices")
     head = HEADS[LOSSES[name].head](NUM_CLASSES)
     params = head.init(jax.random.key(0), features)
     rate = 0.05 if LOSSES[name].head == "cosine" else 0.5
 
     def mean_loss(params, keys):
-        return objective.loss(head.apply(params, features), labels, keys).mean()
+        # One device: the losses of a batch take their means over it.
+        loss = jax.vmap(
+            lambda outputs, labels, keys: objective.loss(outputs, labels, keys).mean(),
+            axis_name="devices",
+        )
+        stacked = jax.tree.map(
+            lambda array: array[None], (head.apply(params, features), labels, keys)
+        )
+        return loss(*stacked)[0]
 
     @jax.jit
     def step(params, keys):
@@ -64,7 +74,7 @@ def test_every_loss_trains(name, rng):
 def test_rare_classes_have_the_larger_margins(name, rng):
     cosines = jnp.asarray(rng.uniform(-1, 1, (5, NUM_CLASSES)), jnp.float32)
     labels = np.arange(5, dtype=np.int32)
-    objective = LOSSES[name].objective(PARAMETERS, CLASS_COUNTS)
+    objective = LOSSES[name].objective(PARAMETERS, CLASS_COUNTS, axis_name="devices")
     margins = 0.3 * (CLASS_COUNTS.min() / CLASS_COUNTS) ** 0.25
     settings = {"margins": margins.astype(np.float32), "scale": 20.0}
     if name == "ldam":

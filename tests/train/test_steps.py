@@ -25,6 +25,8 @@ LOSS = {
     "gamma": 1.0,
     "max_margin": 0.2,
     "scale": 20.0,
+    "alpha": 0.5,
+    "beta": 0.01,
 }
 CLASS_COUNTS = np.arange(1, 11)
 
@@ -35,7 +37,7 @@ def build(loss_name):
     model = Classifier(SmallCNN(AXIS, widths=(4, 4, 8)), HEADS[spec.head](10))
     optimizer = optax.sgd(0.05, momentum=0.9)
     state = initial_state(model, optimizer, (8, 8, 1), randomness.initialization_key(0))
-    objective = spec.objective(LOSS, CLASS_COUNTS)
+    objective = spec.objective(LOSS, CLASS_COUNTS, axis_name=AXIS)
     normalize_images = functools.partial(normalize, mean=(0.3,), std=(0.35,))
     train_step = steps.make_train_step(
         model.apply,
@@ -64,8 +66,11 @@ def split(tree, devices):
 
 
 @pytest.mark.slow
-def test_eight_devices_equal_one(rng):
-    state, train_step, _ = build("noised_balanced")
+@pytest.mark.parametrize(
+    "loss_name", ["noised_balanced", "average_k", "expected_positive_regularization"]
+)
+def test_eight_devices_equal_one(rng, loss_name):
+    state, train_step, _ = build(loss_name)
     batch = make_batch(rng, 16)
     results = {}
     for devices in (1, 8):
