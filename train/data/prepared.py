@@ -55,7 +55,9 @@ def open_builder(
 
 def check_classes(builder: tfds.core.DatasetBuilder, expected: int, *, name: str) -> None:
     """Refuses a prepared data set with another number of classes."""
-    found = builder.info.features["label"].num_classes
+    # As it was prepared, which need not be as the builder's code has it today.
+    features = tfds.features.FeatureConnector.from_config(str(builder.data_dir))
+    found = features["label"].num_classes
     if found != expected:
         raise UserError(
             f"the prepared data set in {builder.data_dir} has {found} classes, and {name} as it is "
@@ -66,13 +68,14 @@ def check_classes(builder: tfds.core.DatasetBuilder, expected: int, *, name: str
 def read(builder: tfds.core.DatasetBuilder, split: str, *, streamed: bool) -> Split:
     """All examples of a prepared split, in memory or, where streamed, as records and labels."""
     try:
-        # Decoded here and not by tfds, so that the pixels do not depend on whether OpenCV is
-        # installed.
-        source = builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
-        if streamed:
-            records = Records(source, np.arange(len(source)), f"{split} in {builder.data_dir}")
-            return Split(records, split_labels(builder, split))
-        return _read_into_memory(source, builder.info.features["image"].shape)
+        source = _source(builder, split)
+        if not streamed:
+            return _read_into_memory(source, builder.info.features["image"].shape)
+        records = Records(source, np.arange(len(source)), f"{split} in {builder.data_dir}")
+        labels = split_labels(builder, split)
+        if len(labels) != len(source):
+            raise ValueError(f"labels-{split}.npy is of {len(labels)} of {len(source)} examples")
+        return Split(records, labels)
     except Exception as error:  # Whatever a damaged file makes the readers raise.
         raise _damaged(builder.data_dir, error) from error
 
@@ -85,8 +88,8 @@ def split_labels(builder: tfds.core.DatasetBuilder, split: str) -> np.ndarray:
     path = Path(builder.data_dir) / f"labels-{split}.npy"
     if path.exists():
         return np.load(path)
-    source = builder.as_data_source(split, decoders=tfds.decode.PartialDecoding({"label": True}))
-    labels = np.array([example["label"] for example in source], np.int32)
+    source = _source(builder, split)
+    labels = np.array([source[index]["label"] for index in range(len(source))], np.int32)
     # Written under another name first: a file that is there is whole. Where the folder cannot be
     # written to, the labels are found out anew each time.
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
@@ -95,6 +98,12 @@ def split_labels(builder: tfds.core.DatasetBuilder, split: str) -> np.ndarray:
             np.save(file, labels)
         temporary.replace(path)
     return labels
+
+
+def _source(builder: tfds.core.DatasetBuilder, split: str) -> Any:
+    # Decoded by the program and not by tfds, so that the pixels do not depend on whether OpenCV is
+    # installed.
+    return builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
 
 
 def _read_into_memory(source: Any, shape: tuple[int, int, int]) -> Split:

@@ -1,0 +1,199 @@
+"""Batches are functions of their number: any workers, any processes, any first step."""
+
+import io
+import threading
+
+import numpy as np
+import pytest
+from absl import logging
+from PIL import Image
+
+from train.data import images
+from train.data.pipeline import Pipeline
+from train.data.records import Records, Split
+from train.errors import UserError
+
+NUM_EXAMPLES = 21
+BATCH_SIZE = 8
+# Seconds; a worker that hangs has to fail the test, not hold up all of them.
+TIME_LIMIT = 240
+
+
+def encode(pixels):
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "PNG")
+    return file.getvalue()
+
+
+def make_records(unreadable=()):
+    """Photographs of noise, some of them cut off."""
+    rng = np.random.default_rng(0)
+    source = []
+    for index in range(NUM_EXAMPLES):
+        encoded = encode(rng.integers(0, 256, (230, 260, 3)).astype(np.uint8))
+        encoded = encoded[:3000] if index in unreadable else encoded
+        source.append({"image": encoded, "file_name": f"{index}.png".encode()})
+    return Split(
+        Records(source, np.arange(NUM_EXAMPLES), "train in a folder"),
+        np.arange(NUM_EXAMPLES, dtype=np.int32),
+    )
+
+
+@pytest.fixture(scope="module")
+def streamed():
+    return make_records()
+
+
+@pytest.fixture(scope="module")
+def in_memory():
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (NUM_EXAMPLES, 4, 4, 3)).astype(np.uint8)
+    return Split(pixels, np.arange(NUM_EXAMPLES, dtype=np.int32))
+
+
+@pytest.fixture(params=["streamed", "in_memory"])
+def split(request):
+    return request.getfixturevalue(request.param)
+
+
+def assert_same(batches, others):
+    for batch, other in zip(batches, others, strict=True):
+        assert batch.keys() == other.keys()
+        for name, array in batch.items():
+            assert array.dtype == other[name].dtype
+            np.testing.assert_array_equal(array, other[name])
+
+
+def in_time(function):
+    """What the function returns, or a failure if it takes too long."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()), daemon=True)
+    thread.start()
+    thread.join(TIME_LIMIT)
+    assert results, "no result in time, or an error in the thread"
+    return results[0]
+
+
+def training(split, first_step=0, last_step=5, **options):
+    pipeline = Pipeline(BATCH_SIZE, seed=3, **options)
+    return list(pipeline.training(split, first_step=first_step, last_step=last_step))
+
+
+def test_a_run_can_be_taken_up_at_any_step(split):
+    whole = training(split)
+    for first_step in range(5):
+        assert_same(training(split, first_step), whole[first_step:])
+
+
+@pytest.mark.parametrize("process_count", [2, 4])
+def test_the_shares_of_processes_make_up_the_batch(split, process_count):
+    shares = [
+        training(split, process_index=index, process_count=process_count)
+        for index in range(process_count)
+    ]
+    for share in shares:
+        assert all(len(batch["labels"]) == BATCH_SIZE // process_count for batch in share)
+    joined = [
+        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        for parts in zip(*shares, strict=True)
+    ]
+    assert_same(joined, training(split))
+
+
+@pytest.mark.parametrize("process_count", [1, 2, 4])
+def test_evaluation_covers_every_example_once_over_processes(split, process_count):
+    shares = [
+        list(
+            Pipeline(
+                BATCH_SIZE, seed=0, process_index=index, process_count=process_count
+            ).evaluation(split)
+        )
+        for index in range(process_count)
+    ]
+    # As many batches for each, full ones: they wait for each other.
+    assert {len(share) for share in shares} == {3}
+    labels = [
+        batch["labels"][batch["mask"]] for batches in zip(*shares, strict=True) for batch in batches
+    ]
+    np.testing.assert_array_equal(np.concatenate(labels), np.arange(NUM_EXAMPLES))
+
+
+def test_streamed_images_are_crops_of_their_own_image(streamed):
+    for batch in training(streamed):
+        for pixels, label in zip(batch["images"], batch["labels"], strict=True):
+            image = Image.open(io.BytesIO(streamed.images.source[label]["image"]))
+            resized = np.asarray(image.resize((289, 256), Image.Resampling.BILINEAR))
+            # The places of the crop's first pixel; noise has it where it is and hardly elsewhere.
+            candidates = np.argwhere((resized[:33, :66] == pixels[0, 0]).all(axis=-1))
+            assert any(
+                np.array_equal(resized[top : top + 224, left : left + 224], pixels)
+                for top, left in candidates
+            )
+
+
+def test_streamed_crops_change_with_seed_step_and_position(streamed):
+    draws = {
+        batch["images"][row].tobytes()
+        for seed in (0, 1)
+        for batch in Pipeline(7, seed=seed).training(streamed, first_step=0, last_step=6)
+        for row in range(7)
+    }
+    # Four epochs in all: 84 crops of 33 times 66 places each. Two of the same image and place, of
+    # 6 * 21 pairs, are expected 0.06 times; three are not to be seen.
+    assert len(draws) > 84 - 3
+
+
+def test_evaluation_takes_the_middle(streamed):
+    batch = next(Pipeline(4, seed=0).evaluation(streamed))
+    image = images.decode(*streamed.images.encoded(2))
+    np.testing.assert_array_equal(batch["images"][2], images.center_crop(image))
+
+
+def test_an_unreadable_image_stops_the_run_and_is_named():
+    with pytest.raises(UserError, match=r"cannot decode 5.png of train in a folder: .*truncated"):
+        training(make_records(unreadable={5}))
+    with pytest.raises(UserError, match=r"cannot decode 5.png"):
+        list(Pipeline(BATCH_SIZE, seed=0).evaluation(make_records(unreadable={5})))
+
+
+def test_unreadable_images_can_be_left_out(streamed, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: warnings.append(text % values))
+    bad = make_records(unreadable={5, 6, 20})
+    found = training(bad, skip_unreadable=True)
+    # The next one in the split stands in, the first after the last.
+    stand_ins = {5: 7, 6: 7, 20: 0}
+    for batch, expected in zip(found, training(streamed), strict=True):
+        labels = [stand_ins.get(label, label) for label in expected["labels"].tolist()]
+        assert batch["labels"].tolist() == labels
+        same = batch["labels"] == expected["labels"]
+        np.testing.assert_array_equal(batch["images"][same], expected["images"][same])
+    # Once each, however often they come up.
+    assert len(warnings) == 3
+    assert "unreadable so far: 3" in warnings[-1]
+
+    pipeline = Pipeline(BATCH_SIZE, seed=0, skip_unreadable=True)
+    batches = list(pipeline.evaluation(bad))
+    labels = np.concatenate([batch["labels"][batch["mask"]] for batch in batches])
+    assert sorted({*range(NUM_EXAMPLES)} - {*labels.tolist()}) == [5, 6, 20]
+    assert len(labels) == NUM_EXAMPLES - 3
+
+
+def test_a_split_without_a_readable_image_is_refused():
+    with pytest.raises(UserError, match="no image of train in a folder can be read"):
+        training(make_records(unreadable=range(NUM_EXAMPLES)), skip_unreadable=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_workers_make_the_same_batches_and_errors(streamed, num_workers):
+    expected = training(streamed, first_step=1)
+    found = in_time(lambda: training(streamed, first_step=1, num_workers=num_workers))
+    assert_same(found, expected)
+
+    def message():
+        with pytest.raises(UserError) as caught:
+            training(make_records(unreadable={5}), num_workers=num_workers)
+        return str(caught.value)
+
+    assert in_time(message).startswith("cannot decode 5.png of train in a folder")

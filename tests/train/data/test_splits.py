@@ -1,0 +1,74 @@
+"""Held-out validation examples and training subsets: disjoint, balanced, nested, and constant."""
+
+import numpy as np
+import pytest
+
+from train.data import splits
+from train.data.splits import Holdout
+from train.errors import UserError
+
+
+@pytest.fixture
+def labels():
+    """CIFAR-100's training labels, as far as their counts go."""
+    return np.random.default_rng(0).permutation(np.repeat(np.arange(100), 500)).astype(np.int32)
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_cifar100_split(labels, balanced):
+    train, validation = splits.hold_out(labels, Holdout(5000, balanced))
+    assert (len(train), len(validation)) == (45_000, 5_000)
+    np.testing.assert_array_equal(np.union1d(train, validation), np.arange(50_000))
+    counts = np.bincount(labels[validation], minlength=100)
+    assert (counts.min() == counts.max() == 50) == balanced
+    # Drawn from all over: the mean place of 5,000 has a standard error of 50000 / sqrt(12 * 5000).
+    assert abs(validation.mean() - 25_000) < 5 * 50_000 / np.sqrt(12 * 5000)
+
+
+def test_splits_are_those_of_every_run():
+    # Pinned: another order would be another split, and results could not be compared.
+    labels = np.arange(40, dtype=np.int32) % 4
+    assert splits.hold_out(labels, Holdout(4, balanced=True))[1].tolist() == [9, 18, 19, 20]
+    assert splits.hold_out(labels, Holdout(4, balanced=False))[1].tolist() == [9, 13, 18, 20]
+    assert splits.balanced_subset(labels, np.arange(40), 1).tolist() == [3, 6, 21, 32]
+
+
+def test_subsets_are_balanced_nested_and_of_the_training_part(labels):
+    train, validation = splits.hold_out(labels, Holdout(5000, balanced=True))
+    smaller = set[int]()
+    for each in (64, 128, 320, 450):
+        subset = splits.balanced_subset(labels, train, each)
+        assert (np.bincount(labels[subset]) == each).all()
+        assert (np.diff(subset) > 0).all()
+        assert smaller <= set(subset.tolist()) <= set(train.tolist())
+        smaller = set(subset.tolist())
+    assert smaller == set(train.tolist())
+    assert not smaller & set(validation.tolist())
+
+
+def test_subsets_that_need_not_be_balanced_are_nested():
+    train = np.arange(0, 3000, 3)
+    smaller = set[int]()
+    for size in (10, 500, 1000):
+        subset = splits.subset(train, size)
+        assert len(subset) == size
+        assert smaller <= set(subset.tolist()) <= set(train.tolist())
+        smaller = set(subset.tolist())
+
+
+@pytest.mark.parametrize(
+    ("holdout", "message"),
+    [
+        (Holdout(10, balanced=True), "validation_size must be a multiple of the 4 classes.*got 10"),
+        (Holdout(40, balanced=True), "40 takes 10 of each, and class 3 has 9"),
+        (Holdout(39, balanced=False), "validation_size must be less than the 39 examples.*got 39"),
+    ],
+)
+def test_impossible_holdouts_are_refused(holdout, message):
+    with pytest.raises(UserError, match=message):
+        splits.hold_out(np.arange(39) % 4, holdout)
+
+
+def test_a_class_that_is_too_small_is_refused():
+    with pytest.raises(UserError, match=r"train_size must be at most .* 4 times 9; got 40"):
+        splits.balanced_subset(np.arange(39) % 4, np.arange(39), 10)
