@@ -1,0 +1,95 @@
+"""Synthetic species, drawn from a seed, as a tensorflow-datasets builder."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import tensorflow_datasets as tfds
+from PIL import Image
+
+from train.data.species_model import (
+    CHUNK_SIZE,
+    IMAGE_SHAPE,
+    Examples,
+    SpeciesModel,
+    check_whole_number,
+)
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class SpeciesConfig(tfds.core.BuilderConfig):
+    """The law that the examples follow, and how many there are.
+
+    All of it is in the name, so that data sets of different parameters lie in different folders.
+    """
+
+    name: str = dataclasses.field(init=False)
+    model: SpeciesModel = dataclasses.field(default_factory=SpeciesModel)
+    num_train: int = 20_000
+    num_validation: int = 5_000
+    num_test: int = 10_000
+
+    def __post_init__(self) -> None:
+        check_whole_number("num_train", self.num_train, minimum=self.model.num_classes)
+        check_whole_number("num_validation", self.num_validation, minimum=1)
+        check_whole_number("num_test", self.num_test, minimum=1)
+        model = self.model
+        self.name = (
+            f"{model.num_classes}_classes_{model.num_genera}_genera"
+            f"_ambiguity_{float(model.ambiguity)}_exponent_{float(model.long_tail_exponent)}"
+            f"_seed_{model.seed}_sizes_{self.num_train}_{self.num_validation}_{self.num_test}"
+        )
+
+
+class SyntheticSpecies(tfds.core.GeneratorBasedBuilder):
+    """Species within genera, long-tailed, whose posterior p(y | x) is known in closed form.
+
+    `train.data.species_model` tells the law. Examples are independent, those of validation and test
+    are drawn from the long-tailed law itself, and the training part has its class frequencies as
+    closely as whole numbers can, with one example of each class at least. An example is a function
+    of the law, its part and its index: another size of a part changes neither the other parts
+    nor the examples that both sizes have.
+    """
+
+    name = "synthetic_species"
+    VERSION = tfds.core.Version("1.0.0")
+    RELEASE_NOTES: dict[str, str] = {"1.0.0": "First version."}  # noqa: RUF012 (tfds's convention)
+
+    def __init__(self, *, config: SpeciesConfig | None = None, **kwargs: Any) -> None:
+        super().__init__(config=SpeciesConfig() if config is None else config, **kwargs)
+
+    def _info(self) -> tfds.core.DatasetInfo:
+        model = self.builder_config.model
+        return self.dataset_info_from_configs(
+            description="Images of Gaussian latents in classes of known means.",
+            features=tfds.features.FeaturesDict(
+                {
+                    "image": tfds.features.Image(shape=IMAGE_SHAPE, dtype=np.uint8),
+                    "label": tfds.features.ClassLabel(names=model.class_names),
+                }
+            ),
+            supervised_keys=("image", "label"),
+            metadata=tfds.core.MetadataDict(genera=model.genera.tolist()),
+        )
+
+    def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
+        del dl_manager  # Nothing to download.
+        config = self.builder_config
+        sizes = {
+            "train": config.num_train,
+            "validation": config.num_validation,
+            "test": config.num_test,
+        }
+        return {
+            part: self._generate_examples(config.model.sample(part, size))
+            for part, size in sizes.items()
+        }
+
+    def _generate_examples(self, examples: Examples) -> Iterator[tuple[int, dict[str, Any]]]:
+        labels = examples.labels.tolist()
+        for start in range(0, len(labels), CHUNK_SIZE):
+            images = self.builder_config.model.render(examples.latents[start : start + CHUNK_SIZE])
+            for index, image in enumerate(images, start):
+                # An image object: tfds encodes arrays with TensorFlow, but this without it.
+                yield index, {"image": Image.fromarray(image), "label": labels[index]}
