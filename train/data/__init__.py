@@ -8,7 +8,7 @@ from train.data.augmentation import random_shift
 from train.data.cifar100 import CIFAR100
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.digits import Digits
-from train.data.imagenet import IMAGENET
+from train.data.photographs import IMAGENET, IMAGENET_LT, PLANTNET300K, PLANTNET300K_V2
 from train.data.records import Records, Split
 
 _DIGITS = DatasetSpec(
@@ -26,6 +26,9 @@ DATASETS = {
     "cifar100": CIFAR100,
     "digits": DatasetFamily(lambda _config: _DIGITS),
     "imagenet": IMAGENET,
+    "imagenet_lt": IMAGENET_LT,
+    "plantnet300k": PLANTNET300K,
+    "plantnet300k_v2": PLANTNET300K_V2,
 }
 
 

@@ -1,0 +1,175 @@
+"""Images a second on their way to the device: gathered from memory, and decoded from JPEG files.
+
+    python -m benchmarks.data [--workers 0 1 2] [--repetitions=9] [--output=FILE.json]
+
+Needs what the program needs, and no data set. The photographs are drawn here: for each, Gaussian
+noise with amplitudes that fall as 1 / frequency, as those of photographs do, one pattern for all
+three channels and a weaker one for each; 500 by 400 pixels, saved as JPEG of quality 85. In memory
+lie 50,000 images of 32 by 32 pixels of uniform noise: gathering does not look at them. What is
+timed are the program's own streams of training batches, random order included. Each number is
+taken `--repetitions` times, in turns; medians, and the best, because a machine that others use is
+slower, never faster.
+"""
+
+import argparse
+import functools
+import importlib.metadata
+import io
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from benchmarks import markdown, timing
+from train.data.batches import Batch, TrainingBatches
+from train.data.images import decode, random_crop
+from train.data.pipeline import Pipeline
+from train.data.records import Records, Split
+
+SIZE = (500, 400)
+QUALITY = 85
+NUM_PHOTOGRAPHS = 64
+PHOTOGRAPH_BATCH = 32
+# Batches a repetition: half a second or more, so that the hand-over between processes is smooth.
+PHOTOGRAPH_BATCHES = 16
+NUM_SMALL = 50_000
+SMALL_BATCH = 64
+SMALL_BATCHES = 700
+
+
+def main() -> None:
+    """Measures everything and prints or writes the results as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[0, 1, 2], help="processes; 0 for threads"
+    )
+    parser.add_argument("--repetitions", type=int, default=9, help="timed stretches of each")
+    parser.add_argument("--output", type=Path, help="a JSON file; standard output by default")
+    arguments = parser.parse_args()
+    text = json.dumps(measure(arguments.workers, arguments.repetitions), indent=2) + "\n"
+    if arguments.output is None:
+        print(text)  # noqa: T201
+    else:
+        arguments.output.write_text(text)
+
+
+def measure(workers: list[int], repetitions: int) -> dict[str, Any]:
+    """Images a second of every way."""
+    machine = timing.machine()
+    for package in ("pillow", "grain"):
+        machine["versions"][package] = importlib.metadata.version(package)
+    encoded = photographs()
+    photograph_split = split_of(encoded)
+    streams = {
+        count: Pipeline(PHOTOGRAPH_BATCH, seed=0, num_workers=count).training(
+            photograph_split, first_step=0, last_step=10**9
+        )
+        for count in workers
+    }
+    small = TrainingBatches(small_split(), SMALL_BATCH, seed=0)
+    rates: dict[str, list[float]] = {}
+    for _ in range(repetitions):
+        _add(rates, "gather", functools.partial(_gather, small))
+        _add(rates, "one core", functools.partial(_decode, encoded))
+    for count, stream in streams.items():
+        # Each stream alone, and not in turns: the others would read ahead meanwhile.
+        for _ in range(2):
+            _take(stream)
+        for _ in range(repetitions):
+            _add(rates, f"{count} workers", functools.partial(_take, stream))
+        stream.close()
+    return {
+        "machine": machine,
+        "repetitions": repetitions,
+        "photographs": {
+            "size": SIZE,
+            "quality": QUALITY,
+            "mean_bytes": round(statistics.mean(map(len, encoded))),
+        },
+        "images_per_second": {
+            name: {"median": statistics.median(values), "best": max(values)}
+            for name, values in rates.items()
+        },
+    }
+
+
+def photographs() -> list[bytes]:
+    """JPEG files of noise with the spectrum of photographs."""
+    width, height = SIZE
+    rng = np.random.default_rng(0)
+    frequencies = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None])
+    frequencies[0, 0] = 1
+
+    def pattern() -> np.ndarray:
+        noise = rng.normal(size=(2, *frequencies.shape))
+        plane = np.fft.irfft2((noise[0] + 1j * noise[1]) / frequencies, s=(height, width))
+        return (plane - plane.mean()) / plane.std()
+
+    files = []
+    for _ in range(NUM_PHOTOGRAPHS):
+        shared = pattern()
+        channels = [120 + 50 * shared + 15 * pattern() for _ in range(3)]
+        pixels = np.clip(np.stack(channels, axis=-1), 0, 255).astype(np.uint8)
+        file = io.BytesIO()
+        Image.fromarray(pixels).save(file, "JPEG", quality=QUALITY)
+        files.append(file.getvalue())
+    return files
+
+
+def split_of(encoded: list[bytes]) -> Split:
+    """The files as records of a prepared split."""
+    records = Records([{"image": image} for image in encoded], np.arange(len(encoded)), "benchmark")
+    return Split(records, np.zeros(len(encoded), np.int32))
+
+
+def small_split() -> Split:
+    """As many images in memory as CIFAR-100 has for training."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (NUM_SMALL, 32, 32, 3), np.uint8)
+    return Split(images, np.zeros(NUM_SMALL, np.int32))
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The rates as a Markdown table."""
+    names = {
+        "gather": "32×32 from memory, one core",
+        "one core": "JPEG, decoded and cropped, one core",
+        "0 workers": "JPEG, a thread a core",
+    }
+    rows = [
+        [
+            names.get(name, f"JPEG, {name.replace('1 workers', '1 worker')}"),
+            f"{rate['median']:,.0f}",
+            f"{rate['best']:,.0f}",
+        ]
+        for name, rate in results["images_per_second"].items()
+    ]
+    return markdown.table(["images", "a second, median", "best"], rows)
+
+
+def _add(rates: dict[str, list[float]], name: str, run: Callable[[], int]) -> None:
+    start = time.perf_counter()
+    images = run()
+    rates.setdefault(name, []).append(images / (time.perf_counter() - start))
+
+
+def _gather(batches: TrainingBatches) -> int:
+    return sum(len(batches[step]["images"]) for step in range(SMALL_BATCHES))
+
+
+def _decode(encoded: list[bytes]) -> int:
+    uniform = np.array([0.3, 0.6])
+    return sum(len(random_crop(decode(image, "a photograph"), uniform)) > 0 for image in encoded)
+
+
+def _take(stream: Iterator[Batch]) -> int:
+    return sum(len(next(stream)["images"]) for _ in range(PHOTOGRAPH_BATCHES))
+
+
+if __name__ == "__main__":
+    main()
