@@ -6,16 +6,20 @@ INSTALLED := $(VENV)/.installed
 # Peers that tests compare with need PyTorch, which is large, and so have an environment of their own.
 ORACLE_VENV := .venv-oracle
 ORACLE_INSTALLED := $(ORACLE_VENV)/.installed
+# TensorFlow, which tfds's own builders prepare with, is large too.
+PREPARE_VENV := .venv-prepare
+PREPARE_INSTALLED := $(PREPARE_VENV)/.installed
 INSTALL = --quiet --constraint constraints.txt --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-oracle check format clean python-version
+.PHONY: help install demo test test-fast test-oracle test-prepare check format clean python-version
 
 help:
 	@echo "make demo         train a small network on real handwritten digits (about a minute)"
 	@echo "make test         run every test"
 	@echo "make test-fast    run the quick selection of tests"
 	@echo "make test-oracle  compare with other people's code (installs PyTorch)"
+	@echo "make test-prepare prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
 	@echo "make check        lint, formatting and types"
 	@echo "make format       rewrite the sources in the project's format"
 	@echo "make install      create $(VENV) with everything the other targets need"
@@ -34,6 +38,11 @@ $(ORACLE_INSTALLED): pyproject.toml constraints.txt | python-version
 	$(ORACLE_VENV)/bin/python -m pip install $(INSTALL) '.[test,benchmarks]'
 	@touch $@
 
+$(PREPARE_INSTALLED): pyproject.toml constraints.txt | python-version
+	$(PYTHON) -m venv --clear $(PREPARE_VENV)
+	$(PREPARE_VENV)/bin/python -m pip install $(INSTALL) '.[train,test,prepare]'
+	@touch $@
+
 python-version:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -50,6 +59,9 @@ test-fast: $(INSTALLED)
 test-oracle: $(ORACLE_INSTALLED)
 	$(ORACLE_VENV)/bin/python -m pytest tests/oracle
 
+test-prepare: $(PREPARE_INSTALLED)
+	$(PREPARE_VENV)/bin/python -m pytest tests/tensorflow
+
 check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -60,4 +72,4 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(ORACLE_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE_VENV) $(PREPARE_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -250,4 +250,7 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise UserError(f"another preparation is writing to {folder}") from error
-        yield
+        try:
+            yield
+        finally:
+            (folder / _LOCK).unlink(missing_ok=True)

@@ -1,7 +1,9 @@
 """The data sets that tfds's own builders prepare, CIFAR-100 and ImageNet, with TensorFlow."""
 
+import contextlib
 import hashlib
 import importlib.util
+import io
 import os
 import shutil
 from pathlib import Path
@@ -122,7 +124,9 @@ def _prepare(unprepared: tfds.core.DatasetBuilder, manual_dir: Path) -> None:
         for unfinished in final.parent.glob(f"incomplete.*_{final.name}"):
             shutil.rmtree(unfinished)  # Of a killed start: tfds does not go on with it.
         try:
-            unprepared.download_and_prepare(download_config=config)
+            # Its bars are shown; its talk of the data set's unknown size is not.
+            with contextlib.redirect_stdout(io.StringIO()):
+                unprepared.download_and_prepare(download_config=config)
         except RuntimeError as error:  # How the writer reports a full disk.
             raise OSError(f"cannot prepare {unprepared.name} in {final}: {error}") from error
         except (OSError, NonMatchingChecksumError):

@@ -1,0 +1,1 @@
+"""Tests of what tfds's own builders prepare, which need TensorFlow: `make test-prepare`."""
