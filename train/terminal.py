@@ -94,6 +94,9 @@ def show_results(results: Mapping[str, Any], files: Mapping[str, Path]) -> None:
     loss = _format("loss", results["test"]["loss"])
     _print_line(console, f"test, with the parameters of epoch {results['best_epoch']}: loss {loss}")
     console.print(_table(results["test"]))
+    if "bayes" in results:
+        _print_line(console, "what the true class probabilities reach on the same images:")
+        console.print(_table(results["bayes"]))
     note = _note_on_metrics(results["config"])
     if note is not None:
         console.print(note, markup=False)

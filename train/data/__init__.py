@@ -10,6 +10,7 @@ from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.digits import Digits
 from train.data.photographs import IMAGENET, IMAGENET_LT, PLANTNET300K, PLANTNET300K_V2
 from train.data.records import Records, Split
+from train.data.synthetic_species import SYNTHETIC_SPECIES
 
 _DIGITS = DatasetSpec(
     name="digits",
@@ -29,6 +30,7 @@ DATASETS = {
     "imagenet_lt": IMAGENET_LT,
     "plantnet300k": PLANTNET300K,
     "plantnet300k_v2": PLANTNET300K_V2,
+    "synthetic_species": SYNTHETIC_SPECIES,
 }
 
 

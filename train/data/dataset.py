@@ -48,6 +48,8 @@ class DatasetSpec:
         train_size: the number of training examples used; `None` for all.
         balanced_subset: whether a training subset has as many examples of every class.
         label_noise: what is done to the labels of the training part; `None` for nothing.
+        bayes_probabilities: uint8 images [n, ...] to p(y | x) [n, L], float64, where the law of the
+            data is known: the scores of the best classifier.
     """
 
     name: str
@@ -64,6 +66,7 @@ class DatasetSpec:
     train_size: int | None = None
     balanced_subset: bool = False
     label_noise: LabelNoise | None = None
+    bayes_probabilities: Callable[[np.ndarray], np.ndarray] | None = None
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Opens the prepared data set: reads small images into memory, of large ones the labels.

@@ -1,13 +1,17 @@
 """Synthetic species, drawn from a seed, as a tensorflow-datasets builder."""
 
 import dataclasses
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from train import fields
+from train.data import augmentation, options
+from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.species_model import (
     CHUNK_SIZE,
     IMAGE_SHAPE,
@@ -93,3 +97,44 @@ class SyntheticSpecies(tfds.core.GeneratorBasedBuilder):
             for index, image in enumerate(images, start):
                 # An image object: tfds encodes arrays with TensorFlow, but this without it.
                 yield index, {"image": Image.fromarray(image), "label": labels[index]}
+
+
+def _spec(config: Mapping[str, Any]) -> DatasetSpec:
+    model = SpeciesModel(
+        num_classes=config["num_classes"],
+        num_genera=config["num_genera"],
+        ambiguity=config["ambiguity"],
+        long_tail_exponent=config["long_tail_exponent"],
+        seed=config["data_seed"],
+    )
+    builder_config = SpeciesConfig(model=model, **{name: config[name] for name in _SIZES})
+    return DatasetSpec(
+        name="synthetic_species",
+        num_classes=model.num_classes,
+        image_shape=IMAGE_SHAPE,
+        builder=functools.partial(SyntheticSpecies, config=builder_config),
+        # A shifted or flipped image would follow another law.
+        augment=augmentation.unchanged,
+        mean=model.channel_mean,
+        std=model.channel_std,
+        prepared_on_use=True,
+        label_noise=options.label_noise_of(config, tuple(model.genera.tolist())),
+        bayes_probabilities=model.bayes_probabilities,
+    )
+
+
+_SIZES = {name: fields.integer(1) for name in ("num_train", "num_validation", "num_test")}
+
+SYNTHETIC_SPECIES = DatasetFamily(
+    _spec,
+    {
+        "num_classes": fields.integer(2),
+        "num_genera": fields.integer(1),
+        "ambiguity": fields.number(above=0),
+        "long_tail_exponent": fields.number(at_least=0),
+        # Of the data set, not of the run.
+        "data_seed": fields.integer(0, 2**32 - 1),
+        **_SIZES,
+        **options.LABEL_NOISE,
+    },
+)
