@@ -1,6 +1,7 @@
 """Batches of large images, decoded ahead of time by threads or by processes of Grain's."""
 
 import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -58,6 +59,11 @@ def stream(
         if not flags.FLAGS.is_parsed():
             # Grain asks for flags of absl's, and not every program has parsed any.
             flags.FLAGS.mark_as_parsed()
+        # Batches come through pipes: shared memory would have to hold several of each process, and
+        # containers have 64 MiB of it; and of each process Grain leaves one batch behind.
+        iterable = grain.experimental.WithOptionsIterDataset(
+            iterable, grain.experimental.DatasetOptions(min_shm_size=sys.maxsize)
+        )
         iterable = iterable.mp_prefetch(
             grain.MultiprocessingOptions(
                 num_workers=num_workers, per_worker_buffer_size=_READ_AHEAD

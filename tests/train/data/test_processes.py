@@ -1,0 +1,67 @@
+"""Evaluation by two processes: every example once, and both get all of it."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+# Seconds; a process whose peer is lost waits for it.
+TIME_LIMIT = 240
+
+PROGRAM = """
+import sys
+import jax
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_num_cpu_devices", 2)
+port, index = map(int, sys.argv[1:])
+jax.distributed.initialize(f"localhost:{port}", 2, index, initialization_timeout=60)
+import jax.numpy as jnp
+import numpy as np
+from train import evaluate, parallel
+from train.data import Split
+from train.data.pipeline import Pipeline
+
+split = Split(np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3), np.arange(21, dtype=np.int32))
+
+def step(params, batch_stats, batch):
+    scores = batch["images"].reshape(-1, 3).astype(jnp.float32)
+    return {"loss": batch["labels"].astype(jnp.float32), "scores": scores}
+
+nothing = parallel.replicate({"nothing": jnp.zeros(1)})
+found = evaluate.predict(
+    parallel.compile_eval_step(step), nothing, nothing,
+    Pipeline(8, 0, jax.process_index(), jax.process_count()).evaluation(split),
+)
+np.testing.assert_array_equal(found.labels, np.arange(21))
+np.testing.assert_array_equal(found.loss, np.arange(21))
+np.testing.assert_array_equal(found.scores, np.arange(63).reshape(21, 3))
+print("as it should be")
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_evaluate_a_split():
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(port), str(index)],
+            cwd=Path(__file__).parents[3],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for index in range(2)
+    ]
+    try:
+        for process in processes:
+            output, _ = process.communicate(timeout=TIME_LIMIT)
+            assert process.returncode == 0, output
+            assert "as it should be" in output
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
