@@ -6,8 +6,13 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
 from topk_jax.losses._hinge import REASON_WITHOUT_LABEL
-from topk_jax.operators import log_symmetric_polynomials
-from topk_jax.operators._top_k import largest
+from topk_jax.operators._symmetric_ratio import log_ratio_of_sigmas
+from topk_jax.operators._top_k import kth_largest, largest
+
+# Milliseconds on a CPU, forward and backward, with power sums and with all classes multiplied out:
+# 0.12 and 0.19 at (64 examples, L = 100, K = 5), 8 classes a factor; 0.92 and 0.92 at (64, 400, 10),
+# 8; 2.9 and 1.5 at (64, 1000, 20), 5; 2.6 and 16 at (64, 10000, 5), 833.
+_CLASSES_PER_FACTOR = 8
 
 
 def smooth_top_k_hinge(
@@ -90,31 +95,31 @@ def _log_ratio_of_sigmas(
 
     The sigmas are those of exp(s / temperature) without the true class; c is a constant.
 
-    Identity: with x = (s - c) / temperature, let P be the product of e^x over the k-1 classes
-    before c and R the other classes. A set of i classes leaves out m of the former and takes
-    i - k + 1 + m of R, so that sigma_i = P * sum_m sigma_m(e^-x before c) sigma_{i-k+1+m}(e^x, R);
-    it holds for any choice of the k-1 classes and any constant c, so neither needs a derivative.
-    Hazard: log sigma_k and log sigma_{k-1} contain log P, up to 1e7, and their difference would
-    have no digit left. Choice: P cancels; both sums are at least 1, and made of positive terms.
-    Degrees above L-k, the number of classes in R, do not occur, so that k near L costs as little
-    as k near 1. Cost: a selection of k classes, and the polynomials of those.
+    Identity: taking c / temperature off every score takes it off the logarithm of the ratio, for
+    any constant c. Hazard: the scores over the temperature reach 1e7, where float32 has steps of
+    1. Choice: their distances from the k-th, where the ratio is decided. Cost: a selection.
     """
-    degree = min(k, scores.shape[-1] - k)
-    values, indices = largest(_numerics.without_label(scores, labels), k)
-    threshold = jax.lax.stop_gradient(values[..., -1])
-    before = (threshold[..., None] - values) / temperature
-    rest = (scores - threshold[..., None]) / temperature
-    # The k-th stays in the rest; among the k selected it is struck out.
-    before = jnp.where(jnp.arange(k) < k - 1, before, -jnp.inf)
-    rest = _numerics.without_label(rest, labels)
-    rest = jnp.put_along_axis(rest, indices[..., :-1], -jnp.inf, axis=-1, inplace=False)
-    left_out = _log_sigmas(before, degree)
-    taken = _log_sigmas(rest, degree)
-    numerator = jax.nn.logsumexp(left_out[..., :-1] + taken[..., 1:], axis=-1)
-    denominator = jax.nn.logsumexp(left_out + taken, axis=-1)
-    return threshold, numerator - denominator
+    others = _numerics.without_label(jax.lax.stop_gradient(scores), labels)
+    num_classes = scores.shape[-1]
+    num_factors = _num_factors(num_classes, k)
+    if num_factors == num_classes:
+        threshold = kth_largest(others, k)[0]
+        # Struck out only now, as -inf over the temperature has no derivative in it.
+        factors = _numerics.without_label((scores - threshold) / temperature, labels)
+        return threshold[..., 0], log_ratio_of_sigmas(factors, None, k)
+    values, indices = largest(others, num_factors)
+    threshold = values[..., k - 1 : k]
+    log_values = _numerics.without_label((scores - threshold) / temperature, labels)
+    factors = jnp.take_along_axis(log_values, indices, axis=-1, mode="promise_in_bounds")
+    # Equal scores are selected in the order of their indices.
+    classes = jax.lax.broadcasted_iota(indices.dtype, scores.shape, scores.ndim - 1)
+    smallest, last = values[..., -1:], indices[..., -1:]
+    in_rest = (others < smallest) | ((others == smallest) & (classes > last))
+    rest = jnp.where(in_rest, log_values, -jnp.inf)
+    return threshold[..., 0], log_ratio_of_sigmas(factors, rest, k)
 
 
-def _log_sigmas(log_values: jax.Array, degree: int) -> jax.Array:
-    """The log polynomials, [..., degree + 1], with a finite score for log 0."""
-    return jnp.maximum(log_symmetric_polynomials(log_values, degree), _numerics.FLOOR)
+def _num_factors(num_classes: int, k: int) -> int:
+    """How many classes to multiply out; the others go by power sums."""
+    likeliest = max(2 * k, k * k // 2)
+    return likeliest if num_classes >= _CLASSES_PER_FACTOR * likeliest else num_classes

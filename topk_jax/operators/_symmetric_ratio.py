@@ -1,0 +1,273 @@
+"""The ratio of two consecutive symmetric polynomials, with its slopes, in linear arithmetic."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+# Up to this degree one sum tells the tilt well enough, above it is bisected.
+_HIGHEST_SUMMED_DEGREE = 32
+_BISECTIONS = 12
+_MOST_UNROLLED_TERMS = 129
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(2,))
+def log_ratio_of_sigmas(factors: jax.Array, rest: jax.Array | None, k: int) -> jax.Array:
+    """The log(sigma_k / sigma_{k-1}) of the exponentials of all entries, `[...]`.
+
+    Of `factors`, [..., C], k-1 entries are at least 0 and one is 0, and all others, as those of
+    `rest`, [..., R], are at most 0; -inf leaves a class out. No entry of `rest` is above any of
+    `factors`. Its slopes are nonnegative and add up to 1.
+
+    Identity: a common factor of the sigmas, and e^(-t) on every value (the tilt), change the ratio
+    by e^t alone. So each class counts as 1 - p + z p with p = sigmoid(x - t), the sigmas become the
+    probabilities that k and k-1 of independent classes are drawn, and t is chosen to make about k
+    be drawn on average. Hazard: the sigmas overflow, in logarithms each term costs an exponential,
+    and division of polynomials cancels. Choice: a tree of products of polynomials in z whose
+    coefficients are probabilities, so that nothing overflows, and the two that are wanted are at
+    least about (2 e)^-k (a fraction of 1/sqrt(k) where the tilt is bisected), so that nothing that
+    underflows counts; for `rest` see `_polynomial_of_rest`. The derivatives go down the same tree.
+    Cost: O(C k + R k) multiplications and additions, one exponential an entry.
+    """
+    return _log_ratio_and_slopes(factors, rest, k)[0]
+
+
+@log_ratio_of_sigmas.defjvp
+def _log_ratio_of_sigmas_jvp(
+    k: int, primals: tuple[jax.Array, Any], tangents: tuple[jax.Array, Any]
+) -> tuple[jax.Array, jax.Array]:
+    value, slopes, slopes_of_rest = _log_ratio_and_slopes(*primals, k)
+    tangent = (slopes * tangents[0]).sum(axis=-1)
+    if slopes_of_rest is not None:
+        tangent += (slopes_of_rest * tangents[1]).sum(axis=-1)
+    return value, tangent
+
+
+def _log_ratio_and_slopes(
+    factors: jax.Array, rest: jax.Array | None, k: int
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    """The ratio and its derivatives in the factors and in the rest."""
+    batch_shape, num_factors = factors.shape[:-1], factors.shape[-1]
+    factors = factors.reshape(-1, num_factors)
+    values = None if rest is None else jnp.exp(rest.reshape(-1, rest.shape[-1]))
+    power_sums = [] if values is None else _power_sums(values, k)
+    tilt = _tilt(factors, power_sums, k)
+    of_rest = _polynomial_of_rest(power_sums, tilt) if power_sums else jnp.ones_like(tilt)[None]
+    # The few coefficients come first, the classes next and the examples last, so that the vectors
+    # of the processor are full whatever k.
+    tilted = (factors - tilt[:, None]).T.reshape(1, -1)
+    drawn, left = jax.nn.sigmoid(tilted), jax.nn.sigmoid(-tilted)
+    # Where most classes are drawn, those are counted that are left.
+    counts_left = rest is None and 2 * k > num_factors + 1
+    ranks = (num_factors - k, num_factors - k + 1) if counts_left else (k, k - 1)
+    leaves = jnp.concatenate([drawn, left] if counts_left else [left, drawn])
+    root, levels = _product(leaves, num_factors, max(ranks))
+    highest, next_highest = (_coefficient(root, of_rest, rank) for rank in ranks)
+    value = jnp.log(highest / next_highest) + tilt
+    by_root = _slopes_of_ratio(of_rest, root.shape[0], ranks, highest, next_highest)
+    by_leaf = _back_to_leaves(by_root, levels)
+    change = by_leaf[1:] - by_leaf[:1]
+    slopes = drawn * left * (-change if counts_left else change)
+    slopes = slopes.reshape(num_factors, -1).T.reshape(*batch_shape, num_factors)
+    value = value.reshape(batch_shape)
+    if values is None:
+        return value, slopes, None
+    by_rest = _slopes_of_ratio(root, k + 1, ranks, highest, next_highest)
+    slopes_of_rest = _slopes_of_rest(values, by_rest, of_rest, tilt)
+    return value, slopes, slopes_of_rest.reshape(*batch_shape, -1)
+
+
+def _tilt(factors: jax.Array, power_sums: list[jax.Array], k: int) -> jax.Array:
+    """A t, [examples], at which about k classes are drawn; a constant to the derivative.
+
+    With u the classes but the k-1 first, all at most 1, t = log(max(1, sum u / k)): at most k of
+    them are then drawn on average, and of their polynomial the coefficients up to k are at least
+    about 1 if t is not 0. The bracket of the bisection holds because k values are at least 1, and
+    all but k-1 at most 1.
+    """
+    factors = jax.lax.stop_gradient(factors)
+    if k <= _HIGHEST_SUMMED_DEGREE:
+        others = jnp.exp(jnp.minimum(factors, 0)).sum(axis=-1) - (k - 1)
+        others += jax.lax.stop_gradient(power_sums[0]) if power_sums else 0
+        return jnp.log(jnp.maximum(others / k, 1))
+
+    def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bounds
+        middle = (low + high) / 2
+        too_many = jax.nn.sigmoid(factors - middle).sum(axis=-1, keepdims=True) > k - 0.5
+        return jnp.where(too_many, middle, low), jnp.where(too_many, high, middle)
+
+    zero = jnp.zeros_like(factors[:, :1])
+    bounds = (zero - jnp.log(2.0 * k), zero + jnp.log(2.0 * factors.shape[-1]))
+    low, high = jax.lax.fori_loop(0, _BISECTIONS, halve, bounds)
+    return ((low + high) / 2)[:, 0]
+
+
+def _power_sums(values: jax.Array, k: int) -> list[jax.Array]:
+    """The sums of the values' powers 1 to k along the last axis."""
+    power, sums = values, [values.sum(axis=-1)]
+    for _ in range(k - 1):
+        power = power * values
+        sums.append(power.sum(axis=-1))
+    return sums
+
+
+def _polynomial_of_rest(power_sums: list[jax.Array], tilt: jax.Array) -> jax.Array:
+    """The coefficients [k+1, examples] of the product of 1 + z v over the rest.
+
+    Identity: Newton's, m e_m = sum_i (-1)^(i-1) e_{m-i} P_i, with P_i the sum of v^i. Hazard: the
+    terms have both signs; without them they add up to h_m, the sum over multisets. Choice: only
+    what remains when C >= k-1 values that are no smaller are multiplied out. A multiset turned into
+    a set by values from among these, in place of what it repeats, shows that the errors are then
+    at most (1 + (k-1)/C)^k times those of a sum of positive terms: e^2 where C is k^2 / 2. Cost:
+    a multiplication and an addition for each power, against a product's k.
+    """
+    k = len(power_sums)
+    signs = jnp.array([(-1) ** index for index in range(k)], tilt.dtype)
+    signed = signs[:, None] * jnp.stack(power_sums) * _scales(tilt, k)
+
+    # A loop: unrolled, what a coefficient is made of would be computed again for every later one.
+    def next_coefficient(newest_first: jax.Array, degree: jax.Array) -> tuple[jax.Array, jax.Array]:
+        coefficient = (signed * newest_first).sum(axis=0, keepdims=True) / degree
+        return jnp.concatenate([coefficient, newest_first[:-1]]), coefficient[0]
+
+    one = jnp.ones_like(tilt)[None]
+    start = jnp.concatenate([one, jnp.zeros_like(signed[1:])])
+    degrees = jnp.arange(1, k + 1, dtype=tilt.dtype)
+    return jnp.concatenate([one, jax.lax.scan(next_coefficient, start, degrees)[1]])
+
+
+def _scales(tilt: jax.Array, k: int) -> jax.Array:
+    """What makes the powers 1 to k of values those of the tilted ones, [k, examples]."""
+    powers = jnp.arange(1, k + 1, dtype=tilt.dtype)
+    return jnp.exp(-powers[:, None] * tilt[None])
+
+
+def _slopes_of_rest(
+    values: jax.Array, by_rest: jax.Array, of_rest: jax.Array, tilt: jax.Array
+) -> jax.Array:
+    """The derivatives [examples, R] in the logarithms of the rest's values.
+
+    The product without one value is a polynomial in that value, by the same identity, and its
+    coefficients are common to all classes.
+    """
+    k = of_rest.shape[0] - 1
+    scales = _scales(tilt, k)
+    coefficients = [
+        (-1) ** index * scales[index] * (by_rest[index + 1 :] * of_rest[: k - index]).sum(axis=0)
+        for index in range(k)
+    ]
+    slopes = coefficients.pop()[:, None]
+    while coefficients:
+        slopes = coefficients.pop()[:, None] + values * slopes
+    return values * slopes
+
+
+def _coefficient(first: jax.Array, second: jax.Array, rank: int) -> jax.Array:
+    """The coefficient of z^rank in the product of two polynomials [coefficients, examples]."""
+    lowest = max(0, rank - (second.shape[0] - 1))
+    highest = min(rank, first.shape[0] - 1)
+    opposite = second[rank - highest : rank - lowest + 1][::-1]
+    return (first[lowest : highest + 1] * opposite).sum(axis=0)
+
+
+def _slopes_of_ratio(
+    other: jax.Array,
+    num_coefficients: int,
+    ranks: tuple[int, int],
+    highest: jax.Array,
+    next_highest: jax.Array,
+) -> jax.Array:
+    """The derivatives of log(a / b) in the coefficients of one of two polynomials.
+
+    a and b are the coefficients of the ranks in the product with `other`.
+    """
+    return _reversed(other, num_coefficients, ranks[0]) / highest[None] - (
+        _reversed(other, num_coefficients, ranks[1]) / next_highest[None]
+    )
+
+
+def _reversed(polynomial: jax.Array, num_coefficients: int, rank: int) -> jax.Array:
+    """The coefficients of z^rank, z^(rank-1), ..., and zeros where there are none."""
+    after = rank + 1 - polynomial.shape[0]
+    before = num_coefficients - 1 - rank
+    return jax.lax.pad(
+        polynomial[::-1], jnp.zeros((), polynomial.dtype), [(after, before, 0), (0, 0, 0)]
+    )
+
+
+def _product(
+    leaves: jax.Array, num_nodes: int, degree: int
+) -> tuple[jax.Array, list[tuple[jax.Array, int]]]:
+    """The product modulo z^(degree+1) of polynomials [2, nodes * examples], and the levels below.
+
+    A level's nodes are multiplied half by half, and one that is left over goes up as it is.
+    """
+    level, levels = leaves, []
+    num_examples = leaves.shape[-1] // num_nodes
+    while num_nodes > 1:
+        half = num_nodes // 2
+        levels.append((level, half))
+        first, second, single = _thirds(level, half * num_examples)
+        width = min(2 * level.shape[0] - 1, degree + 1)
+        product = _multiply(first, second, width)
+        if num_nodes % 2:
+            single = jnp.pad(single, [(0, width - single.shape[0]), (0, 0)])
+            product = jnp.concatenate([product, single], axis=-1)
+        level, num_nodes = product, num_nodes - half
+    return level, levels
+
+
+def _back_to_leaves(slopes: jax.Array, levels: list[tuple[jax.Array, int]]) -> jax.Array:
+    """The derivatives in the leaves' coefficients, given those in the root's."""
+    num_examples = slopes.shape[-1]
+    for level, half in reversed(levels):
+        first, second, _ = _thirds(level, half * num_examples)
+        width = level.shape[0]
+        of_products = slopes[:, : half * num_examples]
+        of_single = slopes[:width, half * num_examples :]
+        slopes = jnp.concatenate(
+            [
+                _correlate(of_products, second, width),
+                _correlate(of_products, first, width),
+                of_single,
+            ],
+            axis=-1,
+        )
+    return slopes
+
+
+def _thirds(level: jax.Array, length: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The first nodes of a level, as many others, and what is left over."""
+    return level[:, :length], level[:, length : 2 * length], level[:, 2 * length :]
+
+
+def _multiply(first: jax.Array, second: jax.Array, width: int) -> jax.Array:
+    """The first `width` coefficients of products of polynomials [coefficients, n]."""
+    degree = first.shape[0] - 1
+    padded = jnp.pad(second, [(degree, max(0, width - second.shape[0])), (0, 0)])
+    return _sum_of_windows(first[::-1], padded, width)
+
+
+def _correlate(slopes: jax.Array, factor: jax.Array, width: int) -> jax.Array:
+    """The derivatives in one factor's coefficients, given those in the product's and the other."""
+    missing = width + factor.shape[0] - 1 - slopes.shape[0]
+    return _sum_of_windows(factor, jnp.pad(slopes, [(0, max(0, missing)), (0, 0)]), width)
+
+
+def _sum_of_windows(weights: jax.Array, rows: jax.Array, width: int) -> jax.Array:
+    """The sum over i of weights[i] times rows i to i + width.
+
+    Unrolled it is one pass, but the time to compile it grows with the number of terms.
+    """
+    num_terms = weights.shape[0]
+    if num_terms <= _MOST_UNROLLED_TERMS:
+        terms = [weights[i : i + 1] * rows[i : i + width] for i in range(num_terms)]
+        return sum(terms[1:], start=terms[0])
+
+    def add(total: jax.Array, index: jax.Array) -> tuple[jax.Array, None]:
+        weight = jax.lax.dynamic_slice_in_dim(weights, index, 1)
+        return total + weight * jax.lax.dynamic_slice_in_dim(rows, index, width), None
+
+    return jax.lax.scan(add, jnp.zeros_like(rows[:width]), jnp.arange(num_terms))[0]
