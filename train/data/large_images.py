@@ -9,19 +9,16 @@ import grain
 from absl import flags
 
 from train.data.batches import Batch, EvaluationBatches, TrainingBatches
-from train.errors import UserError
 
-_ERROR = "error"
-# Batches ready or in the making, of each thread's or process's.
+# Batches that wait for the program, of each process.
 _READ_AHEAD = 2
+# More threads would wait for Python's lock; each holds a batch.
+_MAX_THREADS = 16
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Batches as Grain wants them: a number of them, and their errors as values.
-
-    An error that is raised in a worker reaches the program as a long text of Grain's.
-    """
+    """Batches as Grain wants them: counted from 0, and a number of them."""
 
     batches: TrainingBatches | EvaluationBatches
     numbers: range
@@ -30,10 +27,7 @@ class _Source:
         return len(self.numbers)
 
     def __getitem__(self, index: int) -> Batch:
-        try:
-            return self.batches[self.numbers[index]]
-        except UserError as error:
-            return {_ERROR: str(error)}
+        return self.batches[self.numbers[index]]
 
 
 def stream(
@@ -45,15 +39,12 @@ def stream(
         batches: the batches by their number.
         numbers: which of them.
         num_workers: the processes that make them, each one whole batches; with none, as many
-            threads of this process as there are cores.
-
-    Raises:
-        UserError: what making a batch raised.
+            threads of this process as there are cores, and 16 at most.
     """
     dataset = grain.MapDataset.source(_Source(batches, numbers))
-    threads = 1 if num_workers else os.cpu_count() or 1
+    threads = 1 if num_workers else min(os.cpu_count() or 1, _MAX_THREADS)
     iterable = dataset.to_iter_dataset(
-        grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads * _READ_AHEAD)
+        grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads + _READ_AHEAD)
     )
     if num_workers:
         if not flags.FLAGS.is_parsed():
@@ -71,9 +62,7 @@ def stream(
         )
     iterator = iter(iterable)
     try:
-        for batch in iterator:
-            if _ERROR in batch:
-                raise UserError(batch[_ERROR])
-            yield batch
+        # An error in a worker comes out here as it was raised there.
+        yield from iterator
     finally:
         iterator.close()

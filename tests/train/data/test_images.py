@@ -9,8 +9,12 @@ from PIL import Image
 from train.data import images
 from train.data.images import UnreadableImageError
 
-# Width and height: landscape, portrait, square, enlarged, one side already 256, odd rests.
-SIZES = [(500, 375), (333, 500), (400, 400), (180, 231), (256, 300), (300, 256), (641, 257)]
+# Width and height: landscape, portrait, square, enlarged, one side already 256; for the middle,
+# rests of 69, whose half rounds down to 34, and of 415, whose half rounds up to 208.
+SIZES = [
+    *((500, 375), (333, 500), (400, 400), (180, 231), (256, 300), (300, 256)),
+    *((229, 200), (200, 229), (512, 205)),
+]
 
 
 def photograph(rng, width, height, channels=3):
