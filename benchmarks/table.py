@@ -9,13 +9,22 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks import estimators_report, losses_report, selection_report, train_step_report
+from benchmarks import (
+    data,
+    estimators_report,
+    losses_report,
+    other_losses,
+    selection_report,
+    train_step_report,
+)
 
 README = Path(__file__).parent / "README.md"
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "data": data.tables,
     "estimators": estimators_report.tables,
     "losses": losses_report.tables,
+    "other_losses": other_losses.tables,
     "selection": selection_report.tables,
     "train_step": train_step_report.tables,
 }
