@@ -115,3 +115,42 @@ def test_nan_in_given_noise_is_not_hidden():
         None, scores, 2, epsilon=1.0, num_samples=1, noise=noise
     )
     np.testing.assert_array_equal(values, [jnp.nan, 2.0])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.3])
+def test_the_smoothed_hinges_of_infinite_logits_are_the_calibrated_one(epsilon, key):
+    # The shift by the label's score made NaN of inf - inf.
+    logits = jnp.array([[jnp.inf, 0.5, 1.0, 0.2], [jnp.inf, 0.5, 1.0, jnp.inf]])
+    labels = jnp.array([0, 1])
+    noised = losses.noised_top_k_hinge(logits, labels, k=1, epsilon=epsilon, num_samples=2, key=key)
+    np.testing.assert_array_equal(noised, [0.0, jnp.inf])
+    np.testing.assert_array_equal(losses.calibrated_top_k_hinge(logits, labels, k=1), noised)
+    expected = losses.expected_top_k_hinge(logits[:1], labels[:1], k=1, epsilon=epsilon)
+    np.testing.assert_array_equal(expected, [0.0])
+
+
+def test_a_masked_label_leaves_the_order_of_the_others():
+    # Shifted by 1e30, all others were equal.
+    logits = jnp.array([[0.1, 0.5, 0.3, -jnp.inf]])
+    gradient = jax.grad(
+        lambda logits: losses.noised_top_k_hinge(
+            logits, jnp.array([3]), k=1, epsilon=0.01, num_samples=2, key=jax.random.key(0)
+        ).sum()
+    )(logits)
+    np.testing.assert_array_equal(gradient, [[0.0, 0.0, 1.0, 0.0]])
+
+
+def test_one_key_gives_the_first_example_the_same_noise_in_every_batch(key):
+    scores = jnp.zeros((3, 5))
+    settings = {"epsilon": 1.0, "num_samples": 2}
+    whole = operators.perturbed_top_k_value(key, scores, 2, **settings)
+    alone = operators.perturbed_top_k_value(key, scores[:1], 2, **settings)
+    np.testing.assert_array_equal(alone, whole[:1])
+
+
+def test_an_epsilon_of_nan_spoils_the_gradient_too(key):
+    def value(scores, epsilon):
+        return operators.perturbed_top_k_value(key, scores, 2, epsilon=epsilon, num_samples=2)
+
+    gradients = jax.jit(jax.grad(value, argnums=(0, 1)))(jnp.arange(4.0), jnp.nan)
+    assert all(np.isnan(gradient).all() for gradient in gradients)

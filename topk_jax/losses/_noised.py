@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
@@ -144,7 +145,8 @@ def _smoothed_hinge(
     # matters, and take the gradient by s_y from the hinge, since the threshold's sums to one.
     # Cost: one elementwise pass, which XLA fuses into the operator.
     score = _numerics.score_of_label(scores, labels)
-    shift = jax.lax.stop_gradient(score)
+    # Of an infinite or masked label there are no small differences, nor is there a finite loss.
+    shift = jax.lax.stop_gradient(jnp.where(jnp.abs(score) < -_numerics.FLOOR, score, 0.0))
     gap = smoothed_top_k_value(scores - shift[..., None], k + 1) + (shift - score)
     # Inside the hinge: outside, an inactive hinge would stop the NaN on its way to the gradient.
     gap = _numerics.contagious_labels(gap, labels, num_classes)

@@ -28,15 +28,16 @@ _LOGARITHM = (
 
 
 def row_words(keys: jax.Array, num_rows: int) -> jax.Array:
-    """Two words of 32 bits for each row, `[n, 2]`, from one random key `[1]` or one a row `[n]`.
+    """Two words of 32 bits for each row, `[n, 2]`, from one random key `[]` or one a row `[n]`.
 
-    With a key a row, its words are a function of that key alone. Keys of any implementation serve.
+    With one key, a row's words are a function of it and the row's number; with a key a row, of that
+    key alone. Keys of any implementation serve.
     """
     data = jax.random.key_data(keys)
-    first, second = data[:, 0], data[:, 1]
-    for index in range(2, data.shape[1], 2):
-        first, second = threefry(first, second, data[:, index], data[:, index + 1])
-    if len(keys) != num_rows:
+    first, second = data[..., 0], data[..., 1]
+    for index in range(2, data.shape[-1], 2):
+        first, second = threefry(first, second, data[..., index], data[..., index + 1])
+    if keys.ndim == 0:
         rows = jnp.arange(num_rows, dtype=jnp.uint32)
         first, second = threefry(first, second, rows, jnp.full_like(rows, _ROW))
     # Without a barrier they would be made again for every class.

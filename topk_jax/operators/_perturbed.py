@@ -41,7 +41,8 @@ def perturbed_top_k_sum(
 
     Args:
         key: one random key, or an array of keys of the batch's shape (one for each example, so that
-            an example's noise does not depend on the batch it is in); `None` if `noise` is given.
+            an example's noise does not depend on the batch it is in; with one key it depends on the
+            example's place); `None` if `noise` is given.
         scores: floating-point array with L entries along `axis`.
         k: static number of scores to add up, from 1 to L.
         epsilon: scalar standard deviation of the noise, in the units of the scores, at least 0;
@@ -99,7 +100,8 @@ def perturbed_top_k_value(
 
     Args:
         key: one random key, or an array of keys of the batch's shape (one for each example, so that
-            an example's noise does not depend on the batch it is in); `None` if `noise` is given.
+            an example's noise does not depend on the batch it is in; with one key it depends on the
+            example's place); `None` if `noise` is given.
         scores: floating-point array with L entries along `axis`.
         k: static rank, from 1 (the largest) to L.
         epsilon: scalar standard deviation of the noise, in the units of the scores, at least 0;
@@ -162,7 +164,9 @@ def _perturbed(
     rows = last.reshape(-1, num_classes)
     if noise is None:
         keys = _checks.random_keys(key, "key", last.shape[:-1])
-        source = _normals.row_words(keys.reshape(-1), len(rows))
+        # The key of a single example is that example's, so that `vmap` over keys changes nothing.
+        one_for_all = keys.ndim == 0 and last.ndim > 1
+        source = _normals.row_words(keys if one_for_all else keys.reshape(-1), len(rows))
     else:
         source = _given_noise(noise, num_samples, scores, axis, last)
         source = jnp.swapaxes(source.reshape(num_samples, *rows.shape), 0, 1)
@@ -172,7 +176,8 @@ def _perturbed(
     # Under shard_map an array that is the same on all devices has another type than one that
     # differs, and a rule's gradients must have the types of its arguments. Adding zeros made from
     # the others gives all of them one type; the transpose of it adds up over devices.
-    rows += zero
+    # And a NaN in epsilon has to reach the gradients.
+    rows += zero + 0 * epsilon
     epsilons = epsilon + jnp.zeros_like(rows[:, 0])
     values = _mean_selected(only_last, k, num_samples, rows, epsilons, source)
     if noise is not None:

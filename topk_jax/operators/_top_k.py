@@ -19,7 +19,7 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
     .. math:: \tau_k(s) = s_{[k]}, \qquad s_{[1]} \ge s_{[2]} \ge \dots \ge s_{[L]}
 
     The gradient is one at the coordinate that holds the value (the one of lower index among equal
-    scores) and zero elsewhere.
+    scores, where -0 counts as less than 0) and zero elsewhere.
 
     Args:
         scores: floating-point array with L entries along `axis`.
@@ -55,7 +55,7 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
     .. math:: \mathrm{top}\Sigma_k(s) = s_{[1]} + \dots + s_{[k]}
 
     The gradient is one at the k coordinates of the largest scores (those of lower index among
-    equal scores) and zero elsewhere.
+    equal scores, where -0 counts as less than 0) and zero elsewhere.
 
     Args:
         scores: floating-point array with L entries along `axis`.

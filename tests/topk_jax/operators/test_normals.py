@@ -63,7 +63,7 @@ def test_keys_of_every_implementation_and_every_number_differ(implementation):
     drawn = []
     for seed in (0, 1):
         key = jax.random.key(seed, impl=implementation)
-        for keys in (key[None], jax.random.split(key, 3)):
+        for keys in (key, jax.random.split(key, 3)):
             words = _normals.row_words(keys, 3)
             assert words.shape == (3, 2)
             drawn.extend(map(tuple, np.asarray(words).tolist()))
