@@ -47,7 +47,10 @@ def _flag_message(error: Exception) -> str:
             return "the configuration has no field " + "; ".join(words.strip('"').splitlines())
         case flags.Error() if "Traceback" in words:
             # get_config() raised; its last line says what.
-            return f"the file that --config names cannot be run: {words.splitlines()[-1]}"
+            last_line = words.splitlines()[-1]
+            refused = last_line.removeprefix("ValueError: ")
+            cannot_run = f"the file that --config names cannot be run: {last_line}"
+            return cannot_run if refused == last_line else f"--config: {refused}"
         case flags.Error():
             return words
     return f"the file that --config names cannot be run: {type(error).__name__}: {error}"

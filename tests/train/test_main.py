@@ -52,6 +52,10 @@ MISTAKES = {
     "unknown field": ([CONFIG, "--config.los.name=focal"], 'Did you mean "loss"'),
     "wrong type": ([CONFIG, "--config.num_epochs=many"], "config.num_epochs"),
     "unknown loss": ([CONFIG, "--config.loss.name=cross_entrop"], "did you mean 'cross_entropy'?"),
+    "no loss of the recipe": (
+        ["--config=configs/cifar100.py:adaboost"],
+        "error: --config: the recipe has no loss 'adaboost'; after the colon may stand cross_entropy",
+    ),
     "unknown model": ([CONFIG, "--config.model.name=smallcnn"], "did you mean 'small_cnn'?"),
     "unknown data set": ([CONFIG, "--config.dataset.name=digit"], "did you mean 'digits'?"),
     "k out of range": ([CONFIG, "--config.loss.k=10"], "config.loss.k must be"),

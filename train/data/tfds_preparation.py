@@ -103,7 +103,7 @@ def _check_tensorflow(name: str) -> None:
     if importlib.util.find_spec("tensorflow") is None:
         raise UserError(
             f"preparing {name} needs TensorFlow, which is not installed: pip install "
-            "'topk_jax[train,prepare]'; what is prepared is read without it"
+            "'.[train,prepare]'; what is prepared is read without it"
         )
     # Read when TensorFlow is first imported: without its diary and its view of the GPU.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
