@@ -24,6 +24,7 @@ NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_trains(name, rng):
     # Classes that a linear or a cosine head can tell apart.
@@ -70,6 +71,7 @@ def test_every_loss_trains(name, rng):
     assert (top_2 == labels[:, None]).any(axis=-1).mean() > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ldam", "noised_imbalanced", "expected_imbalanced"])
 def test_rare_classes_have_the_larger_margins(name, rng):
     cosines = jnp.asarray(rng.uniform(-1, 1, (5, NUM_CLASSES)), jnp.float32)

@@ -1,5 +1,7 @@
 """Standard normal noise as a function of a key, a sample and a class, so that nothing is stored."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,6 +46,8 @@ def row_words(keys: jax.Array, num_rows: int) -> jax.Array:
     return jax.lax.optimization_barrier(jnp.stack([first, second], axis=-1))
 
 
+# Compiled as a whole where it is not called from what is compiled: its operations are many.
+@functools.partial(jax.jit, static_argnames="dtype")
 def normals(words: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """The noise of some samples and classes under a key, one value for each.
 

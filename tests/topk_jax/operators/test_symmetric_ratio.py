@@ -12,6 +12,8 @@ from tests import reference
 from topk_jax.losses import _smooth
 from topk_jax.operators._symmetric_ratio import log_ratio_of_sigmas
 
+pytestmark = pytest.mark.slow
+
 EPS = float(np.finfo(np.float32).eps)
 
 

@@ -257,7 +257,7 @@ def test_missing_imagenet_archives_are_named_with_where_to_get_them(
 
 def test_without_tensorflow_the_extra_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(tfds_preparation.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"needs TensorFlow, .* pip install 'topk_jax\[train,prep"):
+    with pytest.raises(UserError, match=r"needs TensorFlow, .* pip install '\.\[train,prep"):
         prepare.prepare(
             "cifar100",
             data_dir=str(tmp_path),

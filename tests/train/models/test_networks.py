@@ -15,6 +15,8 @@ from train.errors import UserError
 from train.models import MODELS, build_model
 from train.state import num_parameters
 
+pytestmark = pytest.mark.slow
+
 # Published numbers of parameters and features, with as many classes and as large images.
 PUBLISHED = {
     "densenet_40_40": (1_941_620, 440, 100, 32),
