@@ -85,7 +85,9 @@ class DatasetSpec:
         prepared.check_classes(builder, self.num_classes, name=self.name)
         source = prepared.read(builder, "train", streamed=self.streamed)
         if isinstance(self.validation, Holdout):
-            train, held_out = splits.hold_out(source.labels, self.validation)
+            train, held_out = splits.hold_out(
+                source.labels, self.validation, num_classes=self.num_classes
+            )
             validation = Split(source.images[held_out], source.labels[held_out])
         else:
             train = np.arange(len(source.labels))
@@ -115,7 +117,9 @@ class DatasetSpec:
                 f"config.dataset.train_size must be a multiple of the {self.num_classes} classes "
                 f"of {self.name}, whose subsets are balanced; got {size}"
             )
-        return splits.balanced_subset(labels, train, size // self.num_classes)
+        return splits.balanced_subset(
+            labels, train, size // self.num_classes, num_classes=self.num_classes
+        )
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from absl import logging
 from train.data import large_images
 from train.data.batches import UNREADABLE, Batch, EvaluationBatches, TrainingBatches
 from train.data.records import Records, Split
+from train.errors import UserError
 
 
 @dataclass
@@ -15,7 +16,7 @@ class Pipeline:
     """How a run reads its examples.
 
     Attributes:
-        batch_size: the size of the global batch.
+        batch_size: the size of the global batch, a multiple of the number of processes.
         seed: the run's seed, of which the order and the crops are functions.
         process_index: which share of every batch this process reads.
         process_count: the number of shares.
@@ -31,6 +32,12 @@ class Pipeline:
     skip_unreadable: bool = False
 
     def __post_init__(self) -> None:
+        if self.batch_size % self.process_count:
+            # Rounded down, the shares would leave examples out, of evaluation too.
+            raise UserError(
+                f"config.dataset.batch_size must be a multiple of the {self.process_count} "
+                f"processes; got {self.batch_size}"
+            )
         self._unreadable: set[str] = set()
 
     def training(

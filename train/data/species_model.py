@@ -37,6 +37,9 @@ GENUS_DISTANCE = 5.5
 MAX_FREQUENCY = 2
 # The grey levels either side of the middle, in deviations of the pixel that varies most.
 PIXEL_RANGE = 3.5
+# What is left of them beyond the mean of the class that lies farthest out, in deviations of the
+# noise: of a mixture's deviation, a rare class may lie any number away.
+CLASS_MARGIN = 1.0
 INTEGRATION_SIZE = 100_000
 # Examples that are rendered, or whose posterior is computed, at a time.
 CHUNK_SIZE = 4096
@@ -257,7 +260,10 @@ class SpeciesModel:
     @functools.cached_property
     def _scale(self) -> float:
         """Grey levels to a unit of the latent."""
-        return 127.5 / PIXEL_RANGE / math.sqrt(self._pixel_variances.max())
+        offsets = abs(self._directions @ (self.means - self._center).T).max(axis=1)
+        noise = np.sqrt((self._directions**2).sum(axis=1))
+        farthest = float((offsets + CLASS_MARGIN * noise).max())
+        return 127.5 / max(PIXEL_RANGE * math.sqrt(self._pixel_variances.max()), farthest)
 
     def _posterior(self, latents: np.ndarray, log_prior: np.ndarray) -> np.ndarray:
         logits = latents @ self.means.T + (log_prior - (self.means**2).sum(axis=1) / 2)

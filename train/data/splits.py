@@ -26,17 +26,20 @@ class Holdout:
     balanced: bool
 
 
-def hold_out(labels: np.ndarray, holdout: Holdout) -> tuple[np.ndarray, np.ndarray]:
+def hold_out(
+    labels: np.ndarray, holdout: Holdout, *, num_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The places of the training and of the validation examples, both in increasing order."""
     size = holdout.size
     if holdout.balanced:
-        counts = np.bincount(labels)
-        if size % len(counts):
+        # Of all classes: one without an example must not be passed over in silence.
+        counts = np.bincount(labels, minlength=num_classes)
+        if size % num_classes:
             raise UserError(
                 "config.dataset.validation_size must be a multiple of the "
-                f"{len(counts)} classes, of which it takes as many examples; got {size}"
+                f"{num_classes} classes, of which it takes as many examples; got {size}"
             )
-        each = size // len(counts)
+        each = size // num_classes
         if each >= counts.min():
             raise UserError(
                 f"config.dataset.validation_size must leave a training example of every class: "
@@ -58,13 +61,15 @@ def subset(train: np.ndarray, size: int) -> np.ndarray:
     return train[_rank(len(train), _SUBSET_SEED) < size]
 
 
-def balanced_subset(labels: np.ndarray, train: np.ndarray, each: int) -> np.ndarray:
+def balanced_subset(
+    labels: np.ndarray, train: np.ndarray, each: int, *, num_classes: int
+) -> np.ndarray:
     """`each` places of every class; a smaller subset is part of a larger one."""
-    counts = np.bincount(labels[train])
+    counts = np.bincount(labels[train], minlength=num_classes)
     if each > counts.min():
         raise UserError(
             "config.dataset.train_size must be at most the classes times the training examples of "
-            f"the smallest class, {len(counts)} times {counts.min()}; got {each * len(counts)}"
+            f"the smallest class, {num_classes} times {counts.min()}; got {each * num_classes}"
         )
     return train[_rank_in_class(labels[train], _SUBSET_SEED) < each]
 

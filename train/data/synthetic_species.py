@@ -57,8 +57,11 @@ class SyntheticSpecies(tfds.core.GeneratorBasedBuilder):
     """
 
     name = "synthetic_species"
-    VERSION = tfds.core.Version("1.0.0")
-    RELEASE_NOTES: dict[str, str] = {"1.0.0": "First version."}  # noqa: RUF012 (tfds's convention)
+    VERSION = tfds.core.Version("1.0.1")
+    RELEASE_NOTES: dict[str, str] = {  # noqa: RUF012 (tfds's convention)
+        "1.0.0": "First version.",
+        "1.0.1": "Classes far from the others lie within the grey levels.",
+    }
 
     def __init__(self, *, config: SpeciesConfig | None = None, **kwargs: Any) -> None:
         super().__init__(config=SpeciesConfig() if config is None else config, **kwargs)

@@ -131,6 +131,14 @@ def test_streamed_images_are_crops_of_their_own_image(streamed):
             )
 
 
+@pytest.mark.parametrize(("batch_size", "process_count"), [(10, 4), (1, 2)])
+def test_a_batch_that_processes_cannot_share_is_refused(batch_size, process_count):
+    # Rounded down, the shares of evaluation would leave examples out in silence.
+    message = f"batch_size must be a multiple of the {process_count} processes; got {batch_size}$"
+    with pytest.raises(UserError, match=message):
+        Pipeline(batch_size, seed=0, process_count=process_count)
+
+
 def test_streamed_crops_change_with_seed_step_and_position(streamed):
     draws = {
         batch["images"][row].tobytes()

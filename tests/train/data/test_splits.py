@@ -16,7 +16,7 @@ def labels():
 
 @pytest.mark.parametrize("balanced", [True, False])
 def test_cifar100_split(labels, balanced):
-    train, validation = splits.hold_out(labels, Holdout(5000, balanced))
+    train, validation = splits.hold_out(labels, Holdout(5000, balanced), num_classes=100)
     assert (len(train), len(validation)) == (45_000, 5_000)
     np.testing.assert_array_equal(np.union1d(train, validation), np.arange(50_000))
     counts = np.bincount(labels[validation], minlength=100)
@@ -28,16 +28,18 @@ def test_cifar100_split(labels, balanced):
 def test_splits_are_those_of_every_run():
     # Pinned: another order would be another split, and results could not be compared.
     labels = np.arange(40, dtype=np.int32) % 4
-    assert splits.hold_out(labels, Holdout(4, balanced=True))[1].tolist() == [9, 18, 19, 20]
-    assert splits.hold_out(labels, Holdout(4, balanced=False))[1].tolist() == [9, 13, 18, 20]
-    assert splits.balanced_subset(labels, np.arange(40), 1).tolist() == [3, 6, 21, 32]
+    for balanced, expected in ((True, [9, 18, 19, 20]), (False, [9, 13, 18, 20])):
+        _, validation = splits.hold_out(labels, Holdout(4, balanced), num_classes=4)
+        assert validation.tolist() == expected
+    subset = splits.balanced_subset(labels, np.arange(40), 1, num_classes=4)
+    assert subset.tolist() == [3, 6, 21, 32]
 
 
 def test_subsets_are_balanced_nested_and_of_the_training_part(labels):
-    train, validation = splits.hold_out(labels, Holdout(5000, balanced=True))
+    train, validation = splits.hold_out(labels, Holdout(5000, balanced=True), num_classes=100)
     smaller = set[int]()
     for each in (64, 128, 320, 450):
-        subset = splits.balanced_subset(labels, train, each)
+        subset = splits.balanced_subset(labels, train, each, num_classes=100)
         assert (np.bincount(labels[subset]) == each).all()
         assert (np.diff(subset) > 0).all()
         assert smaller <= set(subset.tolist()) <= set(train.tolist())
@@ -66,9 +68,17 @@ def test_subsets_that_need_not_be_balanced_are_nested():
 )
 def test_impossible_holdouts_are_refused(holdout, message):
     with pytest.raises(UserError, match=message):
-        splits.hold_out(np.arange(39) % 4, holdout)
+        splits.hold_out(np.arange(39) % 4, holdout, num_classes=4)
 
 
 def test_a_class_that_is_too_small_is_refused():
     with pytest.raises(UserError, match=r"train_size must be at most .* 4 times 9; got 40"):
-        splits.balanced_subset(np.arange(39) % 4, np.arange(39), 10)
+        splits.balanced_subset(np.arange(39) % 4, np.arange(39), 10, num_classes=4)
+
+
+def test_the_last_class_without_an_example_is_not_passed_over():
+    labels = np.arange(30) % 3
+    with pytest.raises(UserError, match="4 takes 1 of each, and class 3 has 0"):
+        splits.hold_out(labels, Holdout(4, balanced=True), num_classes=4)
+    with pytest.raises(UserError, match="4 times 0; got 8"):
+        splits.balanced_subset(labels, np.arange(30), 2, num_classes=4)
