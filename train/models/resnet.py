@@ -122,7 +122,7 @@ class ResNet(nn.Module):
 _WideBottleneck = functools.partial(Bottleneck, widening=2)
 
 # By torchvision's names: the arguments that tell them apart.
-RESNETS: dict[str, Callable[..., ResNet]] = {
+RESNETS: dict[str, functools.partial[ResNet]] = {
     "resnet18": functools.partial(ResNet, stage_sizes=(2, 2, 2, 2), block=BasicBlock),
     "resnet34": functools.partial(ResNet, stage_sizes=(3, 4, 6, 3), block=BasicBlock),
     "resnet50": functools.partial(ResNet, stage_sizes=(3, 4, 6, 3), block=Bottleneck),

@@ -1,0 +1,218 @@
+"""Pretrained ResNets: weights of torchvision, timm and Pl@ntNet-300K in, our own out."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from train import files
+from train.errors import UserError
+from train.models import torch_files, torch_names
+from train.models.resnet import RESNETS
+
+# safetensors' names of types; its own reader of NumPy arrays knows no bfloat16.
+_SAFETENSORS_DTYPES: dict[str, Any] = {
+    "F64": "<f8",
+    "F32": "<f4",
+    "F16": "<f2",
+    "BF16": jnp.bfloat16,
+    "I64": "<i8",
+    "I32": "<i4",
+    "I16": "<i2",
+    "I8": "i1",
+    "U8": "u1",
+    "BOOL": "?",
+}
+# How many names a message lists.
+_LISTED = 3
+
+
+class Pretrained(NamedTuple):
+    """A model's variables with those of a file in them.
+
+    Attributes:
+        params: the parameters.
+        batch_stats: batch norm's statistics.
+        message: what was read and what became of the head, for the log.
+    """
+
+    params: Any
+    batch_stats: Any
+    message: str
+
+
+def check_model(model_name: str) -> None:
+    """Raises `UserError` unless there can be pretrained weights for the model of that name."""
+    if model_name not in RESNETS:
+        raise UserError(
+            f"config.model.pretrained is for ResNets ({', '.join(RESNETS)}); "
+            f"config.model.name is {model_name!r}"
+        )
+
+
+def load_pretrained(path: str, params: Any, batch_stats: Any, *, model_name: str) -> Pretrained:
+    """The variables of a ResNet from a file of weights, in the place of those that it starts with.
+
+    A linear head is read too if the file has one for as many classes; any other starts as it was.
+
+    Args:
+        path: a file of safetensors or of torch.save, with torchvision's names.
+        params: the model's parameters, as it starts.
+        batch_stats: the model's statistics of batch norm, as it starts.
+        model_name: the model's name in `MODELS`.
+
+    Raises:
+        UserError: the model is no ResNet, the file cannot be read, asks for code to be run, or is
+            of another network.
+    """
+    check_model(model_name)
+    arrays = {
+        name: array
+        for name, array in _read(Path(path)).items()
+        if name.rpartition(".")[2] != "num_batches_tracked"
+    }
+    variables = torch_names.flatten(params, batch_stats)
+    places = {torch_names.torchvision_name(place): place for place in variables}
+    shapes = {
+        name: torch_names.to_torch(np.asarray(variables[place])).shape
+        for name, place in places.items()
+        if name is not None
+    }
+    _check_features(path, arrays, shapes, model_name)
+    why_new_head = _why_new_head(arrays, shapes)
+    wanted = [name for name in shapes if why_new_head is None or not _in_head(name)]
+    for name in wanted:
+        array = arrays[name]
+        if not jnp.issubdtype(array.dtype, jnp.floating):
+            raise UserError(
+                f"config.model.pretrained: {path} has {array.dtype} numbers in {name}, "
+                "where floating-point ones belong"
+            )
+        variables[places[name]] = np.ascontiguousarray(
+            torch_names.from_torch(array.astype(np.float32))
+        )
+    what = f"{model_name} starts with the weights of {path}"
+    head = (
+        f"its head too, of {shapes['fc.weight'][0]} classes"
+        if why_new_head is None
+        else f"but its head starts anew: {why_new_head}"
+    )
+    return Pretrained(*torch_names.unflatten(variables), f"{what}, {head}")
+
+
+def to_torchvision(params: Any, batch_stats: Any) -> dict[str, np.ndarray]:
+    """A ResNet's variables under torchvision's names and in PyTorch's layout.
+
+    A head that is not linear has no name there and is left out. The number of batches that batch
+    norm has seen, which torchvision has and never uses, is not there either: PyTorch then takes 0.
+    """
+    if "layer1_0" not in params["features"]:
+        raise UserError("only ResNets have torchvision's names; this is another network")
+    return {
+        name: np.ascontiguousarray(torch_names.to_torch(np.asarray(array)))
+        for place, array in torch_names.flatten(params, batch_stats).items()
+        if (name := torch_names.torchvision_name(place)) is not None
+    }
+
+
+def save_safetensors(path: Path, params: Any, batch_stats: Any) -> None:
+    """Writes what `to_torchvision` gives to a file of safetensors, whole or not at all."""
+    files.write_whole(path, safetensors.numpy.save(to_torchvision(params, batch_stats)))
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    """Arrays by name, whatever the format; the file's first bytes tell, not its name."""
+    try:
+        with path.open("rb") as file:
+            return _reader(file)(file)
+    except OSError as error:
+        raise UserError(
+            f"config.model.pretrained must be a file of weights; {path}: {error.strerror or error}"
+        ) from error
+    except UserError as error:
+        raise UserError(f"config.model.pretrained: {path} {error}") from error
+    except Exception as error:
+        # Whatever a damaged file makes its reader fail with, and it is many things.
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UserError(
+            f"config.model.pretrained: {path} is damaged or cut short ({reason}); get it again"
+        ) from error
+
+
+def _reader(file: IO[bytes]) -> Callable[[IO[bytes]], dict[str, np.ndarray]]:
+    start = file.read(9)
+    file.seek(0)
+    if start[8:] == b"{":  # After the size of safetensors' header, the header.
+        return _read_safetensors
+    if start.startswith((torch_files.ZIP_START, torch_files.LEGACY_START)):
+        return torch_files.read_state_dict
+    raise UserError(f"is no file of safetensors or torch.save: it starts with {start!r}")
+
+
+def _read_safetensors(file: IO[bytes]) -> dict[str, np.ndarray]:
+    arrays = {}
+    for name, tensor in safetensors.deserialize(file.read()):
+        if tensor["dtype"] not in _SAFETENSORS_DTYPES:
+            raise UserError(f"has a tensor of the type {tensor['dtype']}, which is not read here")
+        dtype = _SAFETENSORS_DTYPES[tensor["dtype"]]
+        arrays[name] = np.frombuffer(tensor["data"], dtype).reshape(tensor["shape"])
+    return arrays
+
+
+def _in_head(name: str) -> bool:
+    return name.startswith(torch_names.HEAD)
+
+
+def _check_features(
+    path: str,
+    arrays: Mapping[str, np.ndarray],
+    shapes: Mapping[str, tuple[int, ...]],
+    model_name: str,
+) -> None:
+    """Refuses a file that has not exactly the variables below the head, with their shapes."""
+    wanted = [name for name in shapes if not _in_head(name)]
+    missing = [name for name in wanted if name not in arrays]
+    unknown = [repr(name[:80]) for name in arrays if not _in_head(name) and name not in shapes]
+    misshapen = [
+        f"{name} of shape {arrays[name].shape} instead of {shapes[name]}"
+        for name in wanted
+        if name in arrays and arrays[name].shape != shapes[name]
+    ]
+    differences = [
+        f"{what} {_listed(names)}"
+        for what, names in (("lacks", missing), ("has also", unknown), ("has", misshapen))
+        if names
+    ]
+    if differences:
+        found = torch_names.resnet_of({name: array.shape for name, array in arrays.items()})
+        raise UserError(
+            f"config.model.pretrained: {path} does not fit config.model.name={model_name}"
+            + ("" if found == model_name else f", it holds {found or 'no ResNet known here'}")
+            + f": it {'; it '.join(differences)}"
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    listed = ", ".join(sorted(names)[:_LISTED])
+    return listed if len(names) <= _LISTED else f"{listed} and {len(names) - _LISTED} more"
+
+
+def _why_new_head(
+    arrays: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]
+) -> str | None:
+    """Why the head cannot be the file's; None if it can."""
+    in_file = {name: array.shape for name, array in arrays.items() if _in_head(name)}
+    in_model = {name: shape for name, shape in shapes.items() if _in_head(name)}
+    if not in_model:
+        return "the model's is not linear"
+    if in_file == in_model:
+        return None
+    if in_file.keys() != in_model.keys():
+        return "the file has none" if not in_file else f"the file's has {_listed(list(in_file))}"
+    if in_file["fc.weight"][1:] != in_model["fc.weight"][1:]:
+        return "the file's is for other features"
+    return f"the file's is for {in_file['fc.weight'][0]} classes, not {in_model['fc.weight'][0]}"

@@ -1,0 +1,272 @@
+"""Files of `torch.save` read without PyTorch, and without running anything that they ask for.
+
+Such a file is a pickle of containers and tensors, and the tensors' storages: as members of a zip
+archive, or, before PyTorch 1.6, one after the other behind the pickle. A pickle can name any
+function for its reader to call. This reader has its own, harmless counterparts of the few that
+weights need, and refuses the rest by name.
+"""
+
+import io
+import os
+import pickle
+import zipfile
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import IO, Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from train.errors import UserError
+
+# What the two formats begin with: an archive's first member, and a pickle.
+ZIP_START = b"PK\x03\x04"
+LEGACY_START = b"\x80"
+
+_LEGACY_MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+_LEGACY_PROTOCOL = 1001
+
+# Under which names training programs keep the state dict beside an epoch, an optimiser, ...
+_STATE_DICT_NAMES = ("state_dict", "model_state_dict", "model")
+# How deep; a bound, because a damaged pickle can make a dictionary that holds itself.
+_MAX_NESTING = 2
+# What DataParallel and torch.compile put before every name.
+_NAME_PREFIXES = ("module.", "_orig_mod.")
+
+
+class _StorageType(NamedTuple):
+    dtype: np.dtype[Any]
+
+
+class _Storage(NamedTuple):
+    """A run of numbers somewhere in the file.
+
+    Attributes:
+        key: its name there.
+        dtype: of its numbers.
+        size: how many there are.
+    """
+
+    key: str
+    dtype: np.dtype[Any]
+    size: int
+
+
+class _Tensor(NamedTuple):
+    """A view of a storage; nothing of it has been read."""
+
+    storage: _Storage
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def __setstate__(self, state: Any) -> None:
+        """Drops a parameter's flags, which PyTorch before 0.4 set after making it."""
+
+
+class _Function(NamedTuple):
+    """What stands for a function: unlike a function, a pickle can set no attribute of it."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, *arguments: Any) -> Any:
+        return self.function(*arguments)
+
+
+def read_state_dict(file: IO[bytes]) -> dict[str, np.ndarray]:
+    """The tensors of a model that `torch.save` wrote, alone or among other things.
+
+    Args:
+        file: starts as `ZIP_START` or `LEGACY_START`.
+
+    Returns:
+        Read-only arrays by their names in the model.
+
+    Raises:
+        UserError: the file has no state dict, or asks for more than tensors and containers; the
+            message goes on from the file's name.
+        Exception: of any kind, where the file is damaged: a pickle can fail in every way.
+    """
+    is_zip = file.read(len(ZIP_START)) == ZIP_START
+    file.seek(0)
+    saved, read_storage = _read_zip(file) if is_zip else _read_legacy(file)
+    contents: dict[str, bytes] = {}
+    arrays = {}
+    for name, tensor in _find_state_dict(saved).items():
+        key = tensor.storage.key
+        if key not in contents:  # Several tensors can be views of one storage.
+            contents[key] = read_storage(key)
+        arrays[name] = _to_array(tensor, contents[key])
+    return arrays
+
+
+def _read_zip(file: IO[bytes]) -> tuple[Any, Callable[[str], bytes]]:
+    archive = zipfile.ZipFile(file)
+    pickles = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
+    if len(pickles) != 1:
+        raise UserError("is a zip archive of something other than weights: it has no data.pkl")
+    folder = pickles[0].removesuffix("data.pkl")
+
+    def read(name: str) -> bytes:
+        member = archive.getinfo(folder + name)
+        # A stored member is no larger than the file; a compressed one can be a bomb.
+        if member.compress_type != zipfile.ZIP_STORED:
+            raise UserError("has compressed members, which torch.save never writes")
+        return archive.read(member)
+
+    if folder + "byteorder" in archive.namelist() and read("byteorder") != b"little":
+        raise UserError("was written on a big-endian machine; only little-endian files are read")
+    saved = _Unpickler(io.BytesIO(read("data.pkl"))).load()
+    return saved, lambda key: read(f"data/{key}")
+
+
+def _read_legacy(file: IO[bytes]) -> tuple[Any, Callable[[str], bytes]]:
+    if _Unpickler(file).load() != _LEGACY_MAGIC_NUMBER:
+        raise UserError("is a pickle, but not one of torch.save")
+    if _Unpickler(file).load() != _LEGACY_PROTOCOL:
+        raise UserError("is in a version of torch.save's format that is not known here")
+    _Unpickler(file).load()  # Sizes of C types on the machine that wrote it.
+    unpickler = _Unpickler(file)
+    saved = unpickler.load()
+    keys = _Unpickler(file).load()
+    file_size = os.fstat(file.fileno()).st_size
+    places: dict[str, tuple[int, int]] = {}
+    for key in keys:
+        storage = unpickler.storages[key]
+        size = int.from_bytes(file.read(8), "little")
+        num_bytes = size * storage.dtype.itemsize
+        start = file.tell()
+        if size != storage.size or start + num_bytes > file_size:
+            raise EOFError(f"storage {key!r} should have {storage.size} numbers")
+        places[key] = start, num_bytes
+        file.seek(num_bytes, os.SEEK_CUR)
+
+    def read_storage(key: str) -> bytes:
+        start, num_bytes = places[key]
+        file.seek(start)
+        return file.read(num_bytes)
+
+    return saved, read_storage
+
+
+def _find_state_dict(saved: Any) -> dict[str, _Tensor]:
+    """The tensors by name in what was saved, without the prefixes that wrappers of models add."""
+    for _ in range(_MAX_NESTING):
+        for name in _STATE_DICT_NAMES:
+            if isinstance(saved, Mapping) and isinstance(saved.get(name), Mapping):
+                saved = saved[name]
+    tensors = (
+        {name: value for name, value in saved.items() if isinstance(value, _Tensor)}
+        if isinstance(saved, Mapping)
+        else {}
+    )
+    if not tensors or not all(isinstance(name, str) for name in tensors):
+        raise UserError(
+            "has no state dict, neither alone nor under one of the names "
+            + ", ".join(_STATE_DICT_NAMES)
+        )
+    for prefix in _NAME_PREFIXES:
+        if all(name.startswith(prefix) for name in tensors):
+            tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    return tensors
+
+
+def _to_array(tensor: _Tensor, content: bytes) -> np.ndarray:
+    storage = tensor.storage
+    itemsize = storage.dtype.itemsize
+    if len(content) != storage.size * itemsize:
+        raise EOFError(
+            f"storage {storage.key!r} has {len(content)} bytes instead of {storage.size * itemsize}"
+        )
+    return np.lib.stride_tricks.as_strided(
+        np.frombuffer(content, storage.dtype)[tensor.offset :],
+        tensor.shape,
+        [stride * itemsize for stride in tensor.strides],
+        writeable=False,
+    )
+
+
+def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any) -> _Tensor:
+    if not (
+        isinstance(storage, _Storage)
+        and _is_size(offset)
+        and all(
+            isinstance(sizes, tuple) and all(map(_is_size, sizes)) for sizes in (shape, strides)
+        )
+        and len(shape) == len(strides)
+    ):
+        raise ValueError("a tensor is described by values that describe none")
+    last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
+    # Hazard: as_strided, which makes the array, would read outside of the buffer.
+    if all(shape) and last >= storage.size:
+        raise ValueError(
+            f"a tensor of shape {shape} reaches beyond the {storage.size} numbers of its storage"
+        )
+    return _Tensor(storage, offset, shape, strides)
+
+
+def _rebuild_parameter(data: Any, *_: Any) -> Any:
+    return data
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+_TENSOR, _PARAMETER = _Function(_rebuild_tensor), _Function(_rebuild_parameter)
+_ALLOWED: dict[tuple[str, str], Any] = {
+    ("collections", "OrderedDict"): OrderedDict,
+    ("torch._utils", "_rebuild_tensor"): _TENSOR,
+    ("torch._utils", "_rebuild_tensor_v2"): _TENSOR,
+    ("torch._utils", "_rebuild_parameter"): _PARAMETER,
+    ("torch.nn.parameter", "Parameter"): _PARAMETER,
+} | {
+    ("torch", f"{name}Storage"): _StorageType(np.dtype(dtype))
+    for name, dtype in {
+        "Double": "<f8",
+        "Float": "<f4",
+        "Half": "<f2",
+        "BFloat16": jnp.bfloat16,
+        "Long": "<i8",
+        "Int": "<i4",
+        "Short": "<i2",
+        "Char": "i1",
+        "Byte": "u1",
+        "Bool": "?",
+    }.items()
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    """Unpickles containers, numbers, texts and tensors, and nothing else.
+
+    Attributes:
+        storages: those that the pickle has named, by their keys.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        # Python 2 wrote texts as bytes.
+        super().__init__(file, encoding="utf-8")
+        self.storages: dict[str, _Storage] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        allowed = _ALLOWED.get((module, name))
+        if allowed is None:
+            # As a literal: a name can have line ends and control characters.
+            raise UserError(
+                f"asks for {f'{module}.{name}'[:200]!r}, which is refused: weights need tensors "
+                "and containers alone; in PyTorch, save model.state_dict() instead of the model "
+                "or of all that was kept beside it"
+            )
+        return allowed
+
+    def persistent_load(self, identifier: Any) -> _Storage:
+        kind, storage_type, key, _, size, *view = identifier
+        if kind != "storage" or not isinstance(storage_type, _StorageType) or not _is_size(size):
+            raise ValueError("a storage is described by values that describe none")
+        if view not in ([], [None]):
+            raise UserError("has views of storages, as only PyTorch before 0.4 wrote them")
+        storage = _Storage(str(key), storage_type.dtype, size)
+        if self.storages.setdefault(storage.key, storage) != storage:
+            raise ValueError(f"storage {storage.key!r} is described in two ways")
+        return storage
