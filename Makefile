@@ -35,7 +35,7 @@ $(INSTALLED): pyproject.toml constraints.txt | python-version
 
 $(ORACLE_INSTALLED): pyproject.toml constraints.txt | python-version
 	$(PYTHON) -m venv --clear $(ORACLE_VENV)
-	$(ORACLE_VENV)/bin/python -m pip install $(INSTALL) '.[test,benchmarks]'
+	$(ORACLE_VENV)/bin/python -m pip install $(INSTALL) '.[test,oracle]'
 	@touch $@
 
 $(PREPARE_INSTALLED): pyproject.toml constraints.txt | python-version
