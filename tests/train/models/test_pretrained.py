@@ -1,0 +1,413 @@
+"""Weights of torchvision's ResNets come in and go out bit for bit; what does not fit is refused."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests.train.models import tiny
+from tests.train.models import torch_writer as writer
+from train.errors import UserError
+from train.models import HEADS, MODELS, build_model, pretrained, torch_names
+from train.models.classifier import Classifier
+from train.models.resnet import BasicBlock, Bottleneck, ResNet
+
+NUM_CLASSES = 6
+# With the names of ResNet-18's and ResNet-50's variables, and few numbers.
+SMALL = {
+    "resnet18": functools.partial(ResNet, stage_sizes=(2, 2, 2, 2), block=BasicBlock, width=2),
+    "resnet50": functools.partial(ResNet, stage_sizes=(3, 4, 6, 3), block=Bottleneck, width=2),
+}
+
+
+@functools.cache
+def small_shapes(name, head, num_classes, channels):
+    model = Classifier(features=SMALL[name](axis_name=None), head=HEADS[head](num_classes))
+    return tiny.shapes(model, (32, 32, channels))[1]
+
+
+def small_variables(seed, name="resnet18", *, head="linear", num_classes=NUM_CLASSES, channels=3):
+    """Parameters and statistics, no two numbers alike."""
+    rng = np.random.default_rng(seed)
+    variables = jax.tree.map(
+        lambda leaf: rng.normal(size=leaf.shape).astype(np.float32),
+        small_shapes(name, head, num_classes, channels),
+    )
+    return variables["params"], variables["batch_stats"]
+
+
+def load(path, variables, name="resnet18"):
+    return pretrained.load_pretrained(str(path), *variables, model_name=name)
+
+
+def assert_equal(found, expected):
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    for leaf in jax.tree.leaves(found):
+        assert leaf.dtype == np.float32
+
+
+def with_counts(arrays):
+    """As PyTorch writes a state dict: with the number of batches that each batch norm has seen."""
+    complete = {}
+    for name, array in arrays.items():
+        complete[name] = array
+        if name.endswith("running_var"):
+            complete[name.replace("running_var", "num_batches_tracked")] = np.int64(7)
+    return complete
+
+
+def torch_bytes(arrays, to_bytes=writer.zip_bytes):
+    tensors = {name: writer.tensor(array) for name, array in with_counts(arrays).items()}
+    return to_bytes({"epoch": 3, "model": writer.ordered(tensors), "optimizer": {}})
+
+
+WRITERS = {
+    "model.safetensors": lambda arrays: safetensors.numpy.save(
+        {name: np.asarray(array) for name, array in with_counts(arrays).items()}
+    ),
+    "model.pth": torch_bytes,
+    "model_weights_best_acc.tar": torch_bytes,
+    "pytorch_model.bin": functools.partial(torch_bytes, to_bytes=writer.legacy_bytes),
+}
+
+
+@pytest.mark.parametrize("file_name", WRITERS)
+@pytest.mark.parametrize("name", SMALL)
+def test_round_trip(name, file_name, tmp_path):
+    written, before = small_variables(1, name), small_variables(2, name)
+    path = tmp_path / file_name
+    path.write_bytes(WRITERS[file_name](pretrained.to_torchvision(*written)))
+    found = load(path, before, name)
+    assert_equal(found[:2], written)
+    assert found.message == (
+        f"{name} starts with the weights of {path}, its head too, of {NUM_CLASSES} classes"
+    )
+    assert_equal(before, small_variables(2, name))  # What was given is as it was.
+
+
+def test_saved_safetensors(tmp_path):
+    variables = small_variables(1)
+    path = tmp_path / "out.safetensors"
+    pretrained.save_safetensors(path, *jax.tree.map(jnp.asarray, variables))
+    found = safetensors.numpy.load_file(path)
+    assert found.keys() == pretrained.to_torchvision(*variables).keys()
+    for name, array in pretrained.to_torchvision(*variables).items():
+        np.testing.assert_array_equal(found[name], array)
+    assert_equal(load(path, small_variables(2))[:2], variables)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out.safetensors"]
+
+
+def test_places_and_layouts():
+    params, batch_stats = small_variables(1)
+    features, statistics = params["features"], batch_stats["features"]
+    block, block_statistics = features["layer2_0"], statistics["layer2_0"]
+    head = params["head"]["Dense_0"]
+    arrays = pretrained.to_torchvision(params, batch_stats)
+    # As PyTorch has them: out, in, height, width; out, in.
+    for name, kernel in {
+        "conv1.weight": features["conv1"]["kernel"],
+        "layer2.0.conv1.weight": block["conv1"]["kernel"],
+        "layer2.0.downsample.0.weight": block["downsample_conv"]["kernel"],
+    }.items():
+        height, width, inputs, outputs = kernel.shape
+        assert arrays[name].shape == (outputs, inputs, height, width)
+        for index in np.ndindex(*kernel.shape):
+            i, j, c, d = index
+            assert arrays[name][d, c, i, j] == kernel[index]
+    np.testing.assert_array_equal(arrays["fc.weight"], head["kernel"].T)
+    for name, array in {
+        "fc.bias": head["bias"],
+        "bn1.weight": features["bn1"]["scale"],
+        "bn1.bias": features["bn1"]["bias"],
+        "bn1.running_mean": statistics["bn1"]["mean"],
+        "bn1.running_var": statistics["bn1"]["var"],
+        "layer2.0.downsample.1.weight": block["downsample_bn"]["scale"],
+        "layer2.0.downsample.1.running_var": block_statistics["downsample_bn"]["var"],
+        "layer2.0.bn2.running_mean": block_statistics["bn2"]["mean"],
+    }.items():
+        np.testing.assert_array_equal(arrays[name], array)
+    assert len(arrays) == len(jax.tree.leaves((params, batch_stats)))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f8", jnp.bfloat16], ids=str)
+@pytest.mark.parametrize("file_name", ["model.safetensors", "model.pth"])
+def test_other_precisions(dtype, file_name, tmp_path):
+    written = jax.tree.map(lambda leaf: leaf.astype(dtype), small_variables(1))
+    path = tmp_path / file_name
+    path.write_bytes(WRITERS[file_name](pretrained.to_torchvision(*written)))
+    found = load(path, small_variables(2))[:2]
+    assert_equal(found, jax.tree.map(lambda leaf: leaf.astype(np.float32), written))
+
+
+def without(arrays, *names):
+    return {name: array for name, array in arrays.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    ("head", "num_classes", "removed", "reason"),
+    [
+        ("linear", 9, (), f"the file's is for {NUM_CLASSES} classes, not 9"),
+        ("cosine", NUM_CLASSES, (), "the model's is not linear"),
+        ("two_heads", NUM_CLASSES, (), "the model's is not linear"),
+        ("linear", NUM_CLASSES, ("fc.weight", "fc.bias"), "the file has none"),
+        ("linear", NUM_CLASSES, ("fc.bias",), "the file's has fc.weight"),
+    ],
+)
+def test_a_head_that_starts_anew(head, num_classes, removed, reason, tmp_path):
+    written = small_variables(1)
+    before = small_variables(2, head=head, num_classes=num_classes)
+    path = tmp_path / "model.pth"
+    path.write_bytes(torch_bytes(without(pretrained.to_torchvision(*written), *removed)))
+    params, batch_stats, message = load(path, before)
+    assert_equal(params["features"], written[0]["features"])
+    assert_equal(batch_stats, written[1])
+    assert_equal(params["head"], before[0]["head"])
+    assert message.endswith(f"of {path}, but its head starts anew: {reason}")
+
+
+def test_heads_that_torchvision_lacks_are_left_out():
+    for head in ("cosine", "two_heads"):
+        names = pretrained.to_torchvision(*small_variables(1, head=head)).keys()
+        assert names == pretrained.to_torchvision(*small_variables(1)).keys() - {
+            "fc.weight",
+            "fc.bias",
+        }
+
+
+def refused(path, variables, name="resnet18"):
+    """The one line that refuses a file."""
+    with pytest.raises(UserError) as caught:
+        load(path, variables, name)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "config.model.pretrained" in message
+    return message
+
+
+# Each: the blocks of its stages, its convolutions a block, the channels of the first 3 by 3 one.
+PUBLISHED = {
+    "resnet18": ((2, 2, 2, 2), 2, 64),
+    "resnet34": ((3, 4, 6, 3), 2, 64),
+    "resnet50": ((3, 4, 6, 3), 3, 64),
+    "resnet101": ((3, 4, 23, 3), 3, 64),
+    "resnet152": ((3, 8, 36, 3), 3, 64),
+    "wide_resnet50_2": ((3, 4, 6, 3), 3, 128),
+    "wide_resnet101_2": ((3, 4, 23, 3), 3, 128),
+}
+
+
+def torchvision_shapes(stage_sizes, convolutions, width):
+    """The shapes in a state dict of torchvision with 1,000 classes, written out from its code."""
+
+    def norm(name, channels):
+        leaves = ("weight", "bias", "running_mean", "running_var")
+        return {f"{name}.{leaf}": (channels,) for leaf in leaves}
+
+    shapes = {"conv1.weight": (64, 3, 7, 7), **norm("bn1", 64)}
+    inputs = 64
+    for stage, num_blocks in enumerate(stage_sizes):
+        inner = width * 2**stage
+        outputs = 64 * 2**stage * (1 if convolutions == 2 else 4)
+        for index in range(num_blocks):
+            block = f"layer{stage + 1}.{index}"
+            sizes = ((3, 3), (3, 3)) if convolutions == 2 else ((1, 1), (3, 3), (1, 1))
+            channels = (inputs, *[inner] * (convolutions - 1), outputs)
+            for number, size in enumerate(sizes, start=1):
+                shape = (channels[number], channels[number - 1], *size)
+                shapes[f"{block}.conv{number}.weight"] = shape
+                shapes |= norm(f"{block}.bn{number}", channels[number])
+            if inputs != outputs:
+                shapes[f"{block}.downsample.0.weight"] = (outputs, inputs, 1, 1)
+                shapes |= norm(f"{block}.downsample.1", outputs)
+            inputs = outputs
+    return shapes | {"fc.weight": (1000, inputs), "fc.bias": (1000,)}
+
+
+@functools.cache
+def real_variables(name):
+    """Of the real size, and in no memory: one number, seen many times."""
+    model = build_model(name, num_classes=1000, head="linear", axis_name=None, half_precision=False)
+    _, variables = tiny.shapes(model, (64, 64, 3))
+    zero = np.zeros((), np.float32)
+    arrays = jax.tree.map(lambda leaf: np.broadcast_to(zero, leaf.shape), variables)
+    return arrays["params"], arrays["batch_stats"]
+
+
+def write_shapes(path, shapes):
+    """A file of torch.save with tensors of these shapes, all views of one number."""
+    number = np.ones(1, np.float32)
+    tensors = {
+        name: writer.Tensor(number, 0, shape, (0,) * len(shape)) for name, shape in shapes.items()
+    }
+    path.write_bytes(writer.zip_bytes(tensors))
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_names_and_shapes_are_torchvisions(name):
+    variables = torch_names.flatten(*real_variables(name))
+    found = {
+        torch_names.torchvision_name(place): torch_names.to_torch(array).shape
+        for place, array in variables.items()
+    }
+    assert found == torchvision_shapes(*PUBLISHED[name])
+    assert torch_names.resnet_of(found) == name
+
+
+def test_a_network_of_the_real_size(tmp_path):
+    path = tmp_path / "resnet18.pth"
+    write_shapes(path, torchvision_shapes(*PUBLISHED["resnet18"]))
+    params, batch_stats, message = load(path, real_variables("resnet18"))
+    for leaf in jax.tree.leaves((params, batch_stats)):
+        assert (leaf == 1).all()
+    assert message.endswith("its head too, of 1000 classes")
+
+
+DENSENET = {
+    "features.conv0.weight": (64, 3, 7, 7),
+    "features.norm0.weight": (64,),
+    "features.denseblock1.denselayer1.conv1.weight": (128, 64, 1, 1),
+    "classifier.weight": (1000, 1024),
+}
+
+
+@pytest.mark.parametrize(
+    ("shapes", "reason"),
+    [
+        (
+            torchvision_shapes(*PUBLISHED["resnet34"]),
+            "config.model.name=resnet18, it holds resnet34: it has also 'layer1.2.bn1.bias', "
+            "'layer1.2.bn1.running_mean', 'layer1.2.bn1.running_var' and 77 more",
+        ),
+        (
+            torchvision_shapes(*PUBLISHED["wide_resnet50_2"]),
+            "config.model.name=resnet18, it holds wide_resnet50_2: it has also",
+        ),
+        (
+            # A ResNeXt has the names of a ResNet.
+            torchvision_shapes(*PUBLISHED["resnet50"]) | {"layer1.0.conv2.weight": (128, 4, 3, 3)},
+            "config.model.name=resnet18, it holds no ResNet known here: it has also",
+        ),
+        (DENSENET, "holds no ResNet known here: it lacks bn1.bias, bn1.running_mean, bn1.running"),
+        (
+            torchvision_shapes(*PUBLISHED["resnet18"]) | {"conv1.weight": (64, 1, 7, 7)},
+            "does not fit config.model.name=resnet18: it has conv1.weight of shape (64, 1, 7, 7) "
+            "instead of (64, 3, 7, 7)",
+        ),
+        (
+            without(torchvision_shapes(*PUBLISHED["resnet18"]), "bn1.running_var"),
+            "does not fit config.model.name=resnet18: it lacks bn1.running_var",
+        ),
+        (
+            # A ResNet-D of timm: three convolutions in the place of the first.
+            torchvision_shapes(*PUBLISHED["resnet18"]) | {"conv1.0.weight\n": (32, 3, 3, 3)},
+            r"does not fit config.model.name=resnet18: it has also 'conv1.0.weight\n'",
+        ),
+    ],
+    ids=["resnet34", "wide", "resnext", "densenet", "one channel", "incomplete", "more"],
+)
+def test_another_network(shapes, reason, tmp_path):
+    path = tmp_path / "model.pth"
+    write_shapes(path, shapes)
+    assert reason in refused(path, real_variables("resnet18"))
+
+
+def test_a_resnet_34_for_a_resnet_50(tmp_path):
+    path = tmp_path / "model.pth"
+    write_shapes(path, torchvision_shapes(*PUBLISHED["resnet34"]))
+    assert re.search(
+        r"name=resnet50, it holds resnet34: it lacks layer1\.0\.bn3\.bias, .* and \d+ more; "
+        r"it has layer1\.0\.conv1\.weight of shape \(64, 64, 3, 3\) instead of \(64, 64, 1, 1\)",
+        refused(path, real_variables("resnet50"), "resnet50"),
+    )
+
+
+def test_only_resnets_have_pretrained_weights(tmp_path):
+    others = MODELS.keys() - PUBLISHED.keys()
+    assert others >= {"densenet_40_40", "mlp", "small_cnn"}
+    for name in others:
+        message = refused(tmp_path / "none.pth", small_variables(1), name)
+        assert "is for ResNets (resnet18, resnet34, " in message
+        assert message.endswith(f"config.model.name is {name!r}")
+    for family in ("small_cnn", "densenet"):
+        model = Classifier(tiny.FAMILIES[family](axis_name=None), HEADS["linear"](3))
+        _, variables = tiny.shapes(model)
+        with pytest.raises(UserError, match="only ResNets have torchvision's names"):
+            pretrained.to_torchvision(variables["params"], variables["batch_stats"])
+
+
+def test_integers_where_weights_belong(tmp_path):
+    arrays = pretrained.to_torchvision(*small_variables(1))
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(
+        safetensors.numpy.save(arrays | {"bn1.weight": arrays["bn1.weight"].astype("i4")})
+    )
+    message = refused(path, small_variables(2))
+    assert message.endswith("has int32 numbers in bn1.weight, where floating-point ones belong")
+
+
+def test_files_that_are_no_weights(tmp_path):
+    variables = small_variables(1)
+    path = tmp_path / "model.pth"
+    assert refused(path, variables).endswith(f"{path}: No such file or directory")
+    assert refused(tmp_path, variables).endswith(f"{tmp_path}: Is a directory")
+    for content in (b"", b"<!DOCTYPE html>", b"version https://git-lfs.github.com/spec/v1\n"):
+        path.write_bytes(content)
+        assert refused(path, variables).endswith(
+            f"{path} is no file of safetensors or torch.save: it starts with {content[:9]!r}"
+        )
+    # A type of safetensors that no weights of a ResNet have.
+    header = b'{"conv1.weight":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}}'
+    path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(2))
+    assert "has a tensor of the type F8_E4M3, which is not read here" in refused(path, variables)
+
+
+def test_a_malicious_file_is_refused_by_name(tmp_path):
+    target, path = tmp_path / "run", tmp_path / "model.tar"
+    attack = writer.Call(writer.Global("posix", "system"), (f"touch {target}",))
+    for to_bytes in writer.FORMATS.values():
+        path.write_bytes(to_bytes({"model": {"conv1.weight": attack}}))
+        assert f"{path} asks for 'posix.system', which is refused" in refused(
+            path, small_variables(1)
+        )
+        assert not target.exists()
+
+
+@pytest.mark.parametrize("file_name", WRITERS)
+def test_a_file_that_is_cut_short(file_name, tmp_path):
+    variables = small_variables(1)
+    content = WRITERS[file_name](pretrained.to_torchvision(*variables))
+    path = tmp_path / file_name
+    # In the head, in the pickle or the header, in the numbers, and of the last byte.
+    for length in (12, 40, 700, *np.linspace(1000, len(content) - 1, 12, dtype=int)):
+        path.write_bytes(content[:length])
+        message = refused(path, variables)
+        assert re.search(rf"{path} is damaged or cut short \(.+\); get it again$", message)
+
+
+@pytest.mark.parametrize("file_name", WRITERS)
+def test_a_file_with_a_changed_byte_is_read_or_refused(file_name, rng, tmp_path):
+    """Whatever the byte, there are variables of the right shapes or one line."""
+    variables = small_variables(1)
+    content = WRITERS[file_name](pretrained.to_torchvision(*variables))
+    path = tmp_path / file_name
+    refusals = []
+    for _ in range(40):
+        changed = bytearray(content)
+        changed[rng.integers(len(content) // 4)] ^= 1 << rng.integers(8)
+        path.write_bytes(changed)
+        try:
+            params, batch_stats, _ = load(path, variables)
+        except UserError as error:
+            refusals.append(str(error))
+        else:
+            shapes = jax.tree.map(np.shape, (params, batch_stats))
+            assert shapes == jax.tree.map(np.shape, variables)
+    assert refusals
+    for message in refusals:
+        assert str(path) in message
+        assert "\n" not in message
