@@ -13,9 +13,11 @@ to be of the order of the margin, 1.
 
 from ml_collections import ConfigDict, config_dict
 
+from configs.recipe import complete
+
 
 def get_config(loss: str = "noised_balanced") -> ConfigDict:
-    return ConfigDict(
+    return complete(
         {
             "seed": 0,
             "num_epochs": 30,
@@ -25,7 +27,7 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
                 # Where prepared data sets lie; None for ~/tensorflow_datasets.
                 "data_dir": config_dict.placeholder(str),
             },
-            "model": {"name": "small_cnn", "half_precision": False},
+            "model": {"name": "small_cnn"},
             # Each loss takes the fields that it needs.
             "loss": {
                 "name": loss,
@@ -38,18 +40,16 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
                 "scale": 20.0,
                 "alpha": 0.3,
                 "beta": 0.01,
+                "weight": 0.01,
+                "label_learning_rate": 1.0,
             },
             "optimizer": {
                 "learning_rate": 0.05,
-                "momentum": 0.9,
-                "nesterov": True,
                 "weight_decay": 1e-4,
                 "decay_epochs": (15, 25),
-                "decay_factor": 0.1,
             },
             # Not an accuracy: on 270 images many epochs have the same, and the first would win.
             "select_by": "loss",
             "eval": {"ks": (1, 3, 5)},
-            "parallel": "pmap",
         }
     )

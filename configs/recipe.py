@@ -3,7 +3,49 @@
 from collections.abc import Mapping
 from typing import Any
 
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, config_dict
+
+
+def complete(config: Mapping[str, Any]) -> ConfigDict:
+    """The configuration with the fields that it does not name, and few recipes do."""
+    result = ConfigDict(
+        {
+            "model": {
+                # A file of ResNet weights under torchvision's or timm's names; None for none.
+                "pretrained": config_dict.placeholder(str),
+                # Whether batch norm sees the batch of all devices, or each device its own share.
+                "sync_batch_norm": True,
+                # Compute in bfloat16; parameters, statistics and losses stay float32.
+                "half_precision": False,
+            },
+            "optimizer": {
+                "momentum": 0.9,
+                "nesterov": True,
+                # "step": times decay_factor at decay_epochs; "cosine": down to 0 at the end.
+                "schedule": "step",
+                "decay_epochs": (),
+                "decay_factor": 0.1,
+                # Epochs, also a fraction of one, in which the rate rises from almost 0.
+                "warmup_epochs": 0.0,
+                # The largest norm of the gradient; None for any.
+                "clip_norm": config_dict.placeholder(float),
+                # Parts that a batch is computed in, one after another, to save memory.
+                "accumulation_steps": 1,
+                # The decay of a moving average of the parameters, which is then what is evaluated;
+                # None for none.
+                "average_decay": config_dict.placeholder(float),
+            },
+            # Epochs without improvement after which training stops; None for never.
+            "stop_after": config_dict.placeholder(int),
+            # "sigmoid", with the multi-label losses: each class has a probability of its own.
+            "eval": {"scores": "softmax"},
+            # Beside the checkpoint at the end of each epoch; every_steps may be None.
+            "checkpoint": {"every_steps": config_dict.placeholder(int), "every_minutes": 10.0},
+            "parallel": "pmap",
+        }
+    )
+    result.update(ConfigDict(config))
+    return result
 
 
 def for_loss(
@@ -23,7 +65,7 @@ def for_loss(
     if name not in losses:
         known = ", ".join(losses)
         raise ValueError(f"the recipe has no loss {name!r}; after the colon may stand {known}")
-    result = ConfigDict(config)
+    result = complete(config)
     result.loss = ConfigDict({"name": name})
     for field, value in losses[name].items():
         if "." in field or field in config:

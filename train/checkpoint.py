@@ -164,6 +164,13 @@ class Checkpointer:
         self._check_files(step)
         return self._restore(step, like)
 
+    def latest(self) -> Path | None:
+        """Where the newest checkpoint is, once it is whole; None if there is none."""
+        with self._writing():
+            self._manager.wait_until_finished()
+        step = self._manager.latest_step()
+        return None if step is None else self._directory / str(step)
+
     def close(self) -> None:
         """Waits for the save in flight.
 

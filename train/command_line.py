@@ -1,6 +1,8 @@
 """What every command of the program shares: flags, and mistakes told in one line."""
 
 import logging
+import os
+import signal
 import sys
 from collections.abc import Callable
 from typing import NoReturn
@@ -8,10 +10,13 @@ from typing import NoReturn
 from absl import app, flags
 from absl import logging as absl_logging
 
-from train.errors import UserError
+from train import processes
+from train.errors import InterruptedRunError, UserError
 
 # The exit code of a mistake in the command line, the configuration or the files.
 _USER_ERROR = 2
+# The exit code of a run that a signal stopped is this and the signal's number, as shells have it.
+_SIGNAL = 128
 # The exit code of a machine that refuses: a full disk, a folder that may not be written.
 _SYSTEM_ERROR = 1
 
@@ -67,8 +72,21 @@ def _guarded(command: Callable[[], None]) -> None:
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
         _fail(f"{error.strerror}: {error.filename}" if named else str(error), _SYSTEM_ERROR)
+    except InterruptedRunError as error:
+        _end(str(error), _SIGNAL + error.number)
+    except KeyboardInterrupt:
+        _end("stopped by SIGINT", _SIGNAL + signal.SIGINT)
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    print("error:", " ".join(message.split()), file=sys.stderr)  # noqa: T201
+    _end(f"error: {message}", code)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    print(" ".join(message.split()), file=sys.stderr)  # noqa: T201
+    if processes.are_several():
+        # An orderly end waits for the others, and they for this one.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)

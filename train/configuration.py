@@ -10,11 +10,12 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from train import fields, metric_names
+from train import fields, metric_names, parallel
 from train.data import DATASETS, dataset_spec
 from train.errors import UserError
 from train.models import MODELS
 from train.objectives import LOSSES
+from train.optimizer import SCHEDULES
 
 # Fields that every configuration has. Others depend on the loss and the data set: see below.
 _FIELDS: dict[str, fields.Field] = {
@@ -23,15 +24,25 @@ _FIELDS: dict[str, fields.Field] = {
     "dataset.batch_size": fields.integer(1),
     "dataset.data_dir": fields.text(optional=True),
     "model.name": fields.one_of(MODELS),
+    "model.pretrained": fields.text(optional=True),
+    "model.sync_batch_norm": fields.boolean(),
     "model.half_precision": fields.boolean(),
     "loss.name": fields.one_of(LOSSES),
     "optimizer.learning_rate": fields.number(above=0),
     "optimizer.momentum": fields.number(at_least=0, below=1),
     "optimizer.nesterov": fields.boolean(),
     "optimizer.weight_decay": fields.number(at_least=0),
+    "optimizer.schedule": fields.one_of(SCHEDULES),
     "optimizer.decay_epochs": fields.several(fields.integer(1), empty=True, increasing=True),
     "optimizer.decay_factor": fields.number(above=0),
-    "parallel": fields.one_of(["pmap"]),
+    "optimizer.warmup_epochs": fields.number(at_least=0),
+    "optimizer.clip_norm": fields.optional(fields.number(above=0)),
+    "optimizer.accumulation_steps": fields.integer(1),
+    "optimizer.average_decay": fields.optional(fields.number(at_least=0, below=1)),
+    "stop_after": fields.optional(fields.integer(1)),
+    "checkpoint.every_steps": fields.optional(fields.integer(1)),
+    "checkpoint.every_minutes": fields.number(above=0),
+    "parallel": fields.one_of(parallel.DEVICES),
 }
 
 
@@ -42,7 +53,15 @@ def check(config: Mapping[str, Any]) -> None:
     options = {
         f"dataset.{name}": field for name, field in DATASETS[values["dataset.name"]].options.items()
     }
-    known = {*_FIELDS, *options, "dataset.name", "select_by", "eval.ks", *_loss_fields()}
+    known = {
+        *_FIELDS,
+        *options,
+        "dataset.name",
+        "select_by",
+        "eval.ks",
+        "eval.scores",
+        *_loss_fields(),
+    }
     for name in values:
         if name not in known:
             nearest = difflib.get_close_matches(name, known, n=1)
@@ -52,8 +71,15 @@ def check(config: Mapping[str, Any]) -> None:
         _check_field(values, name, field)
     # The ranges of the rest depend on the data set and on each other.
     num_classes = dataset_spec(config["dataset"]).num_classes
-    for name, field in LOSSES[values["loss.name"]].parameters(num_classes).items():
+    loss = LOSSES[values["loss.name"]]
+    for name, field in loss.parameters(num_classes).items():
         _check_field(values, f"loss.{name}", field)
+    _check_field(values, "eval.scores", fields.one_of(loss.scores))
+    if loss.of_batch and values["optimizer.accumulation_steps"] > 1:
+        raise UserError(
+            f"config.optimizer.accumulation_steps must be 1 with {values['loss.name']}, a loss of "
+            f"the whole batch; got {values['optimizer.accumulation_steps']}"
+        )
     ks = fields.integer(1, num_classes, "the classes of the data set")
     _check_field(values, "eval.ks", fields.several(ks, increasing=True))
     _check_field(values, "select_by", fields.one_of(metric_names.selectable(values["eval.ks"])))

@@ -9,8 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from topk_jax import metrics, sets
-from train import metric_names, parallel
+from train import metric_names, processes
 from train.data.batches import Batch
+from train.parallel import Devices
+from train.state import TrainState
 
 
 @dataclass(frozen=True)
@@ -23,16 +25,17 @@ class Predictions:
 
 
 def predict(
-    eval_step: Callable[..., Any], params: Any, batch_stats: Any, batches: Iterable[Batch]
+    eval_step: Callable[..., Any], state: TrainState, batches: Iterable[Batch], devices: Devices
 ) -> Predictions:
     """Runs the compiled step over a split and drops the padding.
 
     Every process runs it over its share, and gets what all of them found.
     """
+    params, batch_stats = state.evaluated
     losses, scores, labels = [], [], []
     for share in batches:
-        outputs = parallel.join(eval_step(params, batch_stats, parallel.split(share)))
-        batch = parallel.gather(
+        outputs = devices.join(eval_step(params, batch_stats, devices.split(share)))
+        batch = processes.gather(
             {**outputs, "labels": np.asarray(share["labels"]), "mask": np.asarray(share["mask"])}
         )
         mask = batch["mask"]

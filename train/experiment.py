@@ -9,16 +9,32 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 
-from train import configuration, evaluate, loop, optimizer, parallel, randomness, reporting, steps
+from train import (
+    configuration,
+    evaluate,
+    label_estimates,
+    optimizer,
+    parallel,
+    processes,
+    randomness,
+    reporting,
+    requests,
+    steps,
+)
 from train.checkpoint import Checkpointer
-from train.data import Dataset, Split, dataset_spec
+from train.data import Dataset, DatasetSpec, Split, dataset_spec
 from train.data.augmentation import normalize
 from train.data.batches import steps_in_epoch
 from train.data.pipeline import Pipeline
 from train.errors import UserError
+from train.loop import Loop
 from train.models import build_model
-from train.objectives import LOSSES
+from train.models.classifier import Classifier
+from train.objectives import LOSSES, Objective
+from train.progress import Progress
+from train.requests import Requests
 from train.state import TrainState, initial_state, num_parameters, parameters_digest
 
 _REPORTED_VERSIONS = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
@@ -37,17 +53,22 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
 
     Raises:
         UserError: the configuration, the data set or the workdir is not fit for the run.
+        InterruptedRunError: a signal came; the run has saved, and goes on when called again.
     """
     configuration.check(config)
     _check_workdir(config, workdir)
     finished = reporting.read_results(workdir)
     if finished is not None:
-        reporting.show_finished(workdir, finished)
+        if processes.is_first():
+            reporting.show_finished(workdir, finished)
         return finished
     batch_size = config["dataset"]["batch_size"]
-    parallel.check_batch_size(batch_size)
+    parallel.check_batch_size(batch_size, config["optimizer"]["accumulation_steps"])
     spec = dataset_spec(config["dataset"])
-    dataset = spec.load(config["dataset"]["data_dir"], seed=config["seed"])
+    # Some data sets are prepared where they are first used.
+    dataset = processes.first_then_others(
+        lambda: spec.load(config["dataset"]["data_dir"], seed=config["seed"])
+    )
     steps_per_epoch = _steps_per_epoch(dataset, batch_size)
     pipeline = Pipeline(
         batch_size,
@@ -58,53 +79,52 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         num_workers=config["dataset"].get("num_workers", 0),
         skip_unreadable=config["dataset"].get("skip_unreadable", False),
     )
-
+    class_counts = np.bincount(dataset.train.labels, minlength=spec.num_classes)
     loss_spec = LOSSES[config["loss"]["name"]]
+    objective = loss_spec.objective(
+        config["loss"],
+        class_counts,
+        axis_name=parallel.AXIS_NAME,
+        scores=config["eval"]["scores"],
+    )
     model = build_model(
         config["model"]["name"],
         num_classes=spec.num_classes,
         head=loss_spec.head,
-        axis_name=parallel.AXIS_NAME,
+        axis_name=parallel.AXIS_NAME if config["model"]["sync_batch_norm"] else None,
         half_precision=config["model"]["half_precision"],
     )
-    class_counts = np.bincount(dataset.train.labels, minlength=spec.num_classes)
-    objective = loss_spec.objective(config["loss"], class_counts, axis_name=parallel.AXIS_NAME)
-    settings = config["optimizer"]
-    schedule = optimizer.step_decay(
-        settings["learning_rate"],
-        decay_epochs=settings["decay_epochs"],
-        decay_factor=settings["decay_factor"],
-        steps_per_epoch=steps_per_epoch,
+    schedule = optimizer.schedule(
+        config["optimizer"], num_epochs=config["num_epochs"], steps_per_epoch=steps_per_epoch
     )
     sgd = optimizer.sgd(
         schedule,
-        momentum=settings["momentum"],
-        nesterov=settings["nesterov"],
-        weight_decay=settings["weight_decay"],
+        momentum=config["optimizer"]["momentum"],
+        nesterov=config["optimizer"]["nesterov"],
+        weight_decay=config["optimizer"]["weight_decay"],
+        clip_norm=config["optimizer"]["clip_norm"],
     )
-    normalize_images = functools.partial(normalize, mean=spec.mean, std=spec.std)
-    train_step = parallel.compile_train_step(
-        steps.make_train_step(
-            model.apply,
-            objective,
-            sgd,
-            schedule,
-            augment=spec.augment,
-            normalize=normalize_images,
-            seed=config["seed"],
-            axis_name=parallel.AXIS_NAME,
-        )
+    devices = parallel.DEVICES[config["parallel"]]()
+    train_step = devices.compile_train_step(
+        _train_step(config, model, objective, sgd, schedule, spec)
     )
-    eval_step = parallel.compile_eval_step(
-        steps.make_eval_step(model.apply, objective, normalize=normalize_images)
+    eval_step = devices.compile_eval_step(
+        steps.make_eval_step(model.apply, objective, normalize=_normalize(spec))
     )
     state = jax.device_get(
-        initial_state(model, sgd, spec.image_shape, randomness.initialization_key(config["seed"]))
+        initial_state(
+            model,
+            sgd,
+            spec.image_shape,
+            randomness.initialization_key(config["seed"]),
+            averaged=config["optimizer"]["average_decay"] is not None,
+            label_logits=_initial_label_logits(config, objective, dataset, spec),
+        )
     )
 
     def predict(state: TrainState, split: str) -> evaluate.Predictions:
         batches = pipeline.evaluation(getattr(dataset, split))
-        return evaluate.predict(eval_step, state.params, state.batch_stats, batches)
+        return evaluate.predict(eval_step, state, batches, devices)
 
     def validate(state: TrainState) -> tuple[dict[str, float], dict[int, jax.Array]]:
         predictions = predict(state, "validation")
@@ -113,38 +133,43 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
 
     last_step = config["num_epochs"] * steps_per_epoch
     with Checkpointer(workdir / reporting.CHECKPOINTS) as checkpointer:
-        progress = loop.Progress()
+        progress = Progress()
         restored = checkpointer.restore_latest(state)
         if restored is not None:
             state, saved = restored
-            progress = loop.Progress.from_saved(saved)
-        first_step = len(progress.epoch_seconds) * steps_per_epoch
-        training = pipeline.training(dataset.train, first_step=first_step, last_step=last_step)
-        with (
+            progress = Progress.from_saved(saved)
+        training = pipeline.training(dataset.train, first_step=progress.step, last_step=last_step)
+        reporter_of_run = (
             reporting.Reporter(
                 workdir,
                 dict(config),
                 num_epochs=config["num_epochs"],
                 steps_per_epoch=steps_per_epoch,
                 batch_size=batch_size,
-                first_step=first_step,
-            ) as reporter,
-            contextlib.closing(training) as batches,
-        ):
-            devices_state, progress = loop.run_epochs(
-                parallel.replicate(state),
-                progress,
-                batches=batches,
-                train_step=train_step,
-                validate=lambda state: validate(state)[0],
-                checkpointer=checkpointer,
-                reporter=reporter,
-                num_epochs=config["num_epochs"],
-                steps_per_epoch=steps_per_epoch,
-                select_by=config["select_by"],
+                first_step=progress.step,
+                unlogged=progress.unlogged,
             )
-            final = parallel.to_host(devices_state)
-            best = parallel.replicate(checkpointer.restore(progress.best_step, state))
+            if processes.is_first()
+            else reporting.SilentReporter()
+        )
+        with reporter_of_run as reporter, contextlib.closing(training) as batches:
+            with Requests(config["checkpoint"]["every_minutes"]) as asked:
+                loop = Loop(
+                    train_step=train_step,
+                    validate=lambda state: validate(state)[0],
+                    devices=devices,
+                    checkpointer=checkpointer,
+                    reporter=reporter,
+                    asked=asked,
+                    num_epochs=config["num_epochs"],
+                    steps_per_epoch=steps_per_epoch,
+                    select_by=config["select_by"],
+                    stop_after=config["stop_after"],
+                    save_every=config["checkpoint"]["every_steps"],
+                )
+                devices_state, progress = loop.run(devices.replicate(state), progress, batches)
+            final = devices.to_host(devices_state)
+            best = devices.replicate(checkpointer.restore(progress.best_step, state))
             validation, thresholds = validate(best)
             test = evaluate.summarize(predict(best, "test"), thresholds, class_counts)
             results = {
@@ -157,6 +182,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
                 "best_epoch": progress.best_epoch,
                 "epoch_seconds": list(progress.epoch_seconds),
                 "examples_per_second": steps_per_epoch * batch_size / progress.seconds_per_epoch(),
+                "data_wait_share": progress.data_wait_share(),
                 "validation": validation,
                 "test": test,
             }
@@ -165,6 +191,50 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
                     spec.bayes_probabilities, dataset, config["eval"]["ks"], class_counts
                 )
             return reporter.results(results)
+
+
+def _train_step(
+    config: Mapping[str, Any],
+    model: Classifier,
+    objective: Objective,
+    sgd: optax.GradientTransformation,
+    schedule: optax.Schedule,
+    spec: DatasetSpec,
+) -> Callable[..., Any]:
+    label_schedule: optax.Schedule | None = None
+    if objective.label_learning_rate is not None:
+        # The estimated labels have a rate of their own, and the decays of the network's.
+        ratio = objective.label_learning_rate / config["optimizer"]["learning_rate"]
+        label_schedule = lambda step: ratio * schedule(step)  # noqa: E731
+    step = steps.make_train_step(
+        model.apply,
+        objective,
+        sgd,
+        schedule,
+        augment=spec.augment,
+        normalize=_normalize(spec),
+        seed=config["seed"],
+        axis_name=parallel.AXIS_NAME,
+        sync_batch_norm=config["model"]["sync_batch_norm"],
+        accumulation_steps=config["optimizer"]["accumulation_steps"],
+        average_decay=config["optimizer"]["average_decay"],
+        label_schedule=label_schedule,
+    )
+    return requests.carried_by(step, axis_name=parallel.AXIS_NAME)
+
+
+def _normalize(spec: DatasetSpec) -> Callable[[jax.Array], jax.Array]:
+    return functools.partial(normalize, mean=spec.mean, std=spec.std)
+
+
+def _initial_label_logits(
+    config: Mapping[str, Any], objective: Objective, dataset: Dataset, spec: DatasetSpec
+) -> np.ndarray | None:
+    if objective.label_learning_rate is None:
+        return None
+    return label_estimates.initial(
+        dataset.train.labels, num_classes=spec.num_classes, seed=config["seed"]
+    )
 
 
 def _bayes(

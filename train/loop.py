@@ -1,134 +1,140 @@
-"""Epochs of steps, selection of the best one, and checkpoints, in a fixed order."""
+"""Epochs of steps, selection of the best one, stopping, and checkpoints, in a fixed order."""
 
 import dataclasses
 import math
-import statistics
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-
-from train import metric_names, parallel
+from train import metric_names, requests
 from train.checkpoint import Checkpointer
 from train.data.batches import Batch
-from train.errors import UserError
-from train.reporting import Reporter
+from train.errors import InterruptedRunError, UserError
+from train.parallel import Devices
+from train.progress import Progress
+from train.reporting import Reporter, SilentReporter
+from train.requests import Requests
 from train.state import TrainState
+from train.steps_in_flight import DivergedError, StepsInFlight
 
 
 @dataclass(frozen=True)
-class Progress:
-    """How far a run has come; saved with every checkpoint.
+class Loop:
+    """A run's epochs.
 
     Attributes:
-        best_epoch: the selected epoch, counted from 1; 0 before the first.
-        best_step: the step at its end, which names its checkpoint.
-        best_score: the metric that selected it, turned so that larger is better.
-        epoch_seconds: the seconds of training of each finished epoch.
-        compiled_epochs: the epochs, counted from 1, whose seconds include compilation: the first
-            of each start of the run.
-    """
-
-    @classmethod
-    def from_saved(cls, saved: Mapping[str, Any]) -> "Progress":
-        """The progress as it was before JSON made lists of its tuples."""
-        values: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in saved.items()
-        }
-        return cls(**values)
-
-    def seconds_per_epoch(self) -> float:
-        """The median over the epochs without compilation; over all if there are no others."""
-        steady = [
-            seconds
-            for epoch, seconds in enumerate(self.epoch_seconds, start=1)
-            if epoch not in self.compiled_epochs
-        ]
-        return statistics.median(steady or self.epoch_seconds)
-
-    best_epoch: int = 0
-    best_step: int = 0
-    best_score: float = -math.inf
-    epoch_seconds: tuple[float, ...] = ()
-    compiled_epochs: tuple[int, ...] = ()
-
-    def after_epoch(
-        self, step: int, seconds: float, score: float, *, compiled: bool = False
-    ) -> "Progress":
-        """The progress after one more epoch; only a strictly better score makes it the best."""
-        progress = dataclasses.replace(self, epoch_seconds=(*self.epoch_seconds, seconds))
-        epoch = len(progress.epoch_seconds)
-        if compiled:
-            compiled_epochs = (*self.compiled_epochs, epoch)
-            progress = dataclasses.replace(progress, compiled_epochs=compiled_epochs)
-        if score > self.best_score:
-            progress = dataclasses.replace(
-                progress, best_epoch=epoch, best_step=step, best_score=score
-            )
-        return progress
-
-
-def run_epochs(
-    state: TrainState,
-    progress: Progress,
-    *,
-    batches: Iterator[Batch],
-    train_step: Callable[..., Any],
-    validate: Callable[[TrainState], Mapping[str, float]],
-    checkpointer: Checkpointer,
-    reporter: Reporter,
-    num_epochs: int,
-    steps_per_epoch: int,
-    select_by: str,
-) -> tuple[TrainState, Progress]:
-    """Trains from where the progress stands to the last epoch.
-
-    Args:
-        state: the state on the devices, after `len(progress.epoch_seconds)` epochs.
-        progress: how far the run has come.
-        batches: the batches of the steps to come.
-        train_step: the compiled step.
-        validate: a state to the metrics on the validation split.
+        train_step: the compiled step: state and batch to state and metrics.
+        validate: a state on the devices to the metrics on the validation split.
+        devices: those that the state is on.
         checkpointer: saves the state and the progress.
         reporter: told of every step and epoch.
+        asked: what the run is asked while it goes on.
         num_epochs: the epochs of the whole run.
         steps_per_epoch: the steps of one.
         select_by: the validation metric that selects an epoch.
-
-    Returns:
-        The last state, on the devices, and the progress.
+        stop_after: the epochs without improvement after which the run stops; None for never.
+        save_every: the steps after which a checkpoint is saved, beside those at the end of each
+            epoch; None for never.
     """
-    first_step = len(progress.epoch_seconds) * steps_per_epoch
-    last_step = num_epochs * steps_per_epoch
-    started = time.perf_counter()
-    # The order of an iteration is an invariant: evaluate, save, next batch, step, report. Saving
-    # after evaluation means that a resumed run neither repeats nor skips a selection; saving before
-    # the next batch means that it takes up with the batch that was about to come. An evaluation
-    # writes its line before the save, so that no checkpoint is ahead of the metrics.
-    for step in range(first_step, last_step + 1):
-        if step > first_step and step % steps_per_epoch == 0:
-            jax.block_until_ready(state)
-            seconds = time.perf_counter() - started
-            validation = validate(state)
-            progress = progress.after_epoch(
-                step,
-                seconds,
-                _score(validation, select_by),
-                compiled=step == first_step + steps_per_epoch,
+
+    train_step: Callable[..., Any]
+    validate: Callable[[TrainState], Mapping[str, float]]
+    devices: Devices
+    checkpointer: Checkpointer
+    reporter: Reporter | SilentReporter
+    asked: Requests
+    num_epochs: int
+    steps_per_epoch: int
+    select_by: str
+    stop_after: int | None
+    save_every: int | None
+
+    def run(
+        self, state: TrainState, progress: Progress, batches: Iterator[Batch]
+    ) -> tuple[TrainState, Progress]:
+        """Trains from where the progress stands to the end.
+
+        Args:
+            state: the state on the devices, after `progress.step` steps.
+            progress: how far the run has come.
+            batches: the batches of the steps to come.
+
+        Returns:
+            The last state, on the devices, and the progress.
+
+        Raises:
+            UserError: training diverged, or the metric that selects has no value.
+            InterruptedRunError: a signal came; the run has saved.
+        """
+        try:
+            return self._run(state, progress, batches)
+        except DivergedError as error:
+            latest = self.checkpointer.latest()
+            kept = (
+                "no checkpoint was saved"
+                if latest is None
+                else f"the last good checkpoint is {latest}"
             )
-            epoch = len(progress.epoch_seconds)
-            reporter.epoch(epoch, step, seconds, validation, progress.best_epoch == epoch)
-            checkpointer.save(step, parallel.to_host(state), dataclasses.asdict(progress))
-            started = time.perf_counter()
-        if step == last_step:
-            break
-        batch = next(batches)
-        state, metrics = train_step(state, parallel.split(batch))
-        reporter.training_step(step + 1, parallel.first_copy(metrics))
-    return state, progress
+            raise UserError(f"{error}; {kept}; lower config.optimizer.learning_rate") from error
+
+    def _run(
+        self, state: TrainState, progress: Progress, batches: Iterator[Batch]
+    ) -> tuple[TrainState, Progress]:
+        steps = StepsInFlight(self.train_step, self.devices, self.reporter, self.asked)
+        first_epoch = progress.epochs + 1
+        saved_step = progress.step
+        # The order of an iteration is an invariant: evaluate, save, stop, next batch, step, report.
+        # Saving after evaluation means that a resumed run neither repeats nor skips a selection;
+        # saving before the next batch means that it takes up with the batch that was about to come.
+        # An evaluation writes its line before the save, and a save waits for the lines of all steps
+        # up to it, so that no checkpoint is ahead of the metrics.
+        while not self._is_finished(progress):
+            at_end = progress.step == (progress.epochs + 1) * self.steps_per_epoch
+            due = self.save_every is not None and progress.step % self.save_every == 0
+            if at_end or steps.request != requests.NOTHING or (due and progress.step > saved_step):
+                progress = steps.finish(progress)
+                if at_end:
+                    is_first = progress.epochs + 1 == first_epoch
+                    progress = self._evaluate(state, progress, compiled=is_first)
+                if progress.step > saved_step:
+                    self._save(state, progress)
+                    saved_step = progress.step
+                steps.restart()
+                if requests.is_stop(steps.request) and not self._is_finished(progress):
+                    raise InterruptedRunError(
+                        steps.request,
+                        f"saved after step {progress.step}, in epoch {progress.epochs + 1} of "
+                        f"{self.num_epochs}; the same command goes on from there",
+                    )
+                continue
+            progress = dataclasses.replace(progress, step=progress.step + 1)
+            state = steps.make(state, progress.step, batches)
+        return state, progress
+
+    def _is_finished(self, progress: Progress) -> bool:
+        if progress.epochs == self.num_epochs:
+            return True
+        without_improvement = progress.epochs - progress.best_epoch
+        return self.stop_after is not None and without_improvement >= self.stop_after
+
+    def _evaluate(self, state: TrainState, progress: Progress, *, compiled: bool) -> Progress:
+        validation = self.validate(state)
+        seconds = progress.seconds
+        progress = progress.after_epoch(_score(validation, self.select_by), compiled=compiled)
+        self.reporter.epoch(
+            progress.epochs,
+            progress.step,
+            seconds,
+            validation,
+            is_best=progress.best_epoch == progress.epochs,
+        )
+        return progress
+
+    def _save(self, state: TrainState, progress: Progress) -> None:
+        self.checkpointer.save(
+            progress.step, self.devices.to_host(state), dataclasses.asdict(progress)
+        )
+        self.asked.saved()
 
 
 def _score(validation: Mapping[str, float], select_by: str) -> float:

@@ -5,7 +5,7 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
-from train import command_line, configuration, experiment
+from train import command_line, configuration, experiment, processes
 from train.errors import UserError
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -19,10 +19,28 @@ _WORKDIR = flags.DEFINE_string(
     "Where the run leaves its checkpoints, metrics and results, and goes on from what is there; "
     "by default a folder under runs/ named after the configuration.",
 )
+_COORDINATOR = flags.DEFINE_string(
+    "coordinator",
+    None,
+    "To train on several processes: HOST:PORT of the first of them, the same for all.",
+)
+_NUM_PROCESSES = flags.DEFINE_integer(
+    "num_processes", None, "How many processes there are; with --coordinator.", lower_bound=1
+)
+_PROCESS_INDEX = flags.DEFINE_integer(
+    "process_index", None, "Which one this is, from 0; with --coordinator.", lower_bound=0
+)
+_CLUSTER = flags.DEFINE_bool(
+    "cluster",
+    False,
+    "To train on the processes that the cluster's environment names: Slurm, Open MPI, Kubernetes "
+    "or a TPU pod.",
+)
 
 
 def main() -> None:
     """Runs the experiment of the configuration."""
+    _join_processes()
     config = configuration.from_flag(_CONFIG)
     if _WORKDIR.value is None:
         workdir = Path("runs") / configuration.run_name(config)
@@ -31,6 +49,24 @@ def main() -> None:
     else:
         raise UserError("--workdir must name a folder; got an empty text")
     experiment.run(config, workdir.absolute())
+
+
+def _join_processes() -> None:
+    given = (_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_INDEX.value)
+    if _CLUSTER.value:
+        if given != (None, None, None):
+            raise UserError("--cluster finds the processes; leave out --coordinator and its flags")
+        processes.join_cluster()
+    elif given != (None, None, None):
+        coordinator, num_processes, process_index = given
+        if coordinator is None or num_processes is None or process_index is None:
+            raise UserError("--coordinator, --num_processes and --process_index go together")
+        if process_index >= num_processes:
+            raise UserError(
+                f"--process_index must be less than --num_processes, {num_processes}; "
+                f"got {process_index}"
+            )
+        processes.join_given(coordinator, num_processes, process_index)
 
 
 if __name__ == "__main__":

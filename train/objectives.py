@@ -1,5 +1,6 @@
 """Losses by name: their parameters, the head they need, and how logits become a loss and scores."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,23 +13,30 @@ from topk_jax import losses
 from train import fields
 from train.models.heads import TwoLogits
 
+# Outputs of a head to the scores of the classes, by what `config.eval.scores` calls it.
+_SCORES = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
+
 
 @dataclass(frozen=True)
 class Objective:
     """What a step needs of a loss. Outputs are what the head gives: logits [n, L], or two of them.
 
     Attributes:
-        loss: outputs, labels [n] and one random key an example [n] to losses [n], or to that of
-            the whole batch on all devices.
+        loss: outputs, labels [n], one random key an example [n] and the logits [n, L] of their
+            estimated labels, None where none are estimated, to losses [n], or to that of the whole
+            batch on all devices.
         evaluation_loss: outputs and labels [n] to losses [n], without randomness, so that the
             losses of two epochs differ by the parameters alone. Of the losses of a batch it is that
             of each example as a batch of its own, which does not depend on how a split is divided.
-        scores: outputs to the scores that sets are made of, [n, L], which sum to 1.
+        scores: outputs to the scores that sets are made of, [n, L].
+        label_learning_rate: the rate at which the labels of the training examples are estimated
+            beside the network; None where they are not.
     """
 
-    loss: Callable[[Any, jax.Array, jax.Array], jax.Array]
+    loss: Callable[[Any, jax.Array, jax.Array, jax.Array | None], jax.Array]
     evaluation_loss: Callable[[Any, jax.Array], jax.Array]
     scores: Callable[[Any], jax.Array] = jax.nn.softmax
+    label_learning_rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -42,21 +50,37 @@ class LossSpec:
             function of the number of classes.
         head: the name of the model's head.
         of_batch: whether the loss is one of the whole batch, on all devices.
+        scores: what `config.eval.scores` may be.
     """
 
     build: Callable[..., Objective]
     parameters: Callable[[int], Mapping[str, fields.Field]] = lambda _num_classes: {}
     head: str = "linear"
     of_batch: bool = False
+    scores: tuple[str, ...] = ("softmax",)
 
     def objective(
-        self, config: Mapping[str, Any], class_counts: np.ndarray, *, axis_name: str
+        self,
+        config: Mapping[str, Any],
+        class_counts: np.ndarray,
+        *,
+        axis_name: str,
+        scores: str = "softmax",
     ) -> Objective:
         """The objective with the parameters that `config.loss` gives."""
         parameters = {name: config[name] for name in self.parameters(len(class_counts))}
         if self.of_batch:
             parameters["axis_name"] = axis_name
-        return self.build(class_counts, **parameters)
+        objective = self.build(class_counts, **parameters)
+        if scores == "softmax":
+            return objective
+        score = _SCORES[scores]
+        return dataclasses.replace(objective, scores=lambda outputs: score(label_logits(outputs)))
+
+
+def label_logits(outputs: jax.Array | TwoLogits) -> jax.Array:
+    """The logits [n, L] that say which labels an example has."""
+    return outputs.logits if isinstance(outputs, TwoLogits) else outputs
 
 
 def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
@@ -119,28 +143,45 @@ def _average_k(_class_counts: np.ndarray, k: int, alpha: float, axis_name: str) 
             outputs.logits, outputs.proposal_logits, labels, k=k, alpha=alpha, axis_name=axis_name
         )
 
-    return _of_batch(loss, axis_name, lambda outputs: jax.nn.softmax(outputs.logits))
+    return _of_batch(loss, axis_name)
 
 
-def _of_batch(
-    loss: Callable[..., jax.Array],
-    axis_name: str,
-    scores: Callable[[Any], jax.Array] = jax.nn.softmax,
+def _role(
+    _class_counts: np.ndarray, k: int, weight: float, label_learning_rate: float, axis_name: str
 ) -> Objective:
+    settings = {"expected_positives": float(k)}
+
+    def loss(logits: jax.Array, labels: jax.Array, _keys: jax.Array, estimates: Any) -> jax.Array:
+        return losses.role(
+            logits, estimates, labels, weight=weight, axis_name=axis_name, **settings
+        )
+
+    # Nobody estimates the labels of other examples: what is left is the network's own part.
+    networks_part = functools.partial(
+        losses.expected_positive_regularization, beta=weight, **settings
+    )
+    return dataclasses.replace(
+        _of_batch(networks_part, axis_name), loss=loss, label_learning_rate=label_learning_rate
+    )
+
+
+def _of_batch(loss: Callable[..., jax.Array], axis_name: str) -> Objective:
     def of_example(outputs: Any, label: jax.Array) -> jax.Array:
         return loss(jax.tree.map(lambda array: array[None], outputs), label[None])
 
     return Objective(
-        lambda outputs, labels, _keys: loss(outputs, labels, axis_name=axis_name),
+        lambda outputs, labels, _keys, _estimates: loss(outputs, labels, axis_name=axis_name),
         jax.vmap(of_example),
-        scores,
+        lambda outputs: jax.nn.softmax(label_logits(outputs)),
     )
 
 
 def _noised(
     num_samples: int, scores: Callable[[jax.Array], jax.Array], **settings: Any
 ) -> Objective:
-    def loss(logits: jax.Array, labels: jax.Array, keys: jax.Array) -> jax.Array:
+    def loss(
+        logits: jax.Array, labels: jax.Array, keys: jax.Array, _estimates: jax.Array | None
+    ) -> jax.Array:
         return losses.noised_top_k_hinge(
             logits, labels, num_samples=num_samples, key=keys, **settings
         )
@@ -152,7 +193,7 @@ def _without_randomness(
     loss: Callable[[jax.Array, jax.Array], jax.Array],
     scores: Callable[[jax.Array], jax.Array] = jax.nn.softmax,
 ) -> Objective:
-    return Objective(lambda logits, labels, _keys: loss(logits, labels), loss, scores)
+    return Objective(lambda logits, labels, _keys, _estimates: loss(logits, labels), loss, scores)
 
 
 def _scaled_softmax(scale: float) -> Callable[[jax.Array], jax.Array]:
@@ -180,6 +221,9 @@ def _margins(_num_classes: int) -> dict[str, fields.Field]:
     return {"max_margin": fields.number(at_least=0), "scale": fields.number(above=0)}
 
 
+# Each class can be given a probability of its own.
+_MULTI_LABEL = ("softmax", "sigmoid")
+
 LOSSES = {
     "cross_entropy": LossSpec(_plain(losses.cross_entropy)),
     "focal": LossSpec(_plain(losses.focal), lambda _: {"gamma": fields.number(at_least=0)}),
@@ -203,17 +247,29 @@ LOSSES = {
         lambda num_classes: {**_smoothed_hinge(num_classes), **_margins(num_classes)},
         head="cosine",
     ),
-    "assume_negative": LossSpec(_plain(losses.assume_negative)),
+    "assume_negative": LossSpec(_plain(losses.assume_negative), scores=_MULTI_LABEL),
     "expected_positive_regularization": LossSpec(
         _expected_positive_regularization,
         lambda num_classes: {**_mean_size(num_classes), "beta": fields.number(at_least=0)},
         of_batch=True,
+        scores=_MULTI_LABEL,
     ),
     "average_k": LossSpec(
         _average_k,
         lambda num_classes: {**_mean_size(num_classes), "alpha": fields.number(at_least=0)},
         head="two_heads",
         of_batch=True,
+        scores=_MULTI_LABEL,
+    ),
+    "role": LossSpec(
+        _role,
+        lambda num_classes: {
+            **_mean_size(num_classes),
+            "weight": fields.number(at_least=0),
+            "label_learning_rate": fields.number(at_least=0),
+        },
+        of_batch=True,
+        scores=_MULTI_LABEL,
     ),
     "sparsemax": LossSpec(_plain(losses.sparsemax_loss)),
 }

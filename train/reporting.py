@@ -9,14 +9,12 @@ import math
 import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import jax
 import numpy as np
-from jax.typing import ArrayLike
 from tensorboardX import RecordWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
@@ -94,6 +92,7 @@ class Reporter:
         steps_per_epoch: the steps of one.
         batch_size: the images of a step, for the speed.
         first_step: the steps that an earlier run has made and that are not repeated.
+        unlogged: the metrics of the last of these steps, which are not logged yet.
 
     Raises:
         OSError: something could not be written; it names the file. So do all methods.
@@ -108,12 +107,13 @@ class Reporter:
         steps_per_epoch: int,
         batch_size: int,
         first_step: int,
+        unlogged: Sequence[Mapping[str, float]] = (),
     ) -> None:
         self._workdir = workdir
         self._steps_per_epoch = steps_per_epoch
         self._batch_size = batch_size
         self._steps_between_logs = min(max(5, steps_per_epoch // 10), 100)
-        self._pending: list[Mapping[str, ArrayLike]] = []
+        self._pending = list(unlogged)
         self._last_step = first_step
         self._select_by = config.get("select_by")
         self._window_start: float | None = None
@@ -142,13 +142,17 @@ class Reporter:
             self._pending.clear()
         self.close()
 
-    def training_step(self, step: int, metrics: Mapping[str, ArrayLike]) -> None:
-        """Takes the metrics of a step, and logs their means over the steps since the last log.
+    @property
+    def unlogged(self) -> tuple[Mapping[str, float], ...]:
+        """The metrics of the steps since the last log."""
+        return tuple(self._pending)
+
+    def training_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Takes the metrics of a step; some ten times an epoch, and at its end, logs their means.
 
         Args:
             step: the steps made, this one included.
-            metrics: scalars, on the device: they are waited for and fetched when they are logged,
-                some ten times an epoch and at its end, so that no other step waits for the host.
+            metrics: those of the step.
         """
         self._pending.append(metrics)
         self._last_step = step
@@ -194,8 +198,7 @@ class Reporter:
         Returns:
             What was written: what is not finite is None.
         """
-        content = files.to_json(results, indent=2)
-        files.write_whole(self._workdir / _RESULTS, content)
+        files.write_whole(self._workdir / _RESULTS, files.to_json(results, indent=2))
         figure = plots.learning_curves(
             [line for line, _ in files.read_lines(self._metrics)],
             steps_per_epoch=self._steps_per_epoch,
@@ -204,7 +207,7 @@ class Reporter:
         )
         files.write_whole(self._workdir / _CURVES, plots.to_png(figure))
         self._terminal.close()
-        written: dict[str, Any] = json.loads(content)
+        written = _as_written(results)
         terminal.show_results(written, _files_of_run(self._workdir))
         return written
 
@@ -219,12 +222,11 @@ class Reporter:
     def _log_pending(self) -> None:
         if not self._pending:
             return
-        fetched = jax.device_get(self._pending)
-        self._pending.clear()
         means = {
-            name: float(np.mean([metrics[name] for metrics in fetched], dtype=np.float64))
-            for name in fetched[-1]
+            name: float(np.mean([metrics[name] for metrics in self._pending], dtype=np.float64))
+            for name in self._pending[-1]
         }
+        self._pending.clear()
         images_per_second = self._end_window()
         step = self._last_step
         epoch = -(-step // self._steps_per_epoch)
@@ -249,6 +251,41 @@ class Reporter:
 
     def _append(self, line: Mapping[str, Any]) -> None:
         files.append(self._metrics, files.to_json(line))
+
+
+class SilentReporter:
+    """What the other processes have instead: it writes and shows nothing."""
+
+    unlogged: tuple[Mapping[str, float], ...] = ()
+
+    def __enter__(self) -> "SilentReporter":
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        pass
+
+    def training_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def epoch(
+        self,
+        epoch: int,
+        step: int,
+        seconds: float,
+        validation: Mapping[str, float],
+        is_best: bool,
+    ) -> None:
+        """Nothing."""
+
+    def results(self, results: dict[str, Any]) -> dict[str, Any]:
+        """The results as the first process writes them."""
+        return _as_written(results)
+
+
+def _as_written(results: dict[str, Any]) -> dict[str, Any]:
+    """What is read back from `results.json`: what is not finite is None."""
+    written: dict[str, Any] = json.loads(files.to_json(results))
+    return written
 
 
 class _Events:

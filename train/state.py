@@ -13,12 +13,31 @@ from train.models.classifier import Classifier
 
 @struct.dataclass
 class TrainState:
-    """The step, the parameters, batch norm's statistics and the optimiser's state."""
+    """What a step of training takes and gives.
+
+    Attributes:
+        step: the steps made, int32.
+        params: the parameters.
+        batch_stats: batch norm's statistics.
+        opt_state: the optimiser's state.
+        averages: moving averages of the parameters and the statistics, {"params", "batch_stats"};
+            None where none are kept.
+        label_logits: the estimated labels of all training examples, [N, L]; None where none are.
+    """
 
     step: jax.Array
     params: Any
     batch_stats: Any
     opt_state: Any
+    averages: Any = None
+    label_logits: Any = None
+
+    @property
+    def evaluated(self) -> tuple[Any, Any]:
+        """The parameters and statistics that are evaluated: the averages where there are any."""
+        if self.averages is None:
+            return self.params, self.batch_stats
+        return self.averages["params"], self.averages["batch_stats"]
 
 
 def initial_state(
@@ -26,15 +45,21 @@ def initial_state(
     optimizer: optax.GradientTransformation,
     image_shape: tuple[int, int, int],
     key: jax.Array,
+    *,
+    averaged: bool = False,
+    label_logits: np.ndarray | None = None,
 ) -> TrainState:
-    """The state before the first step."""
+    """The state before the first step, with moving averages where they are kept."""
     images = np.zeros((1, *image_shape), np.float32)
     variables = jax.jit(lambda key: model.init(key, images, train=True))(key)
+    params, batch_stats = variables["params"], variables.get("batch_stats", {})
     return TrainState(
         step=jax.numpy.zeros((), np.int32),
-        params=variables["params"],
-        batch_stats=variables.get("batch_stats", {}),
-        opt_state=optimizer.init(variables["params"]),
+        params=params,
+        batch_stats=batch_stats,
+        opt_state=optimizer.init(params),
+        averages={"params": params, "batch_stats": batch_stats} if averaged else None,
+        label_logits=label_logits,
     )
 
 

@@ -58,7 +58,9 @@ class Terminal:
         )
         self._training: Mapping[str, float] = {}
         if first_step > 0:
-            self._line(f"going on after epoch {first_step // steps_per_epoch} of {num_epochs}")
+            epochs, steps = divmod(first_step, steps_per_epoch)
+            within = f" and {steps} of {steps_per_epoch} steps" if steps else ""
+            self._line(f"going on after epoch {epochs} of {num_epochs}{within}")
         self._bar.start()
 
     def training(

@@ -52,7 +52,18 @@ MISTAKES = [
     ("select_by", None, "config.select_by"),
     ("eval.ks", [1, 11], r"config.eval.ks .* from 1 to 10 \(the classes of the data set\)"),
     ("eval.ks", [], "config.eval.ks"),
-    ("parallel", "pmpa", "config.parallel must be one of pmap; did you mean 'pmap'"),
+    ("optimizer.schedule", "cosin", "config.optimizer.schedule .* did you mean 'cosine'"),
+    ("optimizer.warmup_epochs", -1, "config.optimizer.warmup_epochs"),
+    ("optimizer.clip_norm", 0, "config.optimizer.clip_norm .* greater than 0, or None; got 0"),
+    ("optimizer.accumulation_steps", 0, "config.optimizer.accumulation_steps"),
+    ("optimizer.average_decay", 1.0, "config.optimizer.average_decay .* less than 1, or None"),
+    ("stop_after", 0, "config.stop_after"),
+    ("checkpoint.every_steps", 0, "config.checkpoint.every_steps"),
+    ("checkpoint.every_minutes", 0, "config.checkpoint.every_minutes"),
+    ("eval.scores", "sigmoid", "config.eval.scores must be one of softmax; got 'sigmoid'"),
+    ("model.pretrained", "", "config.model.pretrained"),
+    ("model.sync_batch_norm", 1, "config.model.sync_batch_norm must be True or False"),
+    ("parallel", "pmpa", "config.parallel must be one of pmap, shard_map; did you mean 'pmap'"),
     ("loss.epsilom", 0.1, "config.loss.epsilom is not a field .* did you mean 'loss.epsilon'"),
     ("optimizer", {}, "config.optimizer.learning_rate is missing"),
 ]
@@ -88,3 +99,15 @@ def test_differences_name_the_fields(config):
         "seed: 0 -> 1",
     ]
     assert configuration.differences(config, config) == []
+
+
+def test_a_multi_label_loss_may_give_each_class_a_probability_of_its_own(config):
+    config = changed(changed(config, "loss.name", "average_k"), "eval.scores", "sigmoid")
+    configuration.check(config)
+
+
+def test_a_loss_of_the_batch_is_not_computed_in_parts(config):
+    config = changed(config, "optimizer.accumulation_steps", 2)
+    configuration.check(config)
+    with pytest.raises(UserError, match="accumulation_steps must be 1 with average_k, a loss of"):
+        configuration.check(changed(config, "loss.name", "average_k"))

@@ -1,6 +1,7 @@
 """The whole program in one process: a run, a run that is broken off, and runs that are refused."""
 
 import copy
+import dataclasses
 import json
 
 import numpy as np
@@ -10,6 +11,7 @@ from configs import digits
 from train import experiment, loop
 from train.data import dataset_spec
 from train.errors import UserError
+from train.progress import Progress
 from train.reporting import Reporter
 
 NUM_EPOCHS = 3
@@ -33,7 +35,7 @@ def unbroken(config, tmp_path_factory, standard_promotion):
 
 def without_times(results):
     """The results as text, which tells numbers apart to the last bit and takes NaN for NaN."""
-    times = ("epoch_seconds", "examples_per_second")
+    times = ("epoch_seconds", "examples_per_second", "data_wait_share")
     kept = {name: value for name, value in results.items() if name not in times}
     return json.dumps(kept, sort_keys=True)
 
@@ -45,7 +47,8 @@ def test_a_run_leaves_everything(config, unbroken):
     written = json.loads((workdir / "results.json").read_text())
     assert set(written) == {
         *("config", "num_parameters", "parameters_digest", "num_classes", "devices", "versions"),
-        *("best_epoch", "epoch_seconds", "examples_per_second", "validation", "test"),
+        *("best_epoch", "epoch_seconds", "examples_per_second", "data_wait_share"),
+        *("validation", "test"),
     }
     assert written["num_classes"] == 10
     assert written["devices"] == 8
@@ -146,13 +149,16 @@ def test_a_workdir_that_is_a_file_is_refused(config, tmp_path):
 
 
 def test_speed_leaves_out_the_epochs_that_compiled():
-    progress = loop.Progress()
-    for step, seconds, compiled in ((10, 9.0, True), (20, 1.0, False), (30, 7.0, True)):
-        progress = progress.after_epoch(step, seconds, 0.0, compiled=compiled)
+    progress = Progress()
+    for seconds, waiting, compiled in ((9.0, 3.0, True), (1.0, 0.25, False), (7.0, 2.0, True)):
+        progress = dataclasses.replace(progress, seconds=seconds, waiting=waiting)
+        progress = progress.after_epoch(0.0, compiled=compiled)
     assert progress.seconds_per_epoch() == 1.0
-    assert loop.Progress.from_saved(json.loads(json.dumps(vars(progress)))) == progress
-    first = loop.Progress().after_epoch(10, 9.0, 0.0, compiled=True)
-    assert first.seconds_per_epoch() == 9.0
+    assert progress.data_wait_share() == 0.25
+    progress = dataclasses.replace(progress, unlogged=({"loss": 0.1},))
+    assert Progress.from_saved(json.loads(json.dumps(vars(progress)))) == progress
+    first = Progress(seconds=9.0, waiting=4.5).after_epoch(0.0, compiled=True)
+    assert (first.seconds_per_epoch(), first.data_wait_share()) == (9.0, 0.5)
 
 
 def test_checkpoints_of_an_unknown_run_are_refused(config, tmp_path):
@@ -180,8 +186,9 @@ def test_a_selection_without_a_value_is_refused():
 
 
 def test_only_a_strictly_better_epoch_is_selected():
-    progress = loop.Progress()
+    progress = Progress()
     for step, loss in ((10, 0.5), (20, 0.3), (30, 0.3), (40, 0.4)):
-        progress = progress.after_epoch(step, 1.0, loop._score({"loss": loss}, "loss"))
+        progress = dataclasses.replace(progress, step=step, seconds=1.0)
+        progress = progress.after_epoch(loop._score({"loss": loss}, "loss"))
     assert (progress.best_epoch, progress.best_step, progress.best_score) == (2, 20, -0.3)
     assert progress.epoch_seconds == (1.0,) * 4

@@ -19,6 +19,8 @@ PARAMETERS = {
     "scale": 20.0,
     "alpha": 0.5,
     "beta": 0.01,
+    "weight": 0.01,
+    "label_learning_rate": 0.5,
 }
 NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])
@@ -33,12 +35,14 @@ def test_every_loss_trains(name, rng):
     objective = LOSSES[name].objective(PARAMETERS, CLASS_COUNTS, axis_name="devices")
     head = HEADS[LOSSES[name].head](NUM_CLASSES)
     params = head.init(jax.random.key(0), features)
+    # Where labels are estimated, these are what the estimates may start from.
+    estimates = np.zeros((24, NUM_CLASSES), np.float32)
     rate = 0.05 if LOSSES[name].head == "cosine" else 0.5
 
     def mean_loss(params, keys):
         # One device: the losses of a batch take their means over it.
         loss = jax.vmap(
-            lambda outputs, labels, keys: objective.loss(outputs, labels, keys).mean(),
+            lambda outputs, labels, keys: objective.loss(outputs, labels, keys, estimates).mean(),
             axis_name="devices",
         )
         stacked = jax.tree.map(
@@ -88,7 +92,7 @@ def test_rare_classes_have_the_larger_margins(name, rng):
     if name == "noised_imbalanced":
         keys = jax.random.split(jax.random.key(0), 5)
         np.testing.assert_allclose(
-            objective.loss(cosines, labels, keys),
+            objective.loss(cosines, labels, keys, None),
             losses.noised_top_k_hinge(
                 cosines, labels, k=2, epsilon=0.3, num_samples=4, key=keys, **settings
             ),

@@ -27,6 +27,8 @@ LOSS = {
     "scale": 20.0,
     "alpha": 0.5,
     "beta": 0.01,
+    "weight": 0.01,
+    "label_learning_rate": 0.5,
 }
 CLASS_COUNTS = np.arange(1, 11)
 
@@ -101,7 +103,10 @@ def test_a_step_learns_and_counts(rng):
         losses.append(float(metrics["loss"][0]))
     assert int(copies.step[0]) == 30
     assert losses[-1] < 0.5 * losses[0]
-    assert set(metrics) == {"loss", "accuracy", "learning_rate"}
+    assert set(metrics) == {
+        *("loss", "accuracy", "learning_rate", "nonzero_gradients"),
+        *("gradient_norm", "update_norm", "parameter_norm"),
+    }
 
 
 @pytest.mark.slow

@@ -17,9 +17,10 @@ from train.data.images import UnreadableImageError
 from train.data.records import Records, Split
 from train.errors import UserError
 
-# "images" uint8 [b, ...] and "labels" int32 [b]. Training adds "positions" int32 [b], the places of
-# the examples in the global batch, which their random keys are made of; evaluation adds "mask"
-# bool [b], false for what is not an example: the padding of the last batch, and what was skipped.
+# "images" uint8 [b, ...] and "labels" int32 [b]. Training adds "examples" int32 [b], the places of
+# the examples in the split, and "positions" int32 [b], those in the global batch, which their
+# random keys are made of; evaluation adds "mask" bool [b], false for what is not an example: the
+# padding of the last batch, and what was skipped.
 Batch = dict[str, Any]
 # In a batch that left out unreadable images, what was wrong with each; no array.
 UNREADABLE = "unreadable"
@@ -77,7 +78,11 @@ class TrainingBatches(_Batches):
         order = epoch_order(len(self.split), seed=self.seed, epoch=epoch)
         positions = self._share()
         chosen = order[place * self.batch_size + positions]
-        batch: Batch = {"labels": self.split.labels[chosen], "positions": positions}
+        batch: Batch = {
+            "labels": self.split.labels[chosen],
+            "examples": chosen.astype(np.int32),
+            "positions": positions,
+        }
         if not isinstance(self.split.images, Records):
             return {"images": self.split.images.take(chosen, axis=0), **batch}
         draws = streams.generator(self.seed, streams.CROPS, step).random((self.batch_size, 2))
@@ -95,6 +100,7 @@ class TrainingBatches(_Batches):
                     continue
                 pixels[row] = images.random_crop(image, draws[positions[row]])
                 batch["labels"][row] = self.split.labels[candidate]
+                batch["examples"][row] = candidate
                 break
             else:
                 raise UserError(f"no image of {self.split.images.name} can be read")

@@ -1,0 +1,44 @@
+"""Estimates of all labels: logits, a row for each training example, trained beside the network."""
+
+import jax
+import numpy as np
+
+from train.data import streams
+
+# As Cole et al. (2021) start them: near a half where nothing is known, near 1 where a label is.
+_UNKNOWN = (0.4, 0.6)
+_OBSERVED = 0.995
+
+
+def initial(labels: np.ndarray, *, num_classes: int, seed: int) -> np.ndarray:
+    """The logits before training, float32 [N, L], for labels [N]."""
+    generator = streams.generator(seed, streams.LABEL_ESTIMATES)
+    probabilities = generator.random((len(labels), num_classes), dtype=np.float32)
+    low, high = _UNKNOWN
+    probabilities *= high - low
+    probabilities += low
+    probabilities[np.arange(len(labels)), labels] = _OBSERVED
+    return np.log(probabilities) - np.log1p(-probabilities)
+
+
+def update(
+    estimates: jax.Array,
+    examples: jax.Array,
+    gradients: jax.Array,
+    learning_rate: jax.Array,
+    *,
+    axis_name: str,
+) -> jax.Array:
+    """A step of gradient descent on the rows of a batch; no other row is touched.
+
+    Args:
+        estimates: the logits of all examples, [N, L], the same on every device.
+        examples: the rows that this device's share of the batch has, [n], each once.
+        gradients: the gradients of these rows by the loss of the whole batch, times the number of
+            devices, [n, L].
+        learning_rate: the length of the step.
+        axis_name: the axis over devices.
+    """
+    gradients = gradients / jax.lax.psum(1, axis_name)
+    examples, gradients = jax.lax.all_gather((examples, gradients), axis_name, tiled=True)
+    return estimates.at[examples].add(-learning_rate * gradients)

@@ -1,0 +1,86 @@
+"""Several processes that train one classifier: how they meet, and what one of them does alone."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from train.errors import UserError
+
+# How long the processes wait for each other at the start, and how long one may be silent before the
+# others end: that of a peer's death, told within a minute.
+_START_SECONDS = 300
+_SILENCE_SECONDS = 30
+
+_Result = TypeVar("_Result")
+
+
+def join_given(coordinator: str, num_processes: int, process_index: int) -> None:
+    """Joins the processes that were given one address, their number, and an index each.
+
+    Raises:
+        UserError: they did not all come.
+    """
+    _initialize(
+        coordinator_address=coordinator,
+        num_processes=num_processes,
+        process_id=process_index,
+        # What was given is all there is: no look at the environment.
+        cluster_detection_method="deactivate",
+    )
+
+
+def join_cluster() -> None:
+    """Joins the processes that the cluster's environment names: Slurm, Open MPI, TPU, Kubernetes.
+
+    Raises:
+        UserError: the environment names none.
+    """
+    _initialize()
+
+
+def are_several() -> bool:
+    """Whether there are other processes; asks no device, so that it may be called at any time."""
+    return bool(jax.distributed.is_initialized()) and jax.process_count() > 1
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes."""
+    return jax.process_index() == 0
+
+
+def first_then_others(action: Callable[[], _Result]) -> _Result:
+    """Does something in the first process, and then in the others, which may find it done."""
+    if is_first():
+        result = action()
+        wait_for_others("first")
+    else:
+        wait_for_others("first")
+        result = action()
+    return result
+
+
+def wait_for_others(place: str) -> None:
+    """Returns when every process has come to this place."""
+    if jax.process_count() > 1:
+        multihost_utils.sync_global_devices(place)
+
+
+def gather(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The shares [n / processes, ...] of all processes, one after another, as [n, ...]."""
+    if jax.process_count() == 1:
+        return arrays
+    return multihost_utils.process_allgather(arrays, tiled=True)
+
+
+def _initialize(**settings: Any) -> None:
+    try:
+        jax.distributed.initialize(
+            initialization_timeout=_START_SECONDS,
+            heartbeat_timeout_seconds=_SILENCE_SECONDS,
+            **settings,
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        raise UserError(f"the processes did not find each other: {error}") from error
