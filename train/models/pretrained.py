@@ -137,7 +137,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         raise UserError(f"config.model.pretrained: {path} {error}") from error
     except Exception as error:
         # Whatever a damaged file makes its reader fail with, and it is many things.
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise UserError(
             f"config.model.pretrained: {path} is damaged or cut short ({reason}); get it again"
         ) from error

@@ -389,6 +389,17 @@ def test_a_file_that_is_cut_short(file_name, tmp_path):
         assert re.search(rf"{path} is damaged or cut short \(.+\); get it again$", message)
 
 
+def test_a_message_does_not_repeat_the_file(tmp_path):
+    content = bytearray(torch_bytes(pretrained.to_torchvision(*small_variables(1))))
+    # The length of a member's name, where the member is.
+    content[content.index(b"archive/data/0") - 3] = 255
+    path = tmp_path / "model.pth"
+    path.write_bytes(content)
+    message = refused(path, small_variables(2))
+    assert "is damaged or cut short (BadZipFile: File name in directory" in message
+    assert len(message) < 300 + len(str(path))
+
+
 @pytest.mark.parametrize("file_name", WRITERS)
 def test_a_file_with_a_changed_byte_is_read_or_refused(file_name, rng, tmp_path):
     """Whatever the byte, there are variables of the right shapes or one line."""
