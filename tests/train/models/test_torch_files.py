@@ -254,6 +254,13 @@ def test_an_archive_whose_storage_has_another_size(change, tmp_path):
         read(content.getvalue(), tmp_path)
 
 
+def test_a_legacy_file_that_is_cut_in_what_is_not_wanted(tmp_path):
+    content = writer.legacy_bytes({"model": STATE_DICT, "optimizer": OPTIMIZER})
+    assert list(read(content, tmp_path)) == ["weight"]
+    with pytest.raises(EOFError, match="storage '1' should have 3 numbers"):
+        read(content[:-1], tmp_path)
+
+
 def test_other_archives_and_pickles(tmp_path):
     with pytest.raises(UserError, match="has compressed members"):
         read(writer.zip_bytes({"weight": WEIGHT}, compression=zipfile.ZIP_DEFLATED), tmp_path)
