@@ -13,7 +13,7 @@ from train.data.images import UnreadableImageError
 # rests of 69, whose half rounds down to 34, and of 415, whose half rounds up to 208.
 SIZES = [
     *((500, 375), (333, 500), (400, 400), (180, 231), (256, 300), (300, 256)),
-    *((229, 200), (200, 229), (512, 205)),
+    *((229, 200), (200, 229), (512, 205), (205, 512)),
 ]
 
 
@@ -108,6 +108,17 @@ def test_of_sixteen_bits_the_high_eight_stay(file_format):
     grey = np.arange(0, 65536, 16, dtype=np.uint16).reshape(64, 64)
     decoded = np.asarray(images.decode(encode(Image.fromarray(grey), file_format), "a"))
     np.testing.assert_array_equal(decoded, np.stack([grey >> 8] * 3, axis=-1))
+
+
+def test_integers_of_thirty_two_bits_are_taken_for_sixteen_and_clipped():
+    values = np.array([[0, 255, 256, 65535, 65536, -1]])
+    tiff = encode(Image.fromarray(values.astype(np.int32)), "TIFF")
+    # Pillow reads this format's sixteen bits as thirty-two.
+    pgm = b"P5 4 1 65535\n" + values[0, :4].astype(">u2").tobytes()
+    for encoded, expected in ((tiff, [0, 0, 1, 255, 255, 0]), (pgm, [0, 0, 1, 255])):
+        assert Image.open(io.BytesIO(encoded)).mode == "I"
+        decoded = np.asarray(images.decode(encoded, "a"))
+        np.testing.assert_array_equal(decoded, np.stack([[expected]] * 3, axis=-1))
 
 
 def test_a_rotation_in_exif_is_not_made(rng):

@@ -45,12 +45,14 @@ def test_how_many_labels_change_and_to_what(labels, groups, probability):
     assert abs((noisy != labels).mean() - expected) <= 5 * error
 
 
-def test_every_member_of_a_group_is_as_likely():
+@pytest.mark.parametrize("probability", [0.3, 1.0])
+def test_every_member_of_a_group_is_as_likely(probability):
     # Classes 0 and 2 and classes 1, 3 and 4: groups need be neither equal nor consecutive.
     labels = np.zeros(30_000, np.int32) + np.arange(2, dtype=np.int32).repeat(15_000)
-    noisy = label_noise.apply(LabelNoise(1.0, (7, 3, 7, 3, 3)), labels, seed=1)
+    noisy = label_noise.apply(LabelNoise(probability, (7, 3, 7, 3, 3)), labels, seed=1)
     counts = np.bincount(noisy, minlength=5) / 15_000
-    expected = np.array([1 / 2, 1 / 3, 1 / 2, 1 / 3, 1 / 3])
+    drawn = np.array([1 / 2, 1 / 3, 1 / 2, 1 / 3, 1 / 3])
+    expected = probability * drawn + (1 - probability) * np.array([1, 1, 0, 0, 0])
     # Five standard errors of a share of 15,000.
     assert (abs(counts - expected) < 5 * np.sqrt(expected * (1 - expected) / 15_000)).all()
 

@@ -9,6 +9,7 @@ from absl import logging
 from PIL import Image
 
 from train.data import images
+from train.data.batches import epoch_order
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
 from train.errors import UserError
@@ -81,8 +82,23 @@ def training(split, first_step=0, last_step=5, **options):
 
 def test_a_run_can_be_taken_up_at_any_step(split):
     whole = training(split)
+    assert len(whole) == 5
     for first_step in range(5):
         assert_same(training(split, first_step), whole[first_step:])
+
+
+def test_an_epoch_is_its_order_cut_into_batches(split):
+    labels = np.concatenate([batch["labels"] for batch in training(split, last_step=4)])
+    for epoch in range(2):
+        order = epoch_order(NUM_EXAMPLES, seed=3, epoch=epoch)
+        # Two batches of eight; five of the 21 are left out.
+        np.testing.assert_array_equal(labels[16 * epoch :][:16], order[:16])
+
+
+def test_the_order_is_that_of_every_run():
+    # Pinned: a run that goes on under another release goes on with the same examples.
+    assert epoch_order(10, seed=0, epoch=0).tolist() == [4, 6, 2, 7, 3, 5, 9, 0, 8, 1]
+    assert epoch_order(10, seed=1, epoch=2).tolist() == [8, 5, 6, 0, 9, 1, 4, 3, 7, 2]
 
 
 @pytest.mark.parametrize("process_count", [2, 4])
@@ -139,16 +155,58 @@ def test_a_batch_that_processes_cannot_share_is_refused(batch_size, process_coun
         Pipeline(batch_size, seed=0, process_count=process_count)
 
 
-def test_streamed_crops_change_with_seed_step_and_position(streamed):
-    draws = {
-        batch["images"][row].tobytes()
+@pytest.fixture(scope="module")
+def crops():
+    """Where the crops of a hundred steps with two seeds lie, [200, 8, 2]."""
+    rows, columns = np.mgrid[:256, :258]
+    # A pixel tells its place; nothing is resized.
+    encoded = encode(np.stack([rows, columns % 256, columns // 256], axis=-1).astype(np.uint8))
+    # Two steps an epoch, so that steps and epochs differ.
+    records = Records([{"image": encoded}] * NUM_EXAMPLES, np.arange(NUM_EXAMPLES), "train")
+    places = Split(records, np.arange(NUM_EXAMPLES, dtype=np.int32))
+    corners = [
+        batch["images"][:, 0, 0].astype(int)
         for seed in (0, 1)
-        for batch in Pipeline(7, seed=seed).training(streamed, first_step=0, last_step=6)
-        for row in range(7)
-    }
-    # Four epochs in all: 84 crops of 33 times 66 places each. Two of the same image and place, of
-    # 6 * 21 pairs, are expected 0.06 times; three are not to be seen.
-    assert len(draws) > 84 - 3
+        for batch in Pipeline(BATCH_SIZE, seed).training(places, first_step=0, last_step=100)
+    ]
+    return np.stack([(c[:, 0], c[:, 1] + 256 * c[:, 2]) for c in corners]).swapaxes(1, 2)
+
+
+def test_streamed_crops_change_with_seed_step_and_position(crops):
+    # No two steps have the eight places of one another: chances of 33 times 35, eight times over.
+    assert len({step.tobytes() for step in crops}) == 200
+    # Each of the 28 pairs of positions agrees in 200 / 1155 steps on average, 5 in all.
+    same = (crops[:, :, None] == crops[:, None]).all(axis=-1).sum() - 200 * BATCH_SIZE
+    assert same / 2 < 20
+
+
+def test_every_place_of_a_crop_is_as_likely(crops):
+    for axis, places in ((0, 33), (1, 35)):
+        counts = np.bincount(crops[..., axis].ravel(), minlength=places)
+        assert len(counts) == places
+        # Pearson's statistic: more than 5 deviations above its mean once in 100,000 times.
+        statistic = ((counts - 1600 / places) ** 2 / (1600 / places)).sum()
+        assert statistic < places - 1 + 5 * np.sqrt(2 * (places - 1))
+
+
+def test_crops_are_those_of_every_run(crops):
+    # Pinned, as the order is; and they are not drawn with the numbers that order the examples.
+    assert crops[0, :3].tolist() == [[14, 13], [19, 10], [5, 6]]
+
+
+def test_a_part_of_a_part_of_the_records_is_of_the_prepared_split(streamed):
+    part = streamed.images[np.array([3, 9, 4])][np.array([2, 1])]
+    assert len(part) == 2
+    assert [part.encoded(index)[1] for index in (0, 1)] == [
+        "4.png of train in a folder",
+        "9.png of train in a folder",
+    ]
+
+
+def test_evaluation_fills_up_with_the_last_example(in_memory):
+    *_, last = Pipeline(BATCH_SIZE, seed=0).evaluation(in_memory)
+    assert last["labels"].tolist() == [16, 17, 18, 19, 20, 20, 20, 20]
+    assert last["mask"].tolist() == [True] * 5 + [False] * 3
 
 
 def test_evaluation_takes_the_middle(streamed):

@@ -55,6 +55,8 @@ def test_subsets_that_need_not_be_balanced_are_nested():
         subset = splits.subset(train, size)
         assert len(subset) == size
         assert smaller <= set(subset.tolist()) <= set(train.tolist())
+        # From all over: twice a standard error of at most 3000 / sqrt(12 size), a fixed draw.
+        assert abs(subset.mean() - 1500) < 2 * 3000 / np.sqrt(12 * size)
         smaller = set(subset.tolist())
 
 
