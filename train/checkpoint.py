@@ -31,7 +31,10 @@ _MOST_NAMED = 5
 
 
 class Checkpointer:
-    """The checkpoints of one run: the latest and the best.
+    """The checkpoints of one run: the two latest, and the best that each of them names.
+
+    Of the two, the older is for the day that the newer is found damaged; a run that goes on from
+    either needs the best of that moment until it finds a better one. They are often the same.
 
     A save is written in the background into a temporary folder and renamed when it is whole; the
     checkpoints that it makes superfluous are deleted after that. Each has the SHA-256 of its files
@@ -46,7 +49,7 @@ class Checkpointer:
     def __init__(self, directory: Path) -> None:
         _keep_orbax_quiet()
         self._directory = directory.absolute()
-        self._policy = _LatestAndBest()
+        self._policy = _TwoLatestAndTheirBest()
         self._torn: set[int] = set()
         self._is_clean = False
         self._step_in_flight = 0
@@ -77,15 +80,15 @@ class Checkpointer:
         self.close()
 
     def save(self, step: int, state: PyTree, progress: dict[str, Any]) -> None:
-        """Starts to save a step; all but it and the best step are deleted once it is whole.
+        """Starts to save a step; what is not to be kept is deleted once it is whole.
 
         The latest step with the progress that it has is left as it is: a step has one state.
 
         Args:
             step: the steps that the run has made.
             state: a pytree of NumPy arrays; they may be changed after the call.
-            progress: what JSON can hold; `progress["best_step"]` is the step to keep beside this
-                one, and may be this one.
+            progress: what JSON can hold; `progress["best_step"]` is the best step, to be kept as
+                long as this one: an earlier one, this one, or 0 for none.
 
         Raises:
             ValueError: the step is before the latest, or the latest with other progress.
@@ -102,7 +105,11 @@ class Checkpointer:
                 f"step must be after the latest checkpoint's, {latest} in {self._directory}, or "
                 f"that one with the same progress; got {step}"
             )
-        self._policy.best_step = progress["best_step"]
+        best_of = {step: progress["best_step"]}
+        if latest is not None:
+            known = self._policy.best_of.get(latest)
+            best_of[latest] = self._read_progress(latest)["best_step"] if known is None else known
+        self._policy.best_of = best_of
         self._step_in_flight = step
         with self._writing():
             self._manager.save(
@@ -118,7 +125,8 @@ class Checkpointer:
     def restore_latest(self, like: PyTree) -> tuple[PyTree, dict[str, Any]] | None:
         """The newest checkpoint that is whole, as state and progress; None if there is none.
 
-        A checkpoint that is not whole is passed over with a warning, and deleted by the next save.
+        A checkpoint that is not whole, or whose best is not, is passed over with a warning, and
+        deleted by the next save.
 
         Args:
             like: a state of the structure, shapes and dtypes to restore.
@@ -132,13 +140,14 @@ class Checkpointer:
             try:
                 self._check_files(step)
                 progress = self._read_progress(step)
+                self._check_best(step, progress["best_step"])
                 state = self._restore(step, like)
             except UserError:
                 raise
             except Exception as error:  # Whatever a broken file makes orbax raise.
                 self._torn.add(step)
                 absl_logging.warning(
-                    "skipped the checkpoint %s, which is not whole: %s",
+                    "skipped the checkpoint %s: %s",
                     self._directory / str(step),
                     " ".join(str(error).split())[:200],
                 )
@@ -150,7 +159,7 @@ class Checkpointer:
         """The state of one step.
 
         Args:
-            step: a step that has a checkpoint: the latest or the best.
+            step: a step that has a checkpoint: one of the two latest, or their best.
             like: a state of the structure, shapes and dtypes to restore.
 
         Raises:
@@ -168,8 +177,8 @@ class Checkpointer:
         """Where the newest checkpoint is, once it is whole; None if there is none."""
         with self._writing():
             self._manager.wait_until_finished()
-        step = self._manager.latest_step()
-        return None if step is None else self._directory / str(step)
+        steps = set(self._manager.all_steps()) - self._torn
+        return self._directory / str(max(steps)) if steps else None
 
     def close(self) -> None:
         """Waits for the save in flight.
@@ -234,6 +243,15 @@ class Checkpointer:
             if _sha256(folder / name) != checksum:
                 raise OSError(f"{folder / name} is not what was written")
 
+    def _check_best(self, step: int, best_step: int) -> None:
+        """Refuses a checkpoint that names a best step which the run could not return to."""
+        if best_step in (0, step):
+            return
+        try:
+            self._check_files(best_step)
+        except Exception as error:
+            raise OSError(f"that of its best step, {best_step}, is not whole: {error}") from error
+
     def _remove_leftovers(self) -> None:
         """Deletes torn checkpoints, and what saves that were killed have left, before a save."""
         while self._torn:
@@ -252,10 +270,11 @@ class Checkpointer:
             raise OSError(f"cannot save a checkpoint in {self._directory}: {error}") from error
 
 
-class _LatestAndBest(checkpoint_managers.PreservationPolicy):
-    """Keeps the latest step and the one that the run calls the best."""
+class _TwoLatestAndTheirBest(checkpoint_managers.PreservationPolicy):
+    """Keeps the two latest steps and the best steps that they name."""
 
-    best_step = 0
+    def __init__(self) -> None:
+        self.best_of: dict[int, int] = {}
 
     def should_preserve(
         self,
@@ -264,7 +283,7 @@ class _LatestAndBest(checkpoint_managers.PreservationPolicy):
         context: checkpoint_managers.PreservationContext,
     ) -> Sequence[bool]:
         del context
-        kept = {self.best_step, max(checkpoint.step for checkpoint in checkpoints)}
+        kept = {*self.best_of, *self.best_of.values()}
         return [checkpoint.step in kept for checkpoint in checkpoints]
 
 

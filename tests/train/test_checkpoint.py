@@ -106,21 +106,24 @@ def test_there_is_nothing_to_restore_in_an_empty_directory(directory, state):
     ("best_steps", "kept"),
     [
         ([1], [1]),
-        ([1, 1, 1, 1], [1, 4]),
-        ([1, 2, 3], [3]),
+        ([0, 0, 0], [2, 3]),
+        ([1, 1, 1, 1], [1, 3, 4]),
+        ([1, 2, 3], [2, 3]),
+        # A run that goes on from step 4 needs step 2, which step 5 does not.
+        ([1, 2, 2, 2, 5], [2, 4, 5]),
         ([1, 2, 2, 2, 5, 5], [5, 6]),
     ],
 )
-def test_the_latest_and_the_best_are_kept(directory, state, best_steps, kept):
+def test_the_two_latest_and_their_best_are_kept(directory, state, best_steps, kept):
     fill(directory, state, best_steps)
     assert steps(directory) == kept
     with Checkpointer(directory) as checkpointer:
         for step in kept:
             assert checkpointer.restore(step, state).step == step
         # A reopened one goes on the same way.
-        step = len(best_steps) + 1
-        checkpointer.save(step, at(state, step), {"best_step": kept[0]})
-    assert steps(directory) == [kept[0], step]
+        last, best = len(best_steps), best_steps[-1]
+        checkpointer.save(last + 1, at(state, last + 1), {"best_step": best})
+    assert steps(directory) == sorted({best, last, last + 1} - {0})
 
 
 def test_a_step_saved_again_is_left_alone_and_an_earlier_one_refused(directory, state):
@@ -168,22 +171,40 @@ def lose_the_progress(folder):
     "damage", [truncate, flip_a_bit, empty, lose_the_checksums, lose_the_progress]
 )
 def test_a_torn_checkpoint_is_passed_over_with_one_line(directory, state, caplog, capfd, damage):
-    fill(directory, state, [1, 1, 1])
-    damage(directory / "3")
+    fill(directory, state, [1, 1, 1, 4])
+    damage(directory / "4")
     with Checkpointer(directory) as checkpointer:
         restored, progress = checkpointer.restore_latest(zeros_like(state))
-        assert_same_bits(restored, jax.tree.map(np.asarray, at(state, 1)))
+        assert_same_bits(restored, jax.tree.map(np.asarray, at(state, 3)))
         assert progress == {"best_step": 1}
+        assert checkpointer.latest() == directory / "3"
         (record,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
-        assert f"skipped the checkpoint {directory / '3'}" in record.message
+        assert f"skipped the checkpoint {directory / '4'}: " in record.message
         assert "\n" not in record.message
         # It is not in the way when the run comes to its step again, however often it was found.
-        assert checkpointer.restore_latest(state)[0].step == 1
-        checkpointer.save(2, at(state, 2), {"best_step": 1})
-        checkpointer.save(3, at(state, 3), {"best_step": 3})
         assert checkpointer.restore_latest(state)[0].step == 3
-    assert steps(directory) == [3]
+        checkpointer.save(4, at(state, 4), {"best_step": 4})
+        assert checkpointer.restore_latest(state)[0].step == 4
+    assert steps(directory) == [1, 3, 4]
     assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("damage", [truncate, flip_a_bit, shutil.rmtree])
+def test_a_checkpoint_whose_best_is_not_whole_is_passed_over(directory, state, caplog, damage):
+    fill(directory, state, [0, 0, 2, 4])
+    assert steps(directory) == [2, 3, 4]
+    damage(directory / "2")
+    with Checkpointer(directory) as checkpointer:
+        assert checkpointer.restore_latest(state)[0].step == 4
+        damage(directory / "4")
+        # The run would end without the parameters of step 2, which may be the selected ones.
+        assert checkpointer.restore_latest(state) is None
+        assert checkpointer.latest() is None
+        messages = [record.message for record in caplog.records]
+        assert any(f"checkpoint {directory / '3'}: that of its best step, 2, is not whole" in
+                   message for message in messages)  # fmt: skip
+        checkpointer.save(1, at(state, 1), {"best_step": 0})
+    assert steps(directory) == [1]
 
 
 def test_torn_checkpoints_alone_are_none(directory, state, caplog):
