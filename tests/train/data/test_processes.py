@@ -17,6 +17,7 @@ jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_num_cpu_devices", 2)
 port, index = map(int, sys.argv[1:])
 jax.distributed.initialize(f"localhost:{port}", 2, index, initialization_timeout=60)
+import types
 import jax.numpy as jnp
 import numpy as np
 from train import evaluate, parallel
@@ -29,14 +30,18 @@ def step(params, batch_stats, batch):
     scores = batch["images"].reshape(-1, 3).astype(jnp.float32)
     return {"loss": batch["labels"].astype(jnp.float32), "scores": scores}
 
-nothing = parallel.replicate({"nothing": jnp.zeros(1)})
-found = evaluate.predict(
-    parallel.compile_eval_step(step), nothing, nothing,
-    Pipeline(8, 0, jax.process_index(), jax.process_count()).evaluation(split),
-)
-np.testing.assert_array_equal(found.labels, np.arange(21))
-np.testing.assert_array_equal(found.loss, np.arange(21))
-np.testing.assert_array_equal(found.scores, np.arange(63).reshape(21, 3))
+for make_devices in parallel.DEVICES.values():
+    devices = make_devices()
+    nothing = devices.replicate({"nothing": jnp.zeros(1)})
+    found = evaluate.predict(
+        devices.compile_eval_step(step),
+        types.SimpleNamespace(evaluated=(nothing, nothing)),
+        Pipeline(8, 0, jax.process_index(), jax.process_count()).evaluation(split),
+        devices,
+    )
+    np.testing.assert_array_equal(found.labels, np.arange(21))
+    np.testing.assert_array_equal(found.loss, np.arange(21))
+    np.testing.assert_array_equal(found.scores, np.arange(63).reshape(21, 3))
 print("as it should be")
 """
 
@@ -64,4 +69,5 @@ def test_two_processes_evaluate_a_split():
     finally:
         for process in processes:
             process.kill()
-            process.wait()
+            # Reads to the end and closes the pipe, which is not to be left open by a failure.
+            process.communicate()
