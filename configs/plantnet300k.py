@@ -13,7 +13,8 @@ Published test macro top-K accuracy in per cent for K = 1, 3, 5, trained and sel
     ldam                40.6  63.3  71.9
     noised_imbalanced   42.4  64.9  73.2
 
-The published networks start from weights trained on ImageNet; these start at random, and will not
+The published networks start from weights trained on ImageNet, and so does this one with a file of
+torchvision's weights: --config.model.pretrained=FILE. Without, it starts at random and will not
 reach that. Here K = 5; for another: --config.loss.k=3 --config.select_by=macro_top_3_accuracy.
 """
 

@@ -12,7 +12,8 @@ Published test average-K accuracy in per cent for K = 2, 3, 5, 10, trained and s
     assume_negative                   85.41  90.15  93.88  96.86
     expected_positive_regularization  86.30  90.49  93.63  95.99
 
-The published networks start from weights trained on ImageNet; these start at random, and will not
+The published networks start from weights trained on ImageNet, and so does this one with a file of
+torchvision's weights: --config.model.pretrained=FILE. Without, it starts at random and will not
 reach that. Here K = 5; for another: --config.loss.k=3 --config.select_by=average_3_accuracy.
 """
 

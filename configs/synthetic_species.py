@@ -34,6 +34,12 @@ _LOSSES: dict[str, dict[str, Any]] = {
         "select_by": "average_5_accuracy",
     },
     "average_k": {"k": 5, "alpha": 0.3, "select_by": "average_5_accuracy"},
+    "role": {
+        "k": 5,
+        "weight": 0.01,
+        "label_learning_rate": 1.0,
+        "select_by": "average_5_accuracy",
+    },
     "sparsemax": {},
 }
 

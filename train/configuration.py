@@ -13,7 +13,7 @@ from ml_collections import ConfigDict, config_flags
 from train import fields, metric_names, parallel
 from train.data import DATASETS, dataset_spec
 from train.errors import UserError
-from train.models import MODELS
+from train.models import MODELS, pretrained
 from train.objectives import LOSSES
 from train.optimizer import SCHEDULES
 
@@ -75,6 +75,8 @@ def check(config: Mapping[str, Any]) -> None:
     for name, field in loss.parameters(num_classes).items():
         _check_field(values, f"loss.{name}", field)
     _check_field(values, "eval.scores", fields.one_of(loss.scores))
+    if values["model.pretrained"] is not None:
+        pretrained.check_model(values["model.name"])
     if loss.of_batch and values["optimizer.accumulation_steps"] > 1:
         raise UserError(
             f"config.optimizer.accumulation_steps must be 1 with {values['loss.name']}, a loss of "

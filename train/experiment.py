@@ -22,6 +22,7 @@ from train import (
     reporting,
     requests,
     steps,
+    terminal,
 )
 from train.checkpoint import Checkpointer
 from train.data import Dataset, DatasetSpec, Split, dataset_spec
@@ -30,12 +31,18 @@ from train.data.batches import steps_in_epoch
 from train.data.pipeline import Pipeline
 from train.errors import UserError
 from train.loop import Loop
-from train.models import build_model
+from train.models import build_model, pretrained
 from train.models.classifier import Classifier
 from train.objectives import LOSSES, Objective
 from train.progress import Progress
 from train.requests import Requests
-from train.state import TrainState, initial_state, num_parameters, parameters_digest
+from train.state import (
+    TrainState,
+    initial_state,
+    num_parameters,
+    parameters_digest,
+    start_from,
+)
 
 _REPORTED_VERSIONS = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
@@ -138,6 +145,8 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         if restored is not None:
             state, saved = restored
             progress = Progress.from_saved(saved)
+        elif config["model"]["pretrained"] is not None:
+            state = _with_pretrained(state, config["model"])
         training = pipeline.training(dataset.train, first_step=progress.step, last_step=last_step)
         reporter_of_run = (
             reporting.Reporter(
@@ -191,6 +200,16 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
                     spec.bayes_probabilities, dataset, config["eval"]["ks"], class_counts
                 )
             return reporter.results(results)
+
+
+def _with_pretrained(state: TrainState, settings: Mapping[str, Any]) -> TrainState:
+    """The state before the first step with the weights of the file in it."""
+    loaded = pretrained.load_pretrained(
+        settings["pretrained"], state.params, state.batch_stats, model_name=settings["name"]
+    )
+    if processes.is_first():
+        terminal.show_line(loaded.message)
+    return start_from(state, loaded.params, loaded.batch_stats)
 
 
 def _train_step(

@@ -1,4 +1,4 @@
-"""Files that a killed run or a full disk leaves readable; used by `reporting.py` alone."""
+"""Files that a killed run or a full disk leaves readable; used by all that write but orbax."""
 
 import contextlib
 import json

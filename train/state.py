@@ -1,5 +1,6 @@
 """What training changes: one frozen pytree."""
 
+import dataclasses
 import hashlib
 from typing import Any
 
@@ -61,6 +62,12 @@ def initial_state(
         averages={"params": params, "batch_stats": batch_stats} if averaged else None,
         label_logits=label_logits,
     )
+
+
+def start_from(state: TrainState, params: Any, batch_stats: Any) -> TrainState:
+    """The state before the first step with other parameters and statistics than were drawn."""
+    averages = None if state.averages is None else {"params": params, "batch_stats": batch_stats}
+    return dataclasses.replace(state, params=params, batch_stats=batch_stats, averages=averages)
 
 
 def num_parameters(params: Any) -> int:

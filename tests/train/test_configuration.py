@@ -62,6 +62,7 @@ MISTAKES = [
     ("checkpoint.every_minutes", 0, "config.checkpoint.every_minutes"),
     ("eval.scores", "sigmoid", "config.eval.scores must be one of softmax; got 'sigmoid'"),
     ("model.pretrained", "", "config.model.pretrained"),
+    ("model.pretrained", "resnet18.pth", "config.model.pretrained is for ResNets .* 'small_cnn'"),
     ("model.sync_batch_norm", 1, "config.model.sync_batch_norm must be True or False"),
     ("parallel", "pmpa", "config.parallel must be one of pmap, shard_map; did you mean 'pmap'"),
     ("loss.epsilom", 0.1, "config.loss.epsilom is not a field .* did you mean 'loss.epsilon'"),
