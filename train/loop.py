@@ -139,10 +139,7 @@ class Loop:
 
 def _score(validation: Mapping[str, float], select_by: str) -> float:
     if not math.isfinite(validation[metric_names.LOSS]):
-        raise UserError(
-            f"training diverged: the validation loss is {validation[metric_names.LOSS]}; lower "
-            "config.optimizer.learning_rate"
-        )
+        raise DivergedError(f"the validation loss is {validation[metric_names.LOSS]}")
     value = validation[select_by]
     if math.isnan(value):
         raise UserError(

@@ -23,8 +23,9 @@ from train.state import TrainState
 # How many steps the devices are given ahead of the one whose metrics the host has seen: enough that
 # they never wait for the host, few enough that the batches in their memory are few.
 _AHEAD = 4
-# A step whose metrics are not finite must not be followed by a checkpoint.
-_CHECKED = ("loss", "gradient_norm")
+# A step of which one is not finite must not be followed by a checkpoint. The first two tell of the
+# parameters before the step, the last of those after it.
+_CHECKED = ("loss", "gradient_norm", "parameter_norm")
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class StepsInFlight:
         """Gives a step to the devices, numbered from 1; waits for one that was given before.
 
         Raises:
-            UserError: that step's loss or gradient is not finite.
+            DivergedError: that step's loss, gradient or parameters are not finite.
         """
         asked_for_data = time.perf_counter()
         batch = next(batches)
@@ -89,7 +90,7 @@ class StepsInFlight:
         """Waits for all steps, and adds to the progress what a checkpoint saves of them.
 
         Raises:
-            UserError: a step's loss or gradient is not finite.
+            DivergedError: a step's loss, gradient or parameters are not finite.
         """
         while self._steps:
             self._take_oldest()
@@ -119,15 +120,19 @@ class StepsInFlight:
         self._request = max(self._request, int(metrics.pop(requests.NAME)))
         for name in _CHECKED:
             if not math.isfinite(metrics[name]):
-                raise DivergedError(step.number, name, metrics[name], step.examples)
+                raise DivergedError(
+                    f"at step {step.number} the {name.replace('_', ' ')} is {metrics[name]}, for "
+                    f"the training examples {', '.join(map(str, step.examples.tolist()))}"
+                )
         self._reporter.training_step(step.number, metrics)
 
 
 class DivergedError(UserError):
-    """A step's loss or gradient is not finite."""
+    """Training has come to numbers that are not finite.
 
-    def __init__(self, step: int, name: str, value: float, examples: np.ndarray) -> None:
-        super().__init__(
-            f"training diverged: at step {step} the {name.replace('_', ' ')} is {value}, for the "
-            f"training examples {', '.join(map(str, examples.tolist()))}"
-        )
+    Args:
+        what: where that was seen.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"training diverged: {what}")

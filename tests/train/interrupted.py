@@ -1,0 +1,126 @@
+"""The program, killed or held at an exact moment: a process of its own.
+
+python -m tests.train.interrupted MOMENT --config=configs/digits.py --workdir=DIR ...
+
+Photographs are those of `tests.train.data.small`.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from tests.train.data import small
+from train import command_line, files, main
+from train.checkpoint import Checkpointer
+from train.requests import Requests
+
+
+def kill(*_arguments, **_keywords):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def replace_at(owner, name, is_moment, instead):
+    """Has a function replaced where the moment has come, told by its arguments."""
+    original = getattr(owner, name)
+
+    def replaced(*arguments, **keywords):
+        chosen = instead if is_moment(*arguments) else original
+        return chosen(*arguments, **keywords)
+
+    setattr(owner, name, replaced)
+
+
+def kill_before_renaming_to(name):
+    replace_at(Path, "replace", lambda _source, target: target.name == name, kill)
+
+
+def kill_in_line(number):
+    """Kills the process when half of a line of metrics is written."""
+    original = files.append
+    calls = 0
+
+    def half(path, content):
+        nonlocal calls
+        calls += 1
+        if calls < number:
+            return original(path, content)
+        original(path, content[: len(content) // 2])
+        return kill()
+
+    files.append = half
+
+
+def kill_in_save(number, *, after):
+    """Kills the process before or after the checksums: all other files of a save are written."""
+    original = Checkpointer._write_checksums
+    calls = 0
+
+    def counted(self):
+        nonlocal calls
+        calls += 1
+        if calls < number or after:
+            original(self)
+        if calls == number:
+            kill()
+
+    Checkpointer._write_checksums = counted
+
+
+def kill_in_deletion(*, half):
+    """Kills the process when a checkpoint is about to be deleted, or half of its files are."""
+    original = shutil.rmtree
+
+    def rmtree(path, *arguments, **keywords):
+        if not Path(path).name.isdigit():
+            return original(path, *arguments, **keywords)
+        found = sorted(file for file in Path(path).rglob("*") if file.is_file())
+        for file in found[: len(found) // 2] if half else ():
+            file.unlink()
+        return kill()
+
+    shutil.rmtree = rmtree
+
+
+def hold_at_save(number):
+    """Says that a save is to come and waits there for ever; says when a signal was taken in."""
+    original_save, original_receive = Checkpointer.save, Requests._receive
+    calls = 0
+
+    def save(self, *arguments):
+        nonlocal calls
+        calls += 1
+        if calls == number:
+            print("held at a save", flush=True)
+            # Not in one long wait, which a signal that comes just before it would not end.
+            while not threading.Event().wait(0.1):
+                pass
+        original_save(self, *arguments)
+
+    def receive(self, *arguments):
+        original_receive(self, *arguments)
+        print("took a signal in", flush=True)
+
+    Checkpointer.save, Requests._receive = save, receive
+
+
+MOMENTS = {
+    "never": lambda: None,
+    "before the configuration": lambda: kill_before_renaming_to("config.json"),
+    "in a line of metrics": lambda: kill_in_line(3),
+    "before the checksums": lambda: kill_in_save(3, after=False),
+    "before the renaming": lambda: kill_in_save(3, after=True),
+    "before the deletion": lambda: kill_in_deletion(half=False),
+    "in the deletion": lambda: kill_in_deletion(half=True),
+    "before old metrics are dropped": lambda: kill_before_renaming_to("metrics.jsonl"),
+    "before the results": lambda: kill_before_renaming_to("results.json"),
+    "held at the second save": lambda: hold_at_save(2),
+}
+
+
+if __name__ == "__main__":
+    small.shrink(setattr)
+    MOMENTS[sys.argv.pop(1)]()
+    command_line.run(main.main)

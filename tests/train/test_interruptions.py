@@ -1,0 +1,216 @@
+"""Signals, damaged checkpoints, divergence and other configurations, met as users meet them."""
+
+import copy
+import functools
+import json
+import operator
+import signal
+
+import pytest
+
+from configs import digits, synthetic_species
+from tests.train.program import Program, checkpoints, flip_a_bit, outcome, truncate
+from train import experiment
+from train.errors import UserError
+
+STEPS_PER_EPOCH = 19
+# All kinds of state: momentum, moving averages, and the estimated labels of ROLE.
+EVERYTHING = (
+    "--config=configs/digits.py:role",
+    "--config.num_epochs=12",
+    "--config.model.name=mlp",
+    "--config.optimizer.average_decay=0.9",
+    "--config.checkpoint.every_steps=3",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("interruptions")
+
+
+@pytest.fixture(scope="module")
+def program(folder):
+    return Program(folder, EVERYTHING)
+
+
+@pytest.fixture(scope="module")
+def unbroken(program, folder):
+    program.complete(folder / "unbroken")
+    return folder / "unbroken"
+
+
+def stop(running, epoch, number, *, to_group):
+    """Sends a signal after an epoch; the step that is said to be saved, and the lines before."""
+    running.read_until(f"epoch {epoch}/")
+    running.send(number, to_group=to_group)
+    done = running.end()
+    assert done.returncode == 128 + number, done.stderr
+    *warnings, line = done.stderr.splitlines()
+    assert line.startswith(f"stopped by {number.name}: saved after step ")
+    assert line.endswith("the same command goes on from there")
+    step = int(line.split("after step ")[1].split(",")[0])
+    assert epoch * STEPS_PER_EPOCH < step < 12 * STEPS_PER_EPOCH
+    assert f"in epoch {1 + step // STEPS_PER_EPOCH} of 12" in line
+    return step, warnings, done.stdout
+
+
+def is_of_skipping(warnings, checkpoint):
+    (line,) = warnings
+    return line.startswith(f"warning: skipped the checkpoint {checkpoint}: ")
+
+
+@pytest.mark.slow
+def test_signals_and_damage_in_the_middle_of_epochs_change_nothing(program, unbroken, tmp_path):
+    workdir = tmp_path / "run"
+
+    def at(step):
+        return workdir / "checkpoints" / str(step)
+
+    def goes_on_from(step):
+        epoch, in_epoch = divmod(step, STEPS_PER_EPOCH)
+        within = f" and {in_epoch} of {STEPS_PER_EPOCH} steps" if in_epoch else ""
+        return f"going on after epoch {epoch} of 12{within}\n"
+
+    with program.start(workdir) as running:
+        first, warnings, _ = stop(running, 2, signal.SIGTERM, to_group=False)
+    assert not warnings
+    assert checkpoints(workdir)[-1] == first
+    with program.start(workdir) as running:
+        second, warnings, printed = stop(running, 4, signal.SIGINT, to_group=True)
+    assert not warnings
+    assert goes_on_from(first) in printed
+    before = checkpoints(workdir)[-2]
+    flip_a_bit(at(second))
+    with program.start(workdir) as running:
+        third, warnings, printed = stop(running, 6, signal.SIGTERM, to_group=True)
+    assert is_of_skipping(warnings, at(second))
+    assert goes_on_from(before) in printed
+    before = checkpoints(workdir)[-2]
+    truncate(at(third))
+    done = program.complete(workdir)
+    assert is_of_skipping(done.stderr.splitlines(), at(third))
+    assert goes_on_from(before) in done.stdout
+    assert outcome(workdir) == outcome(unbroken)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("second", "code", "words"),
+    [(signal.SIGTERM, -signal.SIGTERM, ""), (signal.SIGINT, 130, "stopped by SIGINT\n")],
+)
+def test_a_second_signal_ends_the_run_at_once(program, tmp_path, second, code, words):
+    with program.start(tmp_path / "run", moment="held at the second save") as running:
+        running.read_until("held at a save")
+        running.send(signal.SIGTERM)
+        running.read_until("took a signal in")
+        running.send(second)
+        done = running.end()
+    assert (done.returncode, done.stderr) == (code, words)
+
+
+# Of large constants in the step: it is compiled anew for each.
+RATES = {
+    # The first step's own loss and gradient are finite, and nothing after them is.
+    "at once": ("--config.optimizer.learning_rate=1e20", 1),
+    "later": (
+        "--config.optimizer.decay_epochs=(1,)",
+        "--config.optimizer.decay_factor=1e25",
+        STEPS_PER_EPOCH + 1,
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", RATES)
+def test_divergence_is_told_with_the_last_good_checkpoint(program, tmp_path, when):
+    *rate, bad_step = RATES[when]
+    workdir = tmp_path / "run"
+    # A checkpoint after every step: none may have what the bad one made.
+    every_step = "--config.checkpoint.every_steps=1"
+    done = program.run(workdir, every_step, *rate)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(
+        f"error: training diverged: at step {bad_step} the parameter norm is inf, for the training "
+        "examples "
+    )
+    examples, kept, advice = line.split("examples ")[1].split("; ")
+    assert len(set(map(int, examples.split(", ")))) == 64
+    assert advice == "lower config.optimizer.learning_rate"
+    if bad_step == 1:
+        assert kept == "no checkpoint was saved"
+        return
+    latest = workdir / "checkpoints" / str(bad_step - 1)
+    assert kept == f"the last good checkpoint is {latest}"
+    assert checkpoints(workdir)[-1] == bad_step - 1
+    # It is whole, and of numbers that are finite; and the same command comes to the same end.
+    done = program.run(workdir, every_step, *rate)
+    assert (done.returncode, done.stderr) == (2, f"{line}\n")
+    assert "going on after epoch 1 of 12\n" in done.stdout
+
+
+OTHERS = {
+    "a loss and what it needs": (
+        {"loss.name": "focal", "loss.gamma": 2.0},
+        ("loss.gamma: 1.0 -> 2.0", "loss.name: 'noised_balanced' -> 'focal'"),
+    ),
+    "a model": ({"model.name": "mlp"}, ("model.name: 'small_cnn' -> 'mlp'",)),
+    "devices": ({"parallel": "shard_map"}, ("parallel: 'pmap' -> 'shard_map'",)),
+    "an optimiser": (
+        {"optimizer.momentum": 0.8, "optimizer.average_decay": 0.9},
+        ("optimizer.average_decay: None -> 0.9", "optimizer.momentum: 0.9 -> 0.8"),
+    ),
+}
+
+
+def changed(config, changes):
+    config = copy.deepcopy(config)
+    for name, value in changes.items():
+        *groups, field = name.split(".")
+        functools.reduce(operator.getitem, groups, config)[field] = value
+    return config
+
+
+def refusal(config, workdir):
+    """What a run of a configuration in the workdir of another is told, and left as it was."""
+    before = sorted(workdir.rglob("*"))
+    with pytest.raises(UserError) as raised:
+        experiment.run(config, workdir)
+    assert sorted(workdir.rglob("*")) == before
+    return str(raised.value)
+
+
+def written(config, workdir):
+    """A workdir as a run of a configuration leaves it at once."""
+    config = json.loads(config.to_json())
+    workdir.mkdir()
+    (workdir / "config.json").write_text(json.dumps(config))
+    return config
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_a_workdir_of_another_configuration_is_refused_with_the_fields(tmp_path, other):
+    changes, named = OTHERS[other]
+    config = written(digits.get_config(), tmp_path / "run")
+    message = refusal(changed(config, changes), tmp_path / "run")
+    assert f"another configuration ({'; '.join(named)}); give another --workdir" in message
+
+
+def test_a_workdir_of_another_data_set_is_refused_with_the_fields(tmp_path):
+    config = written(synthetic_species.get_config(), tmp_path / "run")
+    message = refusal(changed(config, {"dataset.num_classes": 80}), tmp_path / "run")
+    assert "another configuration (dataset.num_classes: 100 -> 80); give" in message
+    other = json.loads(synthetic_species.get_config().to_json())
+    other["dataset"] = json.loads(digits.get_config().to_json())["dataset"]
+    assert "dataset.name: 'synthetic_species' -> 'digits'" in refusal(other, tmp_path / "run")
+
+
+@pytest.mark.slow
+def test_the_command_refuses_another_configuration_with_exit_code_two(program, unbroken):
+    before = outcome(unbroken)
+    done = program.run(unbroken, "--config.loss.weight=0.02", "--config.seed=1")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "(loss.weight: 0.01 -> 0.02; seed: 0 -> 1); give another --workdir" in line
+    assert outcome(unbroken) == before
