@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import importlib.metadata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import optax
 
 from train import (
+    bayes,
     configuration,
     evaluate,
     label_estimates,
@@ -25,7 +26,7 @@ from train import (
     terminal,
 )
 from train.checkpoint import Checkpointer
-from train.data import Dataset, DatasetSpec, Split, dataset_spec
+from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
 from train.data.batches import steps_in_epoch
 from train.data.pipeline import Pipeline
@@ -195,9 +196,9 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
                 "validation": validation,
                 "test": test,
             }
-            if spec.bayes_probabilities is not None:
-                results["bayes"] = _bayes(
-                    spec.bayes_probabilities, dataset, config["eval"]["ks"], class_counts
+            if spec.law is not None:
+                results["bayes"] = bayes.summarize(
+                    spec.law, dataset, config["eval"]["ks"], class_counts
                 )
             return reporter.results(results)
 
@@ -254,23 +255,6 @@ def _initial_label_logits(
     return label_estimates.initial(
         dataset.train.labels, num_classes=spec.num_classes, seed=config["seed"]
     )
-
-
-def _bayes(
-    probabilities: Callable[[np.ndarray], np.ndarray],
-    dataset: Dataset,
-    ks: Sequence[int],
-    class_counts: np.ndarray,
-) -> dict[str, float]:
-    """What the best classifier reaches on the test examples, measured as the trained one is."""
-
-    def predictions(split: Split) -> evaluate.Predictions:
-        scores = probabilities(np.asarray(split.images)).astype(np.float32)
-        of_labels = scores[np.arange(len(split)), split.labels]
-        return evaluate.Predictions(-np.log(of_labels), scores, split.labels)
-
-    thresholds = evaluate.average_k_thresholds(predictions(dataset.validation), ks)
-    return evaluate.summarize(predictions(dataset.test), thresholds, class_counts)
 
 
 def _check_workdir(config: Mapping[str, Any], workdir: Path) -> None:

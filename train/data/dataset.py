@@ -26,6 +26,19 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class KnownLaw:
+    """The law of images and classes, of which the best classifier follows.
+
+    Attributes:
+        posterior: uint8 images [n, ...] to p(y | x) [n, L], float64.
+        class_probabilities: p(y) [L], float64.
+    """
+
+    posterior: Callable[[np.ndarray], np.ndarray]
+    class_probabilities: np.ndarray
+
+
+@dataclass(frozen=True)
 class DatasetSpec:
     """What is known of a data set before any file of it is read.
 
@@ -48,8 +61,7 @@ class DatasetSpec:
         train_size: the number of training examples used; `None` for all.
         balanced_subset: whether a training subset has as many examples of every class.
         label_noise: what is done to the labels of the training part; `None` for nothing.
-        bayes_probabilities: uint8 images [n, ...] to p(y | x) [n, L], float64, where the law of the
-            data is known: the scores of the best classifier.
+        law: the law of the data, where it is known.
     """
 
     name: str
@@ -66,7 +78,7 @@ class DatasetSpec:
     train_size: int | None = None
     balanced_subset: bool = False
     label_noise: LabelNoise | None = None
-    bayes_probabilities: Callable[[np.ndarray], np.ndarray] | None = None
+    law: KnownLaw | None = None
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Opens the prepared data set: reads small images into memory, of large ones the labels.

@@ -11,7 +11,7 @@ from PIL import Image
 
 from train import fields
 from train.data import augmentation, options
-from train.data.dataset import DatasetFamily, DatasetSpec
+from train.data.dataset import DatasetFamily, DatasetSpec, KnownLaw
 from train.data.species_model import (
     CHUNK_SIZE,
     IMAGE_SHAPE,
@@ -122,7 +122,7 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         std=model.channel_std,
         prepared_on_use=True,
         label_noise=options.label_noise_of(config, tuple(model.genera.tolist())),
-        bayes_probabilities=model.bayes_probabilities,
+        law=KnownLaw(model.bayes_probabilities, np.exp(model.log_prior)),
     )
 
 

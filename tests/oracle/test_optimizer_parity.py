@@ -1,0 +1,34 @@
+"""Our SGD with its step decay is PyTorch's, step for step."""
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+from train import optimizer
+
+
+# optax's schedule compares floats with integers.
+@jax.numpy_dtype_promotion("standard")
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_sgd_is_that_of_pytorch(rng, nesterov):
+    start = rng.normal(size=50).astype(np.float32)
+    theirs = torch.nn.Parameter(torch.tensor(start))
+    peer = torch.optim.SGD([theirs], lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=1e-3)
+    decay = torch.optim.lr_scheduler.MultiStepLR(peer, milestones=[2, 4], gamma=0.1)
+    rates = optimizer.step_decay(0.1, decay_epochs=(2, 4), decay_factor=0.1, steps_per_epoch=5)
+    sgd = optimizer.sgd(rates, momentum=0.9, nesterov=nesterov, weight_decay=1e-3)
+    ours = {"weights": start}
+    state = sgd.init(ours)
+    for _epoch in range(6):
+        for _step in range(5):
+            gradient = rng.normal(size=50).astype(np.float32)
+            updates, state = sgd.update({"weights": gradient}, state, ours)
+            ours = {"weights": np.asarray(ours["weights"] + updates["weights"])}
+            theirs.grad = torch.tensor(gradient)
+            peer.step()
+            # The same float32 operations, of which a compiler may fuse two.
+            np.testing.assert_allclose(
+                ours["weights"], theirs.detach().numpy(), rtol=1e-5, atol=1e-6
+            )
+        decay.step()

@@ -1,0 +1,51 @@
+"""What the best classifier reaches, for data whose law is known, measured as a trained one is."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from train import evaluate
+from train.data import Dataset, KnownLaw, Split
+
+
+def summarize(
+    law: KnownLaw, dataset: Dataset, ks: Sequence[int], class_counts: np.ndarray
+) -> dict[str, float]:
+    """The metrics of the best scores on the test examples.
+
+    The best over all examples are the probabilities p(y | x); the best over classes, each of which
+    counts the same, are in proportion to p(y | x) / p(y). The accuracies of few, medium and many
+    shot classes are those of the second. None of the two is the best for such a group alone, which
+    is the one that never returns another class.
+
+    Args:
+        law: the law of the data.
+        dataset: the examples.
+        ks: the set sizes.
+        class_counts: the training images of each class.
+    """
+    weights = law.class_probabilities.min() / law.class_probabilities
+    over_examples = _summarize(law, dataset, ks, class_counts, np.ones_like(weights))
+    over_classes = _summarize(law, dataset, ks, class_counts, weights)
+    of_classes = ("macro_", "few_", "medium_", "many_")
+    return {
+        name: over_classes[name] if name.startswith(of_classes) else value
+        for name, value in over_examples.items()
+    }
+
+
+def _summarize(
+    law: KnownLaw,
+    dataset: Dataset,
+    ks: Sequence[int],
+    class_counts: np.ndarray,
+    weights: np.ndarray,
+) -> dict[str, float]:
+    def predictions(split: Split) -> evaluate.Predictions:
+        probabilities = law.posterior(np.asarray(split.images))
+        of_labels = probabilities[np.arange(len(split)), split.labels]
+        scores = (weights * probabilities).astype(np.float32)
+        return evaluate.Predictions(-np.log(of_labels), scores, split.labels)
+
+    thresholds = evaluate.average_k_thresholds(predictions(dataset.validation), ks)
+    return evaluate.summarize(predictions(dataset.test), thresholds, class_counts)
