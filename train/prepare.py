@@ -1,11 +1,11 @@
 """Prepares a data set: `python -m train.prepare --dataset=plantnet300k --manual_dir=downloads`.
 
-A second start goes on where the first one was stopped. Nothing is installed, and nothing but
-CIFAR-100 is downloaded.
+For ImageNet-LT and Pl@ntNet-300K a second start goes on where the first one was stopped; the others
+begin anew. Nothing is installed, and nothing but CIFAR-100 is downloaded.
 """
 
 import functools
-import sys
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,12 +13,12 @@ import tensorflow_datasets as tfds
 from absl import flags, logging
 
 from train import command_line, fields
-from train.data import imagenet_lt, plantnet300k, preparation, tfds_preparation
+from train.data import imagenet_lt, plantnet300k, preparation, prepared, tfds_preparation
 from train.data.digits import Digits
-from train.data.prepared import quiet_tfds
+from train.data.preparation import PreparedBuilder
 from train.data.progress import show_line
 from train.data.synthetic_species import SyntheticSpecies
-from train.errors import UserError
+from train.errors import InterruptedRunError, UserError
 
 _BUILDERS: dict[str, Callable[..., tfds.core.DatasetBuilder]] = {
     "cifar100": functools.partial(tfds.builder, "cifar100"),
@@ -59,16 +59,15 @@ def main() -> None:
         raise UserError(f"--dataset must be {wrong}; got {_DATASET.value!r}")
     # Below errors, tfds tells that a new folder is empty.
     logging.set_verbosity(logging.ERROR)
-    try:
-        prepare(
-            _DATASET.value,
-            data_dir=_DATA_DIR.value,
-            manual_dir=_MANUAL_DIR.value,
-            skip_unreadable=_SKIP_UNREADABLE.value,
-        )
-    except KeyboardInterrupt:
-        show_line("stopped; the same command goes on from here")
-        sys.exit(130)
+    for name, flag in (("data_dir", _DATA_DIR), ("manual_dir", _MANUAL_DIR)):
+        if flag.value == "":
+            raise UserError(f"--{name} must be a folder; it is empty")
+    prepare(
+        _DATASET.value,
+        data_dir=_DATA_DIR.value,
+        manual_dir=_MANUAL_DIR.value,
+        skip_unreadable=_SKIP_UNREADABLE.value,
+    )
 
 
 def prepare(
@@ -82,8 +81,9 @@ def prepare(
         manual_dir: the folder with what was downloaded; `None` for tfds's own default.
         skip_unreadable: whether images that cannot be decoded are left out.
     """
-    builder = _BUILDERS[name](data_dir=data_dir, file_format=preparation.FILE_FORMAT)
+    builder = prepared.make_builder(_BUILDERS[name], data_dir, name=name)
     if builder.is_prepared():
+        prepared.check_files(builder)
         show_line(f"{name} is prepared already, in {builder.data_dir}")
         return
     downloaded = (
@@ -91,31 +91,25 @@ def prepare(
         if manual_dir is not None
         else Path(builder.data_dir).parents[1] / "downloads" / "manual"
     )
-    contents = None
-    match name:
-        case "cifar100":
-            tfds_preparation.prepare_cifar100(builder, downloaded)
-        case "imagenet":
-            tfds_preparation.prepare_imagenet(builder, downloaded)
-        case "imagenet_lt":
-            contents = imagenet_lt.contents(downloaded, data_dir)
-        case "plantnet300k" | "plantnet300k_v2":
-            contents = plantnet300k.contents(type(builder), downloaded)
-        case _:
-            _generate(builder)
-    skipped = {}
-    if contents is not None:
-        skipped = preparation.prepare(builder, contents, skip_unreadable=skip_unreadable)
-    _summarize(name, builder, skipped)
-
-
-def _generate(builder: tfds.core.DatasetBuilder) -> None:
-    """Prepares a data set that needs no files."""
+    skipped: dict[str, int] = {}
     try:
-        with quiet_tfds():
-            builder.download_and_prepare()
-    except RuntimeError as error:  # How the writer reports a full disk.
-        raise OSError(f"cannot prepare the data set in {builder.data_dir}: {error}") from error
+        match name:
+            case "cifar100":
+                tfds_preparation.prepare_cifar100(builder, downloaded)
+            case "imagenet":
+                tfds_preparation.prepare_imagenet(builder, downloaded)
+            case "imagenet_lt":
+                contents = imagenet_lt.contents(downloaded, data_dir)
+                skipped = preparation.prepare(builder, contents, skip_unreadable=skip_unreadable)
+            case "plantnet300k" | "plantnet300k_v2":
+                contents = plantnet300k.contents(type(builder), downloaded)
+                skipped = preparation.prepare(builder, contents, skip_unreadable=skip_unreadable)
+            case _:
+                prepared.generate(builder)
+    except KeyboardInterrupt as error:
+        begins = "goes on from here" if isinstance(builder, PreparedBuilder) else "begins anew"
+        raise InterruptedRunError(signal.SIGINT, f"the same command {begins}") from error
+    _summarize(name, builder, skipped)
 
 
 def _summarize(name: str, builder: tfds.core.DatasetBuilder, skipped: dict[str, int]) -> None:

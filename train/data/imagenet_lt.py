@@ -14,7 +14,7 @@ import tensorflow_datasets as tfds
 from train.data import tfds_preparation
 from train.data.preparation import Contents, PreparedBuilder
 from train.data.shards import Example
-from train.data.sources import FolderSource, Source
+from train.data.sources import FolderSource, absent
 from train.errors import UserError
 
 LISTS = {
@@ -97,17 +97,14 @@ def contents(manual_dir: Path, data_dir: str | None) -> Contents:
     Raises:
         UserError: a list or the images are missing, or a line is not as it should be.
     """
-    for file in LISTS.values():
-        if not (manual_dir / file).is_file():
-            raise UserError(
-                f"{file} is not in --manual_dir={manual_dir}: download "
-                f"{', '.join(LISTS.values())} from {_URL} into it"
-            )
-    source, has = _images(manual_dir, data_dir)
+    imagenet = tfds_preparation.builder("imagenet2012", data_dir)
+    # A folder `train` alone may be anything.
+    has_folder = all((manual_dir / part).is_dir() for part in ("train", "val"))
+    _check_present(manual_dir, imagenet, has_folder=has_folder)
+    source = FolderSource(manual_dir) if has_folder else PreparedImagenet(imagenet)
     class_names: dict[int, str] = {}
     splits = {
-        split: _read_list(manual_dir / file, source, has, class_names)
-        for split, file in LISTS.items()
+        split: _read_list(manual_dir / file, source, class_names) for split, file in LISTS.items()
     }
     for split, examples in splits.items():
         missing = set(range(NUM_CLASSES)) - {example.label for example in examples}
@@ -120,24 +117,29 @@ def contents(manual_dir: Path, data_dir: str | None) -> Contents:
     return Contents(splits, names, [{"synset": name} for name in names], source)
 
 
-def _images(manual_dir: Path, data_dir: str | None) -> tuple[Source, Any]:
-    """The images, and a function that says whether a path of the lists is among them."""
-    if (manual_dir / "train").is_dir():
-        return FolderSource(manual_dir), lambda path: (manual_dir / path).is_file()
-    imagenet = tfds_preparation.builder("imagenet2012", data_dir)
-    if imagenet.is_prepared():
-        prepared = PreparedImagenet(imagenet)
-        return prepared, prepared.has
-    raise UserError(
-        f"ImageNet's images are neither in --manual_dir={manual_dir}, as folders train and val of "
-        f"classes' folders, nor prepared in {imagenet.data_dir}: unpack them there, or run python "
-        "-m train.prepare --dataset=imagenet"
-    )
+def _check_present(
+    manual_dir: Path, imagenet: tfds.core.DatasetBuilder, *, has_folder: bool
+) -> None:
+    """Names everything that is missing at once, and what to do about it."""
+    missing = [file for file in LISTS.values() if not (manual_dir / file).is_file()]
+    remedies = [f"download {', '.join(missing)} from {_URL} into it"] if missing else []
+    if not has_folder and not imagenet.is_prepared():
+        missing.append("ImageNet's folders train and val")
+        remedies.append(
+            "unpack ImageNet there, both in a folder a class, or prepare it in "
+            f"{imagenet.data_dir} with python -m train.prepare --dataset=imagenet"
+        )
+    if missing:
+        raise absent(missing, manual_dir, remedies)
 
 
-def _read_list(path: Path, source: Source, has: Any, class_names: dict[int, str]) -> list[Example]:
+def _read_list(
+    path: Path, source: FolderSource | PreparedImagenet, class_names: dict[int, str]
+) -> list[Example]:
     examples = []
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    # Bytes that are no text make a line that is no path and class.
+    lines = path.read_text("utf-8", errors="replace").splitlines()
+    for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
         image, _, digits = line.strip().rpartition(" ")
         if not image or not digits.isdecimal() or int(digits) >= NUM_CLASSES:
@@ -145,7 +147,7 @@ def _read_list(path: Path, source: Source, has: Any, class_names: dict[int, str]
                 f"{where}: a line must be a path and a class from 0 to {NUM_CLASSES - 1}; it is "
                 f"{line!r}"
             )
-        if not has(image):
+        if not source.has(image):
             raise UserError(f"{where}: there is no image {source.where(image)}")
         label, folder = int(digits), PurePosixPath(image).parent.name
         if class_names.setdefault(label, folder) != folder:

@@ -7,6 +7,7 @@ texts, as torchvision's ImageFolder has it; the species' own identifiers are in 
 """
 
 import csv
+import functools
 import io
 import json
 import re
@@ -14,19 +15,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import tensorflow_datasets as tfds
 
 from train.data.preparation import Contents, PreparedBuilder
 from train.data.shards import Example
-from train.data.sources import FolderSource, ZipSource
+from train.data.sources import FolderSource, ZipSource, absent
 from train.errors import UserError
 
 # What the archives call the splits, and what we do.
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 _IMAGE = re.compile(r"(?P<root>(?:.*/)?)(?P<split>train|val|test)/(?P<species>[^/]+)/(?P<file>.*)")
+_Parsed = TypeVar("_Parsed")
 _SUFFIXES = (".jpg", ".jpeg", ".png")
 
 
@@ -38,17 +40,16 @@ class Species:
     genus: str
 
 
-# The content of metadata files by their names to what they say: of species by the names of their
-# folders, and of images' organs by the names of their files, without the suffix.
-ReadMetadata = Callable[[Callable[[str], str]], tuple[dict[str, Species], dict[str, str]]]
-
-
-def _read_json(read: Callable[[str], str]) -> tuple[dict[str, Species], dict[str, str]]:
-    """The metadata of version 1.1."""
-    names: dict[str, str] = json.loads(read("plantnet300K_species_id_2_name.json"))
-    species = {
-        folder: Species(" ".join(name.split()), name.split()[0]) for folder, name in names.items()
+def _species_from_json(text: str) -> dict[str, Species]:
+    """Version 1.1: species by their folders."""
+    return {
+        folder: Species(" ".join(name.split()), name.split()[0])
+        for folder, name in json.loads(text).items()
     }
+
+
+def _organs_from_json(text: str) -> dict[str, str]:
+    """Version 1.1: organs by images."""
     kinds: dict[str, str] = {}
 
     def organ(fields: dict[str, str]) -> str | dict[str, str]:
@@ -57,18 +58,23 @@ def _read_json(read: Callable[[str], str]) -> tuple[dict[str, Species], dict[str
             return fields
         return kinds.setdefault(fields["organ"], fields["organ"])
 
-    return species, json.loads(read("plantnet300K_metadata.json"), object_hook=organ)
+    organs = json.loads(text, object_hook=organ)
+    return {image: organ for image, organ in organs.items() if isinstance(organ, str)}
 
 
-def _read_csv(read: Callable[[str], str]) -> tuple[dict[str, Species], dict[str, str]]:
-    """The metadata of version 2, whose folders are the species' numbers with four digits."""
-    rows = csv.DictReader(io.StringIO(read("species_metadata.csv")))
-    species = {
-        f"{int(row['species_id']):04d}": Species(row["full_species"], row["genus"]) for row in rows
+def _species_from_csv(text: str) -> dict[str, Species]:
+    """Version 2, whose folders are the species' numbers with four digits: species by them."""
+    return {
+        f"{int(row['species_id']):04d}": Species(row["full_species"], row["genus"])
+        for row in csv.DictReader(io.StringIO(text))
     }
+
+
+def _organs_from_csv(text: str) -> dict[str, str]:
+    """Version 2: organs by images."""
     kinds: dict[str, str] = {}
-    images = csv.DictReader(io.StringIO(read("plantnet300K_metadata.csv")))
-    return species, {row["PN_hash"]: kinds.setdefault(row["organ"], row["organ"]) for row in images}
+    rows = csv.DictReader(io.StringIO(text))
+    return {row["PN_hash"]: kinds.setdefault(row["organ"], row["organ"]) for row in rows}
 
 
 @dataclass(frozen=True)
@@ -83,8 +89,11 @@ class Release:
         size: its size, for people.
         md5: its MD5 checksum as published, where known.
         url: where to download it.
-        beside: files that are to be downloaded with it.
-        read_metadata: reads names, genera and organs.
+        species_file: the metadata file on species.
+        organs_file: the metadata file on images.
+        metadata_in_archive: whether the archive has these two, which else lie beside it.
+        read_species: the content of the one to species by the names of their folders.
+        read_organs: the content of the other to organs by the names of images, without the suffix.
     """
 
     title: str
@@ -93,8 +102,11 @@ class Release:
     archive: str
     size: str
     url: str
-    beside: tuple[str, ...]
-    read_metadata: ReadMetadata
+    species_file: str
+    organs_file: str
+    metadata_in_archive: bool
+    read_species: Callable[[str], dict[str, Species]]
+    read_organs: Callable[[str], dict[str, str]]
     md5: str | None = None
 
 
@@ -133,8 +145,11 @@ class Plantnet300k(_Plantnet):
         size="31.7 GB",
         md5="db27d149f2a6c304b887353c07021687",
         url="https://zenodo.org/records/5645731",
-        beside=(),
-        read_metadata=_read_json,
+        species_file="plantnet300K_species_id_2_name.json",
+        organs_file="plantnet300K_metadata.json",
+        metadata_in_archive=True,
+        read_species=_species_from_json,
+        read_organs=_organs_from_json,
     )
 
 
@@ -150,8 +165,11 @@ class Plantnet300kV2(_Plantnet):
         archive="images.zip",
         size="41.8 GB",
         url="https://zenodo.org/records/10419064",
-        beside=("plantnet300K_metadata.csv", "species_metadata.csv"),
-        read_metadata=_read_csv,
+        species_file="species_metadata.csv",
+        organs_file="plantnet300K_metadata.csv",
+        metadata_in_archive=False,
+        read_species=_species_from_csv,
+        read_organs=_organs_from_csv,
     )
 
 
@@ -175,6 +193,8 @@ def contents(builder: type[_Plantnet], manual_dir: Path) -> Contents:
     place = source.where(root)
     _check_count(builder, len(folders), place)
     for split, by_folder in found.items():
+        if not by_folder:
+            raise UserError(f"{source.where(f'{root}{split}')} is missing, or has no species in it")
         for folder in folders:
             if not by_folder.get(folder):
                 state = "is empty" if folder in by_folder else "is missing"
@@ -182,10 +202,12 @@ def contents(builder: type[_Plantnet], manual_dir: Path) -> Contents:
                     f"the species folder {source.where(f'{root}{split}/{folder}')} {state}; every "
                     "species needs images in train, val and test"
                 )
-    species, organs = _read_metadata(_Metadata(source, root, manual_dir, release))
+    species, organs = _read_metadata(release, source, root, manual_dir)
     unnamed = [folder for folder in folders if folder not in species]
     if unnamed:
-        raise UserError(f"the metadata of {place} has no name for the species {unnamed[0]}")
+        raise UserError(
+            f"{release.species_file} has no name for the species {unnamed[0]} of {place}"
+        )
     labels = {folder: label for label, folder in enumerate(folders)}
     return Contents(
         splits={
@@ -226,13 +248,14 @@ def _find(release: Release, manual_dir: Path) -> tuple[ZipSource | FolderSource,
             source = ZipSource(archive, hint=f"download it again from {candidate.url}{checksum}")
             return source, _root_in_archive(source, archive)
     for folder in ("images", "images/images", ".", "plantnet_300K/images"):
-        if (manual_dir / folder / "train").is_dir():
+        # One folder, `train` or `test`, may be anything.
+        if sum((manual_dir / folder / split).is_dir() for split in SPLITS) > 1:
             return FolderSource(manual_dir / folder), ""
-    needed = " and ".join((f"{release.archive} ({release.size})", *release.beside))
-    raise UserError(
-        f"{release.title} is not in --manual_dir={manual_dir}: download {needed} from "
-        f"{release.url} into it, or unpack it there"
-    )
+    needed = [f"{release.archive} ({release.size})"]
+    if not release.metadata_in_archive:
+        needed += [release.species_file, release.organs_file]
+    remedy = f"download {', '.join(needed)} from {release.url} into it, or unpack it there"
+    raise absent([release.title], manual_dir, [remedy])
 
 
 def _root_in_archive(source: ZipSource, archive: Path) -> str:
@@ -276,41 +299,47 @@ def _check_count(builder: type[_Plantnet], count: int, place: str) -> None:
     )
 
 
-@dataclass(frozen=True)
-class _Metadata:
-    """Finds metadata files: among the images, in a folder above them, or beside the archive."""
-
-    source: ZipSource | FolderSource
-    root: str
-    manual_dir: Path
-    release: Release
-
-    def __call__(self, name: str) -> str:
-        if isinstance(self.source, ZipSource):
-            members = set(self.source.paths())
-            root = PurePosixPath(self.root)
-            for member in (str(above / name) for above in (root, *root.parents)):
-                if member in members:
-                    return self.source.read(member).decode("utf-8-sig")
-        for folder in (self.manual_dir, self.manual_dir / "plantnet_300K", self.manual_dir.parent):
-            if (folder / name).is_file():
-                return (folder / name).read_text("utf-8-sig")
-        raise UserError(
-            f"{name} is missing in --manual_dir={self.manual_dir}; it is published with "
-            f"{self.release.title} at {self.release.url}"
-        )
+def _read_metadata(
+    release: Release, source: ZipSource | FolderSource, root: str, manual_dir: Path
+) -> tuple[dict[str, Species], dict[str, str]]:
+    find = functools.partial(_find_metadata, source=source, root=root, manual_dir=manual_dir)
+    species, organs = find(release.species_file), find(release.organs_file)
+    if species is None or organs is None:
+        files = {release.species_file: species, release.organs_file: organs}
+        remedy = f"published with {release.title} at {release.url}"
+        if release.metadata_in_archive:
+            remedy += f", in {release.archive}"
+        raise absent([name for name, read in files.items() if read is None], manual_dir, [remedy])
+    return (
+        _parse(release.species_file, species, release.read_species),
+        _parse(release.organs_file, organs, release.read_organs),
+    )
 
 
-def _read_metadata(read: _Metadata) -> tuple[dict[str, Species], dict[str, str]]:
+def _parse(name: str, read: Callable[[], bytes], parser: Callable[[str], _Parsed]) -> _Parsed:
+    content = read()
     try:
-        return read.release.read_metadata(read)
-    except UserError:
-        raise
-    except (ValueError, LookupError) as error:
+        return parser(content.decode("utf-8-sig"))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise UserError(
-            f"the metadata of {read.release.title} in --manual_dir={read.manual_dir} is damaged "
-            f"({type(error).__name__}: {error})"
+            f"{name} is damaged, or not as it was published ({type(error).__name__}: {error})"
         ) from error
+
+
+def _find_metadata(
+    name: str, source: ZipSource | FolderSource, root: str, manual_dir: Path
+) -> Callable[[], bytes] | None:
+    """Reads a file among the images, in a folder above them, or beside the archive."""
+    if isinstance(source, ZipSource):
+        members = set(source.paths())
+        within = PurePosixPath(root)
+        for member in (str(above / name) for above in (within, *within.parents)):
+            if member in members:
+                return functools.partial(source.read, member)
+    for folder in (manual_dir, manual_dir / "plantnet_300K", manual_dir.parent):
+        if (folder / name).is_file():
+            return (folder / name).read_bytes
+    return None
 
 
 def _distinct(folders: Sequence[str], species: Mapping[str, Species]) -> list[str]:

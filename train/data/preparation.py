@@ -20,12 +20,12 @@ from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
 
 from train import files
 from train.data import shards
+from train.data.prepared import FILE_FORMAT, check_writable, labels_file
 from train.data.progress import ImageProgress, show_line
 from train.data.shards import Example, Journal, Shard
 from train.data.sources import Source
 from train.errors import UserError
 
-FILE_FORMAT = "array_record"
 _JOURNAL = "journal.jsonl"
 _LOCK = "lock"
 
@@ -66,11 +66,13 @@ def prepare(
         The number of images that were left out as unreadable, by split.
 
     Raises:
-        UserError: an image is unreadable, or a class has no readable image in a split.
-        OSError: the disk is full or cannot be written to.
+        UserError: an image is unreadable, or a class has no readable image in a split, or the disk
+            cannot be written to.
+        OSError: the disk is full.
     """
     final = Path(builder.data_dir)
     check_absent(final)
+    check_writable(builder)
     unfinished = final.with_name(f"incomplete.{final.name}")
     unfinished.mkdir(parents=True, exist_ok=True)
     with locked(unfinished):
@@ -235,11 +237,6 @@ def _describe(
     for path in folder.iterdir():
         with path.open("rb") as file:
             os.fsync(file.fileno())
-
-
-def labels_file(split: str) -> str:
-    """The file beside the records with the labels of a split, which spares reading the images."""
-    return f"labels-{split}.npy"
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from array_record.python.array_record_module import ArrayRecordReader, ArrayReco
 from PIL import Image, UnidentifiedImageError
 
 from train import files
+from train.data.prepared import full_disk
 from train.data.sources import Source
 from train.errors import UserError
 
@@ -151,8 +152,8 @@ def write(
         if _num_records(temporary) != len(examples) - len(skipped):
             raise OSError(f"cannot write {path}: not all of it has reached the disk")
         temporary.replace(path)
-    except RuntimeError as error:  # How the writer reports a full disk.
-        raise OSError(f"cannot write {path}: {str(error).partition(';')[0]}") from error
+    except RuntimeError as error:
+        raise full_disk(path, error) from error
     finally:
         temporary.unlink(missing_ok=True)
     return len(examples) - len(skipped), skipped

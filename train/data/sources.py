@@ -1,13 +1,26 @@
-"""Where `train.prepare` reads images from: a zip archive or a folder."""
+"""Where `train.prepare` reads images from: a zip archive or a folder, in `--manual_dir`."""
 
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from train.errors import UserError
+
+
+def absent(names: Sequence[str], manual_dir: Path, remedies: Sequence[str]) -> UserError:
+    """The message that files are not where they are looked for, and what to do."""
+    if not manual_dir.exists():
+        state = "does not exist, and should have"
+    elif not manual_dir.is_dir():
+        state = "is a file, and should be a folder with"
+    else:
+        state = "does not have"
+    return UserError(
+        f"--manual_dir={manual_dir} {state} {' and '.join(names)}: {'; '.join(remedies)}"
+    )
 
 
 class Source(Protocol):
@@ -86,6 +99,10 @@ class FolderSource:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+
+    def has(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return (self._folder / path).is_file()
 
     def paths(self) -> Iterator[str]:
         """The files and folders below; folders end with a slash."""

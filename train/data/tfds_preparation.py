@@ -1,11 +1,15 @@
 """The data sets that tfds's own builders prepare, CIFAR-100 and ImageNet, with TensorFlow."""
 
 import contextlib
+import functools
 import hashlib
 import importlib.util
 import io
 import os
 import shutil
+import sys
+import tarfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,29 +18,47 @@ from requests import RequestException
 from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
 
 from train import files
-from train.data.preparation import FILE_FORMAT, check_absent, labels_file, locked
+from train.data.preparation import check_absent, locked
+from train.data.prepared import check_writable, full_disk, labels_file, make_builder
 from train.data.progress import ImageProgress, show_line
+from train.data.sources import absent
 from train.errors import UserError
 
-_IMAGENET_ARCHIVES = {
-    "ILSVRC2012_img_train.tar": "138 GB",
-    "ILSVRC2012_img_val.tar": "6.3 GB",
-}
+
+@dataclass(frozen=True)
+class _Archive:
+    name: str
+    size: str
+    md5: str
+
+
+_IMAGENET_ARCHIVES = (
+    _Archive("ILSVRC2012_img_train.tar", "138 GB", "1d675b47d978889d74fa0da5fadfb00e"),
+    _Archive("ILSVRC2012_img_val.tar", "6.3 GB", "29b22e2961454d5413ddabcf34fc5622"),
+)
 _CIFAR_100_ARCHIVE = "cifar-100-binary.tar.gz"
 _CIFAR_100_URL = f"https://www.cs.toronto.edu/~kriz/{_CIFAR_100_ARCHIVE}"
+_NEEDS_TENSORFLOW = (
+    "needs TensorFlow, which is not installed: pip install '.[train,prepare]'; what is prepared is "
+    "read without it"
+)
 
 
 def builder(name: str, data_dir: str | None) -> tfds.core.DatasetBuilder:
     """One of tfds's builders; making it and reading through it takes no TensorFlow."""
-    return tfds.builder(name, data_dir=data_dir, file_format=FILE_FORMAT)
+    return make_builder(functools.partial(tfds.builder, name), data_dir, name=name)
 
 
 def prepare_cifar100(cifar100: tfds.core.DatasetBuilder, manual_dir: Path) -> None:
     """Prepares CIFAR-100 from the archive in `manual_dir`, or else downloads it."""
-    _check_tensorflow("cifar100")
+    if not _has_tensorflow():
+        raise UserError(f"preparing cifar100 {_NEEDS_TENSORFLOW}")
     archive = manual_dir / _CIFAR_100_ARCHIVE
     if not archive.is_file():
-        show_line(f"downloading {_CIFAR_100_ARCHIVE} (169 MB), as it is not in {manual_dir}")
+        show_line(
+            f"downloading {_CIFAR_100_URL} (169 MB), as it is not in --manual_dir={manual_dir}; "
+            "where it cannot be reached, four minutes pass before that is said"
+        )
     try:
         _prepare(cifar100, manual_dir)
     except RequestException as error:
@@ -45,29 +67,59 @@ def prepare_cifar100(cifar100: tfds.core.DatasetBuilder, manual_dir: Path) -> No
             f"elsewhere and put it into --manual_dir={manual_dir}"
         ) from error
     except NonMatchingChecksumError as error:
-        expected = cifar100.url_infos[_CIFAR_100_URL].checksum
-        with archive.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        raise UserError(
-            f"{archive} has the wrong SHA-256 checksum: it must be {expected} and is {found}; "
-            f"download {_CIFAR_100_URL} again"
-        ) from error
+        raise _wrong_checksum(cifar100, archive) from error
+
+
+def _wrong_checksum(cifar100: tfds.core.DatasetBuilder, archive: Path) -> Exception:
+    if not archive.is_file():
+        return OSError(f"what comes from {_CIFAR_100_URL} is not the published archive")
+    with archive.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    return UserError(
+        f"{archive} has the wrong SHA-256 checksum: it must be "
+        f"{cifar100.url_infos[_CIFAR_100_URL].checksum} and is {found}; download {_CIFAR_100_URL} "
+        "again"
+    )
 
 
 def prepare_imagenet(imagenet: tfds.core.DatasetBuilder, manual_dir: Path) -> None:
     """Prepares ImageNet from the two archives in `manual_dir`, and lists labels and file names."""
-    for archive, size in _IMAGENET_ARCHIVES.items():
-        # Without one of them tfds prepares the other split alone.
-        if not (manual_dir / archive).is_file():
-            raise UserError(
-                f"{archive} ({size}) is not in --manual_dir={manual_dir}: register at "
-                "https://image-net.org/download-images and download "
-                f"{' and '.join(_IMAGENET_ARCHIVES)} into it"
-            )
-    _check_tensorflow("imagenet")
+    # Without one of them tfds prepares the other split alone.
+    missing = [one for one in _IMAGENET_ARCHIVES if not (manual_dir / one.name).is_file()]
+    if missing:
+        remedies = ["register at https://image-net.org/download-images and download into it"]
+        if not _has_tensorflow():
+            remedies.append(f"preparing imagenet also {_NEEDS_TENSORFLOW}")
+        raise absent([f"{one.name} ({one.size})" for one in missing], manual_dir, remedies)
+    if not _has_tensorflow():
+        raise UserError(f"preparing imagenet {_NEEDS_TENSORFLOW}")
+    for archive in _IMAGENET_ARCHIVES:
+        check_whole(manual_dir / archive.name, archive.md5)
     _prepare(imagenet, manual_dir)
     for split in imagenet.info.splits:
         _list_split(imagenet, split)
+
+
+def check_whole(archive: Path, md5: str) -> None:
+    """Refuses a download that broke off: tfds takes what is there for all of it.
+
+    Looks from member to member, and then for the mark at the end.
+    """
+    try:
+        with tarfile.open(archive, "r:") as members:
+            for _ in members:
+                pass
+            end = members.offset
+        with archive.open("rb") as file:
+            file.seek(end)
+            is_whole = file.read(tarfile.BLOCKSIZE) == bytes(tarfile.BLOCKSIZE)
+    except tarfile.TarError:
+        is_whole = False
+    if not is_whole:
+        raise UserError(
+            f"{archive} is not a tar archive, or not all of one; download it again; its MD5 "
+            f"checksum is {md5}"
+        )
 
 
 def file_names(imagenet: tfds.core.DatasetBuilder, split: str) -> list[str]:
@@ -99,36 +151,36 @@ def _list_split(imagenet: tfds.core.DatasetBuilder, split: str) -> None:
     files.write_whole(folder / _names_file(split), "".join(f"{name}\n" for name in names).encode())
 
 
-def _check_tensorflow(name: str) -> None:
-    if importlib.util.find_spec("tensorflow") is None:
-        raise UserError(
-            f"preparing {name} needs TensorFlow, which is not installed: pip install "
-            "'.[train,prepare]'; what is prepared is read without it"
-        )
-    # Read when TensorFlow is first imported: without its diary and its view of the GPU.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+def _has_tensorflow() -> bool:
+    return importlib.util.find_spec("tensorflow") is not None
 
 
 def _prepare(unprepared: tfds.core.DatasetBuilder, manual_dir: Path) -> None:
     final = Path(unprepared.data_dir)
     check_absent(final)
+    check_writable(unprepared)
+    # Read when TensorFlow is first imported: without its diary and its view of the GPU.
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     config = tfds.download.DownloadConfig(
         # A folder that is not there is a mistake to tfds, though nothing may be needed of it.
         manual_dir=manual_dir if manual_dir.is_dir() else None,
         # What Google has prepared is in another format.
         try_download_gcs=False,
     )
-    final.parent.mkdir(parents=True, exist_ok=True)
     with locked(final.parent):
         for unfinished in final.parent.glob(f"incomplete.*_{final.name}"):
             shutil.rmtree(unfinished)  # Of a killed start: tfds does not go on with it.
+        if not sys.stderr.isatty():
+            tfds.disable_progress_bar()
+            show_line(f"tfds prepares {unprepared.name} in {final}")
         try:
-            # Its bars are shown; its talk of the data set's unknown size is not.
+            # Its bars are shown on a terminal; its talk of the data set's unknown size is not.
             with contextlib.redirect_stdout(io.StringIO()):
                 unprepared.download_and_prepare(download_config=config)
-        except RuntimeError as error:  # How the writer reports a full disk.
-            raise OSError(f"cannot prepare {unprepared.name} in {final}: {error}") from error
+        except RuntimeError as error:
+            raise full_disk(final, error) from error
         except (OSError, NonMatchingChecksumError):
             raise
         except Exception as error:  # Whatever a damaged archive makes the builder raise.

@@ -136,14 +136,35 @@ def test_a_bad_list_is_refused_with_file_and_line(manual_dir, tmp_path, case):
         run(tmp_path, tmp_path / "data")
 
 
-@pytest.mark.parametrize("missing", ["lists", "images"])
-def test_what_is_missing_is_named(manual_dir, tmp_path, missing):
-    if missing == "images":
-        for file in imagenet_lt.LISTS.values():
-            (tmp_path / file).write_bytes((manual_dir / file).read_bytes())
-    message = {
-        "lists": rf"ImageNet_LT_train\.txt is not in --manual_dir={re.escape(str(tmp_path))}: down",
-        "images": r"neither in .* nor prepared in .*imagenet2012.*--dataset=imagenet",
-    }[missing]
-    with pytest.raises(UserError, match=message):
+LISTS = (
+    r"ImageNet_LT_train\.txt and ImageNet_LT_val\.txt and ImageNet_LT_test\.txt( and .*)?: "
+    r"download ImageNet_LT_train\.txt, ImageNet_LT_val\.txt, ImageNet_LT_test\.txt from https"
+)
+IMAGES = r"ImageNet's folders train and val: .*unpack ImageNet .* --dataset=imagenet"
+
+
+@pytest.mark.parametrize(
+    ("there", "messages"),
+    [
+        ((), (LISTS, IMAGES)),
+        (("train", "val"), (LISTS,)),
+        # A folder of that name may be anything.
+        (("train", *imagenet_lt.LISTS.values()), (IMAGES,)),
+    ],
+)
+def test_all_that_is_missing_is_named_at_once(manual_dir, tmp_path, there, messages):
+    for name in there:
+        (tmp_path / name).symlink_to(manual_dir / name)
+    for message in messages:
+        whole = rf"--manual_dir={re.escape(str(tmp_path))} does not have .*{message}"
+        with pytest.raises(UserError, match=whole):
+            run(tmp_path, tmp_path / "data")
+
+
+def test_a_list_that_is_no_text_is_refused(manual_dir, tmp_path):
+    for name in ("train", "val", *imagenet_lt.LISTS.values()):
+        (tmp_path / name).symlink_to(manual_dir / name)
+    (tmp_path / "ImageNet_LT_val.txt").unlink()
+    (tmp_path / "ImageNet_LT_val.txt").write_bytes(b"\x1f\x8b\xa6")
+    with pytest.raises(UserError, match=r"ImageNet_LT_val\.txt, line 1: a line must be a path and"):
         run(tmp_path, tmp_path / "data")

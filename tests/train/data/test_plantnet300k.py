@@ -153,18 +153,30 @@ BAD = {
     ),
     "no names": (
         lambda files: {path: file for path, file in files.items() if "id_2_name" not in path},
-        r"plantnet300K_species_id_2_name\.json is missing",
+        r"does not have plantnet300K_species_id_2_name\.json: published with .*zenodo.*, in plant",
+    ),
+    "no metadata": (
+        lambda files: {path: file for path, file in files.items() if "json" not in path},
+        r"not have plantnet300K_species_id_2_name\.json and plantnet300K_metadata\.json: published",
+    ),
+    "no split": (
+        lambda files: {path: file for path, file in files.items() if "/val/" not in path},
+        r"plantnet_300K/images/val in .*plantnet_300K\.zip is missing, or has no species in it",
+    ),
+    "a list for names": (
+        lambda files: {**files, "plantnet_300K/plantnet300K_species_id_2_name.json": b"[1]"},
+        r"plantnet300K_species_id_2_name\.json is damaged, or not as it was published",
     ),
     "one name missing": (
         lambda files: {
             **files,
             "plantnet_300K/plantnet300K_species_id_2_name.json": b'{"900000": "Rosa canina L."}',
         },
-        r"has no name for the species",
+        r"plantnet300K_species_id_2_name\.json has no name for the species",
     ),
     "damaged metadata": (
         lambda files: {**files, "plantnet_300K/plantnet300K_metadata.json": b'{"a": '},
-        r"the metadata of .* is damaged \(JSONDecodeError",
+        r"plantnet300K_metadata\.json is damaged, .* \(JSONDecodeError",
     ),
     "no splits": (
         lambda files: {path.replace("images/", "images_"): file for path, file in files.items()},
@@ -209,14 +221,44 @@ def test_a_download_that_broke_off_is_refused(tmp_path):
         run(tmp_path)
 
 
-def test_nothing_there_says_what_to_download_and_where_to_put_it(tmp_path):
-    where = re.escape(str(tmp_path / "manual"))
+@pytest.mark.parametrize(
+    ("place", "state"),
+    [
+        ("manual", "does not exist, and should have"),
+        ("manual/train", "does not have"),
+        ("manual.zip", "is a file, and should be a folder with"),
+    ],
+)
+def test_nothing_there_says_what_to_download_and_where_to_put_it(tmp_path, place, state):
+    if place == "manual/train":  # A folder `train` alone may be anything.
+        (tmp_path / place).mkdir(parents=True)
+        place = "manual"
+    elif place == "manual.zip":
+        (tmp_path / place).write_bytes(b"")
+    where = re.escape(str(tmp_path / place))
     with pytest.raises(
         UserError,
-        match=rf"--manual_dir={where}: download plantnet_300K\.zip "
-        r"\(31\.7 GB\) from https://zenodo.org/records/5645731 into it",
+        match=rf"--manual_dir={where} {state} Pl@ntNet-300K version 1\.1: download "
+        r"plantnet_300K\.zip \(31\.7 GB\) from https://zenodo.org/records/5645731 into it",
     ):
-        run(tmp_path)
+        prepare.prepare(
+            "plantnet300k",
+            data_dir=str(tmp_path / "data"),
+            manual_dir=str(tmp_path / place),
+            skip_unreadable=False,
+        )
+
+
+def test_an_image_whose_organ_is_not_said_has_none(tmp_path):
+    files = small.plantnet(tmp_path / "manual")
+    where = "plantnet_300K/plantnet300K_metadata.json"
+    metadata = json.loads(files[where])
+    changed = {image: {"license": "cc0"} for image in list(metadata)[::2]}
+    files[where] = json.dumps(metadata | changed).encode()
+    archives.write_zip(tmp_path / "manual/plantnet_300K.zip", files)
+    for example in examples(run(tmp_path), "train"):
+        image = example["file_name"].decode().split("/")[2].removesuffix(".jpg")
+        assert (example["organ"] == b"") == (image in changed)
 
 
 def test_unreadable_images_are_left_out_and_counted_if_asked(tmp_path, capsys):

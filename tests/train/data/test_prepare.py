@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tests.train.data.interrupted import MOMENTS
 from train import prepare
 from train.data import preparation, shards, tfds_preparation
 from train.data.plantnet300k import Plantnet300k
-from train.errors import UserError
+from train.errors import InterruptedRunError, UserError
 
 ROOT = Path(__file__).parents[3]
 # A limit for a hang; a preparation takes some four seconds.
@@ -147,7 +148,8 @@ def interrupt_after(monkeypatch, count):
 def interrupted(monkeypatch, tmp_path, count):
     patched = interrupt_after(monkeypatch, count)
     next(patched)
-    with pytest.raises(KeyboardInterrupt):
+    message = "stopped by SIGINT: the same command goes on from here"
+    with pytest.raises(InterruptedRunError, match=message):
         run(tmp_path / "manual", tmp_path / "data")
     next(patched, None)
     return tmp_path / "data/plantnet300k/incomplete.1.1.0"
@@ -237,33 +239,106 @@ def test_a_folder_with_something_else_in_it_is_not_written_to(tmp_path, shrunk):
     assert other.read_text() == "mine"
 
 
+def without_tensorflow(monkeypatch):
+    monkeypatch.setattr(tfds_preparation.importlib.util, "find_spec", lambda name: None)
+
+
+def run_tfds(dataset, tmp_path):
+    prepare.prepare(
+        dataset,
+        data_dir=str(tmp_path / "data"),
+        manual_dir=str(tmp_path),
+        skip_unreadable=False,
+    )
+
+
 @pytest.mark.parametrize(
     ("archives_there", "named"),
-    [((), "ILSVRC2012_img_train.tar"), (("train",), "ILSVRC2012_img_val.tar")],
+    [
+        ((), r"ILSVRC2012_img_train\.tar \(138 GB\) and ILSVRC2012_img_val\.tar \(6\.3 GB\)"),
+        (("train",), r"ILSVRC2012_img_val\.tar \(6\.3 GB\)"),
+    ],
 )
-def test_missing_imagenet_archives_are_named_with_where_to_get_them(
-    tmp_path, archives_there, named
-):
+def test_all_that_imagenet_lacks_is_named_at_once(tmp_path, monkeypatch, archives_there, named):
     for part in archives_there:
         (tmp_path / f"ILSVRC2012_img_{part}.tar").write_bytes(b"")
-    with pytest.raises(UserError, match=rf"{named} .* is not in .*image-net.org/download-images"):
-        prepare.prepare(
-            "imagenet",
-            data_dir=str(tmp_path / "data"),
-            manual_dir=str(tmp_path),
-            skip_unreadable=False,
-        )
+    without_tensorflow(monkeypatch)
+    message = (
+        rf"--manual_dir=\S+ does not have {named}: register at "
+        r"https://image-net\.org/download-images .*; preparing imagenet also needs TensorFlow"
+    )
+    with pytest.raises(UserError, match=message):
+        run_tfds("imagenet", tmp_path)
+
+
+# What is left of ImageNet's archive of archives, which tfds takes for all of it, and does not tell.
+BROKEN_OFF = {
+    "a page instead": lambda content, _member: b"<html>404</html>",
+    "nothing": lambda _content, _member: b"",
+    "broken off in a member": lambda content, member: content[: member + 700],
+    "broken off in a header": lambda content, member: content[: member + 100],
+    "broken off between members": lambda content, member: content[:member],
+    "a header overwritten": lambda content, member: (
+        content[:member] + b"x" * 512 + content[member + 512 :]
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_OFF)
+def test_an_imagenet_archive_that_is_not_whole_is_refused(tmp_path, case):
+    archives.imagenet_tars(tmp_path, num_classes=3, num_validation=1)
+    archive = tmp_path / "ILSVRC2012_img_train.tar"
+    with tarfile.open(archive) as members:
+        last = members.getmembers()[-1].offset
+    archive.write_bytes(BROKEN_OFF[case](archive.read_bytes(), last))
+    message = r"img_train\.tar is not a tar archive, or not all of one; .* MD5 checksum is 1d675b47"
+    with pytest.raises(UserError, match=message):
+        tfds_preparation.check_whole(archive, "1d675b47")
+
+
+def test_a_whole_archive_is_accepted(tmp_path):
+    archives.imagenet_tars(tmp_path, num_classes=3, num_validation=1)
+    for part in ("train", "val"):
+        tfds_preparation.check_whole(tmp_path / f"ILSVRC2012_img_{part}.tar", "")
 
 
 def test_without_tensorflow_the_extra_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(tfds_preparation.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"needs TensorFlow, .* pip install '\.\[train,prep"):
+    without_tensorflow(monkeypatch)
+    for part in ("train", "val"):
+        (tmp_path / f"ILSVRC2012_img_{part}.tar").write_bytes(b"")
+    for dataset in ("cifar100", "imagenet"):
+        message = rf"preparing {dataset} needs TensorFlow, .* pip install '\.\[train,prep"
+        with pytest.raises(UserError, match=message):
+            run_tfds(dataset, tmp_path)
+
+
+@pytest.mark.parametrize("dataset", ["digits", "plantnet300k"])
+def test_a_place_that_cannot_be_written_to_says_how_to_choose_another(tmp_path, dataset, shrunk):
+    # No folder but a file: what may be written does not depend on who runs the test.
+    small.plantnet(tmp_path / "manual")
+    (tmp_path / "data").write_bytes(b"")
+    message = rf"data/{dataset} cannot be written to \(Not a directory\); .* TFDS_DATA_DIR"
+    with pytest.raises(UserError, match=message):
         prepare.prepare(
-            "cifar100",
-            data_dir=str(tmp_path),
-            manual_dir=str(tmp_path),
+            dataset,
+            data_dir=str(tmp_path / "data"),
+            manual_dir=str(tmp_path / "manual"),
             skip_unreadable=False,
         )
+
+
+def test_a_damaged_or_incomplete_data_set_is_not_taken_for_a_prepared_one(tmp_path, shrunk):
+    small.plantnet(tmp_path / "manual")
+    run(tmp_path / "manual", tmp_path / "data")
+    final = tmp_path / "data/plantnet300k/1.1.0"
+    shard = min(final.glob("*-train.array_record*"))
+    shard.unlink()
+    message = rf"{final} is damaged \({shard.name} is missing\); delete its folder and prepare it"
+    with pytest.raises(UserError, match=message):
+        run(tmp_path / "manual", tmp_path / "data")
+    (final / "dataset_info.json").write_text("{")
+    with pytest.raises(UserError, match=r"plantnet300k below \S*/data is damaged \(Failed to load"):
+        run(tmp_path / "manual", tmp_path / "data")
 
 
 @pytest.mark.slow
@@ -291,7 +366,12 @@ def test_the_command_prepares_with_the_true_number_of_classes(tmp_path, dataset)
     [
         ([], "--dataset is needed: it must be one of cifar100, digits,"),
         (["--dataset=plantnet300"], "did you mean 'plantnet300k'?"),
-        (["--dataset=plantnet300k", "--manual_dir=/nowhere"], "download plantnet_300K.zip"),
+        (
+            ["--dataset=plantnet300k", "--manual_dir=/nowhere"],
+            "--manual_dir=/nowhere does not exist, and should have Pl@ntNet-300K version 1.1: "
+            "download plantnet_300K.zip",
+        ),
+        (["--dataset=digits", "--manual_dir="], "--manual_dir must be a folder; it is empty"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(tmp_path, arguments, message):
