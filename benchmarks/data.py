@@ -11,21 +11,18 @@ taken `--repetitions` times, in turns; medians, and the best, because a machine 
 slower, never faster.
 """
 
-import argparse
 import functools
 import importlib.metadata
 import io
-import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from benchmarks import markdown, timing
+from benchmarks import command, markdown, timing
 from train.data.batches import Batch, TrainingBatches
 from train.data.images import decode, random_crop
 from train.data.pipeline import Pipeline
@@ -44,18 +41,16 @@ SMALL_BATCHES = 700
 
 def main() -> None:
     """Measures everything and prints or writes the results as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = command.parser(__doc__, repetitions=9, what="timed stretches of each")
     parser.add_argument(
-        "--workers", type=int, nargs="+", default=[0, 1, 2], help="processes; 0 for threads"
+        "--workers",
+        type=command.whole_number(0),
+        nargs="+",
+        default=[0, 1, 2],
+        help="processes; 0 for threads",
     )
-    parser.add_argument("--repetitions", type=int, default=9, help="timed stretches of each")
-    parser.add_argument("--output", type=Path, help="a JSON file; standard output by default")
     arguments = parser.parse_args()
-    text = json.dumps(measure(arguments.workers, arguments.repetitions), indent=2) + "\n"
-    if arguments.output is None:
-        print(text)  # noqa: T201
-    else:
-        arguments.output.write_text(text)
+    command.write(measure(arguments.workers, arguments.repetitions), arguments.output)
 
 
 def measure(workers: list[int], repetitions: int) -> dict[str, Any]:

@@ -19,11 +19,8 @@ the k-th place, and a tail. Times are of value and gradient of a batch, in turns
 that are timed are those whose errors are counted.
 """
 
-import argparse
 import functools
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -31,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks import estimators_report, timing
+from benchmarks import command, estimators_report, timing
 from topk_jax import operators
 
 
@@ -59,13 +56,12 @@ RAISED_BY = 3.0
 
 def main() -> None:
     """Measures, prints the tables, and writes the results and the plot where asked to."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--repetitions", type=int, default=200, help="most calls of each, over 1")
-    parser.add_argument("--output", type=Path, help="a JSON file for the results")
-    parser.add_argument("--plot", type=Path, help="a file for the plot, .svg or .png")
+    # A variance takes two.
+    parser = command.parser(__doc__, repetitions=200, what="most calls of each", least=2)
+    parser.add_argument(
+        "--plot", type=command.output_file, help="a file for the plot, .svg or .png"
+    )
     arguments = parser.parse_args()
-    if arguments.repetitions < 2:
-        parser.error("--repetitions must be at least 2, for a variance.")
     results = {
         "machine": timing.machine(),
         "k": K,
@@ -83,7 +79,7 @@ def main() -> None:
     }
     print(estimators_report.tables(results))  # noqa: T201
     if arguments.output is not None:
-        arguments.output.write_text(json.dumps(results, indent=2) + "\n")
+        command.write(results, arguments.output)
     if arguments.plot is not None:
         estimators_report.figure(results).savefig(arguments.plot)
 

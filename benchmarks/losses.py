@@ -5,12 +5,9 @@
 Needs jax, numpy and optax; pytopk and its PyTorch are compared with where they are installed.
 """
 
-import argparse
 import functools
-import json
 import multiprocessing
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -18,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from benchmarks import timing
+from benchmarks import command, timing
 from topk_jax import losses
 
 try:
@@ -49,12 +46,10 @@ Contestant = Callable[[], Any]
 
 def main() -> None:
     """Measures every shape and prints or writes the results as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default=jax.default_backend(), help="cpu, gpu or tpu")
-    parser.add_argument("--repetitions", type=int, default=21, help="timed calls of each")
-    parser.add_argument("--output", type=Path, help="a JSON file; standard output by default")
+    parser = command.parser(__doc__, repetitions=21)
+    command.add_device(parser)
     arguments = parser.parse_args()
-    jax.config.update("jax_default_device", jax.devices(arguments.device)[0])
+    jax.config.update("jax_default_device", arguments.device)
     results = {
         "machine": timing.machine(),
         "repetitions": arguments.repetitions,
@@ -63,11 +58,7 @@ def main() -> None:
         "flat_in_k": [row(shape, arguments.repetitions, peers=False) for shape in FLATNESS],
         "memory": [_alone(memory, shape) for shape in MEMORY],
     }
-    text = json.dumps(results, indent=2) + "\n"
-    if arguments.output is None:
-        print(text)  # noqa: T201
-    else:
-        arguments.output.write_text(text)
+    command.write(results, arguments.output)
 
 
 def row(

@@ -5,18 +5,15 @@
 Needs jax, numpy and optax.
 """
 
-import argparse
 import functools
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import markdown, timing
+from benchmarks import command, markdown, timing
 from topk_jax import losses, operators, sets
 
 # Batch, classes.
@@ -41,12 +38,10 @@ Function = Callable[..., jax.Array]
 
 def main() -> None:
     """Measures everything and prints or writes the results as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default=jax.default_backend(), help="cpu, gpu or tpu")
-    parser.add_argument("--repetitions", type=int, default=15, help="timed calls of each")
-    parser.add_argument("--output", type=Path, help="a JSON file; standard output by default")
+    parser = command.parser(__doc__, repetitions=15)
+    command.add_device(parser)
     arguments = parser.parse_args()
-    jax.config.update("jax_default_device", jax.devices(arguments.device)[0])
+    jax.config.update("jax_default_device", arguments.device)
     repetitions = arguments.repetitions
     results = {
         "machine": timing.machine(),
@@ -55,11 +50,7 @@ def main() -> None:
         "smooth": [smooth(*shape, repetitions) for shape in SMOOTH],
         "selections": [selections(*shape, repetitions) for shape in SELECTIONS],
     }
-    text = json.dumps(results, indent=2) + "\n"
-    if arguments.output is None:
-        print(text)  # noqa: T201
-    else:
-        arguments.output.write_text(text)
+    command.write(results, arguments.output)
 
 
 def all_losses(batch: int, num_classes: int, repetitions: int) -> dict[str, Any]:

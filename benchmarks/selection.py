@@ -5,16 +5,13 @@
 The program chooses one by these numbers; here each is forced.
 """
 
-import argparse
 import functools
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 
-from benchmarks import timing
+from benchmarks import command, timing
 from topk_jax.operators import _top_k
 
 # Rows, classes.
@@ -32,12 +29,10 @@ WAYS = {
 
 def main() -> None:
     """Measures every shape and rank and prints or writes the results as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default=jax.default_backend(), help="cpu, gpu or tpu")
-    parser.add_argument("--repetitions", type=int, default=21, help="timed calls of each")
-    parser.add_argument("--output", type=Path, help="a JSON file; standard output by default")
+    parser = command.parser(__doc__, repetitions=21)
+    command.add_device(parser)
     arguments = parser.parse_args()
-    jax.config.update("jax_default_device", jax.devices(arguments.device)[0])
+    jax.config.update("jax_default_device", arguments.device)
     results = {
         "machine": timing.machine(),
         "repetitions": arguments.repetitions,
@@ -45,11 +40,7 @@ def main() -> None:
             row(shape, k, arguments.repetitions) for shape in SHAPES for k in RANKS if k <= shape[1]
         ],
     }
-    text = json.dumps(results, indent=2) + "\n"
-    if arguments.output is None:
-        print(text)  # noqa: T201
-    else:
-        arguments.output.write_text(text)
+    command.write(results, arguments.output)
 
 
 def row(shape: tuple[int, int], k: int, repetitions: int) -> dict[str, Any]:

@@ -10,12 +10,9 @@ CPU, where a step takes seconds and longer to compile, the batches are smaller t
 only the losses of the thesis's figure 4.3, at K = 5, get whole steps.
 """
 
-import argparse
 import importlib.metadata
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -24,7 +21,7 @@ import numpy as np
 import optax
 from flax import jax_utils
 
-from benchmarks import timing
+from benchmarks import command, timing
 from topk_jax import losses
 from train import optimizer, randomness, steps
 from train.models import build_model
@@ -130,18 +127,18 @@ WORKLOADS = {
 
 def main() -> None:
     """Measures every network and prints or writes the results as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default=jax.default_backend(), help="cpu, gpu or tpu")
+    parser = command.parser(
+        __doc__, repetitions=None, what="timed steps of each; 21 by default, 5 on a CPU"
+    )
+    command.add_device(parser)
     parser.add_argument("--model", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
     parser.add_argument(
-        "--batch", type=int, help="images a step; by default the recipe's, less on a CPU"
+        "--batch",
+        type=command.whole_number(1),
+        help="images a step; by default the recipe's, less on a CPU",
     )
-    parser.add_argument(
-        "--repetitions", type=int, help="timed steps of each; 21 by default, 5 on a CPU"
-    )
-    parser.add_argument("--output", type=Path, help="a JSON file; standard output by default")
     arguments = parser.parse_args()
-    device = jax.devices(arguments.device)[0]
+    device = arguments.device
     jax.config.update("jax_default_device", device)
     on_cpu = device.platform == "cpu"
     repetitions = arguments.repetitions or (5 if on_cpu else 21)
@@ -156,11 +153,7 @@ def main() -> None:
             for name in arguments.model
         ],
     }
-    text = json.dumps(results, indent=2) + "\n"
-    if arguments.output is None:
-        print(text)  # noqa: T201
-    else:
-        arguments.output.write_text(text)
+    command.write(results, arguments.output)
 
 
 def measure(
@@ -242,8 +235,11 @@ def whole_steps(
     def contestant(loss: Loss) -> Contestant:
         step = steps.make_train_step(
             model.apply,
-            # A training step makes no use of the loss of evaluation.
-            Objective(loss.function, evaluation_loss=losses.cross_entropy),
+            # A training step makes no use of the loss of evaluation; no labels are estimated.
+            Objective(
+                lambda logits, labels, keys, _label_logits: loss.function(logits, labels, keys),
+                evaluation_loss=losses.cross_entropy,
+            ),
             sgd,
             schedule,
             augment=lambda _key, image: image,
