@@ -12,12 +12,13 @@ PREPARE_INSTALLED := $(PREPARE_VENV)/.installed
 INSTALL = --quiet --constraint constraints.txt --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-oracle test-prepare check format clean python-version
+.PHONY: help install demo test test-fast test-long test-oracle test-prepare check format clean python-version
 
 help:
 	@echo "make demo         train a small network on real handwritten digits (about a minute)"
-	@echo "make test         run every test"
+	@echo "make test         run every test but the long ones"
 	@echo "make test-fast    run the quick selection of tests"
+	@echo "make test-long    kill and damage runs in many ways (some minutes)"
 	@echo "make test-oracle  compare with other people's code (installs PyTorch)"
 	@echo "make test-prepare prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
 	@echo "make check        lint, formatting and types"
@@ -51,10 +52,13 @@ demo: $(INSTALLED)
 	$(BIN)/python -m train.main --config=configs/digits.py
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2
+	$(BIN)/python -m pytest --numprocesses=2 -m "not long"
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 -m fast
+
+test-long: $(INSTALLED)
+	$(BIN)/python -m pytest --numprocesses=2 -m long tests/train/long
 
 test-oracle: $(ORACLE_INSTALLED)
 	$(ORACLE_VENV)/bin/python -m pytest tests/oracle

@@ -2,9 +2,10 @@
 
 python -m tests.train.interrupted MOMENT --config=configs/digits.py --workdir=DIR ...
 
-Photographs are those of `tests.train.data.small`.
+Photographs are small, and few: those of `tests.train.data.small`.
 """
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -15,7 +16,24 @@ from pathlib import Path
 from tests.train.data import small
 from train import command_line, files, main
 from train.checkpoint import Checkpointer
+from train.data import DATASETS, images
 from train.requests import Requests
+
+
+def shrink_photographs():
+    small.shrink(setattr)
+    images.SHORTER_SIDE, images.CROP = 12, 8
+    family = DATASETS["plantnet300k"]
+    DATASETS["plantnet300k"] = dataclasses.replace(
+        family,
+        spec=lambda config: dataclasses.replace(
+            family.spec(config), num_classes=len(small.SPECIES), image_shape=(8, 8, 3)
+        ),
+    )
+
+
+# Here and not below, so that the processes that decode images do it too.
+shrink_photographs()
 
 
 def kill(*_arguments, **_keywords):
@@ -121,6 +139,5 @@ MOMENTS = {
 
 
 if __name__ == "__main__":
-    small.shrink(setattr)
     MOMENTS[sys.argv.pop(1)]()
     command_line.run(main.main)

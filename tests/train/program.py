@@ -3,13 +3,15 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, cast
 
 ROOT = Path(__file__).parents[2]
 # A limit for a hang, in seconds: a start takes some ten of them on a busy machine.
@@ -34,6 +36,7 @@ class Running(AbstractContextManager["Running"]):
                 text=True,
                 start_new_session=True,
             )
+        self._printed = cast(IO[str], self._process.stdout)
         self._lines: list[str] = []
         self._limit = threading.Timer(TIME_LIMIT, self._kill)
         self._limit.start()
@@ -42,7 +45,7 @@ class Running(AbstractContextManager["Running"]):
         self._limit.cancel()
         self._kill()
         self._process.wait()
-        self._process.stdout.close()
+        self._printed.close()
 
     @property
     def pid(self) -> int:
@@ -50,7 +53,7 @@ class Running(AbstractContextManager["Running"]):
 
     def read_until(self, text: str) -> None:
         """Waits until the program prints a line with the text."""
-        for line in self._process.stdout:
+        for line in self._printed:
             self._lines.append(line)
             if text in line:
                 return
@@ -102,15 +105,31 @@ class Program:
     arguments: tuple[str, ...]
 
     def start(
-        self, workdir: Path, *more: str, devices: int = 2, moment: str | None = None
+        self,
+        workdir: Path,
+        *more: str,
+        devices: int = 2,
+        moment: str | None = None,
+        compiled: bool = True,
+        name: str | None = None,
     ) -> Running:
-        """Starts the command; with a moment, one of `tests.train.interrupted`."""
+        """Starts the command.
+
+        Args:
+            workdir: of the run.
+            more: further arguments.
+            devices: how many.
+            moment: one of `tests.train.interrupted`.
+            compiled: whether steps that were compiled by an earlier start are used.
+            name: of the file beside the workdir that its errors go to; by default the workdir's.
+        """
         module = ("train.main",) if moment is None else ("tests.train.interrupted", moment)
         environment = {
             **os.environ,
             "PYTHONUNBUFFERED": "1",
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
             "TFDS_DATA_DIR": str(self.folder / "data"),
+            "JAX_ENABLE_COMPILATION_CACHE": str(compiled).lower(),
             "JAX_COMPILATION_CACHE_DIR": str(self.folder / "compiled"),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -119,7 +138,7 @@ class Program:
         return Running(
             [sys.executable, "-m", *module, f"--workdir={workdir}", *self.arguments, *more],
             environment,
-            workdir.parent / f"{workdir.name}.stderr",
+            workdir.parent / f"{name or workdir.name}.stderr",
         )
 
     def run(self, workdir: Path, *more: str, **settings) -> subprocess.CompletedProcess:
@@ -132,6 +151,27 @@ class Program:
         done = self.run(workdir, *more, **settings)
         assert done.returncode == 0, done.stderr
         return done
+
+
+@contextmanager
+def start_together(program: Program, workdir: Path) -> Iterator[list[Running]]:
+    """Starts two processes of two devices each that train one classifier."""
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(
+                program.start(
+                    workdir,
+                    f"--coordinator=localhost:{port}",
+                    "--num_processes=2",
+                    f"--process_index={index}",
+                    name=f"{workdir.name}.{index}",
+                )
+            )
+            for index in range(2)
+        ]
 
 
 def outcome(workdir: Path) -> dict[str, str]:
