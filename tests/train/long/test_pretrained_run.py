@@ -1,0 +1,40 @@
+"""A run from a file of pretrained weights: the head is replaced, and a resumed run needs no file."""
+
+import jax
+import pytest
+
+from tests.train.program import Program
+from train import randomness
+from train.models import build_model, pretrained
+
+pytestmark = pytest.mark.long
+
+
+def test_a_run_starts_with_the_weights_of_a_file(tmp_path):
+    model = build_model(
+        "resnet18", num_classes=1000, head="linear", axis_name=None, half_precision=False
+    )
+    key = randomness.initialization_key(7)
+    images = jax.numpy.zeros((1, 32, 32, 3))
+    variables = jax.jit(lambda key: model.init(key, images, train=False))(key)
+    weights = tmp_path / "resnet18.safetensors"
+    pretrained.save_safetensors(weights, variables["params"], variables["batch_stats"])
+    sizes = {"num_classes": 10, "num_genera": 2, "num_train": 100}
+    sizes |= {"num_validation": 50, "num_test": 50, "batch_size": 50}
+    program = Program(
+        tmp_path,
+        (
+            "--config=configs/synthetic_species.py:cross_entropy",
+            "--config.model.name=resnet18",
+            f"--config.model.pretrained={weights}",
+            "--config.num_epochs=2",
+            *(f"--config.dataset.{name}={size}" for name, size in sizes.items()),
+        ),
+    )
+    workdir = tmp_path / "run"
+    with program.start(workdir) as running:
+        running.read_until("its head starts anew: the file's has 1000 classes")
+        running.read_until("epoch 1/2")
+    weights.unlink()
+    done = program.complete(workdir)
+    assert "going on after epoch 1 of 2" in done.stdout
