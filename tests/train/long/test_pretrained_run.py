@@ -33,7 +33,7 @@ def test_a_run_starts_with_the_weights_of_a_file(tmp_path):
     )
     workdir = tmp_path / "run"
     with program.start(workdir) as running:
-        running.read_until("its head starts anew: the file's has 1000 classes")
+        running.read_until("its head starts anew: the file's is for 1000 classes")
         running.read_until("epoch 1/2")
     weights.unlink()
     done = program.complete(workdir)
