@@ -63,7 +63,9 @@ def open_builder(
         prepare: whether it is prepared here if it is not yet; otherwise that is an error.
     """
     made = make_builder(builder, data_dir, name=name)
-    if made.is_prepared():
+    with quiet_tfds():
+        is_prepared = made.is_prepared()
+    if is_prepared:
         return made
     if not prepare:
         where = "" if data_dir is None else f" --data_dir={data_dir}"

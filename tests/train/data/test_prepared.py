@@ -85,3 +85,10 @@ def test_a_run_that_prepares_into_a_file_says_how_to_choose_a_folder(tmp_path):
     (tmp_path / "data").write_bytes(b"")
     with pytest.raises(UserError, match=r"cannot be written to .* --config\.dataset\.data_dir"):
         prepared.open_builder(Digits, str(tmp_path / "data"), name="digits", prepare=True)
+
+
+def test_preparing_on_first_use_and_opening_are_silent(tmp_path, caplog, capfd):
+    for _ in range(2):
+        prepared.open_builder(Digits, str(tmp_path), name="digits", prepare=True)
+    assert caplog.records == []
+    assert capfd.readouterr() == ("", "")
