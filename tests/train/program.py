@@ -175,7 +175,7 @@ def start_together(program: Program, workdir: Path) -> Iterator[list[Running]]:
 
 
 def outcome(workdir: Path) -> dict[str, str]:
-    """All that a run leaves of numbers, as text, without times; and nothing half-written."""
+    """All that a run leaves of numbers, as text, without times; it left nothing half-written."""
     results = json.loads((workdir / "results.json").read_text())
     for name in ("epoch_seconds", "examples_per_second", "data_wait_share", "config", "devices"):
         del results[name]
@@ -186,7 +186,6 @@ def outcome(workdir: Path) -> dict[str, str]:
     return {
         "results": json.dumps(results, sort_keys=True),
         "metrics": "\n".join(json.dumps(line, sort_keys=True) for line in lines),
-        "checkpoints": " ".join(map(str, checkpoints(workdir))),
     }
 
 

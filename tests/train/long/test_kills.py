@@ -1,4 +1,4 @@
-"""Runs that are killed at any moment, meet a full disk or other devices, and end as if nothing was."""
+"""Runs that are killed at any moment, or meet a full disk or other devices, and end as unbroken."""
 
 import functools
 import json
@@ -152,9 +152,7 @@ def test_minutes_save_in_the_middle_of_epochs_too(unbroken, tmp_path):
         running.end()
     assert any(step % STEPS_PER_EPOCH for step in checkpoints(workdir))
     program.complete(workdir, *often)
-    ours, expected = outcome(workdir), outcome(whole)
-    for what in ("results", "metrics"):
-        assert ours[what] == expected[what]
+    assert outcome(workdir) == outcome(whole)
 
 
 @pytest.fixture(scope="module")
@@ -189,7 +187,7 @@ def test_signals_to_a_run_with_processes_that_decode_change_nothing(streamed, tm
     workdir = tmp_path / "run"
     for number in (signal.SIGTERM, signal.SIGINT):
         with streamed.start(workdir, moment="never") as running:
-            running.read_until("epoch ")
+            running.read_until("/3  training: ")
             running.send(number)
             done = running.end()
         assert done.returncode == 128 + number, done.stderr
