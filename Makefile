@@ -55,7 +55,7 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 -m "not long"
 
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 -m fast
+	$(BIN)/python -m pytest --numprocesses=2 -m "fast and not long"
 
 test-long: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 -m long tests/train/long
