@@ -10,6 +10,7 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from tests.train import test_recipes
 from tests.train.data import archives
 from train import prepare
 from train.data import tfds_preparation
@@ -95,6 +96,37 @@ def test_imagenet_has_the_files_of_both_archives(tmp_path, capsys):
     assert tfds_preparation.file_names(builder, "train") == [
         example["file_name"].decode() for example in train
     ]
+
+
+def test_the_cifar_100_recipe_trains_on_what_was_prepared(tmp_path, cifar100):
+    run("cifar100", tmp_path)
+    train_two_epochs("cifar100", tmp_path)
+
+
+def test_the_imagenet_recipe_trains_on_what_was_prepared(tmp_path):
+    # All classes, as the recipe holds out as many images of each: one of the two that there are.
+    archives.imagenet_tars(tmp_path / "manual", num_classes=1000, num_validation=1000)
+    run("imagenet", tmp_path)
+    train_two_epochs("imagenet", tmp_path)
+
+
+def train_two_epochs(recipe, tmp_path):
+    """Two epochs by the real command, which is killed if it hangs, and a look at its results."""
+    affordable = test_recipes.RECIPES[recipe]
+    overrides = affordable.overrides
+    if recipe == "imagenet":
+        # By threads: processes would be started anew for every split of every epoch.
+        overrides = (*overrides, "dataset.num_workers=0")
+    # The images that the archives leave for training make two batches.
+    affordable = dataclasses.replace(affordable, overrides=overrides, steps_per_epoch=2)
+    results = test_recipes.train(recipe, affordable, tmp_path / "data", tmp_path / "run")
+    test = results["test"]
+    for k in affordable.ks:
+        for rule in (f"top_{k}_accuracy", f"average_{k}_accuracy"):
+            # No class has 20 training images; the same float32 values, added in another order.
+            assert test[f"few_{rule}"] == pytest.approx(test[f"macro_{rule}"], rel=1e-6)
+            assert test[f"medium_{rule}"] is None
+            assert test[f"many_{rule}"] is None
 
 
 def test_a_damaged_imagenet_archive_is_one_line_and_nothing_is_prepared(tmp_path):
