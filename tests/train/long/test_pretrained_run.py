@@ -1,4 +1,4 @@
-"""A run from a file of pretrained weights: the head is replaced, and a resumed run needs no file."""
+"""A run from a file of pretrained weights: the head is replaced; a resumed run needs no file."""
 
 import jax
 import pytest
