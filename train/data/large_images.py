@@ -1,9 +1,15 @@
 """Batches of large images, decoded ahead of time by threads or by processes of Grain's."""
 
+import contextlib
+import itertools
+import multiprocessing
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 
 import grain
 from absl import flags
@@ -58,11 +64,42 @@ def stream(
         iterable = iterable.mp_prefetch(
             grain.MultiprocessingOptions(
                 num_workers=num_workers, per_worker_buffer_size=_READ_AHEAD
-            )
+            ),
+            worker_init_fn=_end_with_the_program,
         )
-    iterator = iter(iterable)
+    with _signals_blocked():
+        iterator = iter(iterable)
+        first = list(itertools.islice(iterator, 1))
     try:
+        yield from first
         # An error in a worker comes out here as it was raised there.
         yield from iterator
     finally:
         iterator.close()
+
+
+def _end_with_the_program(_index: int, _count: int) -> None:
+    """Has a process end when the program was killed: it would wait for it without end."""
+
+    def wait() -> None:
+        program = multiprocessing.parent_process()
+        if program is not None:
+            program.join()
+            os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@contextlib.contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """Lets processes that start here never receive what a terminal or a scheduler sends to all.
+
+    One that a signal ended would be waited for without end; the program ends them itself.
+    """
+    # It would unblock the signals when it starts.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

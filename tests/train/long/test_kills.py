@@ -10,7 +10,7 @@ import time
 import pytest
 
 from tests.train.data import small
-from tests.train.program import Program, checkpoints, outcome
+from tests.train.program import TIME_LIMIT, Program, checkpoints, outcome
 from train import prepare
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -185,10 +185,16 @@ def streamed(tmp_path_factory):
 def test_signals_to_a_run_with_processes_that_decode_change_nothing(streamed, tmp_path):
     streamed.complete(tmp_path / "unbroken", moment="never")
     workdir = tmp_path / "run"
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # To the program alone, and as a terminal or a scheduler sends it: to the decoding ones too.
+    for number, to_group in (
+        (signal.SIGTERM, False),
+        (signal.SIGINT, True),
+        (signal.SIGTERM, True),
+    ):
         with streamed.start(workdir, moment="never") as running:
             running.read_until("/3  training: ")
-            running.send(number)
+            # As a terminal or a scheduler sends it: to the processes that decode too.
+            running.send(number, to_group=True)
             done = running.end()
         assert done.returncode == 128 + number, done.stderr
         (line,) = done.stderr.splitlines()
@@ -196,3 +202,14 @@ def test_signals_to_a_run_with_processes_that_decode_change_nothing(streamed, tm
     done = streamed.complete(workdir, moment="never")
     assert done.stderr == ""
     assert outcome(workdir) == outcome(tmp_path / "unbroken")
+
+
+def test_processes_that_decode_end_with_a_killed_run(streamed, tmp_path):
+    with streamed.start(tmp_path / "run", moment="never") as running:
+        running.read_until("/3  training: ")
+        running.send(signal.SIGKILL)
+        killed = time.monotonic()
+        # They hold the run's standard output too: this returns when the last of them has ended,
+        # or when all are killed at the limit for a hang.
+        running.end()
+        assert time.monotonic() - killed < TIME_LIMIT / 5
