@@ -144,8 +144,8 @@ def test_other_numbers_of_devices_go_on(unbroken, tmp_path):
 def test_minutes_save_in_the_middle_of_epochs_too(unbroken, tmp_path):
     program, whole = unbroken("role")
     workdir = tmp_path / "run"
-    # Of 30 milliseconds; never by steps.
-    often = ("--config.checkpoint.every_steps=100000", "--config.checkpoint.every_minutes=0.0005")
+    # Of less than a step takes; never by steps.
+    often = ("--config.checkpoint.every_steps=100000", "--config.checkpoint.every_minutes=1e-6")
     with program.start(workdir, *often) as running:
         running.read_until("epoch 3/")
         running.send(signal.SIGKILL)
@@ -185,12 +185,7 @@ def streamed(tmp_path_factory):
 def test_signals_to_a_run_with_processes_that_decode_change_nothing(streamed, tmp_path):
     streamed.complete(tmp_path / "unbroken", moment="never")
     workdir = tmp_path / "run"
-    # To the program alone, and as a terminal or a scheduler sends it: to the decoding ones too.
-    for number, to_group in (
-        (signal.SIGTERM, False),
-        (signal.SIGINT, True),
-        (signal.SIGTERM, True),
-    ):
+    for number in (signal.SIGTERM, signal.SIGINT):
         with streamed.start(workdir, moment="never") as running:
             running.read_until("/3  training: ")
             # As a terminal or a scheduler sends it: to the processes that decode too.
