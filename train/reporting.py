@@ -198,7 +198,6 @@ class Reporter:
         Returns:
             What was written: what is not finite is None.
         """
-        files.write_whole(self._workdir / _RESULTS, files.to_json(results, indent=2))
         figure = plots.learning_curves(
             [line for line, _ in files.read_lines(self._metrics)],
             steps_per_epoch=self._steps_per_epoch,
@@ -206,6 +205,8 @@ class Reporter:
             accuracies=[name for name in self._headline(results["validation"]) if name != "loss"],
         )
         files.write_whole(self._workdir / _CURVES, plots.to_png(figure))
+        # Last, for the run is finished where they are.
+        files.write_whole(self._workdir / _RESULTS, files.to_json(results, indent=2))
         self._terminal.close()
         written = _as_written(results)
         terminal.show_results(written, _files_of_run(self._workdir))

@@ -133,6 +133,7 @@ MOMENTS = {
     "before the deletion": lambda: kill_in_deletion(half=False),
     "in the deletion": lambda: kill_in_deletion(half=True),
     "before old metrics are dropped": lambda: kill_before_renaming_to("metrics.jsonl"),
+    "before the curves": lambda: kill_before_renaming_to("learning_curves.png"),
     "before the results": lambda: kill_before_renaming_to("results.json"),
     "held at the second save": lambda: hold_at_save(2),
 }

@@ -183,6 +183,7 @@ def outcome(workdir: Path) -> dict[str, str]:
     for line in lines:
         line.pop("seconds", None)
     assert not list(workdir.rglob("*tmp*"))
+    assert (workdir / "learning_curves.png").exists()
     return {
         "results": json.dumps(results, sort_keys=True),
         "metrics": "\n".join(json.dumps(line, sort_keys=True) for line in lines),

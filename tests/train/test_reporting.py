@@ -276,8 +276,10 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
+    metrics.unlink()
+    metrics.touch()
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match=r"No space left on device: '.*results\.json'"):
+    with pytest.raises(OSError, match=r"No space left on device: '.*learning_curves\.png'"):
         report.results(RESULTS)
     assert not (tmp_path / "results.json").exists()
     assert not list(tmp_path.glob(".*"))

@@ -87,6 +87,7 @@ MOMENTS = (
     "before the renaming",
     "before the deletion",
     "in the deletion",
+    "before the curves",
     "before the results",
 )
 
