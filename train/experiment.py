@@ -1,8 +1,10 @@
 """Builds the parts of a run from its configuration, in order, and hands them to the loop."""
 
 import contextlib
+import dataclasses
 import functools
 import importlib.metadata
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,8 +66,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         InterruptedRunError: a signal came; the run has saved, and goes on when called again.
     """
     configuration.check(config)
-    _check_workdir(config, workdir)
-    finished = reporting.read_results(workdir)
+    finished = _earlier_results(config, workdir)
     if finished is not None:
         if processes.is_first():
             reporting.show_finished(workdir, finished)
@@ -73,10 +74,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     batch_size = config["dataset"]["batch_size"]
     parallel.check_batch_size(batch_size, config["optimizer"]["accumulation_steps"])
     spec = dataset_spec(config["dataset"])
-    # Some data sets are prepared where they are first used.
-    dataset = processes.first_then_others(
-        lambda: spec.load(config["dataset"]["data_dir"], seed=config["seed"])
-    )
+    dataset = _load(config, spec)
     steps_per_epoch = _steps_per_epoch(dataset, batch_size)
     pipeline = Pipeline(
         batch_size,
@@ -148,6 +146,8 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
             progress = Progress.from_saved(saved)
         elif config["model"]["pretrained"] is not None:
             state = _with_pretrained(state, config["model"])
+        # From another file of weights, or another folder of checkpoints, in one of them.
+        processes.check_same("the state to train from", lambda: _state_digest(state, progress))
         training = pipeline.training(dataset.train, first_step=progress.step, last_step=last_step)
         reporter_of_run = (
             reporting.Reporter(
@@ -201,6 +201,30 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
                     spec.law, dataset, config["eval"]["ks"], class_counts
                 )
             return reporter.results(results)
+
+
+def _earlier_results(config: Mapping[str, Any], workdir: Path) -> dict[str, Any] | None:
+    """The results of the run where it was finished before."""
+    _check_workdir(config, workdir)
+    finished = reporting.read_results(workdir)
+    processes.check_same("the configuration", lambda: json.dumps(config, sort_keys=True))
+    processes.check_same("what --workdir holds", lambda: json.dumps(finished, sort_keys=True))
+    return finished
+
+
+def _load(config: Mapping[str, Any], spec: DatasetSpec) -> Dataset:
+    # Some data sets are prepared where they are first used.
+    dataset = processes.first_then_others(
+        lambda: spec.load(config["dataset"]["data_dir"], seed=config["seed"])
+    )
+    labels = [split.labels for split in (dataset.train, dataset.validation, dataset.test)]
+    processes.check_same("the data set", lambda: parameters_digest(labels))
+    return dataset
+
+
+def _state_digest(state: TrainState, progress: Progress) -> str:
+    """A digest of all that a run goes on from."""
+    return parameters_digest(state) + json.dumps(dataclasses.asdict(progress))
 
 
 def _with_pretrained(state: TrainState, settings: Mapping[str, Any]) -> TrainState:

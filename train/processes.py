@@ -1,5 +1,6 @@
 """Several processes that train one classifier: how they meet, and what one of them does alone."""
 
+import hashlib
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -66,6 +67,23 @@ def wait_for_others(place: str) -> None:
     """Returns when every process has come to this place."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(place)
+
+
+def check_same(name: str, text: Callable[[], str]) -> None:
+    """Raises `UserError` in every process unless all of them have the same text of that name.
+
+    What differs would not stop the run: it would train, in each process, towards something else.
+    """
+    if jax.process_count() == 1:
+        return
+    digest = np.frombuffer(hashlib.sha256(text().encode()).digest(), np.uint8)
+    digests = np.asarray(multihost_utils.process_allgather(digest))
+    differing = np.flatnonzero((digests != digests[0]).any(axis=-1))
+    if differing.size:
+        raise UserError(
+            f"{name} must be the same in all processes; in process {differing[0]} it is not what "
+            "it is in process 0"
+        )
 
 
 def gather(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
