@@ -11,6 +11,7 @@ import numpy as np
 from topk_jax import metrics, sets
 from train import metric_names, processes
 from train.data.batches import Batch
+from train.errors import UserError
 from train.parallel import Devices
 from train.state import TrainState
 
@@ -65,6 +66,17 @@ def summarize(
     )
     summary = {name: float(value) for name, value in summary.items()}
     return {metric_names.LOSS: float(predictions.loss.mean(dtype=np.float64)), **summary}
+
+
+def check_has_value(name: str, labels: np.ndarray, class_counts: np.ndarray) -> None:
+    """Raises `UserError` where a split of these labels cannot have the metric to select by."""
+    hits = np.ones(len(labels), np.bool_)
+    for shot, value in metrics.shot_accuracy(hits, labels, class_counts=class_counts).items():
+        if name.startswith(f"{shot}_") and np.isnan(value):
+            raise UserError(
+                f"config.select_by must be a metric that the validation split has; {name!r} has no "
+                "value, because no class of that kind occurs in it"
+            )
 
 
 @jax.jit

@@ -85,7 +85,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         num_workers=config["dataset"].get("num_workers", 0),
         skip_unreadable=config["dataset"].get("skip_unreadable", False),
     )
-    class_counts = np.bincount(dataset.train.labels, minlength=spec.num_classes)
+    class_counts = _class_counts(config, dataset, spec)
     loss_spec = LOSSES[config["loss"]["name"]]
     objective = loss_spec.objective(
         config["loss"],
@@ -220,6 +220,14 @@ def _load(config: Mapping[str, Any], spec: DatasetSpec) -> Dataset:
     labels = [split.labels for split in (dataset.train, dataset.validation, dataset.test)]
     processes.check_same("the data set", lambda: parameters_digest(labels))
     return dataset
+
+
+def _class_counts(config: Mapping[str, Any], dataset: Dataset, spec: DatasetSpec) -> np.ndarray:
+    """The training images of each class; refuses a selection that they leave without a value."""
+    class_counts = np.bincount(dataset.train.labels, minlength=spec.num_classes)
+    # Here and not where it is selected by: an epoch can take an hour.
+    evaluate.check_has_value(config["select_by"], dataset.validation.labels, class_counts)
+    return class_counts
 
 
 def _state_digest(state: TrainState, progress: Progress) -> str:

@@ -109,8 +109,8 @@ class StepsInFlight:
         self._started = time.perf_counter()
 
     def _are_devices_idle(self) -> bool:
-        """Whether they have made all steps that they were given, if any."""
-        return bool(self._steps) and self._steps[-1].metrics[_CHECKED[0]].is_ready()
+        """Whether they have made all steps that they were given."""
+        return not self._steps or self._steps[-1].metrics[_CHECKED[0]].is_ready()
 
     def _take_oldest(self) -> None:
         step = self._steps.popleft()

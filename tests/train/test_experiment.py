@@ -135,6 +135,12 @@ def test_a_configuration_that_does_not_fit_writes_nothing(
     refused(config, tmp_path / "run", message)
 
 
+def test_a_selection_that_can_have_no_value_writes_nothing(config, tmp_path):
+    # No digit has fewer than 20 training images.
+    config = {**config, "select_by": "few_top_3_accuracy"}
+    refused(config, tmp_path / "run", "config.select_by must be .* 'few_top_3_accuracy' has no")
+
+
 def test_a_workdir_of_another_run_is_refused(config, tmp_path):
     other = copy.deepcopy(config)
     other["loss"]["name"] = "cross_entropy"
