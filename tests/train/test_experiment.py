@@ -178,7 +178,7 @@ def test_a_damaged_data_set_is_refused(config, tmp_path):
     dataset_spec({"name": "digits"}).load(str(tmp_path / "data"))
     (train,) = (tmp_path / "data").rglob("digits-train*")
     train.write_bytes(train.read_bytes()[:1000])
-    refused(config, tmp_path / "run", "digits.* is damaged .* delete its folder and prepare it again")
+    refused(config, tmp_path / "run", "digits.* is damaged .* delete its folder")
 
 
 def test_a_run_that_diverges_says_so():
