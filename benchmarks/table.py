@@ -15,6 +15,7 @@ from benchmarks import (
     losses_report,
     other_losses,
     selection_report,
+    throughput,
     train_step_report,
 )
 
@@ -26,6 +27,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "losses": losses_report.tables,
     "other_losses": other_losses.tables,
     "selection": selection_report.tables,
+    "throughput": throughput.tables,
     "train_step": train_step_report.tables,
 }
 _PLACE = re.compile(

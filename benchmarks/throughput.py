@@ -1,0 +1,242 @@
+"""Images a second of training by the program's own loop, and how long it waits for data.
+
+    python -m benchmarks.throughput [--workload digits cifar100 ...] [--repetitions=5]
+        [--output=FILE.json]
+
+Needs what the program needs, and no download. Four recipes train with their own models and losses:
+two on their own data, CIFAR-100's on random images of its shape, and ImageNet's on the photographs
+of `benchmarks.data`, decoded by two processes of Grain's. What is timed are epochs of the program:
+batches, steps, the metrics of every step on the host; the first, which compiles, does not count.
+In turns with them the same step is called on batches that are on the devices already, with nothing
+done beside: what is left of its images a second is what the loop costs. All devices that JAX sees
+are used; on a CPU the batches of the large networks are smaller than the recipes', and few.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import importlib.metadata
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from benchmarks import command, data, markdown, timing
+from configs import cifar100, digits, imagenet, synthetic_species
+from train import optimizer, parallel, randomness, requests, steps
+from train.data import DatasetSpec, dataset_spec
+from train.data.augmentation import normalize
+from train.data.batches import Batch
+from train.data.pipeline import Pipeline
+from train.data.records import Split
+from train.models import build_model
+from train.objectives import LOSSES
+from train.parallel import Devices
+from train.progress import Progress
+from train.reporting import SilentReporter
+from train.requests import Requests
+from train.state import TrainState, initial_state
+from train.steps_in_flight import StepsInFlight
+
+WORKERS = 2
+
+TrainStep = Callable[[TrainState, Any], tuple[TrainState, Any]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A recipe, what it is trained on, and for how long.
+
+    Attributes:
+        config: makes the recipe's configuration.
+        split: training images; None for those of the recipe's data set.
+        steps: the steps of an epoch.
+        cpu_steps: the steps of one on a CPU.
+        cpu_batch: a batch that a CPU gets through in a second or a few; None for the recipe's.
+    """
+
+    config: Callable[[], Any]
+    split: Callable[[], Split] | None
+    steps: int
+    cpu_steps: int
+    cpu_batch: int | None = None
+
+
+def random_images() -> Split:
+    """A few thousand images of CIFAR-100's shape."""
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 256, (6400, 32, 32, 3), np.uint8)
+    return Split(images, rng.integers(0, 100, len(images)).astype(np.int32))
+
+
+def few_photographs() -> Split:
+    """JPEG files, enough for a batch: the same few again and again."""
+    return data.split_of(data.photographs() * 8)
+
+
+WORKLOADS = {
+    "digits": Workload(digits.get_config, None, steps=200, cpu_steps=100),
+    "synthetic_species": Workload(synthetic_species.get_config, None, steps=200, cpu_steps=200),
+    "cifar100": Workload(cifar100.get_config, random_images, steps=100, cpu_steps=4, cpu_batch=16),
+    "imagenet": Workload(imagenet.get_config, few_photographs, steps=50, cpu_steps=6, cpu_batch=8),
+}
+
+
+def main() -> None:
+    """Measures every workload and prints or writes the results as JSON."""
+    parser = command.parser(__doc__, repetitions=5, what="timed epochs of each")
+    parser.add_argument("--workload", nargs="+", choices=WORKLOADS, default=list(WORKLOADS))
+    arguments = parser.parse_args()
+    machine = timing.machine()
+    for package in ("flax", "pillow", "grain"):
+        machine["versions"][package] = importlib.metadata.version(package)
+    results = {
+        "machine": machine,
+        "devices": jax.device_count(),
+        "repetitions": arguments.repetitions,
+        "workloads": [measure(name, arguments.repetitions) for name in arguments.workload],
+    }
+    command.write(results, arguments.output)
+
+
+def measure(name: str, repetitions: int) -> dict[str, Any]:
+    """Images a second of the loop and of the step alone, and the share of time without data."""
+    workload = WORKLOADS[name]
+    on_cpu = jax.default_backend() == "cpu"
+    config = workload.config().to_dict()
+    if on_cpu and workload.cpu_batch is not None:
+        config["dataset"]["batch_size"] = workload.cpu_batch
+    batch_size = config["dataset"]["batch_size"]
+    num_steps = workload.cpu_steps if on_cpu else workload.steps
+    spec = dataset_spec(config["dataset"])
+    split = spec.load(None).train if workload.split is None else workload.split()
+    devices = parallel.DEVICES[config["parallel"]]()
+    train_step, state = compiled(config, spec, split, devices)
+    training = Pipeline(batch_size, seed=0, num_workers=WORKERS).training(
+        split, first_step=0, last_step=10**9
+    )
+    progress, alone = Progress(), []
+    with contextlib.closing(training) as batches:
+        on_devices = [_split(devices, next(batches)) for _ in range(num_steps)]
+        bare_state = devices.replicate(state)
+        state = devices.replicate(state)
+        in_flight = StepsInFlight(train_step, devices, SilentReporter(), Requests(None))
+        for epoch in range(1 + repetitions):
+            state, progress = _epoch(in_flight, state, progress, batches, num_steps)
+            progress = progress.after_epoch(0.0, compiled=epoch == 0)
+            bare_state, seconds = _steps_alone(train_step, bare_state, on_devices)
+            alone.append(seconds)
+    images = num_steps * batch_size
+    return {
+        "workload": name,
+        "model": config["model"]["name"],
+        "loss": config["loss"]["name"],
+        "batch": batch_size,
+        "steps": num_steps,
+        "images_per_second": _rates(images, progress.epoch_seconds[1:]),
+        "step_alone_images_per_second": _rates(images, alone[1:]),
+        "data_wait_share": progress.data_wait_share(),
+    }
+
+
+def compiled(
+    config: Mapping[str, Any], spec: DatasetSpec, split: Split, devices: Devices
+) -> tuple[TrainStep, TrainState]:
+    """The step as the program compiles it, and the state before the first."""
+    loss = LOSSES[config["loss"]["name"]]
+    class_counts = np.bincount(split.labels, minlength=spec.num_classes)
+    model = build_model(
+        config["model"]["name"],
+        num_classes=spec.num_classes,
+        head=loss.head,
+        axis_name=parallel.AXIS_NAME,
+        half_precision=config["model"]["half_precision"],
+    )
+    schedule = optimizer.schedule(config["optimizer"], num_epochs=1, steps_per_epoch=10**6)
+    sgd = optimizer.sgd(
+        schedule,
+        momentum=config["optimizer"]["momentum"],
+        nesterov=config["optimizer"]["nesterov"],
+        weight_decay=config["optimizer"]["weight_decay"],
+    )
+    step = steps.make_train_step(
+        model.apply,
+        loss.objective(config["loss"], class_counts, axis_name=parallel.AXIS_NAME),
+        sgd,
+        schedule,
+        augment=spec.augment,
+        normalize=functools.partial(normalize, mean=spec.mean, std=spec.std),
+        seed=0,
+        axis_name=parallel.AXIS_NAME,
+    )
+    train_step = devices.compile_train_step(requests.carried_by(step, axis_name=parallel.AXIS_NAME))
+    state = initial_state(model, sgd, spec.image_shape, randomness.initialization_key(0))
+    return train_step, jax.device_get(state)
+
+
+def tables(results: Mapping[str, Any]) -> str:
+    """The rates as a Markdown table."""
+    header = ["recipe", "model", "batch", "steps an epoch", "images/s", "best"]
+    header += ["step alone, images/s", "best", "waiting for data, %"]
+    return (
+        f"{markdown.machine(results['machine'])}; {results['devices']} device(s); medians and the "
+        f"best of {results['repetitions']} epochs.\n\n"
+        + markdown.table(header, (_line(row) for row in results["workloads"]))
+        + "\n"
+    )
+
+
+def _line(row: Mapping[str, Any]) -> list[str]:
+    rates = (row["images_per_second"], row["step_alone_images_per_second"])
+    return [
+        f"`{row['workload']}`",
+        f"`{row['model']}`",
+        str(row["batch"]),
+        str(row["steps"]),
+        *(f"{rate[which]:,.0f}" for rate in rates for which in ("median", "best")),
+        f"{100 * row['data_wait_share']:.1f}",
+    ]
+
+
+def _epoch(
+    in_flight: StepsInFlight,
+    state: TrainState,
+    progress: Progress,
+    batches: Iterator[Batch],
+    num_steps: int,
+) -> tuple[TrainState, Progress]:
+    in_flight.restart()
+    for _ in range(num_steps):
+        progress = dataclasses.replace(progress, step=progress.step + 1)
+        state = in_flight.make(state, progress.step, batches)
+    return state, in_flight.finish(progress)
+
+
+def _steps_alone(
+    train_step: TrainStep, state: TrainState, batches: Sequence[Any]
+) -> tuple[TrainState, float]:
+    """The state after a step on every batch, and the seconds that they took."""
+    start = time.perf_counter()
+    for batch in batches:
+        state, metrics = train_step(state, batch)
+    jax.block_until_ready((state, metrics))
+    return state, time.perf_counter() - start
+
+
+def _split(devices: Devices, batch: Batch) -> Any:
+    """A batch on the devices."""
+    request = np.zeros(jax.local_device_count(), np.int32)
+    share = devices.split({**batch, requests.NAME: request})
+    return jax.block_until_ready(jax.tree.map(jax.device_put, share))
+
+
+def _rates(images: int, seconds: Sequence[float]) -> dict[str, float]:
+    return {"median": images / statistics.median(seconds), "best": images / min(seconds)}
+
+
+if __name__ == "__main__":
+    main()
