@@ -73,6 +73,8 @@ def _guarded(command: Callable[[], None]) -> None:
         named = error.filename is not None and error.strerror is not None
         _fail(f"{error.strerror}: {error.filename}" if named else str(error), _SYSTEM_ERROR)
     except InterruptedRunError as error:
+        # All have stopped after the same step; who is quicker would have the others aborted.
+        processes.wait_for_others("stopped")
         _end(str(error), _SIGNAL + error.number)
     except KeyboardInterrupt:
         _end("stopped by SIGINT", _SIGNAL + signal.SIGINT)

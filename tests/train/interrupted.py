@@ -32,8 +32,10 @@ def shrink_photographs():
     )
 
 
-# Here and not below, so that the processes that decode images do it too.
-shrink_photographs()
+# In the program and in the processes of its own that decode images, but not where pytest looks for
+# tests in here.
+if __name__ in ("__main__", "__mp_main__"):
+    shrink_photographs()
 
 
 def kill(*_arguments, **_keywords):
