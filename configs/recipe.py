@@ -29,7 +29,8 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 "warmup_epochs": 0.0,
                 # The largest norm of the gradient; None for any.
                 "clip_norm": config_dict.placeholder(float),
-                # Parts that a batch is computed in, one after another, to save memory.
+                # Parts that a batch is computed in, one after another, to save memory; 1 with the
+                # losses of a whole batch: average_k, expected_positive_regularization, role.
                 "accumulation_steps": 1,
                 # The decay of a moving average of the parameters, which is then what is evaluated;
                 # None for none.

@@ -74,7 +74,18 @@ def check(config: Mapping[str, Any]) -> None:
     loss = LOSSES[values["loss.name"]]
     for name, field in loss.parameters(num_classes).items():
         _check_field(values, f"loss.{name}", field)
+    if values.get("eval.scores") == "sigmoid" and "sigmoid" not in loss.scores:
+        multi_label = ", ".join(name for name, spec in LOSSES.items() if "sigmoid" in spec.scores)
+        raise UserError(
+            f"config.eval.scores may be 'sigmoid' with the multi-label losses alone, {multi_label}"
+            f"; config.loss.name is {values['loss.name']!r}"
+        )
     _check_field(values, "eval.scores", fields.one_of(loss.scores))
+    if values["optimizer.warmup_epochs"] >= values["num_epochs"]:
+        raise UserError(
+            "config.optimizer.warmup_epochs must be less than config.num_epochs, "
+            f"{values['num_epochs']}; got {values['optimizer.warmup_epochs']}"
+        )
     if values["model.pretrained"] is not None:
         pretrained.check_model(values["model.name"])
     if loss.of_batch and values["optimizer.accumulation_steps"] > 1:

@@ -1,5 +1,6 @@
 """The program's command line: `python -m train.main --config=configs/digits.py`."""
 
+import re
 from pathlib import Path
 
 from absl import flags
@@ -61,6 +62,8 @@ def _join_processes() -> None:
         coordinator, num_processes, process_index = given
         if coordinator is None or num_processes is None or process_index is None:
             raise UserError("--coordinator, --num_processes and --process_index go together")
+        if not re.fullmatch(r".+:\d+", coordinator):
+            raise UserError(f"--coordinator must be HOST:PORT; got {coordinator!r}")
         if process_index >= num_processes:
             raise UserError(
                 f"--process_index must be less than --num_processes, {num_processes}; "

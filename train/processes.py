@@ -101,4 +101,6 @@ def _initialize(**settings: Any) -> None:
             **settings,
         )
     except (RuntimeError, ValueError, OSError) as error:
+        if "coordinator_address" in str(error):
+            error = ValueError("the environment names no cluster that JAX knows")
         raise UserError(f"the processes did not find each other: {error}") from error
