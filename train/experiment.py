@@ -253,11 +253,6 @@ def _train_step(
     schedule: optax.Schedule,
     spec: DatasetSpec,
 ) -> Callable[..., Any]:
-    label_schedule: optax.Schedule | None = None
-    if objective.label_learning_rate is not None:
-        # The estimated labels have a rate of their own, and the decays of the network's.
-        ratio = objective.label_learning_rate / config["optimizer"]["learning_rate"]
-        label_schedule = lambda step: ratio * schedule(step)  # noqa: E731
     step = steps.make_train_step(
         model.apply,
         objective,
@@ -270,9 +265,19 @@ def _train_step(
         sync_batch_norm=config["model"]["sync_batch_norm"],
         accumulation_steps=config["optimizer"]["accumulation_steps"],
         average_decay=config["optimizer"]["average_decay"],
-        label_schedule=label_schedule,
+        label_schedule=_label_schedule(config, objective, schedule),
     )
     return requests.carried_by(step, axis_name=parallel.AXIS_NAME)
+
+
+def _label_schedule(
+    config: Mapping[str, Any], objective: Objective, schedule: optax.Schedule
+) -> optax.Schedule | None:
+    """The rate of the estimated labels: one of their own, with the decays of the network's."""
+    if objective.label_learning_rate is None:
+        return None
+    ratio = objective.label_learning_rate / config["optimizer"]["learning_rate"]
+    return lambda step: ratio * schedule(step)
 
 
 def _normalize(spec: DatasetSpec) -> Callable[[jax.Array], jax.Array]:

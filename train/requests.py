@@ -6,7 +6,7 @@ A request goes through the step to all processes, so that they do the same after
 import signal
 import time
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 import jax
@@ -56,12 +56,7 @@ class Requests:
             self._handlers[number] = signal.signal(number, self._receive)
         return self
 
-    def __exit__(
-        self,
-        exception_type: type[BaseException] | None,
-        exception: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         self._restore_handlers()
 
     def current(self) -> int:
