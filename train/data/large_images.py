@@ -67,10 +67,13 @@ def stream(
             ),
             worker_init_fn=_end_with_the_program,
         )
-    with _signals_blocked():
+    # Threads of this process need not be kept from its signals.
+    starting = _signals_blocked if num_workers else contextlib.nullcontext
+    with starting():
         iterator = iter(iterable)
-        first = list(itertools.islice(iterator, 1))
     try:
+        with starting():
+            first = list(itertools.islice(iterator, 1))
         yield from first
         # An error in a worker comes out here as it was raised there.
         yield from iterator

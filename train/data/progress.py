@@ -1,7 +1,6 @@
 """How far a preparation is: a bar on a terminal, a line now and then elsewhere."""
 
 import sys
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -53,12 +52,7 @@ class ImageProgress:
         self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exception: object) -> None:
         """Leaves the bar as it is."""
         self._bar.stop()
 
