@@ -1,7 +1,6 @@
 """What every command of the program shares: flags, and mistakes told in one line."""
 
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -87,8 +86,7 @@ def _fail(message: str, code: int) -> NoReturn:
 def _end(message: str, code: int) -> NoReturn:
     print(" ".join(message.split()), file=sys.stderr)  # noqa: T201
     if processes.are_several():
-        # An orderly end waits for the others, and they for this one.
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
+        processes.leave(code)
     sys.exit(code)

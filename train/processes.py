@@ -1,8 +1,10 @@
 """Several processes that train one classifier: how they meet, and what one of them does alone."""
 
 import hashlib
+import os
+import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import jax
 import numpy as np
@@ -14,6 +16,8 @@ from train.errors import UserError
 # others end: that of a peer's death, told within a minute.
 _START_SECONDS = 300
 _SILENCE_SECONDS = 30
+# How long a process that ends early waits for others that may be about to do the same.
+_LEAVE_SECONDS = 10
 
 _Result = TypeVar("_Result")
 
@@ -91,6 +95,18 @@ def gather(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     if jax.process_count() == 1:
         return arrays
     return multihost_utils.process_allgather(arrays, tiled=True)
+
+
+def leave(code: int) -> NoReturn:
+    """Ends this process early, which ends the others; those that end as well do so in peace.
+
+    The first process takes the meeting point with it, and whoever is still there is aborted: with
+    another exit code than its own, and a trace of the C++ stack.
+    """
+    farewell = threading.Thread(target=jax.distributed.shutdown, daemon=True)
+    farewell.start()
+    farewell.join(_LEAVE_SECONDS)
+    os._exit(code)
 
 
 def _initialize(**settings: Any) -> None:
