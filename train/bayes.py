@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from train import evaluate
+from train import evaluation
 from train.data import Dataset, KnownLaw, Split
 
 
@@ -41,11 +41,11 @@ def _summarize(
     class_counts: np.ndarray,
     weights: np.ndarray,
 ) -> dict[str, float]:
-    def predictions(split: Split) -> evaluate.Predictions:
+    def predictions(split: Split) -> evaluation.Predictions:
         probabilities = law.posterior(np.asarray(split.images))
         of_labels = probabilities[np.arange(len(split)), split.labels]
         scores = (weights * probabilities).astype(np.float32)
-        return evaluate.Predictions(-np.log(of_labels), scores, split.labels)
+        return evaluation.Predictions(-np.log(of_labels), scores, split.labels)
 
-    thresholds = evaluate.average_k_thresholds(predictions(dataset.validation), ks)
-    return evaluate.summarize(predictions(dataset.test), thresholds, class_counts)
+    thresholds = evaluation.average_k_thresholds(predictions(dataset.validation), ks)
+    return evaluation.summarize(predictions(dataset.test), thresholds, class_counts)

@@ -167,6 +167,31 @@ class Checkpointer:
         self._check_files(step)
         return self._restore(step, like)
 
+    def restore_selected(self, like: PyTree) -> PyTree:
+        """The parameters and statistics of the best step that the newest checkpoint names.
+
+        Args:
+            like: `{"params", "batch_stats"}` of the structure, shapes and dtypes to restore; they
+                are the moving averages where the run has any.
+
+        Raises:
+            UserError: they are of another structure, other shapes or other dtypes.
+            OSError: there is no checkpoint, or one of the two is not whole.
+        """
+        latest = self._manager.latest_step()
+        if latest is None:
+            raise FileNotFoundError(f"there is no checkpoint in {self._directory}")
+        self._check_files(latest)
+        step = self._read_progress(latest)["best_step"]
+        self._check_files(step)
+        # As it was saved: the state has more than is asked for, the optimiser's for one.
+        args = ocp.args.Composite(**{_STATE: ocp.args.StandardRestore()})
+        state = self._manager.restore(step, args=args)[_STATE]
+        averages = state.get("averages")
+        found = {name: (averages or state).get(name, {}) for name in like}
+        self._check_same(step, _descriptions(found), _descriptions(like))
+        return found
+
     def latest(self) -> Path | None:
         """Where the newest checkpoint is, once it is whole; None if there is none."""
         with self._writing():
@@ -201,7 +226,9 @@ class Checkpointer:
     def _check_fits(self, step: int, like: PyTree) -> None:
         """Refuses a checkpoint that is not like `like`: orbax would not name the parameter."""
         saved = _descriptions(self._manager.item_metadata(step)[_STATE].tree)
-        wanted = _descriptions(like)
+        self._check_same(step, saved, _descriptions(like))
+
+    def _check_same(self, step: int, saved: dict[str, str], wanted: dict[str, str]) -> None:
         differences = [
             f"{name} is {saved.get(name, 'not')} there and {wanted.get(name, 'not')} here"
             for name in sorted(saved.keys() | wanted.keys())

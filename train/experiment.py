@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
 import importlib.metadata
 import json
 from collections.abc import Callable, Mapping
@@ -16,10 +15,11 @@ import optax
 from train import (
     bayes,
     configuration,
-    evaluate,
+    evaluation,
     label_estimates,
     optimizer,
     parallel,
+    parts,
     processes,
     randomness,
     reporting,
@@ -28,15 +28,14 @@ from train import (
     terminal,
 )
 from train.checkpoint import Checkpointer
+from train.classes import Classes
 from train.data import Dataset, DatasetSpec, dataset_spec
-from train.data.augmentation import normalize
 from train.data.batches import steps_in_epoch
-from train.data.pipeline import Pipeline
 from train.errors import UserError
 from train.loop import Loop
-from train.models import build_model, pretrained
+from train.models import pretrained
 from train.models.classifier import Classifier
-from train.objectives import LOSSES, Objective
+from train.objectives import Objective
 from train.progress import Progress
 from train.requests import Requests
 from train.state import (
@@ -76,30 +75,10 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     spec = dataset_spec(config["dataset"])
     dataset = _load(config, spec)
     steps_per_epoch = _steps_per_epoch(dataset, batch_size)
-    pipeline = Pipeline(
-        batch_size,
-        config["seed"],
-        process_index=jax.process_index(),
-        process_count=jax.process_count(),
-        # Only streamed data sets have these two.
-        num_workers=config["dataset"].get("num_workers", 0),
-        skip_unreadable=config["dataset"].get("skip_unreadable", False),
-    )
+    pipeline = parts.build_pipeline(config, batch_size)
     class_counts = _class_counts(config, dataset, spec)
-    loss_spec = LOSSES[config["loss"]["name"]]
-    objective = loss_spec.objective(
-        config["loss"],
-        class_counts,
-        axis_name=parallel.AXIS_NAME,
-        scores=config["eval"]["scores"],
-    )
-    model = build_model(
-        config["model"]["name"],
-        num_classes=spec.num_classes,
-        head=loss_spec.head,
-        axis_name=parallel.AXIS_NAME if config["model"]["sync_batch_norm"] else None,
-        half_precision=config["model"]["half_precision"],
-    )
+    objective = parts.build_objective(config, class_counts)
+    model = parts.build_classifier(config, spec.num_classes)
     schedule = optimizer.schedule(
         config["optimizer"], num_epochs=config["num_epochs"], steps_per_epoch=steps_per_epoch
     )
@@ -115,7 +94,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         _train_step(config, model, objective, sgd, schedule, spec)
     )
     eval_step = devices.compile_eval_step(
-        steps.make_eval_step(model.apply, objective, normalize=_normalize(spec))
+        steps.make_eval_step(model.apply, objective, normalize=parts.build_normalize(spec))
     )
     state = jax.device_get(
         initial_state(
@@ -128,14 +107,14 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         )
     )
 
-    def predict(state: TrainState, split: str) -> evaluate.Predictions:
+    def predict(state: TrainState, split: str) -> evaluation.Predictions:
         batches = pipeline.evaluation(getattr(dataset, split))
-        return evaluate.predict(eval_step, state, batches, devices)
+        return evaluation.predict(eval_step, *state.evaluated, batches, devices)
 
     def validate(state: TrainState) -> tuple[dict[str, float], dict[int, jax.Array]]:
         predictions = predict(state, "validation")
-        thresholds = evaluate.average_k_thresholds(predictions, config["eval"]["ks"])
-        return evaluate.summarize(predictions, thresholds, class_counts), thresholds
+        thresholds = evaluation.average_k_thresholds(predictions, config["eval"]["ks"])
+        return evaluation.summarize(predictions, thresholds, class_counts), thresholds
 
     last_step = config["num_epochs"] * steps_per_epoch
     with Checkpointer(workdir / reporting.CHECKPOINTS) as checkpointer:
@@ -153,6 +132,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
             reporting.Reporter(
                 workdir,
                 dict(config),
+                Classes(dataset.class_names, tuple(class_counts.tolist())),
                 num_epochs=config["num_epochs"],
                 steps_per_epoch=steps_per_epoch,
                 batch_size=batch_size,
@@ -181,7 +161,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
             final = devices.to_host(devices_state)
             best = devices.replicate(checkpointer.restore(progress.best_step, state))
             validation, thresholds = validate(best)
-            test = evaluate.summarize(predict(best, "test"), thresholds, class_counts)
+            test = evaluation.summarize(predict(best, "test"), thresholds, class_counts)
             results = {
                 "config": dict(config),
                 "num_parameters": num_parameters(final.params),
@@ -226,7 +206,7 @@ def _class_counts(config: Mapping[str, Any], dataset: Dataset, spec: DatasetSpec
     """The training images of each class; refuses a selection that they leave without a value."""
     class_counts = np.bincount(dataset.train.labels, minlength=spec.num_classes)
     # Here and not where it is selected by: an epoch can take an hour.
-    evaluate.check_has_value(config["select_by"], dataset.validation.labels, class_counts)
+    evaluation.check_has_value(config["select_by"], dataset.validation.labels, class_counts)
     return class_counts
 
 
@@ -259,7 +239,7 @@ def _train_step(
         sgd,
         schedule,
         augment=spec.augment,
-        normalize=_normalize(spec),
+        normalize=parts.build_normalize(spec),
         seed=config["seed"],
         axis_name=parallel.AXIS_NAME,
         sync_batch_norm=config["model"]["sync_batch_norm"],
@@ -278,10 +258,6 @@ def _label_schedule(
         return None
     ratio = objective.label_learning_rate / config["optimizer"]["learning_rate"]
     return lambda step: ratio * schedule(step)
-
-
-def _normalize(spec: DatasetSpec) -> Callable[[jax.Array], jax.Array]:
-    return functools.partial(normalize, mean=spec.mean, std=spec.std)
 
 
 def _initial_label_logits(

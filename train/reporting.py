@@ -20,9 +20,11 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 
 from train import files, plots, terminal
+from train.classes import Classes
 from train.errors import UserError
 
 _CONFIG = "config.json"
+_CLASSES = "classes.json"
 _METRICS = "metrics.jsonl"
 _RESULTS = "results.json"
 _CURVES = "learning_curves.png"
@@ -51,6 +53,21 @@ def read_config(workdir: Path) -> dict[str, Any] | None:
     return config
 
 
+def read_classes(workdir: Path) -> Classes:
+    """What is known of each class in the run that a workdir holds.
+
+    Raises:
+        UserError: there is no such file, or it is not what a run writes.
+    """
+    path = workdir / _CLASSES
+    try:
+        return Classes.from_plain(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is missing: the run is of an earlier version") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} is not the classes of a run: {error}") from error
+
+
 def read_results(workdir: Path) -> dict[str, Any] | None:
     """The results of the finished run that a workdir holds; None where it holds none."""
     try:
@@ -73,6 +90,7 @@ def _files_of_run(workdir: Path) -> dict[str, Path]:
         "learning curves": _CURVES,
         "metrics": _METRICS,
         "configuration": _CONFIG,
+        "classes": _CLASSES,
         "TensorBoard": _EVENTS,
         "checkpoints": CHECKPOINTS,
     }
@@ -88,6 +106,7 @@ class Reporter:
     Args:
         workdir: where everything is written.
         config: the configuration of the run.
+        classes: what is known of each class.
         num_epochs: the epochs of the whole run.
         steps_per_epoch: the steps of one.
         batch_size: the images of a step, for the speed.
@@ -102,6 +121,7 @@ class Reporter:
         self,
         workdir: Path,
         config: dict[str, Any],
+        classes: Classes,
         *,
         num_epochs: int,
         steps_per_epoch: int,
@@ -121,6 +141,8 @@ class Reporter:
         workdir.mkdir(parents=True, exist_ok=True)
         if not (workdir / _CONFIG).exists():
             files.write_whole(workdir / _CONFIG, files.to_json(config, indent=2))
+        if not (workdir / _CLASSES).exists():
+            files.write_whole(workdir / _CLASSES, files.to_json(classes.to_plain(), indent=1))
         self._metrics = workdir / _METRICS
         self._metrics.touch()
         files.drop_lines_after(self._metrics, first_step)

@@ -24,7 +24,12 @@ def summary(model):
         return Split(model.render(examples.latents), examples.labels)
 
     law = KnownLaw(model.bayes_probabilities, np.exp(model.log_prior))
-    dataset = Dataset(split("train", 10), split("validation", 6000), split("test", 6000))
+    dataset = Dataset(
+        split("train", 10),
+        split("validation", 6000),
+        split("test", 6000),
+        class_names=tuple(model.class_names),
+    )
     counts = np.bincount(dataset.test.labels, minlength=NUM_CLASSES)
     assert counts.min() >= 10
     return bayes.summarize(law, dataset, (1, 2), counts), counts

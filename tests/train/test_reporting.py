@@ -19,6 +19,7 @@ from PIL import Image
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from train import files, plots
+from train.classes import Classes
 from train.errors import UserError
 from train.reporting import Reporter, read_config, read_results, show_finished
 
@@ -48,12 +49,14 @@ RESULTS = {
     },
 }
 STEPS_PER_EPOCH = 20
+CLASSES = Classes(("daisy", "dandelion"), (3, 200))
 
 
 def reporter(workdir, *, first_step=0, config=CONFIG, unlogged=()):
     return Reporter(
         workdir,
         config,
+        CLASSES,
         num_epochs=3,
         steps_per_epoch=STEPS_PER_EPOCH,
         batch_size=4,

@@ -18,11 +18,12 @@ from train.fields import Field
 
 @dataclass(frozen=True)
 class Dataset:
-    """The three splits of a data set."""
+    """The three splits of a data set, and the names of its classes."""
 
     train: Split
     validation: Split
     test: Split
+    class_names: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -114,6 +115,7 @@ class DatasetSpec:
             train=Split(source.images[train], labels[train]),
             validation=validation,
             test=prepared.read(builder, self.test, streamed=self.streamed),
+            class_names=prepared.class_names(builder),
         )
 
     def _subset(self, labels: np.ndarray, train: np.ndarray, size: int) -> np.ndarray:

@@ -109,14 +109,17 @@ def check_writable(builder: tfds.core.DatasetBuilder) -> None:
 
 def check_classes(builder: tfds.core.DatasetBuilder, expected: int, *, name: str) -> None:
     """Refuses a prepared data set with another number of classes."""
-    # As it was prepared, which need not be as the builder's code has it today.
-    features = tfds.features.FeatureConnector.from_config(str(builder.data_dir))
-    found = features["label"].num_classes
+    found = _prepared_label(builder).num_classes
     if found != expected:
         raise UserError(
             f"the prepared data set in {builder.data_dir} has {found} classes, and {name} as it is "
             f"configured has {expected}; prepare that one, or configure the one that is there"
         )
+
+
+def class_names(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
+    """The names of the classes of a prepared data set; their numbers, where they have none."""
+    return tuple(_prepared_label(builder).names)
 
 
 def check_files(builder: tfds.core.DatasetBuilder) -> None:
@@ -163,6 +166,11 @@ def split_labels(builder: tfds.core.DatasetBuilder, split: str) -> np.ndarray:
             np.save(file, labels)
         temporary.replace(path)
     return labels
+
+
+def _prepared_label(builder: tfds.core.DatasetBuilder) -> Any:
+    """The label as it was prepared, which need not be as the builder's code has it today."""
+    return tfds.features.FeatureConnector.from_config(str(builder.data_dir))["label"]
 
 
 class _Examples(Sequence[dict[str, Any]]):

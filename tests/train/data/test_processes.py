@@ -20,7 +20,7 @@ jax.distributed.initialize(f"localhost:{port}", 2, index, initialization_timeout
 import types
 import jax.numpy as jnp
 import numpy as np
-from train import evaluate, parallel
+from train import evaluation, parallel
 from train.data import Split
 from train.data.pipeline import Pipeline
 
@@ -33,9 +33,10 @@ def step(params, batch_stats, batch):
 for make_devices in parallel.DEVICES.values():
     devices = make_devices()
     nothing = devices.replicate({"nothing": jnp.zeros(1)})
-    found = evaluate.predict(
+    found = evaluation.predict(
         devices.compile_eval_step(step),
-        types.SimpleNamespace(evaluated=(nothing, nothing)),
+        nothing,
+        nothing,
         Pipeline(8, 0, jax.process_index(), jax.process_count()).evaluation(split),
         devices,
     )

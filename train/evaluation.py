@@ -13,7 +13,9 @@ from train import metric_names, processes
 from train.data.batches import Batch
 from train.errors import UserError
 from train.parallel import Devices
-from train.state import TrainState
+
+# Examples that are looked at together, where all at once would take too much memory.
+_CHUNK = 4096
 
 
 @dataclass(frozen=True)
@@ -26,13 +28,16 @@ class Predictions:
 
 
 def predict(
-    eval_step: Callable[..., Any], state: TrainState, batches: Iterable[Batch], devices: Devices
+    eval_step: Callable[..., Any],
+    params: Any,
+    batch_stats: Any,
+    batches: Iterable[Batch],
+    devices: Devices,
 ) -> Predictions:
-    """Runs the compiled step over a split and drops the padding.
+    """Runs the compiled step, with what each device has a copy of, and drops the padding.
 
     Every process runs it over its share, and gets what all of them found.
     """
-    params, batch_stats = state.evaluated
     losses, scores, labels = [], [], []
     for share in batches:
         outputs = devices.join(eval_step(params, batch_stats, devices.split(share)))
@@ -48,7 +53,15 @@ def predict(
 
 def average_k_thresholds(predictions: Predictions, ks: Sequence[int]) -> dict[int, jax.Array]:
     """For each K, the threshold whose sets have K classes on average over the split."""
-    return {k: sets.average_k_threshold(predictions.scores, k=k) for k in ks}
+    return {k: average_k_threshold(predictions.scores, k) for k in ks}
+
+
+def average_k_threshold(scores: np.ndarray, k: float) -> jax.Array:
+    """The threshold whose sets of scores [n, L] have K classes on average, in O(K n) memory."""
+    calibrator = sets.AverageKCalibrator(k, num_examples=len(scores))
+    for start in range(0, len(scores), _CHUNK):
+        calibrator.update(scores[start : start + _CHUNK])
+    return calibrator.threshold()
 
 
 def summarize(
