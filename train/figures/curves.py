@@ -1,0 +1,173 @@
+"""Curves over a field of the configuration: means over the seeds, with their 95 % interval."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import scipy.stats
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+
+from train import metric_names
+from train.errors import UserError
+from train.figures import runs as runs_module
+from train.figures import style
+from train.figures.runs import Run
+
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Point:
+    """The mean over the seeds of one experiment.
+
+    Attributes:
+        x: the field's value; None where the loss does not take the field.
+        mean: the mean.
+        half_width: half of the 95 % interval of the mean; not-a-number with one seed.
+    """
+
+    x: float | None
+    mean: float
+    half_width: float
+
+
+def lines(
+    runs: Sequence[Run], field: str, value: Callable[[Run], float]
+) -> dict[str, list[Point]]:
+    """The points of each line by its label, in the order of the field.
+
+    Raises:
+        UserError: no run has the field, or runs at one point differ by more than the seed.
+    """
+    runs_module.check_field(runs, field)
+    experiments: dict[str, dict[float | None, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    for run, label in zip(runs, runs_module.labels(runs, without=field), strict=True):
+        experiments[label][runs_module.number(run, field)].append(run)
+    found: dict[str, list[Point]] = {}
+    for label, by_x in experiments.items():
+        points = []
+        for x, seeds in by_x.items():
+            runs_module.check_seeds(seeds)
+            points.append(Point(x, *mean_and_half_width([value(run) for run in seeds])))
+        found[label] = sorted(points, key=lambda point: point.x or 0.0)
+    return found
+
+
+def mean_and_half_width(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and half of the 95 % interval of the mean by Student's t; NaN with one value."""
+    if len(values) == 1:
+        return values[0], float("nan")
+    quantile = scipy.stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)
+    return float(np.mean(values)), float(quantile * np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Figure:
+    """A test metric over any field of the configuration (thesis, Figures 5.5 and 5.6)."""
+    figure, axes = _draw(runs, field, lambda run: run.test_metric(metric))
+    is_share = metric.endswith("accuracy")
+    if is_share:
+        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
+    name = f"test {metric_names.in_words(metric)}" + (" (%)" if is_share else "")
+    style.finish(axes, x_label=_axis_label(field), y_label=name)
+    return figure
+
+
+def gradient_sparsity(runs: Sequence[Run]) -> Figure:
+    """The gradient coordinates that are not zero, over the noise (thesis, Figure 4.2)."""
+    figure, axes = _draw(runs, "loss.epsilon", nonzero_gradients)
+    classes = [run.results.get("num_classes") for run in runs]
+    if all(isinstance(number, int) for number in classes):
+        axes.axhline(
+            max(classes), color=style.REFERENCE_COLOR, ls=":", label=f"all {max(classes)} classes"
+        )
+    axes.set_ylim(bottom=0)
+    style.finish(
+        axes,
+        x_label="noise ε (units of the logits)",
+        y_label="non-zero gradient coordinates\nan example, mean of the first epoch",
+    )
+    return figure
+
+
+def epoch_time(runs: Sequence[Run]) -> Figure:
+    """The duration of an epoch over K (thesis, Figure 4.3)."""
+    figure, axes = _draw(runs, "loss.k", epoch_seconds)
+    axes.set_ylim(bottom=0)
+    style.finish(axes, x_label="K (classes)", y_label="mean time of an epoch (s)")
+    return figure
+
+
+def nonzero_gradients(run: Run) -> float:
+    """The mean over the steps of the first epoch of a run."""
+    first_epoch = [
+        line for line in run.lines() if line.get("split") == "train" and line.get("epoch") == 1
+    ]
+    values = [line.get("nonzero_gradients") for line in first_epoch]
+    if not values or None in values:
+        raise UserError(
+            f"metrics.jsonl in {run.workdir} has no nonzero_gradients for all of the first epoch"
+        )
+    # A line is the mean over the steps since the line before.
+    steps = np.diff([0, *(line["step"] for line in first_epoch)])
+    return float(np.average(values, weights=steps))
+
+
+def epoch_seconds(run: Run) -> float:
+    """The mean over the epochs of a run but the first, in which the steps are compiled."""
+    seconds = run.results.get("epoch_seconds")
+    if not isinstance(seconds, list) or len(seconds) < 2:
+        raise UserError(
+            f"the time of an epoch needs a run of two epochs or more, for the first is left out; "
+            f"{run.workdir} has {len(seconds) if isinstance(seconds, list) else 0}"
+        )
+    return float(np.mean(seconds[1:]))
+
+
+def _draw(
+    runs: Sequence[Run], field: str, value: Callable[[Run], float]
+) -> tuple[Figure, Axes]:
+    by_label = lines(runs, field, value)
+    figure = style.new_figure(7, 4)
+    axes = figure.subplots()
+    at = sorted({point.x for points in by_label.values() for point in points if point.x is not None})
+    for index, (label, points) in enumerate(by_label.items()):
+        look = style.line_look(index)
+        if points[0].x is None:
+            # The loss knows nothing of the field: a level to compare with.
+            [level] = points
+            axes.axhline(level.mean, label=label, **{**look, "marker": ""})
+            if np.isfinite(level.half_width):
+                low, high = level.mean - level.half_width, level.mean + level.half_width
+                axes.axhspan(low, high, color=look["color"], alpha=0.15, lw=0)
+            continue
+        x, mean, half_width = (
+            [getattr(point, name) for point in points] for name in ("x", "mean", "half_width")
+        )
+        axes.errorbar(x, mean, yerr=half_width, label=label, capsize=3, **look)
+    _scale(axes, at)
+    seeds = len({run.fields["seed"] for run in runs}) > 1
+    [dataset] = {run.fields["dataset.name"] for run in runs}
+    interval = ": mean over the seeds and its 95 % interval" if seeds else ""
+    axes.set_title(dataset.replace("_", " ") + interval, fontsize=9)
+    return figure, axes
+
+
+def _scale(axes: Axes, at: Sequence[float]) -> None:
+    """A logarithmic axis for values that span much, with ticks where there are points."""
+    if at[0] > 0 and at[-1] >= 8 * at[0]:
+        axes.set_xscale("log")
+    elif not all(float(x).is_integer() for x in at):
+        return
+    if len(at) <= 10:
+        axes.xaxis.set_major_locator(FixedLocator(list(at)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+
+
+def _axis_label(field: str) -> str:
+    symbol = runs_module.symbol(field)
+    return f"{symbol} (config.{field})"

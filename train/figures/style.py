@@ -1,0 +1,66 @@
+"""The one look of all figures: colours, markers, lines, sizes, and what a file of them holds.
+
+Nothing is told by colour alone, no display is needed, and the same data give the same file.
+"""
+
+import io
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+# Okabe and Ito's colours, which colour-blind readers can tell apart; the yellow is too light.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+# Their numbers have no common divisor: 7 * 8 looks come before one returns.
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+_LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
+REFERENCE_COLOR = "#555555"
+# Perceptually even, and in order of lightness: the same order for colour-blind readers and in grey.
+COLOR_MAP = "cividis"
+# What files can be written; more would be untested.
+SUFFIXES = (".png", ".svg", ".pdf")
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of so many inches; of text, the smallest is 8 points."""
+    return Figure(figsize=(width, height), dpi=150, layout="constrained")
+
+
+def point_look(index: int) -> dict[str, Any]:
+    """How the points of the index-th of several are drawn."""
+    return {"color": COLORS[index % len(COLORS)], "marker": _MARKERS[index % len(_MARKERS)]}
+
+
+def line_look(index: int) -> dict[str, Any]:
+    """How the index-th of several lines is drawn: no two of the first 56 look the same."""
+    return {
+        **point_look(index),
+        "linestyle": _LINES[index % len(_LINES)],
+        "markersize": 5,
+        "linewidth": 1.5,
+    }
+
+
+def finish(axes: Axes, *, x_label: str, y_label: str) -> None:
+    """Labels the axes and draws a grid behind."""
+    axes.set_xlabel(x_label)
+    axes.set_ylabel(y_label)
+    axes.set_axisbelow(True)
+    axes.grid(alpha=0.3)
+
+
+def legend_beside(figure: Figure, axes: Axes) -> None:
+    """A legend to the right of everything, where it hides no data."""
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside right upper", fontsize=8)
+
+
+def encode(figure: Figure, suffix: str) -> bytes:
+    """The figure as the content of a file with the suffix, one of `SUFFIXES`."""
+    # Otherwise these have the time of writing, and SVG random names.
+    metadata = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
+    content = io.BytesIO()
+    with mpl.rc_context({"svg.hashsalt": "topk_jax"}):
+        figure.savefig(content, format=suffix.removeprefix("."), metadata=metadata)
+    return content.getvalue()
