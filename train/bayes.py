@@ -48,4 +48,4 @@ def _summarize(
         return evaluation.Predictions(-np.log(of_labels), scores, split.labels)
 
     thresholds = evaluation.average_k_thresholds(predictions(dataset.validation), ks)
-    return evaluation.summarize(predictions(dataset.test), thresholds, class_counts)
+    return evaluation.summarize(predictions(dataset.test), thresholds, class_counts).metrics

@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from topk_jax import metrics, sets
-from train import metric_names, processes
+from train import metric_names, processes, set_rules
 from train.data.batches import Batch
 from train.errors import UserError
 from train.parallel import Devices
+from train.set_rules import SetRule
 
 # Examples that are looked at together, where all at once would take too much memory.
 _CHUNK = 4096
@@ -25,6 +26,31 @@ class Predictions:
     loss: np.ndarray
     scores: np.ndarray
     labels: np.ndarray
+
+    def mean_loss(self) -> float:
+        """The mean of the losses."""
+        return float(self.loss.mean(dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class Sets:
+    """What sets of n examples are worth: whether each has the label [n], and its size [n]."""
+
+    hits: np.ndarray
+    sizes: np.ndarray
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is reported of a split.
+
+    Attributes:
+        metrics: values by their names.
+        size_counts: how many sets have 0, 1, 2, … classes, for each rule whose sets differ in size.
+    """
+
+    metrics: dict[str, float]
+    size_counts: dict[str, np.ndarray]
 
 
 def predict(
@@ -66,19 +92,45 @@ def average_k_threshold(scores: np.ndarray, k: float) -> jax.Array:
 
 def summarize(
     predictions: Predictions, thresholds: Mapping[int, jax.Array], class_counts: np.ndarray
-) -> dict[str, float]:
-    """Every metric of `metric_names`, and the mean loss.
+) -> Evaluation:
+    """Every metric of `metric_names`, the mean loss, and the sizes of the average-K sets.
 
     Args:
         predictions: what the model says of the split.
         thresholds: those of the average-K sets, calibrated on validation.
         class_counts: the training images of each class, which make it few, medium or many shot.
     """
-    summary = _summarize(
-        predictions.scores, predictions.labels, dict(thresholds), jnp.asarray(class_counts)
-    )
-    summary = {name: float(value) for name, value in summary.items()}
-    return {metric_names.LOSS: float(predictions.loss.mean(dtype=np.float64)), **summary}
+    values: dict[str, float] = {metric_names.LOSS: predictions.mean_loss()}
+    size_counts: dict[str, np.ndarray] = {}
+    for k, threshold in thresholds.items():
+        outcome = find_sets(predictions, set_rules.top_k(k))
+        values |= accuracies(metric_names.top_k(k), outcome, predictions.labels, class_counts)
+        rule = metric_names.average_k(k)
+        outcome = find_sets(predictions, set_rules.at_threshold(threshold))
+        values |= accuracies(rule, outcome, predictions.labels, class_counts)
+        values[metric_names.set_size(rule)] = float(outcome.sizes.mean())
+        size_counts[rule] = np.bincount(outcome.sizes)
+    return Evaluation(values, size_counts)
+
+
+def find_sets(predictions: Predictions, rule: SetRule) -> Sets:
+    """What the sets of a rule are worth, without all of them in memory at once."""
+    hits, sizes = [], []
+    for start in range(0, len(predictions.labels), _CHUNK):
+        chunk = slice(start, start + _CHUNK)
+        found = _hits_and_sizes(rule(predictions.scores[chunk]), predictions.labels[chunk])
+        hits.append(np.asarray(found[0]))
+        sizes.append(np.asarray(found[1]))
+    return Sets(np.concatenate(hits), np.concatenate(sizes))
+
+
+def accuracies(
+    rule: str, outcome: Sets, labels: np.ndarray, class_counts: np.ndarray
+) -> dict[str, float]:
+    """Every accuracy of a rule, by its name: over examples, over classes, and by shot."""
+    values = _accuracies(outcome.hits, labels, class_counts)
+    names = metric_names.rule_accuracies(rule)
+    return {names[average]: float(value) for average, value in values.items()}
 
 
 def check_has_value(name: str, labels: np.ndarray, class_counts: np.ndarray) -> None:
@@ -93,30 +145,17 @@ def check_has_value(name: str, labels: np.ndarray, class_counts: np.ndarray) -> 
 
 
 @jax.jit
-def _summarize(
-    scores: jax.Array,
-    labels: jax.Array,
-    thresholds: dict[int, jax.Array],
-    class_counts: jax.Array,
-) -> dict[str, jax.Array]:
-    summary: dict[str, jax.Array] = {}
-    for k, threshold in thresholds.items():
-        hits = metrics.top_k_hits(scores, labels, k=k)
-        summary |= _accuracies(metric_names.top_k(k), hits, labels, class_counts)
-        rule = metric_names.average_k(k)
-        hits = metrics.threshold_hits(scores, labels, threshold)
-        summary |= _accuracies(rule, hits, labels, class_counts)
-        sizes = metrics.set_sizes(sets.threshold_set(scores, threshold))
-        summary[metric_names.set_size(rule)] = metrics.tally(sizes).mean()
-    return summary
+def _hits_and_sizes(chosen: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    hits = jnp.take_along_axis(chosen, labels[:, None], axis=-1, mode="fill", fill_value=False)
+    return hits[:, 0], metrics.set_sizes(chosen)
 
 
+@jax.jit
 def _accuracies(
-    rule: str, hits: jax.Array, labels: jax.Array, class_counts: jax.Array
+    hits: jax.Array, labels: jax.Array, class_counts: jax.Array
 ) -> dict[str, jax.Array]:
-    values = {
+    return {
         "micro": metrics.accuracy(hits),
         "macro": metrics.macro_accuracy(hits, labels, num_classes=len(class_counts)),
         **metrics.shot_accuracy(hits, labels, class_counts=class_counts),
     }
-    return {name: values[average] for average, name in metric_names.rule_accuracies(rule).items()}

@@ -111,7 +111,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         batches = pipeline.evaluation(getattr(dataset, split))
         return evaluation.predict(eval_step, *state.evaluated, batches, devices)
 
-    def validate(state: TrainState) -> tuple[dict[str, float], dict[int, jax.Array]]:
+    def validate(state: TrainState) -> tuple[evaluation.Evaluation, dict[int, jax.Array]]:
         predictions = predict(state, "validation")
         thresholds = evaluation.average_k_thresholds(predictions, config["eval"]["ks"])
         return evaluation.summarize(predictions, thresholds, class_counts), thresholds
@@ -173,8 +173,8 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
                 "epoch_seconds": list(progress.epoch_seconds),
                 "examples_per_second": steps_per_epoch * batch_size / progress.seconds_per_epoch(),
                 "data_wait_share": progress.data_wait_share(),
-                "validation": validation,
-                "test": test,
+                "validation": validation.metrics,
+                "test": test.metrics,
             }
             if spec.law is not None:
                 results["bayes"] = bayes.summarize(

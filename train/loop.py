@@ -10,6 +10,7 @@ from train import metric_names, requests
 from train.checkpoint import Checkpointer
 from train.data.batches import Batch
 from train.errors import InterruptedRunError, UserError
+from train.evaluation import Evaluation
 from train.parallel import Devices
 from train.progress import Progress
 from train.reporting import Reporter, SilentReporter
@@ -24,7 +25,7 @@ class Loop:
 
     Attributes:
         train_step: the compiled step: state and batch to state and metrics.
-        validate: a state on the devices to the metrics on the validation split.
+        validate: a state on the devices to what is reported of the validation split.
         devices: those that the state is on.
         checkpointer: saves the state and the progress.
         reporter: told of every step and epoch.
@@ -38,7 +39,7 @@ class Loop:
     """
 
     train_step: Callable[..., Any]
-    validate: Callable[[TrainState], Mapping[str, float]]
+    validate: Callable[[TrainState], Evaluation]
     devices: Devices
     checkpointer: Checkpointer
     reporter: Reporter | SilentReporter
@@ -120,7 +121,9 @@ class Loop:
     def _evaluate(self, state: TrainState, progress: Progress, *, compiled: bool) -> Progress:
         validation = self.validate(state)
         seconds = progress.seconds
-        progress = progress.after_epoch(_score(validation, self.select_by), compiled=compiled)
+        progress = progress.after_epoch(
+            _score(validation.metrics, self.select_by), compiled=compiled
+        )
         self.reporter.epoch(
             progress.epochs,
             progress.step,

@@ -5,9 +5,7 @@ written whole or not at all, except those that grow, of which a torn end does no
 """
 
 import json
-import math
 import re
-import socket
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,13 +13,12 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-from tensorboardX import RecordWriter
-from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.proto.summary_pb2 import Summary
 
 from train import files, plots, terminal
 from train.classes import Classes
 from train.errors import UserError
+from train.evaluation import Evaluation
+from train.events import Events
 
 _CONFIG = "config.json"
 _CLASSES = "classes.json"
@@ -32,7 +29,6 @@ _EVENTS = "tensorboard"
 # Where the run has its checkpoints, which are not written here.
 CHECKPOINTS = "checkpoints"
 _TOP_K_ACCURACY = re.compile(r"top_\d+_accuracy")
-_SECONDS_BETWEEN_FLUSHES = 10
 
 
 def read_config(workdir: Path) -> dict[str, Any] | None:
@@ -146,7 +142,7 @@ class Reporter:
         self._metrics = workdir / _METRICS
         self._metrics.touch()
         files.drop_lines_after(self._metrics, first_step)
-        self._events = _Events(workdir / _EVENTS, first_step)
+        self._events = Events(workdir / _EVENTS, first_step)
         self._terminal = terminal.Terminal(
             num_epochs=num_epochs, steps_per_epoch=steps_per_epoch, first_step=first_step
         )
@@ -191,7 +187,7 @@ class Reporter:
         epoch: int,
         step: int,
         seconds: float,
-        validation: Mapping[str, float],
+        validation: Evaluation,
         is_best: bool,
     ) -> None:
         """Logs a finished epoch.
@@ -200,14 +196,14 @@ class Reporter:
             epoch: the epoch, counted from 1.
             step: the steps made.
             seconds: how long its training took.
-            validation: the metrics on the validation split.
+            validation: what is reported of the validation split.
             is_best: whether it is the selected one up to now.
         """
         line = {"step": step, "epoch": epoch, "split": "validation", "seconds": seconds}
-        self._append({**line, **validation})
-        self._events.write(step, "validation", validation)
+        self._append({**line, **validation.metrics})
+        self._events.write(step, "validation", validation.metrics, validation.size_counts)
         self._events.flush()
-        self._terminal.epoch(epoch, seconds, self._headline(validation), is_best)
+        self._terminal.epoch(epoch, seconds, self._headline(validation.metrics), is_best)
         # Evaluation is no part of the speed of training.
         self._window_start = None
 
@@ -226,7 +222,10 @@ class Reporter:
             best_epoch=results["best_epoch"],
             accuracies=[name for name in self._headline(results["validation"]) if name != "loss"],
         )
-        files.write_whole(self._workdir / _CURVES, plots.to_png(figure))
+        curves = plots.to_png(figure)
+        files.write_whole(self._workdir / _CURVES, curves)
+        self._events.write_image(self._last_step, "learning_curves", curves)
+        self._events.flush()
         # Last, for the run is finished where they are.
         files.write_whole(self._workdir / _RESULTS, files.to_json(results, indent=2))
         self._terminal.close()
@@ -295,7 +294,7 @@ class SilentReporter:
         epoch: int,
         step: int,
         seconds: float,
-        validation: Mapping[str, float],
+        validation: Evaluation,
         is_best: bool,
     ) -> None:
         """Nothing."""
@@ -309,58 +308,3 @@ def _as_written(results: dict[str, Any]) -> dict[str, Any]:
     """What is read back from `results.json`: what is not finite is None."""
     written: dict[str, Any] = json.loads(files.to_json(results))
     return written
-
-
-class _Events:
-    """An event file of TensorBoard.
-
-    Written here and now, with tensorboardX's records alone: its SummaryWriter writes in a thread,
-    and when that thread fails, on a full disk for one, the run stops for good at a full queue.
-
-    Args:
-        directory: where the event files are; each start of a run adds one.
-        first_step: what earlier files have of later steps is not to be shown.
-    """
-
-    def __init__(self, directory: Path, first_step: int) -> None:
-        directory.mkdir(exist_ok=True)
-        now = time.time()
-        # TensorBoard reads the files in the order of their names; two starts can share a second.
-        starts = sum(1 for _ in directory.iterdir())
-        self._path = directory / (
-            f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{starts}"
-        )
-        self._writer = RecordWriter(str(self._path))
-        self._is_open = True
-        self._add(Event(wall_time=now, file_version="brain.Event:2"))
-        started = SessionLog(status=SessionLog.START)
-        self._add(Event(wall_time=now, step=first_step + 1, session_log=started))
-        self._next_flush = now
-
-    def write(self, step: int, split: str, metrics: Mapping[str, float]) -> None:
-        """Adds the metrics that have a value."""
-        values = [
-            Summary.Value(tag=f"{split}/{name}", simple_value=value)
-            for name, value in metrics.items()
-            if not math.isnan(value)
-        ]
-        self._add(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
-        if time.time() > self._next_flush:
-            self.flush()
-
-    def flush(self) -> None:
-        """Brings what was added to the disk."""
-        with files.naming(self._path):
-            self._writer.flush()
-        self._next_flush = time.time() + _SECONDS_BETWEEN_FLUSHES
-
-    def close(self) -> None:
-        """Brings all to the disk; may be called again."""
-        if self._is_open:
-            self._is_open = False
-            with files.naming(self._path):
-                self._writer.close()
-
-    def _add(self, event: Event) -> None:
-        with files.naming(self._path):
-            self._writer.write(event.SerializeToString())

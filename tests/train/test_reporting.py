@@ -21,6 +21,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from train import files, plots
 from train.classes import Classes
 from train.errors import UserError
+from train.evaluation import Evaluation
 from train.reporting import Reporter, read_config, read_results, show_finished
 
 CONFIG = {
@@ -79,7 +80,9 @@ def train(reporter, steps):
         if step % STEPS_PER_EPOCH == 0:
             epoch = step // STEPS_PER_EPOCH
             validation = {**RESULTS["validation"], "few_top_3_accuracy": float("nan")}
-            reporter.epoch(epoch, step, 1.25, validation, is_best=epoch < 3)
+            # 4 sets of 1 class, 3 of 2 and 3 of 5.
+            sizes = {"average_3": np.array([0, 4, 3, 0, 0, 3])}
+            reporter.epoch(epoch, step, 1.25, Evaluation(validation, sizes), is_best=epoch < 3)
 
 
 def refuse_constant(name):
@@ -215,12 +218,30 @@ def test_tensorboard_has_the_same_numbers_and_hides_repeated_steps(tmp_path):
         "train/accuracy": 0.5,
         "train/learning_rate": 0.125,
     }
+    *scalars, sizes = validation.summary.value
     # A metric without a value has no chart.
-    assert {value.tag: value.simple_value for value in validation.summary.value} == {
+    assert {value.tag: value.simple_value for value in scalars} == {
         "validation/loss": 0.25,
         "validation/top_1_accuracy": 0.5,
         "validation/macro_top_3_accuracy": 0.75,
     }
+    assert sizes.tag == "validation/average_3_set_sizes"
+    assert (sizes.histo.num, sizes.histo.sum, sizes.histo.sum_squares) == (10, 25, 91)
+    assert (sizes.histo.min, sizes.histo.max) == (1, 5)
+    assert list(sizes.histo.bucket) == [0, 4, 3, 0, 0, 3]
+    assert list(sizes.histo.bucket_limit) == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+
+
+def test_tensorboard_shows_the_learning_curves_at_the_end(tmp_path):
+    with reporter(tmp_path) as report:
+        train(report, range(1, 61))
+        report.results(RESULTS)
+    last = events(event_files(tmp_path)[0])[-1]
+    (shown,) = last.summary.value
+    assert (last.step, shown.tag) == (60, "learning_curves")
+    assert shown.image.encoded_image_string == (tmp_path / "learning_curves.png").read_bytes()
+    with Image.open(tmp_path / "learning_curves.png") as picture:
+        assert (shown.image.width, shown.image.height) == picture.size
 
 
 def test_the_configuration_is_written_once_and_read_back(tmp_path):
@@ -288,6 +309,7 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, monkeypatch):
     assert not list(tmp_path.glob(".*"))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "config.json").write_text("{}")
+    (tmp_path / "other" / "classes.json").write_text("[]")
     with (
         pytest.raises(OSError, match=r"No space left on device: '.*tfevents.*'"),
         reporter(tmp_path / "other") as report,
