@@ -1,6 +1,5 @@
-"""Figures of a run, drawn without a display; nothing is written here."""
+"""Learning curves of one run or several; nothing is written here."""
 
-import io
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,10 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from train import metric_names
-
-# Okabe and Ito's colours, which colour-blind readers can tell apart; lines differ in style as well.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_BEST_COLOR = "#555555"
+from train.figures import style
 
 
 def learning_curves(
@@ -33,7 +29,7 @@ def learning_curves(
     """
     training = [line for line in lines if line["split"] == "train"]
     validation = [line for line in lines if line["split"] == "validation"]
-    figure = Figure(figsize=(10, 4), dpi=150, layout="constrained")
+    figure = style.new_figure(10, 4)
     loss_axes, accuracy_axes = figure.subplots(1, 2)
     training_accuracies = sorted(
         {name for line in training for name in line if name.endswith("accuracy")}
@@ -45,37 +41,62 @@ def learning_curves(
     for axes, label, in_training, in_validation in panels:
         for name in in_training:
             epochs, values = _curve(training, name, steps_per_epoch)
-            # Training has one colour, its own, for it may have names that validation lacks.
+            # Training has one look, its own, for it may have names that validation lacks.
             axes.plot(
                 epochs,
                 values,
                 "--",
-                color=_COLORS[0],
+                color=style.COLORS[0],
                 lw=1,
                 label=f"training {metric_names.in_words(name)}",
             )
-        for name, color in zip(in_validation, itertools.cycle(_COLORS[1:]), strict=False):
+        for name, index in zip(in_validation, itertools.count(1)):
             epochs, values = _curve(validation, name, steps_per_epoch)
-            axes.plot(
-                epochs, values, ".-", color=color, label=f"validation {metric_names.in_words(name)}"
-            )
+            look = {**style.line_look(index), "linestyle": "-"}
+            axes.plot(epochs, values, **look, label=f"validation {metric_names.in_words(name)}")
         for line in validation:
             if line["epoch"] == best_epoch:
                 epoch = line["step"] / steps_per_epoch
-                axes.axvline(epoch, color=_BEST_COLOR, ls=":", label=f"best epoch ({best_epoch})")
-        axes.set_xlabel("epoch")
-        axes.set_ylabel(label)
-        axes.grid(alpha=0.3)
+                axes.axvline(
+                    epoch, color=style.REFERENCE_COLOR, ls=":", label=f"best epoch ({best_epoch})"
+                )
+        style.finish(axes, x_label="epoch", y_label=label)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize="small")
     return figure
 
 
+def compare_runs(
+    lines: Mapping[str, Sequence[Mapping[str, Any]]],
+    *,
+    steps_per_epoch: Mapping[str, int],
+    metric: str,
+) -> Figure:
+    """The training loss and a metric of validation over the epochs, a line for each run.
+
+    Args:
+        lines: by the name of each run, the lines of its `metrics.jsonl`, in order.
+        steps_per_epoch: by the same names, the steps of one epoch.
+        metric: of validation.
+    """
+    figure = style.new_figure(11, 4)
+    panels = figure.subplots(1, 2)
+    # A loss is comparable with the same loss alone; the metric is with that of any.
+    drawn = (("train", "loss", "training"), ("validation", metric, "validation"))
+    for axes, (split, name, words) in zip(panels, drawn, strict=True):
+        for index, run in enumerate(lines):
+            of_split = [line for line in lines[run] if line["split"] == split]
+            epochs, values = _curve(of_split, name, steps_per_epoch[run])
+            look = style.line_look(index)
+            axes.plot(epochs, values, **look, markevery=max(1, len(epochs) // 10), label=run)
+        style.finish(axes, x_label="epoch", y_label=f"{words} {metric_names.in_words(name)}")
+    style.legend_beside(figure, panels[0])
+    return figure
+
+
 def to_png(figure: Figure) -> bytes:
     """The figure as the content of a PNG file."""
-    image = io.BytesIO()
-    figure.savefig(image, format="png")
-    return image.getvalue()
+    return style.encode(figure, ".png")
 
 
 def _curve(

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import scipy.stats
@@ -35,9 +34,7 @@ class Point:
     half_width: float
 
 
-def lines(
-    runs: Sequence[Run], field: str, value: Callable[[Run], float]
-) -> dict[str, list[Point]]:
+def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dict[str, list[Point]]:
     """The points of each line by its label, in the order of the field.
 
     Raises:
@@ -73,23 +70,24 @@ def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Fig
         axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
     name = f"test {metric_names.in_words(metric)}" + (" (%)" if is_share else "")
     style.finish(axes, x_label=_axis_label(field), y_label=name)
+    style.legend_beside(figure, axes)
     return figure
 
 
 def gradient_sparsity(runs: Sequence[Run]) -> Figure:
     """The gradient coordinates that are not zero, over the noise (thesis, Figure 4.2)."""
     figure, axes = _draw(runs, "loss.epsilon", nonzero_gradients)
-    classes = [run.results.get("num_classes") for run in runs]
-    if all(isinstance(number, int) for number in classes):
-        axes.axhline(
-            max(classes), color=style.REFERENCE_COLOR, ls=":", label=f"all {max(classes)} classes"
-        )
+    # The runs are of one data set.
+    classes = runs[0].results.get("num_classes")
+    if isinstance(classes, int):
+        axes.axhline(classes, color=style.REFERENCE_COLOR, ls=":", label=f"all {classes} classes")
     axes.set_ylim(bottom=0)
     style.finish(
         axes,
         x_label="noise ε (units of the logits)",
         y_label="non-zero gradient coordinates\nan example, mean of the first epoch",
     )
+    style.legend_beside(figure, axes)
     return figure
 
 
@@ -98,6 +96,7 @@ def epoch_time(runs: Sequence[Run]) -> Figure:
     figure, axes = _draw(runs, "loss.k", epoch_seconds)
     axes.set_ylim(bottom=0)
     style.finish(axes, x_label="K (classes)", y_label="mean time of an epoch (s)")
+    style.legend_beside(figure, axes)
     return figure
 
 
@@ -106,11 +105,10 @@ def nonzero_gradients(run: Run) -> float:
     first_epoch = [
         line for line in run.lines() if line.get("split") == "train" and line.get("epoch") == 1
     ]
-    values = [line.get("nonzero_gradients") for line in first_epoch]
-    if not values or None in values:
-        raise UserError(
-            f"metrics.jsonl in {run.workdir} has no nonzero_gradients for all of the first epoch"
-        )
+    name = "nonzero_gradients"
+    values = [line[name] for line in first_epoch if isinstance(line.get(name), int | float)]
+    if not values or len(values) < len(first_epoch):
+        raise UserError(f"metrics.jsonl in {run.workdir} has no {name} for all of the first epoch")
     # A line is the mean over the steps since the line before.
     steps = np.diff([0, *(line["step"] for line in first_epoch)])
     return float(np.average(values, weights=steps))
@@ -127,13 +125,13 @@ def epoch_seconds(run: Run) -> float:
     return float(np.mean(seconds[1:]))
 
 
-def _draw(
-    runs: Sequence[Run], field: str, value: Callable[[Run], float]
-) -> tuple[Figure, Axes]:
+def _draw(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> tuple[Figure, Axes]:
     by_label = lines(runs, field, value)
     figure = style.new_figure(7, 4)
     axes = figure.subplots()
-    at = sorted({point.x for points in by_label.values() for point in points if point.x is not None})
+    at = sorted(
+        {point.x for points in by_label.values() for point in points if point.x is not None}
+    )
     for index, (label, points) in enumerate(by_label.items()):
         look = style.line_look(index)
         if points[0].x is None:

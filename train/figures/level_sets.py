@@ -98,6 +98,8 @@ def expected(k: int, epsilon: float, *, margin: float = 1.0) -> Loss:
 
 def by_loss(k: int) -> Figure:
     """Every loss: Figure 4.1 with K = 2 and 4.6 with K = 1, and exact expectations below."""
+    if k not in KS:
+        raise UserError(f"--k must be 1 or 2 in level sets of three classes; got {k}")
     samples, margin = 30, 0.5
     of = of_label
     rows: list[list[Panel | None]] = [
@@ -179,12 +181,6 @@ def by_epsilon() -> Figure:
     return _draw(rows, f"Level sets of the noised balanced loss: one draw of {samples} samples")
 
 
-def check_k(k: int) -> None:
-    """Raises `UserError` for a K that three classes do not allow."""
-    if k not in KS:
-        raise UserError(f"--k must be 1 or 2 with three classes; got {k}")
-
-
 def _draw(rows: Sequence[Sequence[Panel | None]], title: str) -> Figure:
     num_columns = len(rows[0])
     figure = style.new_figure(1.8 * num_columns + 0.8, 2.0 * len(rows) + 0.6)
@@ -213,8 +209,9 @@ def _draw_panel(axes: Axes, panel: Panel, triangulation: Triangulation) -> TriCo
     axes.set_title(panel.title, fontsize=8)
     axes.set_aspect("equal")
     for corner, name in zip(_CORNERS, ("1", "2", "y"), strict=True):
-        offset = 0.09 * (corner - _CORNERS.mean(0)) / np.linalg.norm(corner - _CORNERS.mean(0))
-        axes.text(*(corner + offset), name, fontsize=8, ha="center", va="center")
+        outwards = corner - _CORNERS.mean(0)
+        x, y = corner + 0.09 * outwards / np.linalg.norm(outwards)
+        axes.text(x, y, name, fontsize=8, ha="center", va="center")
     axes.set_xlim(-0.12, 1.12)
     axes.set_ylim(-0.1, 1.0)
     return filled

@@ -48,7 +48,9 @@ class Run:
     def loss(self) -> str:
         """The loss as people write it."""
         name: str = self.fields["loss.name"]
-        return metric_names.in_words(name).replace("top k", "top-K").replace("average k", "average-K")
+        return (
+            metric_names.in_words(name).replace("top k", "top-K").replace("average k", "average-K")
+        )
 
     def test_metric(self, name: str) -> float:
         """A metric of the test split.

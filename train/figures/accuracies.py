@@ -1,0 +1,51 @@
+"""Top-K against average-K accuracy, by run (thesis, Figure 3.8)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from train import metric_names
+from train.figures import runs as runs_module
+from train.figures import style
+from train.figures.runs import Run
+
+
+def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
+    """A point for each run, seeds alike: over all test images, and as the mean over classes."""
+    by_label: dict[str, list[Run]] = defaultdict(list)
+    for run, label in zip(runs, runs_module.labels(runs), strict=True):
+        by_label[label].append(run)
+    figure = style.new_figure(9.5, 3.8)
+    panels = figure.subplots(1, 2)
+    averages = {"micro": "over all test images", "macro": "macro: mean over the classes"}
+    for axes, (average, title) in zip(panels, averages.items(), strict=True):
+        names = [
+            metric_names.rule_accuracies(rule)[average]
+            for rule in (metric_names.average_k(k), metric_names.top_k(k))
+        ]
+        for index, (label, seeds) in enumerate(by_label.items()):
+            x, y = np.array([[run.test_metric(name) for name in names] for run in seeds]).T
+            # Hollow, for points that lie on each other.
+            look = style.point_look(index)
+            axes.plot(
+                x, y, look["marker"], mec=look["color"], mfc="none", mew=1.5, ms=7, label=label
+            )
+        low, high = (
+            max(axes.get_xlim()[0], axes.get_ylim()[0]),
+            min(axes.get_xlim()[1], axes.get_ylim()[1]),
+        )
+        if low < high:
+            axes.plot([low, high], [low, high], ":", color=style.REFERENCE_COLOR, label="equal")
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(PercentFormatter(xmax=1))
+        axes.set_title(title, fontsize=9)
+        style.finish(
+            axes,
+            x_label=f"test average-{k} accuracy (%)",
+            y_label=f"test top-{k} accuracy (%)",
+        )
+    style.legend_beside(figure, panels[0])
+    return figure
