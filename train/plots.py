@@ -60,6 +60,8 @@ def learning_curves(
                 axes.axvline(
                     epoch, color=style.REFERENCE_COLOR, ls=":", label=f"best epoch ({best_epoch})"
                 )
+        if label == "accuracy":
+            style.show_as_percent(axes.yaxis)
         style.finish(axes, x_label="epoch", y_label=label)
         if axes.get_legend_handles_labels()[0]:
             axes.legend(fontsize="small")
@@ -89,6 +91,8 @@ def compare_runs(
             epochs, values = _curve(of_split, name, steps_per_epoch[run])
             look = style.line_look(index)
             axes.plot(epochs, values, **look, markevery=max(1, len(epochs) // 10), label=run)
+        if name.endswith("accuracy"):
+            style.show_as_percent(axes.yaxis)
         style.finish(axes, x_label="epoch", y_label=f"{words} {metric_names.in_words(name)}")
     style.legend_beside(figure, panels[0])
     return figure

@@ -105,9 +105,10 @@ def main() -> None:
     kind = FIGURES[_FIGURE.value]
     out = _out()
     options = _options(kind)
-    figure = kind.draw(_runs(), **options) if kind.of_runs else kind.draw(**options)
+    drawn = _runs() if kind.of_runs else None
+    figure = kind.draw(**options) if drawn is None else kind.draw(drawn, **options)
     files.write_whole(out, style.encode(figure, out.suffix))
-    terminal.show_line(f"wrote {out}")
+    terminal.show_line(f"wrote {out}" + ("" if drawn is None else f"; runs drawn: {len(drawn)}"))
 
 
 def _out() -> Path:

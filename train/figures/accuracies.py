@@ -1,11 +1,9 @@
 """Top-K against average-K accuracy, by run (thesis, Figure 3.8)."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 from train import metric_names
 from train.figures import runs as runs_module
@@ -15,9 +13,7 @@ from train.figures.runs import Run
 
 def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
     """A point for each run, seeds alike: over all test images, and as the mean over classes."""
-    by_label: dict[str, list[Run]] = defaultdict(list)
-    for run, label in zip(runs, runs_module.labels(runs), strict=True):
-        by_label[label].append(run)
+    by_label = runs_module.by_label(runs)
     figure = style.new_figure(9.5, 3.8)
     panels = figure.subplots(1, 2)
     averages = {"micro": "over all test images", "macro": "macro: mean over the classes"}
@@ -39,13 +35,12 @@ def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
         )
         if low < high:
             axes.plot([low, high], [low, high], ":", color=style.REFERENCE_COLOR, label="equal")
-        for axis in (axes.xaxis, axes.yaxis):
-            axis.set_major_formatter(PercentFormatter(xmax=1))
+        style.show_as_percent(axes.xaxis, axes.yaxis)
         axes.set_title(title, fontsize=9)
         style.finish(
             axes,
-            x_label=f"test average-{k} accuracy (%)",
-            y_label=f"test top-{k} accuracy (%)",
+            x_label=f"test average-{k} accuracy",
+            y_label=f"test top-{k} accuracy",
         )
     style.legend_beside(figure, panels[0])
     return figure

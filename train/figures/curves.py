@@ -8,7 +8,7 @@ import numpy as np
 import scipy.stats
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from train import metric_names
 from train.errors import UserError
@@ -46,6 +46,10 @@ def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dic
         experiments[label][runs_module.number(run, field)].append(run)
     found: dict[str, list[Point]] = {}
     for label, by_x in experiments.items():
+        if None in by_x and len(by_x) > 1:
+            raise UserError(
+                f"{by_x[None][0].workdir} has no value of config.{field}; others of its kind have"
+            )
         points = []
         for x, seeds in by_x.items():
             runs_module.check_seeds(seeds)
@@ -65,11 +69,16 @@ def mean_and_half_width(values: Sequence[float]) -> tuple[float, float]:
 def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Figure:
     """A test metric over any field of the configuration (thesis, Figures 5.5 and 5.6)."""
     figure, axes = _draw(runs, field, lambda run: run.test_metric(metric))
-    is_share = metric.endswith("accuracy")
-    if is_share:
-        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1))
-    name = f"test {metric_names.in_words(metric)}" + (" (%)" if is_share else "")
-    style.finish(axes, x_label=_axis_label(field), y_label=name)
+    if metric.endswith("accuracy"):
+        style.show_as_percent(axes.yaxis)
+        # The interval of few seeds can pass what a share can be.
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, 0.0), min(high, 1.005))
+    style.finish(
+        axes,
+        x_label=f"{runs_module.symbol(field)} (config.{field})",
+        y_label=f"test {metric_names.in_words(metric)}",
+    )
     style.legend_beside(figure, axes)
     return figure
 
@@ -164,8 +173,3 @@ def _scale(axes: Axes, at: Sequence[float]) -> None:
         axes.xaxis.set_major_locator(FixedLocator(list(at)))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
         axes.xaxis.set_minor_locator(NullLocator())
-
-
-def _axis_label(field: str) -> str:
-    symbol = runs_module.symbol(field)
-    return f"{symbol} (config.{field})"

@@ -3,6 +3,7 @@
 import difflib
 import itertools
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ _SYMBOLS = {
     "loss.beta": "β",
     "loss.max_margin": "max m",
 }
+# Losses that people do not write as their names with spaces.
+_LOSSES_IN_WORDS = {"cross_entropy": "cross-entropy", "ldam": "LDAM", "role": "ROLE"}
 # Fields that do not make another experiment of a run.
 _INCIDENTAL = frozenset({"seed", "dataset.data_dir"})
 
@@ -48,6 +51,8 @@ class Run:
     def loss(self) -> str:
         """The loss as people write it."""
         name: str = self.fields["loss.name"]
+        if name in _LOSSES_IN_WORDS:
+            return _LOSSES_IN_WORDS[name]
         return (
             metric_names.in_words(name).replace("top k", "top-K").replace("average k", "average-K")
         )
@@ -60,9 +65,10 @@ class Run:
         """
         metrics = self.results["test"]
         if name not in metrics:
-            raise UserError(f"the metric {_unknown(name, metrics)} in {self.workdir}")
+            hint = _nearest(name, metrics)
+            raise UserError(f"the results in {self.workdir} have no test metric {name!r}{hint}")
         if metrics[name] is None:
-            raise UserError(f"the metric {name} has no value in {self.workdir}")
+            raise UserError(f"the test metric {name} has no value in {self.workdir}")
         return float(metrics[name])
 
     def lines(self) -> list[dict[str, Any]]:
@@ -139,6 +145,20 @@ def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
     ]
 
 
+def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs by what a legend calls them: each time, one experiment with as many seeds.
+
+    Raises:
+        UserError: runs of one label differ by more than the seed.
+    """
+    found: dict[str, list[Run]] = defaultdict(list)
+    for run, label in zip(runs, labels(runs), strict=True):
+        found[label].append(run)
+    for seeds in found.values():
+        check_seeds(seeds)
+    return dict(found)
+
+
 def check_seeds(runs: Sequence[Run]) -> None:
     """Raises `UserError` unless all runs are one experiment with as many seeds."""
     for run, other in itertools.combinations(runs, 2):
@@ -173,10 +193,10 @@ def number(run: Run, field: str) -> float | None:
 
 
 def check_field(runs: Sequence[Run], field: str) -> None:
-    """Raises `UserError` if none of the runs has the field."""
-    known = {name for run in runs for name in run.fields}
-    if field not in known:
-        raise UserError(f"the field {_unknown(field, known)} in the configuration of any run")
+    """Raises `UserError` if none of the runs has a value of the field."""
+    if all(run.fields.get(field) is None for run in runs):
+        hint = _nearest(field, {name for run in runs for name in run.fields} - {field})
+        raise UserError(f"no run has a value of config.{field} that it makes use of{hint}")
 
 
 def symbol(field: str) -> str:
@@ -201,6 +221,8 @@ def _read(workdir: Path) -> Run:
     results = reporting.read_results(workdir)
     if results is None:
         raise UserError(f"{workdir} has no finished run")
+    if not isinstance(results["test"], dict) or "best_epoch" not in results:
+        raise UserError(f"the results in {workdir} have no test metrics or no best_epoch")
     config = results.get("config")
     values = dict(configuration.flatten(config)) if isinstance(config, dict) else {}
     for name in ("loss.name", "model.name", "dataset.name", "seed"):
@@ -208,7 +230,7 @@ def _read(workdir: Path) -> Run:
             raise UserError(f"the results in {workdir} have no config.{name}")
     loss = values["loss.name"]
     if loss not in LOSSES:
-        raise UserError(f"the loss {_unknown(loss, LOSSES)}: see config.loss.name in {workdir}")
+        raise UserError(f"{workdir} was trained with a loss that is not known here, {loss!r}")
     # Any number of classes will do: only the names are wanted.
     taken = {"loss.name", *(f"loss.{name}" for name in LOSSES[loss].parameters(2))}
     fields = {
@@ -229,6 +251,7 @@ def _of_one_data_set(runs: list[Run]) -> list[Run]:
     return runs
 
 
-def _unknown(name: str, known: Iterable[str]) -> str:
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known."""
     nearest = difflib.get_close_matches(name, known, n=1)
-    return f"{name!r} is not" + (f" (did you mean {nearest[0]!r}?)" if nearest else "")
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""

@@ -1,12 +1,11 @@
 """How many classes the sets of average size K have: by loss and by shot (thesis, Figure 5.4)."""
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import MaxNLocator
 
 from train import metric_names
 from train.errors import UserError
@@ -23,8 +22,8 @@ _COLUMNS = 4
 def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
     """A histogram for each loss; that of the first is outlined in the others."""
     counts = set_size_counts(runs, k=k, shots=(ALL,))
-    columns = min(_COLUMNS, len(counts))
-    rows = -(-len(counts) // columns)
+    rows = -(-len(counts) // _COLUMNS)
+    columns = -(-len(counts) // rows)
     figure, grid = _panels(rows, columns)
     panels = list(grid.flat)
     _, first = next(iter(counts.items()))
@@ -36,6 +35,9 @@ def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
             axes.stairs(outline, np.arange(len(outline) + 1) - 0.5, color="black", lw=1, ls="--")
     for axes in panels[len(counts) :]:
         axes.set_visible(False)
+    for axes in panels[max(0, len(counts) - columns) : len(counts)]:
+        # Those with nothing below them.
+        axes.tick_params(labelbottom=True)
     _finish(figure, grid, [by_shot[ALL] for by_shot in counts.values()], k)
     if len(counts) > 1:
         figure.suptitle(f"dashed: {next(iter(counts))}", fontsize=9)
@@ -63,13 +65,9 @@ def set_size_counts(
     Raises:
         UserError: a run was not evaluated, or not with this K, or two differ by more than seeds.
     """
-    seeds: dict[str, list[Run]] = defaultdict(list)
-    for run, label in zip(runs, runs_module.labels(runs), strict=True):
-        seeds[label].append(run)
     counts = {}
-    for label, of_label in seeds.items():
-        runs_module.check_seeds(of_label)
-        evaluated = [_counts(run, k, shots) for run in of_label]
+    for label, seeds in runs_module.by_label(runs).items():
+        evaluated = [_counts(run, k, shots) for run in seeds]
         counts[label] = {shot: np.sum([one[shot] for one in evaluated], axis=0) for shot in shots}
     return counts
 
@@ -119,14 +117,14 @@ def _finish(figure: Figure, grid: np.ndarray, counts: Sequence[np.ndarray], k: i
     for axes in grid.flat:
         axes.set_xlim(-0.6, last + 0.6)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
+        style.show_as_percent(axes.yaxis)
         axes.tick_params(labelsize=8)
         axes.set_axisbelow(True)
         axes.grid(alpha=0.3)
     left_out = sum(int(one[last + 1 :].sum()) for one in filled)
     beyond = f"; {left_out:,} larger sets are not shown" if left_out else ""
     figure.supxlabel(f"classes in the set of average size {k}{beyond}", fontsize=9)
-    figure.supylabel("test images (%)", fontsize=9)
+    figure.supylabel("test images", fontsize=9)
 
 
 def _last_shown(counts: np.ndarray) -> int:

@@ -8,7 +8,9 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the yellow is too light.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -50,10 +52,17 @@ def finish(axes: Axes, *, x_label: str, y_label: str) -> None:
     axes.grid(alpha=0.3)
 
 
+def show_as_percent(*axes: Axis) -> None:
+    """Labels axes of shares in [0, 1] in per cent."""
+    for axis in axes:
+        axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g}%"))
+
+
 def legend_beside(figure: Figure, axes: Axes) -> None:
     """A legend to the right of everything, where it hides no data."""
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right upper", fontsize=8)
+    # Handles long enough to show how a line is broken.
+    figure.legend(handles, labels, loc="outside right upper", fontsize=8, handlelength=3.5)
 
 
 def encode(figure: Figure, suffix: str) -> bytes:
