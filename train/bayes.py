@@ -5,13 +5,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from train import evaluation
-from train.data import Dataset, KnownLaw, Split
+from train.data import KnownLaw, Split
 
 
 def summarize(
-    law: KnownLaw, dataset: Dataset, ks: Sequence[int], class_counts: np.ndarray
+    law: KnownLaw,
+    examples: Split,
+    calibrated_on: Split,
+    ks: Sequence[int],
+    class_counts: np.ndarray,
 ) -> dict[str, float]:
-    """The metrics of the best scores on the test examples.
+    """The metrics of the best scores on some examples.
 
     The best over all examples are the probabilities p(y | x); the best over classes, each of which
     counts the same, are in proportion to p(y | x) / p(y). The accuracies of few, medium and many
@@ -20,13 +24,16 @@ def summarize(
 
     Args:
         law: the law of the data.
-        dataset: the examples.
+        examples: those that the metrics are of.
+        calibrated_on: those that thresholds are calibrated on.
         ks: the set sizes.
         class_counts: the training images of each class.
     """
     weights = law.class_probabilities.min() / law.class_probabilities
-    over_examples = _summarize(law, dataset, ks, class_counts, np.ones_like(weights))
-    over_classes = _summarize(law, dataset, ks, class_counts, weights)
+    over_examples = _summarize(
+        law, examples, calibrated_on, ks, class_counts, np.ones_like(weights)
+    )
+    over_classes = _summarize(law, examples, calibrated_on, ks, class_counts, weights)
     of_classes = ("macro_", "few_", "medium_", "many_")
     return {
         name: over_classes[name] if name.startswith(of_classes) else value
@@ -36,7 +43,8 @@ def summarize(
 
 def _summarize(
     law: KnownLaw,
-    dataset: Dataset,
+    examples: Split,
+    calibrated_on: Split,
     ks: Sequence[int],
     class_counts: np.ndarray,
     weights: np.ndarray,
@@ -47,5 +55,5 @@ def _summarize(
         scores = (weights * probabilities).astype(np.float32)
         return evaluation.Predictions(-np.log(of_labels), scores, split.labels)
 
-    thresholds = evaluation.average_k_thresholds(predictions(dataset.validation), ks)
-    return evaluation.summarize(predictions(dataset.test), thresholds, class_counts).metrics
+    thresholds = evaluation.average_k_thresholds(predictions(calibrated_on), ks)
+    return evaluation.summarize(predictions(examples), thresholds, class_counts).metrics

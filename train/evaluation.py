@@ -27,6 +27,10 @@ class Predictions:
     scores: np.ndarray
     labels: np.ndarray
 
+    def take(self, places: np.ndarray) -> "Predictions":
+        """Those of some examples."""
+        return Predictions(self.loss[places], self.scores[places], self.labels[places])
+
     def mean_loss(self) -> float:
         """The mean of the losses."""
         return float(self.loss.mean(dtype=np.float64))
@@ -128,15 +132,23 @@ def accuracies(
     rule: str, outcome: Sets, labels: np.ndarray, class_counts: np.ndarray
 ) -> dict[str, float]:
     """Every accuracy of a rule, by its name: over examples, over classes, and by shot."""
-    values = _accuracies(outcome.hits, labels, class_counts)
+    values = accuracies_by_average(outcome, labels, class_counts)
     names = metric_names.rule_accuracies(rule)
-    return {names[average]: float(value) for average, value in values.items()}
+    return {names[average]: value for average, value in values.items()}
+
+
+def accuracies_by_average(
+    outcome: Sets, labels: np.ndarray, class_counts: np.ndarray
+) -> dict[str, float]:
+    """The share of sets with the label: over examples (micro), over classes (macro), by shot."""
+    values = _accuracies(outcome.hits, labels, class_counts)
+    return {average: float(value) for average, value in values.items()}
 
 
 def check_has_value(name: str, labels: np.ndarray, class_counts: np.ndarray) -> None:
     """Raises `UserError` where a split of these labels cannot have the metric to select by."""
     hits = np.ones(len(labels), np.bool_)
-    for shot, value in metrics.shot_accuracy(hits, labels, class_counts=class_counts).items():
+    for shot, value in _by_shot(hits, labels, class_counts).items():
         if name.startswith(f"{shot}_") and np.isnan(value):
             raise UserError(
                 f"config.select_by must be a metric that the validation split has; {name!r} has no "
@@ -157,5 +169,15 @@ def _accuracies(
     return {
         "micro": metrics.accuracy(hits),
         "macro": metrics.macro_accuracy(hits, labels, num_classes=len(class_counts)),
-        **metrics.shot_accuracy(hits, labels, class_counts=class_counts),
+        **_by_shot(hits, labels, class_counts),
     }
+
+
+def _by_shot(hits: Any, labels: Any, class_counts: Any) -> dict[str, jax.Array]:
+    return metrics.shot_accuracy(
+        hits,
+        labels,
+        class_counts=class_counts,
+        few=metric_names.FEW_BELOW,
+        many=metric_names.MANY_ABOVE,
+    )

@@ -178,7 +178,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
             }
             if spec.law is not None:
                 results["bayes"] = bayes.summarize(
-                    spec.law, dataset, config["eval"]["ks"], class_counts
+                    spec.law, dataset.test, dataset.validation, config["eval"]["ks"], class_counts
                 )
             return reporter.results(results)
 

@@ -5,6 +5,9 @@ from collections.abc import Iterable, Iterator
 
 LOSS = "loss"
 SHOTS = ("few", "medium", "many")
+# Training images: a class with fewer is of few shots, one with more of many.
+FEW_BELOW = 20
+MANY_ABOVE = 100
 
 
 def top_k(k: int) -> str:

@@ -3,7 +3,7 @@
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -103,9 +103,30 @@ def show_results(results: Mapping[str, Any], files: Mapping[str, Path]) -> None:
     if note is not None:
         console.print(note, markup=False)
         _print_line(console, "")
-    width = max(len(what) for what in files)
-    for what, path in files.items():
-        _print_line(console, f"{what:<{width}}  {_shortest(path)}")
+    _print_files(console, files)
+
+
+def show_report(title: str, report: Mapping[str, Any], files: Mapping[str, Path]) -> None:
+    """Prints the report of an evaluation, and where every file is."""
+    console = _console()
+    _print_line(
+        console,
+        f"{title}: {report['num_examples']:,} examples, {report['num_classes']:,} classes; "
+        f"thresholds from {report['num_calibration_examples']:,}, {report['calibrated_on']}",
+    )
+    console.print(_table(report["metrics"]))
+    if "bayes" in report:
+        _print_line(console, "what the true class probabilities reach on the same images:")
+        console.print(_table(report["bayes"]))
+        _print_line(console, "how much more that is:")
+        console.print(_table(report["gap_to_bayes"]))
+    if report["coverages"]:
+        _print_line(console, "sets that are to have the label with a given probability:")
+        console.print(_coverage_table(report["coverages"]))
+    if "accuracy_by_count" in report:
+        _print_line(console, "accuracy by the number of training images of the class:")
+        console.print(_count_table(report["accuracy_by_count"]))
+    _print_files(console, files)
 
 
 def show_line(text: str) -> None:
@@ -121,6 +142,12 @@ def _console() -> Console:
 def _print_line(console: Console, text: str) -> None:
     """Prints a line that is never cut or folded, so that a path in it can be copied."""
     console.print(text, markup=False, soft_wrap=True)
+
+
+def _print_files(console: Console, files: Mapping[str, Path]) -> None:
+    width = max((len(what) for what in files), default=0)
+    for what, path in files.items():
+        _print_line(console, f"{what:<{width}}  {_shortest(path)}")
 
 
 def _note_on_metrics(config: Mapping[str, Any]) -> str | None:
@@ -148,6 +175,44 @@ def _table(metrics: Mapping[str, float | None]) -> Table:
         cells, key=lambda rule: (int(rule.split("_")[1]), rule.startswith("average"))
     ):
         table.add_row(metric_names.in_words(rule), *(cells[rule].get(kind, "-") for kind in kinds))
+    return table
+
+
+def _coverage_table(coverages: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Table:
+    """For each level and kind of sets: how often they have the label, and their sizes."""
+    columns = ("asked", "sets", "coverage", "macro", "set size", "empty")
+    table = Table(*(Column(name, justify="right") for name in columns), box=SIMPLE)
+    for level, kinds in coverages.items():
+        for kind, values in kinds.items():
+            table.add_row(
+                f"{float(level):.4g}",
+                metric_names.in_words(kind),
+                *(f"{values[name]:.2%}" for name in ("coverage", "macro_coverage")),
+                f"{values['set_size']:.2f}",
+                f"{values['empty_share']:.2%}",
+            )
+    return table
+
+
+def _count_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """For each group of classes: how many there are, and their accuracies."""
+    rules = [name for name in rows[0] if name.endswith("accuracy")]
+    columns = (
+        "training images",
+        "classes",
+        "examples",
+        *(metric_names.in_words(name.removesuffix("_accuracy")) for name in rules),
+    )
+    table = Table(*(Column(name, justify="right") for name in columns), box=SIMPLE)
+    for row in rows:
+        if row["classes"]:
+            first = row["from"] + 1 if row["from"] else 0
+            table.add_row(
+                f"{first} or more" if row["to"] is None else f"{first} to {row['to']}",
+                f"{row['classes']:,}",
+                f"{row['examples']:,}",
+                *(_format(name, row[name]) for name in rules),
+            )
     return table
 
 

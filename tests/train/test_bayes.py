@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from train import bayes
-from train.data import Dataset, KnownLaw, Split
+from train.data import KnownLaw, Split
 from train.data.species_model import SpeciesModel
 
 NUM_CLASSES = 12
@@ -24,15 +24,10 @@ def summary(model):
         return Split(model.render(examples.latents), examples.labels)
 
     law = KnownLaw(model.bayes_probabilities, np.exp(model.log_prior))
-    dataset = Dataset(
-        split("train", 10),
-        split("validation", 6000),
-        split("test", 6000),
-        class_names=tuple(model.class_names),
-    )
-    counts = np.bincount(dataset.test.labels, minlength=NUM_CLASSES)
+    test = split("test", 6000)
+    counts = np.bincount(test.labels, minlength=NUM_CLASSES)
     assert counts.min() >= 10
-    return bayes.summarize(law, dataset, (1, 2), counts), counts
+    return bayes.summarize(law, test, split("validation", 6000), (1, 2), counts), counts
 
 
 @pytest.mark.slow

@@ -53,3 +53,7 @@ class Split:
     def __len__(self) -> int:
         """The number of examples."""
         return len(self.labels)
+
+    def take(self, places: np.ndarray) -> "Split":
+        """Some of the examples."""
+        return Split(self.images[places], self.labels[places])

@@ -1,0 +1,279 @@
+"""Everything about the sets of a classifier: `python -m train.evaluate --workdir=DIR`.
+
+For a finished run, every metric of the papers on a split, with thresholds from its validation
+images; or the same for somebody else's scores, without a model:
+
+    python -m train.evaluate --logits=test.npz --labels=test_labels.npy \
+        --calibration_logits=validation.npz --calibration_labels=validation_labels.npy
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from train import (
+    bayes,
+    command_line,
+    fields,
+    files,
+    score_files,
+    set_report,
+    terminal,
+    trained,
+)
+from train.errors import UserError
+from train.evaluation import Predictions
+
+_SPLITS = ("test", "validation", "train")
+_DEFAULT_KS = (1, 3, 5)
+# The halves are drawn from it.
+_SEED = 0
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run.")
+_SPLIT = flags.DEFINE_string(
+    "split", "test", f"With --workdir: the split of the data set, one of {', '.join(_SPLITS)}."
+)
+_LOGITS = flags.DEFINE_string(
+    "logits",
+    None,
+    "Instead of --workdir: an .npy file of somebody's logits [examples, classes], or an .npz file "
+    "with an array called logits, probabilities or scores.",
+)
+_LABELS = flags.DEFINE_string(
+    "labels",
+    None,
+    "With --logits: their labels, an .npy or .npz file or a text with one a line; not needed where "
+    "the .npz file has an array called labels.",
+)
+_CALIBRATION_LOGITS = flags.DEFINE_string(
+    "calibration_logits",
+    None,
+    "With --logits: those of the examples to calibrate on; by default the same.",
+)
+_CALIBRATION_LABELS = flags.DEFINE_string(
+    "calibration_labels", None, "With --calibration_logits: their labels."
+)
+_CLASS_COUNTS = flags.DEFINE_string(
+    "class_counts",
+    None,
+    "With --logits: the training images of each class, a file as of --labels; without it nothing "
+    "is said of few, medium and many shot classes.",
+)
+_CALIBRATION = flags.DEFINE_string(
+    "calibration",
+    "all",
+    "all: thresholds are calibrated on all the examples for it. half: on one half of them; where "
+    "they are the examples that are evaluated, the other half is.",
+)
+_KS = flags.DEFINE_string(
+    "ks",
+    None,
+    "Sizes, and mean sizes, of sets, as 1,5; by default those of the run, with --logits 1, 3 and 5 "
+    "as far as there are as many classes.",
+)
+_COVERAGES = flags.DEFINE_string(
+    "coverages",
+    "0.8,0.9,0.95",
+    "Probabilities that sets are to have the label with; may be empty.",
+)
+_OUT = flags.DEFINE_string(
+    "out",
+    None,
+    "The file that the report is written to, as JSON; by default evaluation_SPLIT.json in the "
+    "workdir, with --logits none.",
+)
+_SCORES = flags.DEFINE_string(
+    "scores", None, "The .npz file that the scores and label of each example are written to."
+)
+
+
+def main() -> None:
+    """Evaluates what the flags name."""
+    workdir, logits = _path(_WORKDIR), _path(_LOGITS)
+    _check_flags()
+    if workdir is not None and logits is None:
+        _evaluate_run(workdir)
+    elif logits is not None and workdir is None:
+        _evaluate_scores(logits)
+    else:
+        raise UserError("one of --workdir, a finished run, and --logits, a file, is needed")
+
+
+def _evaluate_run(workdir: Path) -> None:
+    split = _SPLIT.value
+    classifier = trained.load(workdir)
+    spec, class_counts = classifier.spec, classifier.class_counts
+    ks = _ks(spec.num_classes) or classifier.config["eval"]["ks"]
+    dataset = classifier.load_dataset()
+    examples = classifier.predict(dataset, split)
+    same = split == "validation"
+    calibrated_on = examples if same else classifier.predict(dataset, "validation")
+    chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
+    report = _report(examples.take(chosen), calibrated_on.take(others), ks, class_counts)
+    if spec.law is not None:
+        report["bayes"] = bayes.summarize(
+            spec.law,
+            getattr(dataset, split).take(chosen),
+            dataset.validation.take(others),
+            ks,
+            class_counts,
+        )
+        report["gap_to_bayes"] = {
+            name: best - report["metrics"][name]
+            for name, best in report["bayes"].items()
+            if name.endswith("accuracy")
+        }
+    about = {"split": split, "config": classifier.config, "calibrated_on": _calibrated_on(same)}
+    title = f"{spec.name}, {classifier.config['loss']['name']}, {split} split"
+    out = workdir / f"evaluation_{split}.json" if _OUT.value is None else Path(_OUT.value)
+    _finish(title, about | report, examples.take(chosen), class_counts, out)
+
+
+def _evaluate_scores(logits: Path) -> None:
+    examples = score_files.read_scores(logits, _path(_LABELS), flag="logits")
+    num_classes = examples.scores.shape[1]
+    calibration_logits = _path(_CALIBRATION_LOGITS)
+    same = calibration_logits is None
+    calibrated_on = examples
+    if calibration_logits is not None:
+        calibrated_on = score_files.read_scores(
+            calibration_logits, _path(_CALIBRATION_LABELS), flag="calibration_logits"
+        )
+        if calibrated_on.scores.shape[1] != num_classes:
+            raise UserError(
+                f"--calibration_logits must have the {num_classes} classes of --logits; it has "
+                f"{calibrated_on.scores.shape[1]}"
+            )
+    ks = _ks(num_classes) or [k for k in _DEFAULT_KS if k <= num_classes]
+    class_counts = _class_counts(num_classes)
+    chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
+    counts = np.zeros(num_classes, np.int64) if class_counts is None else class_counts
+    report = _report(examples.take(chosen), calibrated_on.take(others), ks, counts)
+    if class_counts is None:
+        report = set_report.without_shots(report)
+    about = {"logits": str(logits), "calibrated_on": _calibrated_on(same)}
+    _finish(str(logits), about | report, examples.take(chosen), counts, _path(_OUT))
+
+
+def _report(
+    examples: Predictions, calibrated_on: Predictions, ks: list[int], class_counts: np.ndarray
+) -> dict[str, Any]:
+    return set_report.set_report(
+        examples, calibrated_on, ks=ks, coverages=_coverages(), class_counts=class_counts
+    )
+
+
+def _finish(
+    title: str,
+    report: dict[str, Any],
+    examples: Predictions,
+    class_counts: np.ndarray,
+    out: Path | None,
+) -> None:
+    """Shows the report, and writes what is to be written."""
+    written = {}
+    scores = _path(_SCORES)
+    if scores is not None:
+        written["scores"] = scores
+        score_files.write_scores(scores, examples, class_counts)
+    if out is not None:
+        written["report"] = out
+        files.write_whole(out, files.to_json(report, indent=1))
+    terminal.show_report(title, report, written)
+
+
+def _divided(
+    num_examples: int, num_calibration: int, *, same: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The places of the examples that are evaluated, and of those that are calibrated on."""
+    if _CALIBRATION.value == "all":
+        return np.arange(num_examples), np.arange(num_calibration)
+    if num_calibration < 2:
+        raise UserError("--calibration=half needs at least two examples to calibrate on; got 1")
+    order = np.random.default_rng(_SEED).permutation(num_calibration)
+    half, rest = np.sort(order[: num_calibration // 2]), np.sort(order[num_calibration // 2 :])
+    return rest if same else np.arange(num_examples), half
+
+
+def _calibrated_on(same: bool) -> str:
+    """In words, what thresholds were calibrated on."""
+    which = "the same examples" if same else "validation examples"
+    if _CALIBRATION.value == "all":
+        return which
+    return "the other half of the examples" if same else f"half of the {which}"
+
+
+def _class_counts(num_classes: int) -> np.ndarray | None:
+    path = _path(_CLASS_COUNTS)
+    if path is None:
+        return None
+    counts = score_files.read_integers(path, flag="class_counts")
+    if len(counts) != num_classes or counts.min() < 0:
+        raise UserError(
+            f"--class_counts must be the number of training images of each of the {num_classes} "
+            f"classes; {path} has {len(counts)} numbers, the smallest of them "
+            f"{counts.min(initial=0)}"
+        )
+    return counts
+
+
+def _check_flags() -> None:
+    """Refuses flags that are wrong before anything is read."""
+    choices: list[tuple[flags.FlagHolder, tuple[str, ...]]] = [
+        (_SPLIT, _SPLITS),
+        (_CALIBRATION, ("all", "half")),
+    ]
+    for flag, allowed in choices:
+        if wrong := fields.one_of(allowed)(flag.value):
+            raise UserError(f"--{flag.name} must be {wrong}; got {flag.value!r}")
+    for flag in (_LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS):
+        if flag.value is not None and _LOGITS.value is None:
+            raise UserError(f"--{flag.name} goes with --logits, not with --workdir")
+    if _CALIBRATION_LABELS.value is not None and _CALIBRATION_LOGITS.value is None:
+        raise UserError("--calibration_labels goes with --calibration_logits")
+    for flag in (_OUT, _SCORES):
+        if flag.value is not None and not Path(flag.value).absolute().parent.is_dir():
+            raise UserError(
+                f"--{flag.name} must be a file in a folder that exists; got {flag.value}"
+            )
+    _coverages()
+    _ks(None)
+
+
+def _coverages() -> list[float]:
+    return _several(_COVERAGES, float, fields.number(above=0, below=1)) if _COVERAGES.value else []
+
+
+def _ks(num_classes: int | None) -> list[int]:
+    if _KS.value is None:
+        return []
+    return _several(_KS, int, fields.integer(1, num_classes, "the number of classes"))
+
+
+def _several(flag: flags.FlagHolder, read: type, field: fields.Field) -> list[Any]:
+    """The numbers of a flag, between commas."""
+    values = []
+    for text in flag.value.split(","):
+        try:
+            value = read(text)
+        except ValueError:
+            value = text
+        if wrong := field(value):
+            raise UserError(
+                f"--{flag.name} must be numbers between commas, each {wrong}; got {text!r}"
+            )
+        values.append(value)
+    return sorted(set(values))
+
+
+def _path(flag: flags.FlagHolder) -> Path | None:
+    """The path that a flag gives, if it does."""
+    if flag.value == "":
+        raise UserError(f"--{flag.name} must name a file or folder; it is empty")
+    return None if flag.value is None else Path(flag.value)
+
+
+if __name__ == "__main__":
+    command_line.run(main)
