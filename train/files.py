@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import jax
 import numpy as np
@@ -39,11 +39,18 @@ def read_lines(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Writes a file of which at any moment there is all, of the old or the new, or nothing."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write to, which takes the place of `path` at the end, if there is no error."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with naming(path):
             with temporary.open("wb") as file:
-                file.write(content)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
