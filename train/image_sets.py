@@ -1,0 +1,169 @@
+"""Image files to sets of classes: read by several threads, classified in batches of one size."""
+
+import itertools
+import os
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from train import image_files, inference
+from train.calibrated_rule import CalibratedRule
+from train.data import DatasetSpec
+from train.data.images import UnreadableImageError
+from train.thumbnails import Thumbnail
+from train.trained import TrainedClassifier
+
+_LARGEST_BATCH = 64
+
+
+@dataclass(frozen=True)
+class ImageSet:
+    """The set of an image.
+
+    Attributes:
+        path: of its file.
+        classes: the indices of the classes in the set, those of highest probability first.
+        probabilities: theirs.
+        likeliest: the index of the class of highest probability, which may not be in the set.
+        highest: its probability.
+        thumbnail: a small picture of it, where that was asked for.
+    """
+
+    path: Path
+    classes: tuple[int, ...]
+    probabilities: tuple[float, ...]
+    likeliest: int
+    highest: float
+    thumbnail: Thumbnail | None
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that is no image, and what is wrong with it."""
+
+    path: Path
+    error: str
+
+
+@dataclass(frozen=True)
+class _Picture:
+    """An image as the classifier gets it."""
+
+    path: Path
+    pixels: np.ndarray
+    thumbnail: Thumbnail | None
+
+
+def make_sets(
+    classifier: TrainedClassifier,
+    rule: CalibratedRule,
+    paths: Sequence[Path],
+    *,
+    thumbnails: bool,
+) -> Iterator[ImageSet | Unreadable]:
+    """The set of each image, in the order of the paths; few of them are in memory at a time.
+
+    The last bits of a probability may depend on the size of the batch, which is 64, or less where
+    there are fewer images.
+
+    Args:
+        classifier: the classifier.
+        rule: what makes the sets.
+        paths: of the files.
+        thumbnails: whether a small picture of each is made too.
+    """
+    # A power of two that holds them all, where they are few.
+    batch_size = min(_LARGEST_BATCH, 1 << max(0, len(paths) - 1).bit_length())
+    infer = jax.jit(inference.make(classifier, rule))
+    # While the device is busy with one batch, the next is made ready and the last is given out.
+    running: deque[tuple[list[_Picture | Unreadable], tuple[jax.Array, jax.Array]]] = deque()
+    for entries in _batches(_read_all(paths, classifier.spec, thumbnails), batch_size):
+        running.append((entries, infer(_padded(entries, batch_size, classifier.spec))))
+        if len(running) > 1:
+            yield from _finished(*running.popleft())
+    for batch in running:
+        yield from _finished(*batch)
+
+
+def _read_all(
+    paths: Sequence[Path], spec: DatasetSpec, thumbnails: bool
+) -> Iterator[_Picture | Unreadable]:
+    """Reads the files in several threads (Pillow decodes without Python's lock), in their order."""
+    threads = min(os.cpu_count() or 1, 16)
+    with ThreadPoolExecutor(threads, thread_name_prefix="images") as executor:
+        ahead: deque[Future[_Picture | Unreadable]] = deque()
+        try:
+            for path in paths:
+                ahead.append(executor.submit(_read, path, spec, thumbnails))
+                if len(ahead) > _LARGEST_BATCH + threads:
+                    yield ahead.popleft().result()
+            while ahead:
+                yield ahead.popleft().result()
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+
+def _read(path: Path, spec: DatasetSpec, thumbnails: bool) -> _Picture | Unreadable:
+    try:
+        image = image_files.read(path)
+        pixels = image_files.to_input(image, spec, str(path))
+    except UnreadableImageError as error:
+        return Unreadable(path, str(error))
+    return _Picture(path, pixels, Thumbnail.of(image) if thumbnails else None)
+
+
+def _batches(
+    entries: Iterator[_Picture | Unreadable], batch_size: int
+) -> Iterator[list[_Picture | Unreadable]]:
+    """As many pictures together as a batch holds, and what is unreadable between them."""
+    while batch := list(_up_to(entries, batch_size)):
+        yield batch
+
+
+def _up_to(
+    entries: Iterator[_Picture | Unreadable], pictures: int
+) -> Iterator[_Picture | Unreadable]:
+    found = 0
+    # A file that cannot be read takes some memory too: so many of them together, and no more.
+    for entry in itertools.islice(entries, 2 * _LARGEST_BATCH):
+        yield entry
+        found += isinstance(entry, _Picture)
+        if found == pictures:
+            return
+
+
+def _padded(entries: list[_Picture | Unreadable], batch_size: int, spec: DatasetSpec) -> np.ndarray:
+    """The pixels of the pictures, and zeros up to the size of a batch."""
+    batch = np.zeros((batch_size, *spec.image_shape), np.uint8)
+    pictures = (entry for entry in entries if isinstance(entry, _Picture))
+    for row, picture in zip(batch, pictures, strict=False):
+        row[...] = picture.pixels
+    return batch
+
+
+def _finished(
+    entries: list[_Picture | Unreadable], outputs: tuple[jax.Array, jax.Array]
+) -> Iterator[ImageSet | Unreadable]:
+    probabilities, chosen = (np.asarray(output) for output in outputs)
+    row = 0
+    for entry in entries:
+        if isinstance(entry, Unreadable):
+            yield entry
+            continue
+        # Among equals, the lower index comes first.
+        order = np.argsort(-probabilities[row], kind="stable")
+        classes = order[chosen[row][order]]
+        yield ImageSet(
+            entry.path,
+            tuple(classes.tolist()),
+            tuple(probabilities[row][classes].tolist()),
+            int(order[0]),
+            float(probabilities[row][order[0]]),
+            entry.thumbnail,
+        )
+        row += 1

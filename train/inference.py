@@ -1,0 +1,23 @@
+"""From images to probabilities and sets, as one function that `jax.jit` and `jax.export` take."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from train.calibrated_rule import CalibratedRule
+from train.trained import TrainedClassifier
+
+# uint8 images [n, height, width, channels] to probabilities [n, L], float32, and sets [n, L].
+Inference = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
+
+
+def make(classifier: TrainedClassifier, rule: CalibratedRule) -> Inference:
+    """The pure function of a classifier and a rule."""
+    scores = classifier.scores()
+
+    def infer(images: jax.Array) -> tuple[jax.Array, jax.Array]:
+        probabilities = scores(images).astype(jnp.float32)
+        return probabilities, rule.choose(probabilities)
+
+    return infer

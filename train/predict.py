@@ -1,0 +1,212 @@
+"""Sets of classes for images: `python -m train.predict --workdir=DIR --images=DIR --top_k=5`.
+
+A line of JSON for each image goes to standard output or to --out, in the order of the images:
+{"path", "set": [{"class", "index", "probability"}, …], "size", "threshold", "rule"}, the likeliest
+class first. The threshold is null where there is none: for the top K, and where every class is in
+the set. A file that cannot be read has {"path", "error"}, and makes the exit code 1.
+"""
+
+import contextlib
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from absl import flags
+from PIL import Image
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from train import calibrated_rule, command_line, files, html_page, image_files, image_sets, trained
+from train.calibrated_rule import CalibratedRule
+from train.errors import UserError
+from train.image_sets import ImageSet, Unreadable
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run.")
+_IMAGES = flags.DEFINE_multi_string(
+    "images",
+    None,
+    "Image files, or folders that are searched for them; several with commas between, or the flag "
+    "again.",
+)
+_RULE = calibrated_rule.define_flags()
+_OUT = flags.DEFINE_string(
+    "out", None, "The file that the lines go to; by default they go to standard output."
+)
+_HTML = flags.DEFINE_string(
+    "html", None, "A file for a page with the images and their sets, to be opened in a browser."
+)
+_CLASS_NAMES = flags.DEFINE_string(
+    "class_names",
+    None,
+    "A file with the name of a class a line, in UTF-8, to be used instead of those of the run.",
+)
+
+
+def main() -> None:
+    """Makes the sets that the flags ask for."""
+    if not _WORKDIR.value:
+        raise UserError("--workdir is needed: the folder of a finished run")
+    if not _IMAGES.value:
+        raise UserError("--images is needed: image files, or folders with some")
+    make_rule = _RULE()
+    paths = image_files.find(_IMAGES.value)
+    out, html = _target("out", _OUT.value, paths), _target("html", _HTML.value, paths)
+    if out is not None and html is not None and out.absolute() == html.absolute():
+        raise UserError(f"--out and --html must be two files; both are {out}")
+    classifier = trained.load(Path(_WORKDIR.value))
+    names = class_names(_CLASS_NAMES.value, classifier.classes.names)
+    rule = make_rule(classifier)
+    # What Pillow thinks of a damaged file, or of a large one, is told in our own words or not at
+    # all. Here, not where the images are read: the filters belong to all threads.
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+
+    unreadable = 0
+    with contextlib.ExitStack() as stack:
+        page = None
+        if html is not None:
+            facts = html_page.Facts.of(classifier, rule, names)
+            page = stack.enter_context(html_page.writing(html, facts))
+        lines = stack.enter_context(_lines(out))
+        progress = stack.enter_context(_Progress(len(paths), shares_terminal=out is None))
+        found = image_sets.make_sets(classifier, rule, paths, thumbnails=page is not None)
+        for entry in found:
+            lines.write(to_line(entry, rule, names))
+            if page is not None:
+                page.add(entry)
+            if isinstance(entry, Unreadable):
+                unreadable += 1
+                # Above the bar, where there is one.
+                _say(entry.error)
+            progress.advance()
+    if unreadable:
+        _say(f"{unreadable:,} of {len(paths):,} images could not be read")
+        sys.exit(1)
+
+
+def to_line(entry: ImageSet | Unreadable, rule: CalibratedRule, names: Sequence[str]) -> bytes:
+    """The line of JSON for an image."""
+    if isinstance(entry, Unreadable):
+        return files.to_json({"path": str(entry.path), "error": entry.error})
+    members = [
+        {"class": names[index], "index": index, "probability": probability}
+        for index, probability in zip(entry.classes, entry.probabilities, strict=True)
+    ]
+    return files.to_json(
+        {
+            "path": str(entry.path),
+            "set": members,
+            "size": len(members),
+            "threshold": rule.threshold,
+            "rule": str(rule),
+        }
+    )
+
+
+def class_names(path: str | None, of_run: Sequence[str]) -> tuple[str, ...]:
+    """The names in a file, a line each; those of the run where there is no file.
+
+    Raises:
+        UserError: it cannot be read, is not UTF-8, or has another number of lines.
+    """
+    if path is None:
+        return tuple(of_run)
+    try:
+        # Windows' editors begin a file with a mark. Only these are ends of lines: a name can have
+        # any other character.
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"--class_names {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"--class_names {path} is not in UTF-8: {error}") from error
+    names = text.removesuffix("\n").split("\n")
+    if len(names) != len(of_run):
+        raise UserError(
+            f"--class_names must have a line for each of the {len(of_run)} classes; {path} has "
+            f"{len(names)}"
+        )
+    return tuple(name.strip() for name in names)
+
+
+def _target(flag: str, value: str | None, images: Sequence[Path]) -> Path | None:
+    """The file that a flag has written, if that can be."""
+    if value is None:
+        return None
+    path = Path(value)
+    if not path.name or path.is_dir():
+        raise UserError(f"--{flag} must be a file; {value or 'the empty text'} is not")
+    if not path.parent.is_dir():
+        raise UserError(f"--{flag} must be in a folder that is there; there is no {path.parent}")
+    # A device or a pipe would be replaced by a file.
+    if path.exists() and not path.is_file():
+        raise UserError(f"--{flag} must be a file; {path} is a device or a pipe")
+    if path.exists() and any(path.samefile(image) for image in images if image.exists()):
+        raise UserError(f"--{flag} must not be one of the images; {path} is")
+    return path
+
+
+@contextlib.contextmanager
+def _lines(out: Path | None) -> Iterator[BinaryIO]:
+    """Where the lines go."""
+    if out is not None:
+        with files.replacing(out) as file:
+            yield file
+        return
+    try:
+        yield sys.stdout.buffer
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the lines has had enough, as `head` has. Python would try once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+
+
+class _Progress(contextlib.AbstractContextManager["_Progress"]):
+    """A bar on standard error, where that is a terminal, and lines.
+
+    Args:
+        total: the number of images.
+        shares_terminal: whether the lines of JSON may go to the same terminal. If they do, they are
+            the progress.
+    """
+
+    def __init__(self, total: int, *, shares_terminal: bool) -> None:
+        is_shown = sys.stderr.isatty() and not (shares_terminal and sys.stdout.isatty())
+        self._bar = Progress(
+            BarColumn(bar_width=None),
+            MofNCompleteColumn(),
+            TextColumn("images"),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+            # Said outright, for a variable of the environment makes rich take pipes for terminals.
+            console=Console(stderr=True, highlight=False, force_terminal=sys.stderr.isatty()),
+            expand=True,
+            # Standard output is not a terminal here, and has the lines.
+            redirect_stdout=False,
+            disable=not is_shown,
+        )
+        self._task = self._bar.add_task("", total=total)
+
+    def __enter__(self) -> "_Progress":
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._bar.stop()
+
+    def advance(self) -> None:
+        """Counts one more image as done."""
+        self._bar.advance(self._task)
+
+
+def _say(text: str) -> None:
+    # In a line of its own, whatever is in the name of a file.
+    print(" ".join(text.split()), file=sys.stderr, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    command_line.run(main)
