@@ -1,0 +1,253 @@
+"""The runs that a table needs: their configurations, commands, folders, and what they left."""
+
+import functools
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from train import configuration, reporting
+from train.errors import UserError
+from train.tables.table import Recipe
+
+# What may differ from machine to machine: no number of the results depends on it.
+_OF_THE_MACHINE = frozenset(
+    {
+        "dataset.data_dir",
+        "dataset.num_workers",
+        "checkpoint.every_steps",
+        "checkpoint.every_minutes",
+        "parallel",
+    }
+)
+# How the last line of a run's log begins where training came to numbers that are not finite.
+_DIVERGED = "error: training diverged"
+_RESULTS = "results.json"
+_EVALUATION = "evaluation_test.json"
+
+
+class Status(Enum):
+    """How far a run is."""
+
+    ABSENT = "not started"
+    UNFINISHED = "unfinished"
+    DIVERGED = "diverged"
+    FINISHED = "finished"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A configuration and a seed.
+
+    Attributes:
+        recipe: the configuration, of the table and the tuning alone.
+        seed: the seed.
+        overrides: what the user changes in all runs, as `name=value`.
+        evaluated: whether `train.evaluate` is wanted after it.
+    """
+
+    recipe: Recipe
+    seed: int
+    overrides: tuple[str, ...] = ()
+    evaluated: bool = False
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration, as the run writes it."""
+        return {**_load(self.recipe, self.overrides), "seed": self.seed}
+
+    @functools.cached_property
+    def key(self) -> str:
+        """The same for runs that give the same results."""
+        return _key(self.config)
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The folder: what the recipe is and what is changed of it, but for the user's changes."""
+        changed = dict(configuration.flatten(_load(self.recipe, ())))
+        original = dict(configuration.flatten(_load(Recipe(self.recipe.config, self.recipe.loss))))
+        parts = [
+            f"{_short(field)}={value}"
+            for field, value in changed.items()
+            if field not in original or value != original[field]
+        ]
+        name = "-".join([self.recipe.config, self.recipe.loss, *parts, f"seed={self.seed}"])
+        return re.sub(r"[^\w.=-]+", "_", name)
+
+    def training(self, workdir: Path) -> list[str]:
+        """The arguments of the command that makes it, after `python`."""
+        return [
+            "-m",
+            "train.main",
+            *_arguments(self.recipe, self.overrides),
+            f"--config.seed={self.seed}",
+            f"--workdir={workdir}",
+        ]
+
+    def evaluation(self, workdir: Path) -> list[str]:
+        """The arguments of the command that evaluates it, after `python`."""
+        return ["-m", "train.evaluate", f"--workdir={workdir}", "--split=test"]
+
+
+class RunsFolder:
+    """A folder with a folder for each run, whoever made them and under whatever name.
+
+    Args:
+        path: the folder; it may not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._others: dict[str, Path] = {}
+        for workdir in sorted(path.iterdir()) if path.is_dir() else ():
+            config = reporting.read_config(workdir) if workdir.is_dir() else None
+            if config is not None:
+                key = _key(config)
+                # Of several folders with the same run, a finished one.
+                if key not in self._others or not (self._others[key] / _RESULTS).exists():
+                    self._others[key] = workdir
+
+    def workdir(self, run: Run) -> Path:
+        """Where the run is, or is to be."""
+        planned = self.path / run.name
+        config = reporting.read_config(planned)
+        if config is not None and _key(config) == run.key:
+            return planned
+        return self._others.get(run.key, planned)
+
+    def log(self, run: Run) -> Path:
+        """What the commands of the run print when they are run from here."""
+        workdir = self.workdir(run)
+        return workdir.with_name(f"{workdir.name}.log")
+
+    def last_line(self, run: Run) -> str:
+        """The last that the run's commands printed; empty where nothing was."""
+        try:
+            lines = self.log(run).read_text(encoding="utf-8", errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def foreign(self, run: Run) -> list[str]:
+        """How another run that has this one's folder differs from it; empty where none has."""
+        workdir = self.workdir(run)
+        config = reporting.read_config(workdir)
+        if config is None or _key(config) == run.key:
+            return []
+        return configuration.differences(_of_any_machine(run.config), _of_any_machine(config))
+
+    def status(self, run: Run) -> Status:
+        """How far the run is."""
+        workdir = self.workdir(run)
+        if self.foreign(run):
+            return Status.ABSENT
+        if self.results(run) is not None:
+            evaluated = not run.evaluated or (workdir / _EVALUATION).exists()
+            return Status.FINISHED if evaluated else Status.UNFINISHED
+        if self.last_line(run).startswith(_DIVERGED):
+            return Status.DIVERGED
+        return Status.UNFINISHED if reporting.read_config(workdir) else Status.ABSENT
+
+    def results(self, run: Run) -> dict[str, Any] | None:
+        """The results of the run; None where it is not finished.
+
+        Raises:
+            UserError: there is a file, and it cannot be read.
+        """
+        workdir = self.workdir(run)
+        if self.foreign(run) or not (workdir / _RESULTS).exists():
+            return None
+        results = reporting.read_results(workdir)
+        if results is None:
+            raise UserError(
+                f"{workdir / _RESULTS} cannot be read as the results of a run; delete it, and the "
+                "same command makes it anew"
+            )
+        return results
+
+    def accuracy_by_count(self, run: Run) -> list[dict[str, Any]]:
+        """What `train.evaluate` found on classes by their number of training images.
+
+        Raises:
+            UserError: the file cannot be read, or has nothing of that.
+        """
+        path = self.workdir(run) / _EVALUATION
+        try:
+            bins = json.loads(path.read_text(encoding="utf-8"))["accuracy_by_count"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(
+                f"{path} cannot be read as what train.evaluate leaves; delete it, and the same "
+                "command makes it anew"
+            ) from error
+        return list(bins)
+
+
+def check_overrides(overrides: tuple[str, ...]) -> None:
+    """Raises `UserError` for what cannot be changed in all runs."""
+    for override in overrides:
+        name, equals, _ = override.partition("=")
+        if not equals or not name:
+            raise UserError(
+                f"--override must be a field and a value, as dataset.data_dir=DIR; got {override!r}"
+            )
+        if name == "seed":
+            raise UserError("--override cannot change the seed: --seeds does")
+
+
+def check(run: Run) -> None:
+    """Raises `UserError` where the user's changes do not fit the run's configuration."""
+    set_here = {name for name, _ in run.recipe.overrides}
+    for override in run.overrides:
+        name = override.partition("=")[0]
+        if name in set_here:
+            raise UserError(f"--override cannot change {name}, which the table itself sets")
+    try:
+        configuration.check(run.config)
+    except UserError as error:
+        raise UserError(f"{run.recipe.file}: {error}") from error
+
+
+@functools.cache
+def _load(recipe: Recipe, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The configuration that the command line makes of these arguments."""
+    # By the parser of the program itself, so that a value has the type that it has there.
+    values = flags.FlagValues()
+    arguments = ["train.tables", *_arguments(recipe, overrides)]
+    config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=arguments)
+    try:
+        values(arguments)
+    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
+        words = " ".join(str(error.args[0] if error.args else error).split())
+        if isinstance(error, AttributeError | KeyError):
+            words = f"it has no field {words}"
+        raise UserError(f"{recipe.file}: {words}") from error
+    config: ConfigDict = values.config
+    loaded: dict[str, Any] = json.loads(config.to_json())
+    return loaded
+
+
+def _arguments(recipe: Recipe, overrides: tuple[str, ...]) -> list[str]:
+    of_the_recipe = [f"{name}={value}" for name, value in recipe.overrides]
+    changed = (f"--config.{override}" for override in (*of_the_recipe, *overrides))
+    return [f"--config={recipe.file}", *changed]
+
+
+def _of_any_machine(config: Mapping[str, Any]) -> dict[str, Any]:
+    values = configuration.flatten(config)
+    return {name: value for name, value in values if name not in _OF_THE_MACHINE}
+
+
+def _key(config: Mapping[str, Any]) -> str:
+    return json.dumps(_of_any_machine(config), sort_keys=True)
+
+
+def _short(field: str) -> str:
+    """The last part of a field's name; of a name, what it is the name of."""
+    *groups, last = field.split(".")
+    return groups[-1] if last == "name" else last
