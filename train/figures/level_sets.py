@@ -97,12 +97,35 @@ def expected(k: int, epsilon: float, *, margin: float = 1.0) -> Loss:
 
 
 def by_loss(k: int) -> Figure:
-    """Every loss: Figure 4.1 with K = 2 and 4.6 with K = 1, and exact expectations below."""
+    """Every loss: Figure 4.1 with K = 2 and 4.6 with K = 1, and exact expectations below.
+
+    Raises:
+        UserError: another K, which three classes do not allow.
+    """
     if k not in KS:
         raise UserError(f"--k must be 1 or 2 in level sets of three classes; got {k}")
+    return draw(
+        panels_by_loss(k), f"Level sets of the losses for K = {k}, three classes and the label y"
+    )
+
+
+def by_samples() -> Figure:
+    """The noised loss with ever more samples: Figure 4.4, the exact expectation last."""
+    title = "Level sets of the noised balanced loss, ε = 1: one draw of M samples"
+    return draw(panels_by_samples(), title)
+
+
+def by_epsilon() -> Figure:
+    """The noised loss with ever more noise: Figure 4.5, the exact expectations below."""
+    title = "Level sets of the noised balanced loss: one draw of 50 samples"
+    return draw(panels_by_epsilon(), title)
+
+
+def panels_by_loss(k: int) -> list[list[Panel | None]]:
+    """The panels of `by_loss`, row by row."""
     samples, margin = 30, 0.5
     of = of_label
-    rows: list[list[Panel | None]] = [
+    return [
         [
             Panel("top-K error", of(losses.top_k_error, k=k)),
             Panel("cross-entropy", of(losses.cross_entropy)),
@@ -139,12 +162,11 @@ def by_loss(k: int) -> Figure:
             Panel(f"expected imbalanced\nm = {margin:g}, ε = 1", expected(k, 1.0, margin=margin)),
         ],
     ]
-    return _draw(rows, f"Level sets of the losses for K = {k}, three classes and the label y")
 
 
-def by_samples() -> Figure:
-    """The noised loss with ever more samples: Figure 4.4, the exact expectation last."""
-    rows = [
+def panels_by_samples() -> list[list[Panel | None]]:
+    """The panels of `by_samples`, row by row."""
+    return [
         [
             *(
                 Panel(f"K = {k}, M = {samples}", noised(k, 1.0, samples, replications=1))
@@ -154,14 +176,13 @@ def by_samples() -> Figure:
         ]
         for k in KS
     ]
-    return _draw(rows, "Level sets of the noised balanced loss, ε = 1: one draw of M samples")
 
 
-def by_epsilon() -> Figure:
-    """The noised loss with ever more noise: Figure 4.5, the exact expectations below."""
+def panels_by_epsilon() -> list[list[Panel | None]]:
+    """The panels of `by_epsilon`, row by row."""
     # With more noise, the loss for K = 2 is 0 at all scores of the plane.
     epsilons, samples = (0.1, 0.3, 0.6, 1.0), 50
-    rows = []
+    rows: list[list[Panel | None]] = []
     for k in KS:
         rows.append(
             [
@@ -178,10 +199,11 @@ def by_epsilon() -> Figure:
                 for epsilon in epsilons
             ]
         )
-    return _draw(rows, f"Level sets of the noised balanced loss: one draw of {samples} samples")
+    return rows
 
 
-def _draw(rows: Sequence[Sequence[Panel | None]], title: str) -> Figure:
+def draw(rows: Sequence[Sequence[Panel | None]], title: str) -> Figure:
+    """A grid of panels, of which some may be left out, with one scale of colours."""
     num_columns = len(rows[0])
     figure = style.new_figure(1.8 * num_columns + 0.8, 2.0 * len(rows) + 0.6)
     figure.suptitle(title, fontsize=11)
