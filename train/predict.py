@@ -20,7 +20,16 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from train import calibrated_rule, command_line, files, html_page, image_files, image_sets, trained
+from train import (
+    calibrated_rule,
+    command_line,
+    files,
+    html_page,
+    image_files,
+    image_sets,
+    output_files,
+    trained,
+)
 from train.calibrated_rule import CalibratedRule
 from train.errors import UserError
 from train.image_sets import ImageSet, Unreadable
@@ -136,14 +145,7 @@ def _target(flag: str, value: str | None, images: Sequence[Path]) -> Path | None
     """The file that a flag has written, if that can be."""
     if value is None:
         return None
-    path = Path(value)
-    if not path.name or path.is_dir():
-        raise UserError(f"--{flag} must be a file; {value or 'the empty text'} is not")
-    if not path.parent.is_dir():
-        raise UserError(f"--{flag} must be in a folder that is there; there is no {path.parent}")
-    # A device or a pipe would be replaced by a file.
-    if path.exists() and not path.is_file():
-        raise UserError(f"--{flag} must be a file; {path} is a device or a pipe")
+    path = output_files.checked(flag, value)
     if path.exists() and any(path.samefile(image) for image in images if image.exists()):
         raise UserError(f"--{flag} must not be one of the images; {path} is")
     return path
