@@ -13,7 +13,8 @@ from train.figures import level_sets
 
 # Scores that add up to 2: the corners, the centre, and others, of which none lies on a tie.
 SCORES = np.array(
-    [[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0], [1.2, 0.5, 0.3], [0.3, 0.8, 0.9]], np.float32
+    [[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0], [1.2, 0.5, 0.3], [0.3, 0.8, 0.9]],
+    np.float32,
 )
 LABELS = np.full(len(SCORES), 2)
 # Here the true class has a low score, so that no draw of the mean of 30 makes the hinge inactive.
