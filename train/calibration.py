@@ -67,7 +67,7 @@ class Calibration:
         Raises:
             UserError: it is not kept, and the data set is not here.
         """
-        return self._threshold(f"average_{k}", lambda found: average_k_threshold(found, k))
+        return self._threshold(f"average_{float(k)}", lambda found: average_k_threshold(found, k))
 
     def conformal(self, coverage: float) -> float:
         """The threshold whose sets have the label of a new image with at least that probability.
@@ -83,6 +83,9 @@ class Calibration:
         kept = self._read()
         if name not in kept:
             kept[name] = find(self._validation)
+            if not math.isfinite(kept[name]):
+                # JSON has no such numbers. It is all classes in every set, or none.
+                return kept[name]
             # A folder that may not be written to costs time, not the answer.
             with contextlib.suppress(OSError):
                 files.write_whole(self._path, files.to_json(kept, indent=1))

@@ -1,9 +1,17 @@
 """What the tests of the program share."""
 
+import contextlib
+import io
+import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
+from ml_collections import ConfigDict
+
+from configs import digits
+from train import experiment
 
 
 @pytest.fixture(scope="module")
@@ -11,3 +19,16 @@ def standard_promotion() -> Iterator[None]:
     """For tests of code that calls optax, whose step schedule compares floats with integers."""
     with jax.numpy_dtype_promotion("standard"):
         yield
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The workdir of a short, finished run; copy it to write into it."""
+    folder = tmp_path_factory.mktemp("finished")
+    config: ConfigDict = digits.get_config("noised_balanced")
+    config.num_epochs = 2
+    config.dataset.data_dir = str(folder / "data")
+    plain = json.loads(config.to_json())
+    with jax.numpy_dtype_promotion("standard"), contextlib.redirect_stdout(io.StringIO()):
+        experiment.run(plain, folder / "run")
+    return folder / "run"

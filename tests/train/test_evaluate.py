@@ -1,0 +1,209 @@
+"""`train.evaluate` in processes of its own: a finished run, somebody's scores, every mistake."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from tests import reference
+from tests.train.forked import start_each
+
+pytestmark = pytest.mark.slow
+# Fewer devices than the run had, and a number that does not divide its batches.
+ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=3"}
+
+
+def evaluate(*starts):
+    return start_each("train.evaluate", starts, ENVIRONMENT)
+
+
+@pytest.fixture(scope="module")
+def workdir(finished_run, tmp_path_factory):
+    return shutil.copytree(finished_run, tmp_path_factory.mktemp("evaluate") / "run")
+
+
+@pytest.fixture(scope="module")
+def evaluated(workdir):
+    """The run's three ways of being evaluated, with everything that they write."""
+    ended = evaluate(
+        [f"--workdir={workdir}", f"--scores={workdir}/test.npz"],
+        [f"--workdir={workdir}", "--split=validation", "--calibration=half", "--ks=2,3"],
+        [f"--workdir={workdir}", "--split=train", f"--out={workdir}/x.json", "--coverages="],
+    )
+    for one in ended:
+        assert (one.returncode, one.stderr) == (0, "")
+    return ended
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def test_a_run_is_evaluated_as_it_was_when_it_was_trained(workdir, evaluated):
+    report, results = read(workdir / "evaluation_test.json"), read(workdir / "results.json")
+    # Of another number of devices the scores may differ in their last bits, and so the means.
+    assert report["metrics"].keys() == results["test"].keys()
+    for name, value in results["test"].items():
+        expected = None if value is None else pytest.approx(value, rel=1e-5)
+        assert report["metrics"][name] == expected, name
+    assert report["num_examples"] == report["num_calibration_examples"] == 270
+    assert report["calibrated_on"] == "validation examples"
+    assert report["config"] == read(workdir / "config.json")
+    assert set(report["coverages"]) == {"0.8", "0.9", "0.95"}
+    shown = evaluated[0].stdout
+    assert "digits, noised_balanced, test split: 270 examples, 10 classes" in shown
+    assert f"{report['metrics']['macro_top_3_accuracy']:.2%}" in shown
+    assert f"{report['coverages']['0.95']['conformal']['coverage']:.2%}" in shown
+    assert str(workdir / "evaluation_test.json") in shown
+
+
+def test_the_scores_of_every_example_are_written(workdir, evaluated):
+    with np.load(workdir / "test.npz") as written:
+        arrays = dict(written)
+    assert arrays["scores"].shape == (270, 10)
+    np.testing.assert_allclose(arrays["scores"].sum(axis=1), 1, rtol=1e-5)  # A softmax in 32 bits.
+    assert arrays["class_counts"].sum() == 1257
+    hits = reference.top_k_hits(arrays["scores"], arrays["labels"], k=3)
+    metrics = read(workdir / "evaluation_test.json")["metrics"]
+    assert metrics["top_3_accuracy"] == pytest.approx(hits.mean(), rel=1e-6)  # A mean in 32 bits.
+    assert metrics["loss"] == pytest.approx(arrays["loss"].mean(), rel=1e-6)
+
+
+def test_a_half_of_validation_is_calibrated_on_and_the_other_evaluated(workdir, evaluated):
+    report = read(workdir / "evaluation_validation.json")
+    assert report["num_examples"] == report["num_calibration_examples"] == 135
+    assert report["calibrated_on"] == "the other half of the examples"
+    assert "top_2_accuracy" in report["metrics"]
+    assert "top_1_accuracy" not in report["metrics"]
+
+
+def test_the_training_images_can_be_looked_at(workdir, evaluated):
+    report = read(workdir / "x.json")
+    assert (report["num_examples"], report["num_calibration_examples"]) == (1257, 270)
+    assert report["coverages"] == {}
+    assert not (workdir / "evaluation_train.json").exists()
+
+
+@pytest.fixture(scope="module")
+def somebodys(tmp_path_factory):
+    """Scores of two sets of examples, in several kinds of files."""
+    folder = tmp_path_factory.mktemp("somebodys")
+    rng = np.random.default_rng(7)
+    logits = rng.normal(size=(300, 6)) * 3
+    labels = rng.integers(0, 5, size=300)
+    np.save(folder / "logits.npy", logits[:200])
+    np.save(folder / "labels.npy", labels[:200].astype(np.uint8))
+    np.savetxt(folder / "labels.txt", labels[200:], fmt="%d")
+    np.savez(folder / "calibration.npz", logits=logits[200:].astype(np.float16))
+    np.savetxt(folder / "counts.txt", [3, 50, 500, 20, 100, 101], fmt="%d")
+    bad = logits[:200].copy()
+    bad[17, 2] = np.nan
+    np.save(folder / "nan.npy", bad)
+    np.save(folder / "integers.npy", labels)
+    np.save(folder / "out_of_range.npy", np.where(np.arange(200) == 5, 6, labels[:200]))
+    np.savez(folder / "nothing.npz", other=logits)
+    (folder / "text.npy").write_text("not an array")
+    return folder
+
+
+def softmax(logits):
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def test_somebodys_scores_are_evaluated_without_a_model(somebodys):
+    given = [
+        f"--logits={somebodys}/logits.npy",
+        f"--labels={somebodys}/labels.npy",
+        f"--calibration_logits={somebodys}/calibration.npz",
+        f"--calibration_labels={somebodys}/labels.txt",
+        "--ks=2",
+    ]
+    ended = evaluate(
+        [*given, f"--out={somebodys}/out.json"],
+        [*given, f"--class_counts={somebodys}/counts.txt", f"--out={somebodys}/shots.json"],
+        given[:2],
+    )
+    assert [one.returncode for one in ended] == [0, 0, 0], [one.stderr for one in ended]
+    logits, labels = np.load(somebodys / "logits.npy"), np.load(somebodys / "labels.npy")
+    with np.load(somebodys / "calibration.npz") as file:
+        calibration = softmax(file["logits"].astype(np.float64))
+    scores = softmax(logits)
+    report = read(somebodys / "out.json")
+    threshold = reference.average_k_threshold(calibration, k=2)
+    # A softmax in 32 bits; no score of these is so near the threshold.
+    assert report["thresholds"]["average_2"] == pytest.approx(threshold, rel=1e-5)
+    hits = reference.threshold_hits(scores, labels, threshold)
+    assert report["metrics"]["average_2_accuracy"] == pytest.approx(hits.mean(), rel=1e-6)
+    loss = -np.log(scores[np.arange(200), labels]).mean()
+    assert report["metrics"]["loss"] == pytest.approx(loss, rel=1e-5)
+    assert not [name for name in report["metrics"] if name.startswith(("few", "medium", "many"))]
+    by_shot = reference.shot_accuracy(hits, labels, class_counts=[3, 50, 500, 20, 100, 101])
+    found = read(somebodys / "shots.json")["metrics"]
+    assert found["few_average_2_accuracy"] == pytest.approx(by_shot["few"], rel=1e-6)
+    assert "the same examples" in ended[2].stdout
+    assert "average-5" in ended[2].stdout
+
+
+def test_every_mistake_is_one_line_and_exit_code_two(workdir, somebodys, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "unfinished").mkdir()
+    shutil.copy(workdir / "config.json", tmp_path / "unfinished")
+    earlier = shutil.copytree(workdir, tmp_path / "earlier")
+    (earlier / "classes.json").unlink()
+    run, logits = f"--workdir={workdir}", f"--logits={somebodys}/logits.npy"
+    labels = f"--labels={somebodys}/labels.npy"
+    mistakes = [
+        ([], "one of --workdir, a finished run, and --logits, a file, is needed"),
+        ([run, logits], "one of --workdir, a finished run, and --logits"),
+        ([f"--workdir={tmp_path}/nowhere"], "there is no"),
+        ([f"--workdir={tmp_path}/empty"], "holds no run"),
+        ([f"--workdir={tmp_path}/unfinished"], "is not finished"),
+        ([f"--workdir={earlier}"], "classes.json is missing"),
+        ([run, "--split=tset"], "--split must be one of test, train, validation; did you mean"),
+        ([run, "--ks=1,11"], "each a whole number from 1 to 10 (the number of classes); got '11'"),
+        ([run, "--ks=0"], "--ks must be numbers between commas"),
+        ([run, "--ks=two"], "got 'two'"),
+        ([run, "--coverages=1.0"], "--coverages must be numbers between commas, each a finite"),
+        ([run, "--coverages=0.999"], "at least 1 / 0.001 - 1 = 999 examples"),
+        ([run, "--calibration=some"], "--calibration must be one of all, half"),
+        ([run, labels], "--labels goes with --logits, not with --workdir"),
+        ([run, "--out=nowhere/at/all.json"], "--out must be a file in a folder that exists"),
+        ([logits], "--labels is needed"),
+        ([logits, f"--labels={somebodys}/integers.npy"], "each of the 200 examples; got 300"),
+        ([logits, f"--labels={somebodys}/out_of_range.npy"], "from 0 to 5, the classes of the"),
+        ([logits, f"--labels={somebodys}/logits.npy"], "must be whole numbers [examples]"),
+        ([logits, labels, "--ks=7"], "from 1 to 6 (the number of classes); got '7'"),
+        ([logits, labels, f"--class_counts={somebodys}/labels.npy"], "each of the 6 classes"),
+        ([f"--logits={somebodys}/nan.npy", labels], "1 of the 200 examples"),
+        ([f"--logits={somebodys}/integers.npy", labels], "floating-point numbers [examples, cl"),
+        ([f"--logits={somebodys}/nothing.npz", labels], "called logits, probabilities or scores"),
+        ([f"--logits={somebodys}/text.npy", labels], "text.npy cannot be read"),
+        ([f"--logits={somebodys}/absent.npy", labels], "there is no"),
+        (["--logits=", labels], "--logits must name a file or folder; it is empty"),
+    ]
+    ended = evaluate(*(arguments for arguments, _ in mistakes))
+    for (arguments, message), one in zip(mistakes, ended, strict=True):
+        assert one.returncode == 2, (arguments, one)
+        assert one.stderr.startswith("error: "), arguments
+        assert message in one.stderr, (arguments, one.stderr)
+        assert one.stderr.count("\n") == 1, arguments
+        assert one.stdout == "", arguments
+
+
+def test_a_data_set_that_is_not_the_runs_is_refused(workdir, tmp_path):
+    other = shutil.copytree(workdir, tmp_path / "other")
+    classes = read(other / "classes.json")
+    classes[3]["training_images"] += 1
+    (other / "classes.json").write_text(json.dumps(classes))
+    checkpoints = shutil.copytree(workdir, tmp_path / "damaged") / "checkpoints"
+    for file in checkpoints.glob("*/state/**/*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[:-1] + b"x")
+    refused, damaged = evaluate([f"--workdir={other}"], [f"--workdir={checkpoints.parent}"])
+    assert refused.returncode == 2
+    assert "is not the one that the run" in refused.stderr
+    assert damaged.returncode == 1
+    assert "is not what was written" in damaged.stderr
+    assert damaged.stderr.count("\n") == 1
