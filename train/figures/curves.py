@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import scipy.stats
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
@@ -15,23 +14,20 @@ from train.errors import UserError
 from train.figures import runs as runs_module
 from train.figures import style
 from train.figures.runs import Run
-
-_CONFIDENCE = 0.95
+from train.tables.statistics import Summary, summarize
 
 
 @dataclass(frozen=True)
 class Point:
-    """The mean over the seeds of one experiment.
+    """The mean over the seeds of one experiment, at a value of the field.
 
     Attributes:
-        x: the field's value; None where the loss does not take the field.
-        mean: the mean.
-        half_width: half of the 95 % interval of the mean; not-a-number with one seed.
+        x: the value; None where the loss does not take the field.
+        summary: the mean and its interval.
     """
 
     x: float | None
-    mean: float
-    half_width: float
+    summary: Summary
 
 
 def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dict[str, list[Point]]:
@@ -53,17 +49,9 @@ def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dic
         points = []
         for x, seeds in by_x.items():
             runs_module.check_seeds(seeds)
-            points.append(Point(x, *mean_and_half_width([value(run) for run in seeds])))
+            points.append(Point(x, summarize([value(run) for run in seeds])))
         found[label] = sorted(points, key=lambda point: point.x or 0.0)
     return found
-
-
-def mean_and_half_width(values: Sequence[float]) -> tuple[float, float]:
-    """The mean, and half of the 95 % interval of the mean by Student's t; NaN with one value."""
-    if len(values) == 1:
-        return values[0], float("nan")
-    quantile = scipy.stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1)
-    return float(np.mean(values)), float(quantile * np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Figure:
@@ -145,16 +133,18 @@ def _draw(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> tup
         look = style.line_look(index)
         if points[0].x is None:
             # The loss knows nothing of the field: a level to compare with.
-            [level] = points
+            level = points[0].summary
             axes.axhline(level.mean, label=label, **{**look, "marker": ""})
-            if np.isfinite(level.half_width):
+            if level.half_width is not None:
                 low, high = level.mean - level.half_width, level.mean + level.half_width
                 axes.axhspan(low, high, color=look["color"], alpha=0.15, lw=0)
             continue
-        x, mean, half_width = (
-            [getattr(point, name) for point in points] for name in ("x", "mean", "half_width")
-        )
-        axes.errorbar(x, mean, yerr=half_width, label=label, capsize=3, **look)
+        x = [point.x for point in points if point.x is not None]
+        means = [point.summary.mean for point in points]
+        widths = [point.summary.half_width for point in points]
+        # One seed has no interval: its bar is not drawn.
+        bars = [np.nan if width is None else width for width in widths]
+        axes.errorbar(x, means, yerr=bars, label=label, capsize=3, **look)
     _scale(axes, at)
     seeds = len({run.fields["seed"] for run in runs}) > 1
     [dataset] = {run.fields["dataset.name"] for run in runs}
