@@ -249,6 +249,10 @@ def test_the_curves_of_one_run_are_those_that_it_drew_itself(tmp_path):
         "best epoch (2)",
     }
     np.testing.assert_allclose(drawn["training loss"].get_xdata(), [0.8, 1.0, 1.8, 2.0])
+    # The steps of an epoch are known from any epoch that is logged.
+    later = read(make_run(tmp_path / "b", lines=lines_of_run()[3:]))
+    [training, *_] = learning.learning_curves(later, metric=None).axes[0].lines
+    np.testing.assert_allclose(training.get_xdata(), [1.8, 2.0])
     accuracy = learning.learning_curves(runs, metric="top_1_accuracy").axes[1]
     labels = {line.get_label() for line in accuracy.lines}
     assert labels == {"training accuracy", "validation top-1 accuracy", "best epoch (2)"}
