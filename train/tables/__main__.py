@@ -74,7 +74,7 @@ def main() -> None:
         _print_plan(planner.plan(table), planner.folder)
         return
     execution = execute(table, look) if _RUN.value else None
-    collected = collecting.collect(table, look(), seeds)
+    collected = collecting.collect(table, look())
     display.show(collected)
     if _JSON.value is not None:
         content = files.to_json(collecting.to_json(collected), indent=2)

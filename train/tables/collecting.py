@@ -1,7 +1,7 @@
 """The finished runs of a table to its numbers, in per cent."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -58,6 +58,7 @@ class Collected:
     Attributes:
         table: the table.
         seeds: those of its cells.
+        overrides: what the user changed in all runs.
         numbers: by (row, column).
         best: by column, what the best classifier reaches, with few, medium and many; empty where
             no finished run of the column says it.
@@ -68,14 +69,15 @@ class Collected:
 
     table: Table
     seeds: tuple[int, ...]
+    overrides: tuple[str, ...]
     numbers: Mapping[tuple[str, str], Number]
     best: Mapping[str, tuple[float, tuple[float | None, ...]]]
     tuned: tuple[Tuned, ...]
-    foreign: Mapping[str, list[str]] = field(default_factory=dict)
-    to_go: int = 0
+    foreign: Mapping[str, list[str]]
+    to_go: int
 
 
-def collect(table: Table, planner: Planner, seeds: Sequence[int]) -> Collected:
+def collect(table: Table, planner: Planner) -> Collected:
     """Reads what the finished runs left.
 
     Raises:
@@ -86,7 +88,8 @@ def collect(table: Table, planner: Planner, seeds: Sequence[int]) -> Collected:
     foreign = {str(folder.workdir(run)): folder.foreign(run) for run in plan.runs}
     return Collected(
         table=table,
-        seeds=tuple(seeds),
+        seeds=planner.seeds,
+        overrides=planner.overrides,
         numbers={place: _number(cell, planner) for place, cell in table.cells.items()},
         best=_best(table, planner) if table.has_best else {},
         tuned=tuple(planner.tuned(tuning) for tuning in tunings(table)),
@@ -175,6 +178,7 @@ def to_json(collected: Collected) -> dict[str, Any]:
         "unit": "per cent",
         "interval": "95 %, Student's t over seeds",
         "seeds": list(collected.seeds),
+        "changed_in_all_runs": list(collected.overrides),
         "cells": [
             {"row": row, "column": column, **_number_to_json(number)}
             for (row, column), number in collected.numbers.items()

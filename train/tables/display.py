@@ -19,7 +19,9 @@ from train.tables.table import Overrides, Published
 _MARKS = {"above": " ▲", "below": " ▼", None: ""}
 # Where there is no terminal to be as wide as.
 _WIDTH = 100
+# Of a column: a space, and one more where rich's box has none drawn.
 _GAP = 2
+_PADDING = (0, _GAP - 1, 0, 0)
 _EDGES = 2
 
 
@@ -85,9 +87,9 @@ def _ours(number: Number) -> str:
             return f"{_runs(number.to_go)} to go"
         return "diverged" if number.diverged else "-"
     notes = []
-    if summary.half_width is None:
+    if summary.half_width is None and planned > 1:
         notes.append("one seed")
-    elif number.to_go or number.diverged:
+    elif len(number.values) < planned:
         notes.append(f"{len(number.values)} of {planned}")
     if number.diverged:
         notes.append(f"{len(number.diverged)} diverged")
@@ -123,6 +125,8 @@ def _legend(collected: Collected) -> Iterator[str]:
         yield f"Mean over the seeds {seeds} ± 95 % interval (Student's t)."
     else:
         yield f"Of the seed {seeds} alone, without an interval."
+    if collected.overrides:
+        yield f"Not the recipes as they are: all runs have {', '.join(collected.overrides)}."
     compared = [number for number in collected.numbers.values() if number.summary is not None]
     compared = [number for number in compared if number.cell.published is not None]
     differing = sum(number.differs is not None for number in compared)
@@ -155,9 +159,7 @@ def _show_tuned(console: Console, tuned: Tuned) -> None:
         f"{'seeds' if len(tuning.seeds) > 1 else 'seed'} {seeds}"
         + (f": {_runs(tuned.to_go)} to go" if tuned.to_go else ""),
     )
-    rich_table = RichTable(
-        "candidate", Column(in_words), "", box=SIMPLE_HEAD, padding=(0, _GAP, 0, 0)
-    )
+    rich_table = RichTable("candidate", Column(in_words), "", box=SIMPLE_HEAD, padding=_PADDING)
     for index, (candidate, scores) in enumerate(zip(tuning.candidates, tuned.scores, strict=True)):
         known = [score for score in scores if score is not None]
         mean = sum(known) / len(known) if known else None
@@ -189,7 +191,7 @@ def _show_rows(console: Console, columns: Sequence[tuple[str, str]], rows: Seque
 
 def _block(columns: Sequence[tuple[str, str]], rows: Sequence[_Row]) -> RichTable:
     headers = (Column(text, no_wrap=True) for _, text in columns)
-    block = RichTable(Column("", no_wrap=True), *headers, box=SIMPLE_HEAD, padding=(0, _GAP, 0, 0))
+    block = RichTable(Column("", no_wrap=True), *headers, box=SIMPLE_HEAD, padding=_PADDING)
     for row in rows:
         texts = [row.label, *(row.cells.get(key, "") for key, _ in columns)]
         block.add_row(*map(Text, texts), style="dim" if row.is_dim else None)

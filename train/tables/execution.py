@@ -29,13 +29,11 @@ class Execution:
         ended: the keys of the runs that were made or tried.
         seconds: how long each of those that finished took.
         failed: the names of those that did not, with the reason.
-        waiting: how many runs were never known, because their grid is not finished.
     """
 
     ended: set[str] = field(default_factory=set)
     seconds: list[float] = field(default_factory=list)
     failed: dict[str, str] = field(default_factory=dict)
-    waiting: int = 0
 
 
 def execute(table: Table, look: Callable[[], Planner]) -> Execution:
@@ -60,10 +58,11 @@ def execute(table: Table, look: Callable[[], Planner]) -> Execution:
                 if run.key not in execution.ended and folder.status(run) in _TO_MAKE
             ]
             if not to_make:
-                execution.waiting = plan.waiting
                 return execution
             left = len(to_make) + plan.waiting
             number = len(execution.ended) + 1
+            if number == 1:
+                terminal.show_line(f"what a run prints goes to its .log in {folder.path}")
             terminal.show_line(
                 f"run {number} of {number + left - 1}: {to_make[0].name}"
                 + _time_left(left, execution.seconds)

@@ -68,8 +68,8 @@ class Planner:
         self, folder: RunsFolder, seeds: Sequence[int], overrides: tuple[str, ...] = ()
     ) -> None:
         self.folder = folder
-        self._seeds = tuple(seeds)
-        self._overrides = overrides
+        self.seeds = tuple(seeds)
+        self.overrides = overrides
         self._tuned: dict[Tuning, Tuned] = {}
 
     def plan(self, table: Table) -> Plan:
@@ -80,16 +80,16 @@ class Planner:
         return Plan(
             grid=_distinct(run for tuning in tunings(table) for run in self._grid(tuning)),
             finals=_distinct(run for of_a_seed in zip(*finals, strict=True) for run in of_a_seed),
-            waiting=len({(cell.recipe, cell.tuning) for cell in waiting}) * len(self._seeds),
+            waiting=len({(cell.recipe, cell.tuning) for cell in waiting}) * len(self.seeds),
         )
 
     def check(self, table: Table) -> None:
         """Raises `UserError` where the user's changes do not fit one of the runs."""
         for recipe in {cell.recipe for cell in table.cells.values()}:
-            runs.check(Run(recipe, 0, self._overrides))
+            runs.check(Run(recipe, 0, self.overrides))
         for tuning in tunings(table):
             for candidate in tuning.candidates:
-                runs.check(Run(tuning.recipe.changed(candidate), 0, self._overrides))
+                runs.check(Run(tuning.recipe.changed(candidate), 0, self.overrides))
 
     def finals(self, cell: Cell) -> tuple[Run, ...] | None:
         """The runs of a cell, one a seed; None where tuning has not selected."""
@@ -97,7 +97,7 @@ class Planner:
         if recipe is None:
             return None
         evaluated = isinstance(cell.metric, CountBin)
-        return tuple(Run(recipe, seed, self._overrides, evaluated) for seed in self._seeds)
+        return tuple(Run(recipe, seed, self.overrides, evaluated) for seed in self.seeds)
 
     def tuned(self, tuning: Tuning) -> Tuned:
         """What the finished runs of a tuning say."""
@@ -134,7 +134,7 @@ class Planner:
 
     def _grid(self, tuning: Tuning) -> tuple[Run, ...]:
         return tuple(
-            Run(tuning.recipe.changed(candidate), seed, self._overrides)
+            Run(tuning.recipe.changed(candidate), seed, self.overrides)
             for candidate in tuning.candidates
             for seed in tuning.seeds
         )

@@ -1,6 +1,8 @@
 """The runs that a table needs: their configurations, commands, folders, and what they left."""
 
+import difflib
 import functools
+import importlib
 import json
 import re
 from collections.abc import Mapping
@@ -70,7 +72,7 @@ class Run:
     @functools.cached_property
     def name(self) -> str:
         """The folder: what the recipe is and what is changed of it, but for the user's changes."""
-        changed = dict(configuration.flatten(_load(self.recipe, ())))
+        changed = dict(configuration.flatten(_load(self.recipe)))
         original = dict(configuration.flatten(_load(Recipe(self.recipe.config, self.recipe.loss))))
         parts = [
             f"{_short(field)}={value}"
@@ -85,7 +87,8 @@ class Run:
         return [
             "-m",
             "train.main",
-            *_arguments(self.recipe, self.overrides),
+            f"--config={self.recipe.file}",
+            *_changes(self.recipe, self.overrides),
             f"--config.seed={self.seed}",
             f"--workdir={workdir}",
         ]
@@ -203,12 +206,18 @@ def check_overrides(overrides: tuple[str, ...]) -> None:
 def check(run: Run) -> None:
     """Raises `UserError` where the user's changes do not fit the run's configuration."""
     set_here = {name for name, _ in run.recipe.overrides}
+    known = dict(configuration.flatten(_load(run.recipe)))
     for override in run.overrides:
         name = override.partition("=")[0]
+        if name not in known:
+            nearest = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            raise UserError(f"--override: {run.recipe.file} has no field {name!r}{hint}")
         if name in set_here:
             raise UserError(f"--override cannot change {name}, which the table itself sets")
+    config = run.config
     try:
-        configuration.check(run.config)
+        configuration.check(config)
     except UserError as error:
         raise UserError(f"{run.recipe.file}: {error}") from error
 
@@ -216,26 +225,23 @@ def check(run: Run) -> None:
 @functools.cache
 def _load(recipe: Recipe, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
     """The configuration that the command line makes of these arguments."""
-    # By the parser of the program itself, so that a value has the type that it has there.
+    module = importlib.import_module(f"configs.{recipe.config}")
+    # By the flags of the program itself, so that a value has the type that it has there.
     values = flags.FlagValues()
-    arguments = ["train.tables", *_arguments(recipe, overrides)]
-    config_flags.DEFINE_config_file("config", flag_values=values, sys_argv=arguments)
+    config: ConfigDict = module.get_config(recipe.loss)
+    arguments = ["train.tables", *_changes(recipe, overrides)]
     try:
+        config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=arguments)
         values(arguments)
-    except (flags.Error, AttributeError, KeyError, TypeError, ValueError) as error:
-        words = " ".join(str(error.args[0] if error.args else error).split())
-        if isinstance(error, AttributeError | KeyError):
-            words = f"it has no field {words}"
-        raise UserError(f"{recipe.file}: {words}") from error
-    config: ConfigDict = values.config
+    except (flags.Error, TypeError, ValueError) as error:
+        raise UserError(f"{recipe.file}: {' '.join(str(error).split())}") from error
     loaded: dict[str, Any] = json.loads(config.to_json())
     return loaded
 
 
-def _arguments(recipe: Recipe, overrides: tuple[str, ...]) -> list[str]:
+def _changes(recipe: Recipe, overrides: tuple[str, ...]) -> list[str]:
     of_the_recipe = [f"{name}={value}" for name, value in recipe.overrides]
-    changed = (f"--config.{override}" for override in (*of_the_recipe, *overrides))
-    return [f"--config={recipe.file}", *changed]
+    return [f"--config.{override}" for override in (*of_the_recipe, *overrides)]
 
 
 def _of_any_machine(config: Mapping[str, Any]) -> dict[str, Any]:

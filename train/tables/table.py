@@ -3,7 +3,7 @@
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from train import metric_names
@@ -159,7 +159,7 @@ class Table:
     seeds: tuple[int, ...]
     note: str = ""
     on: str | None = None
-    has_best: bool = field(default=False)
+    has_best: bool = False
 
     @property
     def name(self) -> str:
