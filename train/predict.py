@@ -66,8 +66,14 @@ def main() -> None:
     out, html = _target("out", _OUT.value, paths), _target("html", _HTML.value, paths)
     if out is not None and html is not None and out.absolute() == html.absolute():
         raise UserError(f"--out and --html must be two files; both are {out}")
+    given_names = None if _CLASS_NAMES.value is None else _read_names(_CLASS_NAMES.value)
     classifier = trained.load(Path(_WORKDIR.value))
-    names = class_names(_CLASS_NAMES.value, classifier.classes.names)
+    names = given_names or classifier.classes.names
+    if len(names) != len(classifier.classes.names):
+        raise UserError(
+            f"--class_names must have a line for each of the {len(classifier.classes.names)} "
+            f"classes; {_CLASS_NAMES.value} has {len(names)}"
+        )
     rule = make_rule(classifier)
     # What Pillow thinks of a damaged file, or of a large one, is told in our own words or not at
     # all. Here, not where the images are read: the filters belong to all threads.
@@ -84,7 +90,7 @@ def main() -> None:
         progress = stack.enter_context(_Progress(len(paths), shares_terminal=out is None))
         found = image_sets.make_sets(classifier, rule, paths, thumbnails=page is not None)
         for entry in found:
-            lines.write(to_line(entry, rule, names))
+            lines.write(_to_line(entry, rule, names))
             if page is not None:
                 page.add(entry)
             if isinstance(entry, Unreadable):
@@ -97,7 +103,7 @@ def main() -> None:
         sys.exit(1)
 
 
-def to_line(entry: ImageSet | Unreadable, rule: CalibratedRule, names: Sequence[str]) -> bytes:
+def _to_line(entry: ImageSet | Unreadable, rule: CalibratedRule, names: Sequence[str]) -> bytes:
     """The line of JSON for an image."""
     if isinstance(entry, Unreadable):
         return files.to_json({"path": str(entry.path), "error": entry.error})
@@ -116,29 +122,17 @@ def to_line(entry: ImageSet | Unreadable, rule: CalibratedRule, names: Sequence[
     )
 
 
-def class_names(path: str | None, of_run: Sequence[str]) -> tuple[str, ...]:
-    """The names in a file, a line each; those of the run where there is no file.
-
-    Raises:
-        UserError: it cannot be read, is not UTF-8, or has another number of lines.
-    """
-    if path is None:
-        return tuple(of_run)
+def _read_names(path: str) -> tuple[str, ...]:
+    """The lines of a file."""
     try:
-        # Windows' editors begin a file with a mark. Only these are ends of lines: a name can have
-        # any other character.
+        # Windows' editors begin a file with a mark, and end lines in their own way.
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UserError(f"--class_names {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"--class_names {path} is not in UTF-8: {error}") from error
-    names = text.removesuffix("\n").split("\n")
-    if len(names) != len(of_run):
-        raise UserError(
-            f"--class_names must have a line for each of the {len(of_run)} classes; {path} has "
-            f"{len(names)}"
-        )
-    return tuple(name.strip() for name in names)
+    # Not by splitlines, which takes other characters for ends of lines too.
+    return tuple(name.strip() for name in text.removesuffix("\n").split("\n"))
 
 
 def _target(flag: str, value: str | None, images: Sequence[Path]) -> Path | None:
