@@ -22,11 +22,13 @@ TIMEOUT = 300
 
 
 def test_lines_differ_without_their_colours():
-    looks = [style.line_look(index) for index in range(7)]
-    assert len({look["marker"] for look in looks}) == len(looks)
-    assert len({look["color"] for look in looks}) == len(looks)
-    many = [style.line_look(index) for index in range(56)]
-    assert len({(look["marker"], look["color"]) for look in many}) == len(many)
+    lines = [style.line_look(index) for index in range(40)]
+    assert len({(look["marker"], str(look["linestyle"])) for look in lines}) == len(lines)
+    points = [style.point_look(index) for index in range(16)]
+    hollow = {(look["marker"], look["markerfacecolor"] == "none") for look in points}
+    assert len(hollow) == len(points)
+    # Where there is colour, it helps among the first.
+    assert len({look["color"] for look in points[:7]}) == 7
     assert all(to_hex(color) == color.lower() for color in style.COLORS)
 
 

@@ -24,11 +24,8 @@ def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
         ]
         for index, (label, seeds) in enumerate(by_label.items()):
             x, y = np.array([[run.test_metric(name) for name in names] for run in seeds]).T
-            # Hollow, for points that lie on each other.
             look = style.point_look(index)
-            axes.plot(
-                x, y, look["marker"], mec=look["color"], mfc="none", mew=1.5, ms=7, label=label
-            )
+            axes.plot(x, y, linestyle="", mew=1.5, ms=7, label=label, **look)
         low, high = (
             max(axes.get_xlim()[0], axes.get_ylim()[0]),
             min(axes.get_xlim()[1], axes.get_ylim()[1]),

@@ -14,7 +14,7 @@ from matplotlib.ticker import FuncFormatter
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the yellow is too light.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# Their numbers have no common divisor: 7 * 8 looks come before one returns.
+# The numbers of colours, markers and lines have no common divisor: looks return late.
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
 REFERENCE_COLOR = "#555555"
@@ -30,18 +30,36 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def point_look(index: int) -> dict[str, Any]:
-    """How the points of the index-th of several are drawn."""
-    return {"color": COLORS[index % len(COLORS)], "marker": _MARKERS[index % len(_MARKERS)]}
+    """How the points of the index-th of several are drawn: the first 16 differ without colour.
+
+    The first eight are hollow, for points may lie on each other.
+    """
+    color = COLORS[index % len(COLORS)]
+    return {
+        "color": color,
+        "marker": _MARKERS[index % len(_MARKERS)],
+        "markerfacecolor": color if _is_second_round(index) else "none",
+    }
 
 
 def line_look(index: int) -> dict[str, Any]:
-    """How the index-th of several lines is drawn: no two of the first 56 look the same."""
+    """How the index-th of several lines is drawn: the first 40 differ without colour.
+
+    The markers of the first eight are filled.
+    """
+    look = point_look(index)
     return {
-        **point_look(index),
+        **look,
         "linestyle": _LINES[index % len(_LINES)],
+        "markerfacecolor": "white" if _is_second_round(index) else look["color"],
         "markersize": 5,
         "linewidth": 1.5,
     }
+
+
+def _is_second_round(index: int) -> bool:
+    """Whether all markers were used before, an odd number of times."""
+    return index // len(_MARKERS) % 2 == 1
 
 
 def finish(axes: Axes, *, x_label: str, y_label: str) -> None:
