@@ -12,7 +12,7 @@ PREPARE_INSTALLED := $(PREPARE_VENV)/.installed
 INSTALL = --quiet --constraint constraints.txt --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-long test-oracle test-prepare check format clean python-version
+.PHONY: help install demo test test-fast test-long test-oracle test-prepare test-browser check format clean python-version
 
 help:
 	@echo "make demo         train a small network on real handwritten digits (about a minute)"
@@ -21,6 +21,7 @@ help:
 	@echo "make test-long    kill and damage runs in many ways (some minutes)"
 	@echo "make test-oracle  compare with other people's code (installs PyTorch)"
 	@echo "make test-prepare prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
+	@echo "make test-browser look at the page of train.predict in Chromium (Debian's package chromium)"
 	@echo "make check        lint, formatting and types"
 	@echo "make format       rewrite the sources in the project's format"
 	@echo "make install      create $(VENV) with everything the other targets need"
@@ -65,6 +66,9 @@ test-oracle: $(ORACLE_INSTALLED)
 
 test-prepare: $(PREPARE_INSTALLED)
 	$(PREPARE_VENV)/bin/python -m pytest tests/tensorflow
+
+test-browser: $(INSTALLED)
+	$(BIN)/python -m pytest tests/browser
 
 check: $(INSTALLED)
 	$(BIN)/ruff check .

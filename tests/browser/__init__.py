@@ -1,0 +1,1 @@
+"""Tests of the page in headless Chromium: `make test-browser`."""

@@ -1,0 +1,141 @@
+"""Headless Chromium, driven by its DevTools protocol over a pair of pipes."""
+
+import base64
+import contextlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+# A limit for a hang, in seconds; a command takes less than one.
+TIME_LIMIT = 120
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    "--hide-scrollbars",
+    "--remote-debugging-pipe",
+)
+# The browser reads commands from descriptor 3 and writes to 4.
+LAUNCH = """
+import fcntl, os, sys
+reading, writing = (fcntl.fcntl(int(one), fcntl.F_DUPFD, 10) for one in sys.argv[1:3])
+os.dup2(reading, 3)
+os.dup2(writing, 4)
+os.execvp(sys.argv[3], sys.argv[3:])
+"""
+
+
+class Tab(contextlib.AbstractContextManager["Tab"]):
+    """A browser with one tab, and all that it tells of itself.
+
+    Attributes:
+        events: what the browser has told, in order.
+    """
+
+    def __init__(self, profile: Path) -> None:
+        program = shutil.which("chromium")
+        assert program is not None, "these tests need Chromium: Debian's package is chromium"
+        commands, self._commands = os.pipe()
+        self._answers, answers = os.pipe()
+        with (profile.parent / "chromium.log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-c", LAUNCH, str(commands), str(answers), program),
+                    *(*FLAGS, f"--user-data-dir={profile}", "about:blank"),
+                ],
+                pass_fds=(commands, answers),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        os.close(commands)
+        os.close(answers)
+        self._limit = threading.Timer(TIME_LIMIT, self._process.kill)
+        self._limit.start()
+        self._received = b""
+        self._number = 0
+        self._session: str | None = None
+        self.events: list[dict] = []
+        targets = self.call("Target.getTargets")["targetInfos"]
+        (page,) = (target["targetId"] for target in targets if target["type"] == "page")
+        session = self.call("Target.attachToTarget", targetId=page, flatten=True)
+        self._session = session["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def __exit__(self, *_exception: object) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._limit.cancel()
+        os.close(self._commands)
+        os.close(self._answers)
+
+    def call(self, method, **parameters):
+        """What the browser answers to a command."""
+        self._number += 1
+        command = {"id": self._number, "method": method, "params": parameters}
+        if self._session is not None:
+            command["sessionId"] = self._session
+        os.write(self._commands, json.dumps(command).encode() + b"\0")
+        while (message := self._next()).get("id") != self._number:
+            self.events.append(message)
+        assert "error" not in message, message
+        return message["result"]
+
+    def open(self, address, *, width=1280, height=900, dark=False, script=True):
+        """Loads a page anew in a window of that size."""
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", features=[scheme])
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            **{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
+        )
+        self.call("Emulation.setScriptExecutionDisabled", value=not script)
+        # Another fragment alone would not load it again.
+        self._go("about:blank")
+        self.events.clear()
+        self._go(address)
+
+    def evaluate(self, expression):
+        """The value of an expression in the page, or what it promises."""
+        result = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True
+        )
+        assert "exceptionDetails" not in result, result
+        return result["result"].get("value")
+
+    def screenshot(self) -> np.ndarray:
+        """The pixels of the window, [height, width, 3]."""
+        data = self.call("Page.captureScreenshot", format="png")["data"]
+        with Image.open(io.BytesIO(base64.b64decode(data))) as image:
+            return np.asarray(image.convert("RGB"))
+
+    def _go(self, address):
+        first = len(self.events)
+        self.call("Page.navigate", url=address)
+        while not any(
+            event.get("method") == "Page.loadEventFired" for event in self.events[first:]
+        ):
+            self.events.append(self._next())
+
+    def _next(self):
+        while b"\0" not in self._received:
+            read = os.read(self._answers, 1 << 20)
+            assert read, "the browser has ended"
+            self._received += read
+        message, self._received = self._received.split(b"\0", 1)
+        return json.loads(message)

@@ -1,0 +1,296 @@
+"""The page of `train.predict` as a person sees it: 300 images, light and dark, wide and narrow."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits, load_sample_images
+
+from tests.browser.chromium import Tab
+
+ROOT = Path(__file__).parents[2]
+# A limit for a hang; a command takes some ten seconds.
+TIME_LIMIT = 300
+EVIL = "<img src=x onerror=document.title=1>"
+NUM_DIGITS, NUM_PHOTOGRAPHS = 279, 20
+NUM_IMAGES = NUM_DIGITS + NUM_PHOTOGRAPHS + 1
+# Top, left, height and width of what is on the screen, of every element that a selector finds.
+BOXES = """
+JSON.stringify(Array.from(document.querySelectorAll(%r), (element) => {
+  const box = element.getBoundingClientRect();
+  return [box.top, box.left, box.bottom, box.right];
+}))
+"""
+
+
+def run(module, *arguments):
+    return subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        cwd=ROOT,
+        env={**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=1"},
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        check=False,
+    )
+
+
+def write_images(folder):
+    for index in range(NUM_DIGITS):
+        pixels = (load_digits().images[index] * 15).astype(np.uint8)
+        Image.fromarray(pixels).save(folder / f"digit {index}.png")
+    for photograph, subject in zip(load_sample_images().images, ("temple", "flower"), strict=True):
+        for index in range(NUM_PHOTOGRAPHS // 2):
+            box = (20 * index, 10 * index, 20 * index + 300, 10 * index + 200 + 20 * index)
+            Image.fromarray(photograph).crop(box).save(
+                folder / f"{subject} with a name that is too long for a line {index}.jpg"
+            )
+    Image.new("RGB", (20, 20), "white").save(folder / f"{EVIL}.png")
+    (folder / f"broken {EVIL}.png").write_text("no image")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """The address of the page, and what the lines of JSON say of the same images."""
+    folder = tmp_path_factory.mktemp("page")
+    (folder / "images").mkdir()
+    write_images(folder / "images")
+    (folder / "names.txt").write_text("\n".join([EVIL, *map(str, range(1, 10))]))
+    done = run(
+        "train.main",
+        *("--config=configs/digits.py", "--config.num_epochs=2", f"--workdir={folder}/run"),
+        f"--config.dataset.data_dir={folder}/data",
+    )
+    assert done.returncode == 0, done.stderr
+    done = run(
+        "train.predict",
+        *(f"--workdir={folder}/run", f"--images={folder}/images", "--average_k=3"),
+        *(f"--class_names={folder}/names.txt", f"--html={folder}/page.html"),
+    )
+    assert done.stderr.splitlines()[-1:] == ["1 of 301 images could not be read"], done.stderr
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return (folder / "page.html").as_uri(), [line for line in lines if "set" in line]
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    with Tab(tmp_path_factory.mktemp("browser") / "profile") as tab:
+        yield tab
+
+
+def shown(tab):
+    """The names of the files whose cards are seen, in their order."""
+    return json.loads(
+        tab.evaluate(
+            "JSON.stringify(Array.from(document.querySelectorAll('.card:not([hidden]) h2'),"
+            " (name) => name.lastChild.textContent))"
+        )
+    )
+
+
+def names(lines):
+    return [Path(line["path"]).name for line in lines]
+
+
+def choose(tab, identifier, value):
+    """Does what a person does to a field."""
+    event = "change" if identifier == "sort" else "input"
+    tab.evaluate(
+        f"{{ const field = document.getElementById('{identifier}'); field.value = "
+        f"{json.dumps(value)}; field.dispatchEvent(new Event('{event}', {{bubbles: true}})); }}"
+    )
+
+
+def complaints(tab):
+    """What the browser finds wrong with the page, and what it asks others for."""
+    return [
+        event["params"]
+        for event in tab.events
+        if event["method"]
+        in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded")
+        or (
+            event["method"] == "Network.requestWillBeSent"
+            and not event["params"]["request"]["url"].startswith("data:")
+            and event["params"]["type"] != "Document"
+        )
+    ]
+
+
+def test_all_is_there_and_nothing_is_loaded_from_elsewhere(tab, page):
+    address, lines = page
+    tab.open(address)
+    assert len(lines) == NUM_IMAGES
+    assert shown(tab) == names(lines)
+    assert tab.evaluate("document.title") == "Sets of classes for 300 images"
+    assert tab.evaluate("document.getElementById('status').textContent") == "300 shown"
+    assert tab.evaluate("document.querySelectorAll('#unreadable li').length") == 1
+    # Every picture can be drawn, the last too.
+    assert (
+        tab.evaluate(
+            "Promise.all(Array.from(document.images, (image) => { image.loading = 'eager';"
+            " return image.decode(); })).then((all) => all.length)"
+        )
+        == NUM_IMAGES
+    )
+    assert complaints(tab) == []
+    assert len([one for one in tab.events if one["method"] == "Network.requestWillBeSent"]) > 1
+
+
+def test_the_filter_leaves_files_and_classes_with_the_text(tab, page):
+    address, lines = page
+    tab.open(address)
+    choose(tab, "filter", "FLOWER ")
+    assert shown(tab) == [name for name in names(lines) if name.startswith("flower")]
+    assert tab.evaluate("document.getElementById('status').textContent") == "10 of 300 shown"
+    # The view is in the address, and so survives a reload.
+    tab.open(tab.evaluate("location.href"))
+    assert len(shown(tab)) == 10
+    choose(tab, "filter", "src=x")
+    members = [
+        any(member["class"] == EVIL for member in line["set"]) or EVIL in line["path"]
+        for line in lines
+    ]
+    # An empty set names its likeliest class, which the lines do not.
+    empty = {name for name, line in zip(names(lines), lines, strict=True) if not line["set"]}
+    wanted = [name for name, is_member in zip(names(lines), members, strict=True) if is_member]
+    assert [name for name in shown(tab) if name not in empty] == [
+        name for name in wanted if name not in empty
+    ]
+    choose(tab, "filter", "in no name")
+    assert shown(tab) == []
+    tab.evaluate("document.getElementById('reset').click()")
+    assert shown(tab) == names(lines)
+    assert complaints(tab) == []
+
+
+def test_cards_are_sorted(tab, page):
+    address, lines = page
+    sizes = {name: line["size"] for name, line in zip(names(lines), lines, strict=True)}
+    tab.open(f"{address}#sort=largest")
+    # Sorted as it should be, and those of one size as they came.
+    assert shown(tab) == sorted(names(lines), key=lambda name: -sizes[name])
+    choose(tab, "sort", "smallest")
+    assert shown(tab) == sorted(names(lines), key=lambda name: sizes[name])
+    top = {
+        name: line["set"][0]["probability"]
+        for name, line in zip(names(lines), lines, strict=True)
+        if line["set"]
+    }
+    choose(tab, "sort", "surest")
+    assert [top[name] for name in shown(tab) if name in top] == sorted(top.values(), reverse=True)
+    choose(tab, "sort", "unsurest")
+    assert [top[name] for name in shown(tab) if name in top] == sorted(top.values())
+    choose(tab, "sort", "name")
+    digits = [name for name in shown(tab) if name.startswith("digit")]
+    assert digits == [f"digit {index}.png" for index in range(NUM_DIGITS)]
+    choose(tab, "sort", "")
+    assert shown(tab) == names(lines)
+    tab.open(f"{address}#sort=nonsense&filter=flower")
+    assert len(shown(tab)) == 10
+    assert complaints(tab) == []
+
+
+def luminance(pixels):
+    return float(np.median(pixels @ [0.2126, 0.7152, 0.0722]))
+
+
+def test_the_page_is_dark_where_that_is_wanted(tab, page):
+    address, _ = page
+    tab.open(address)
+    light = tab.screenshot()
+    tab.open(address, dark=True)
+    dark = tab.screenshot()
+    # Of 255, the grounds that the words stand on.
+    assert luminance(light[:100]) > 220
+    assert luminance(dark[:100]) < 40
+
+
+# Contrast by the definition of WCAG 2, of everything that has text of its own.
+CONTRASTS = """
+(() => {
+  const numbers = (colour) => colour.match(/[\\d.]+/g).map(Number);
+  const luminance = ([r, g, b]) => [r, g, b].map((value) => value / 255).map(
+    (value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4,
+  ).reduce((sum, value, index) => sum + value * [0.2126, 0.7152, 0.0722][index], 0);
+  const ground = (element) => {
+    for (; element; element = element.parentElement) {
+      const colour = numbers(getComputedStyle(element).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour;
+    }
+    return [255, 255, 255];
+  };
+  let least = Infinity;
+  for (const element of document.querySelectorAll("body *:not(script)")) {
+    const own = Array.from(element.childNodes).some(
+      (node) => node.nodeType === 3 && node.textContent.trim() !== "",
+    );
+    if (!own) continue;
+    const pair = [numbers(getComputedStyle(element).color), ground(element)].map(luminance);
+    least = Math.min(least, (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05));
+  }
+  return least;
+})()
+"""
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_words_have_the_contrast_that_guidelines_ask_for(tab, page, dark):
+    tab.open(page[0], dark=dark)
+    assert tab.evaluate(CONTRASTS) >= 4.5
+
+
+@pytest.mark.parametrize("width", [320, 390, 1280, 2560])
+def test_nothing_sticks_out_at_any_width(tab, page, width):
+    tab.open(page[0], width=width)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    pictures = np.array(json.loads(tab.evaluate(BOXES % ".picture")))
+    images = np.array(json.loads(tab.evaluate(BOXES % ".picture img")))
+    assert len(pictures) == len(images) == NUM_IMAGES
+    # Half a pixel for what the layout rounds.
+    assert (images[:, :2] >= pictures[:, :2] - 0.5).all()
+    assert (images[:, 2:] <= pictures[:, 2:] + 0.5).all()
+    words = np.array(json.loads(tab.evaluate(BOXES % ".words")))
+    assert (words[:, 0] >= pictures[:, 2] - 0.5).all()
+    columns = len(set(words[:, 1].round().tolist()))
+    assert columns == {320: 1, 390: 1, 1280: 4, 2560: 5}[width]
+
+
+def test_names_do_nothing(tab, page):
+    address, _ = page
+    for script in (True, False):
+        tab.open(address, script=script)
+        assert tab.evaluate("document.title") == "Sets of classes for 300 images"
+        assert tab.evaluate("document.querySelectorAll('[onerror]').length") == 0
+
+
+def test_without_script_all_is_there_but_the_controls(tab, page):
+    tab.open(page[0], script=False)
+    assert shown(tab) == names(page[1])
+    assert tab.evaluate("document.getElementById('controls').offsetHeight") == 0
+
+
+def test_everything_has_a_name_for_those_who_do_not_see(tab, page):
+    tab.open(page[0])
+    tab.call("Accessibility.enable")
+    nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
+    named = {}
+    for node in nodes:
+        role = node.get("role", {}).get("value")
+        if role in ("searchbox", "combobox", "button", "image", "heading") and not node["ignored"]:
+            named.setdefault(role, []).append(node["name"]["value"])
+    assert named["searchbox"] == ["Filter"]
+    assert named["combobox"] == ["Sort"]
+    assert named["button"] == ["Reset"]
+    assert all(named["image"])
+    assert len(named["heading"]) > 1
+    # In the order in which they are seen, the controls are reached by the key.
+    for wanted in ("unreadable", "filter", "sort", "reset"):
+        for kind in ("rawKeyDown", "keyUp"):
+            tab.call("Input.dispatchKeyEvent", type=kind, key="Tab", windowsVirtualKeyCode=9)
+        focused = "document.activeElement.id || document.activeElement.hash.slice(1)"
+        assert tab.evaluate(focused) == wanted
