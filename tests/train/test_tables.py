@@ -14,7 +14,7 @@ from tests.train.test_tables_command import finish
 from train import configuration, metric_names
 from train.errors import InterruptedRunError
 from train.steps_in_flight import DivergedError
-from train.tables import collecting, embedded, execution, papers, statistics
+from train.tables import collecting, display, embedded, execution, papers, statistics
 from train.tables.planning import Planner, tunings
 from train.tables.published import PUBLISHED
 from train.tables.runs import Run, RunsFolder, Status
@@ -332,13 +332,19 @@ def test_a_candidate_that_diverged_is_ruled_out(tmp_path):
     assert (tuned.to_go, tuned.selected) == (0, 0)
 
 
-def test_nothing_waits_for_a_grid_that_diverged_everywhere(tmp_path):
+def test_nothing_waits_for_a_grid_that_diverged_everywhere(tmp_path, capsys):
     for run in look(tmp_path).plan(TUNED).grid:
         diverge(tmp_path, run)
     planner = look(tmp_path)
     assert planner.tuned(TUNING).failed
     assert planner.plan(TUNED).waiting == 0
-    assert not collecting.collect(TUNED, planner).numbers["focal", "K=1"].is_tuned
+    collected = collecting.collect(TUNED, planner)
+    assert collected.numbers["focal", "K=1"].diverged == TUNED.seeds
+    assert collected.to_go == 2
+    display.show(collected)
+    rows = [re.split(r"\s{2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
+    assert ["focal", "diverged", "diverged"] in rows
+    assert ["gamma = 0.5", "-", "diverged"] in rows
 
 
 def test_a_run_is_found_under_any_name_and_an_unfinished_one_gone_on_with(tmp_path):

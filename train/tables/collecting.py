@@ -26,7 +26,8 @@ class Number:
         values: by seed, of the finished runs that have a value; few-shot classes may be missing.
         shots: the mean over these seeds on few, medium and many shot classes.
         to_go: how many runs are not finished.
-        diverged: the seeds whose runs came to numbers that are not finite.
+        diverged: the seeds whose runs came to numbers that are not finite; all, where every
+            candidate of the tuning did.
         is_tuned: False while its tuning goes on.
     """
 
@@ -102,7 +103,9 @@ def collect(table: Table, planner: Planner) -> Collected:
 def _number(cell: Cell, planner: Planner) -> Number:
     runs = planner.finals(cell)
     if runs is None:
-        return Number(cell, None, {}, {}, to_go=0, is_tuned=False)
+        failed = cell.tuning is not None and planner.tuned(cell.tuning).failed
+        diverged = planner.seeds if failed else ()
+        return Number(cell, None, {}, {}, to_go=0, diverged=diverged, is_tuned=failed)
     folder = planner.folder
     statuses = {run: folder.status(run) for run in runs}
     finished = [run for run, status in statuses.items() if status is Status.FINISHED]

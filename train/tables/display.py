@@ -166,7 +166,7 @@ def _show_tuned(console: Console, tuned: Tuned) -> None:
         text = "-" if mean is None else f"{mean:.4g}" if is_loss else _padded(100 * mean)
         note = "selected" if index == tuned.selected else ""
         if len(known) < len(scores):
-            note = f"{len(known)} of {len(scores)} runs"
+            note = f"{len(known)} of {len(scores)} runs" if tuned.to_go else "diverged"
         rich_table.add_row(_changes(candidate), text, note)
     console.print(rich_table)
 

@@ -57,7 +57,7 @@ def _table_4_3() -> Table:
     )
 
 
-def _by_noise(number: str, k: int) -> Table:
+def _by_noise(number: str, k: int, note: str = "") -> Table:
     return make_table(
         number,
         f"test top-{k} accuracy (%) on CIFAR-100 by label noise p within superclasses, "
@@ -68,7 +68,7 @@ def _by_noise(number: str, k: int) -> Table:
             layouts.with_noise(Recipe("cifar100", loss), noise), layouts.top_k(k)
         ),
         seeds=4,
-        note="Trained with K = 5 and selected by the validation top-5 accuracy.",
+        note=f"Trained with K = 5 and selected by the validation top-5 accuracy. {note}".strip(),
     )
 
 
@@ -165,7 +165,11 @@ _TABLES: dict[str, Callable[[], Table]] = {
     "3.1": _table_3_1,
     "4.2": _table_4_2,
     "4.3": _table_4_3,
-    "4.4": lambda: _by_noise("4.4", k=5),
+    "4.4": lambda: _by_noise(
+        "4.4",
+        k=5,
+        note="For smooth hinge at p = 0, the paper of 2022 has 94.34 where this has 93.3.",
+    ),
     "4.5": _table_4_5,
     "4.6": _table_4_6,
     "4.7": lambda: _by_noise("4.7", k=1),
