@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 from train import files
 from train.calibrated_rule import CalibratedRule
-from train.html_page.cards import card, escaped, percent, plural, shown_path
+from train.html_page.cards import card, escaped, percent, plural
 from train.image_sets import ImageSet, Unreadable
 from train.trained import TrainedClassifier
 
@@ -162,10 +162,7 @@ autocomplete="off" spellcheck="false"></label>
         return counts
 
     def _tail(self) -> str:
-        rows = "".join(
-            f"<li><strong>{shown_path(entry.path)}</strong> {escaped(entry.error)}</li>\n"
-            for entry in self._unreadable
-        )
+        rows = "".join(f"<li>{escaped(entry.error)}</li>\n" for entry in self._unreadable)
         unreadable = (
             f'<section id="unreadable">\n<h2>Files that could not be read</h2>\n'
             f"<ul>\n{rows}</ul>\n</section>\n"

@@ -36,16 +36,10 @@ def card(entry: ImageSet, names: Sequence[str]) -> str:
     return (
         f'<li class="card" data-size="{size}" data-top="{entry.highest:.9g}">'
         f"<article>{_picture(entry)}"
-        f'<div class="words"><h2>{shown_path(entry.path)}</h2>'
+        f'<div class="words"><h2>{_shown_path(entry.path)}</h2>'
         f'<p class="size">{plural(size, "class", "classes") if size else "empty set"}</p>'
         f"{shown}</div></article></li>\n"
     )
-
-
-def shown_path(path: Path) -> str:
-    """The path of a file, its folder apart."""
-    folder = os.path.join(path.parent, "") if path.parent != Path() else ""  # noqa: PTH118
-    return f'<span class="folder">{escaped(folder)}</span>{escaped(path.name)}'
 
 
 def escaped(text: str) -> str:
@@ -66,6 +60,12 @@ def percent(probability: float) -> str:
 def plural(number: int, one: str, several: str | None = None) -> str:
     """A number of things."""
     return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
+def _shown_path(path: Path) -> str:
+    """The path of a file, its folder apart."""
+    folder = os.path.join(path.parent, "") if path.parent != Path() else ""  # noqa: PTH118
+    return f'<span class="folder">{escaped(folder)}</span>{escaped(path.name)}'
 
 
 def _member(name: str, probability: float) -> str:
