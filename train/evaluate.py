@@ -18,6 +18,7 @@ from train import (
     command_line,
     fields,
     files,
+    metric_names,
     score_files,
     set_report,
     terminal,

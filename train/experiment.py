@@ -180,7 +180,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
                 results["bayes"] = bayes.summarize(
                     spec.law, dataset.test, dataset.validation, config["eval"]["ks"], class_counts
                 )
-            return reporter.results(results)
+            return reporter.results(results, test.size_counts)
 
 
 def _earlier_results(config: Mapping[str, Any], workdir: Path) -> dict[str, Any] | None:

@@ -207,11 +207,14 @@ class Reporter:
         # Evaluation is no part of the speed of training.
         self._window_start = None
 
-    def results(self, results: dict[str, Any]) -> dict[str, Any]:
+    def results(
+        self, results: dict[str, Any], size_counts: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
         """Writes the results and the learning curves, and prints the closing table.
 
         Args:
             results: the fields of `results.json`.
+            size_counts: how many sets of the test images have 0, 1, 2, … classes, for each rule.
 
         Returns:
             What was written: what is not finite is None.
@@ -224,6 +227,7 @@ class Reporter:
         )
         curves = plots.to_png(figure)
         files.write_whole(self._workdir / _CURVES, curves)
+        self._events.write(self._last_step, "test", results["test"], size_counts)
         self._events.write_image(self._last_step, "learning_curves", curves)
         self._events.flush()
         # Last, for the run is finished where they are.
@@ -299,7 +303,11 @@ class SilentReporter:
     ) -> None:
         """Nothing."""
 
-    def results(self, results: dict[str, Any]) -> dict[str, Any]:
+    def results(
+        self,
+        results: dict[str, Any],
+        size_counts: Mapping[str, np.ndarray],  # noqa: ARG002 (as those of `Reporter`)
+    ) -> dict[str, Any]:
         """The results as the first process writes them."""
         return _as_written(results)
 

@@ -85,6 +85,43 @@ def test_the_training_images_can_be_looked_at(workdir, evaluated):
     assert not (workdir / "evaluation_train.json").exists()
 
 
+def test_where_the_law_is_known_the_gap_to_the_best_is_said(tmp_path):
+    small = {
+        **{"num_classes": 8, "num_genera": 4, "num_train": 240, "num_validation": 150},
+        **{"num_test": 160, "batch_size": 48, "data_dir": f"{tmp_path}/data"},
+    }
+    arguments = [
+        "--config=configs/synthetic_species.py",
+        f"--workdir={tmp_path}/run",
+        "--config.num_epochs=1",
+        "--config.optimizer.decay_epochs=()",
+        *(f"--config.dataset.{name}={value}" for name, value in small.items()),
+    ]
+    (trained,) = start_each("train.main", [arguments], ENVIRONMENT)
+    assert trained.returncode == 0, trained.stderr
+    on_test, on_half = evaluate(
+        [f"--workdir={tmp_path}/run"],
+        [f"--workdir={tmp_path}/run", "--split=validation", "--calibration=half"],
+    )
+    assert (on_test.returncode, on_half.returncode) == (0, 0), on_test.stderr + on_half.stderr
+    report = read(tmp_path / "run" / "evaluation_test.json")
+    assert report["bayes"] == read(tmp_path / "run" / "results.json")["bayes"]
+    gap = report["gap_to_bayes"]
+    # For a group of classes alone the best over all is not the best.
+    assert gap.keys() == {
+        f"{a}{b}_{k}_accuracy"
+        for a in ("", "macro_")
+        for b in ("top", "average")
+        for k in (1, 3, 5)
+    }
+    for name, value in gap.items():
+        assert value == report["bayes"][name] - report["metrics"][name]
+    assert "how much more that is" in on_test.stdout
+    halved = read(tmp_path / "run" / "evaluation_validation.json")
+    assert halved["num_examples"] == halved["num_calibration_examples"] == 75
+    assert 0 < halved["bayes"]["top_5_accuracy"] <= 1
+
+
 @pytest.fixture(scope="module")
 def somebodys(tmp_path_factory):
     """Scores of two sets of examples, in several kinds of files."""

@@ -50,6 +50,8 @@ RESULTS = {
     },
 }
 STEPS_PER_EPOCH = 20
+# 4 sets of 1 class, 3 of 2 and 3 of 5.
+SIZES = {"average_3": np.array([0, 4, 3, 0, 0, 3])}
 CLASSES = Classes(("daisy", "dandelion"), (3, 200))
 
 
@@ -80,9 +82,7 @@ def train(reporter, steps):
         if step % STEPS_PER_EPOCH == 0:
             epoch = step // STEPS_PER_EPOCH
             validation = {**RESULTS["validation"], "few_top_3_accuracy": float("nan")}
-            # 4 sets of 1 class, 3 of 2 and 3 of 5.
-            sizes = {"average_3": np.array([0, 4, 3, 0, 0, 3])}
-            reporter.epoch(epoch, step, 1.25, Evaluation(validation, sizes), is_best=epoch < 3)
+            reporter.epoch(epoch, step, 1.25, Evaluation(validation, SIZES), is_best=epoch < 3)
 
 
 def refuse_constant(name):
@@ -232,13 +232,18 @@ def test_tensorboard_has_the_same_numbers_and_hides_repeated_steps(tmp_path):
     assert list(sizes.histo.bucket_limit) == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
 
 
-def test_tensorboard_shows_the_learning_curves_at_the_end(tmp_path):
+def test_tensorboard_shows_the_test_and_the_learning_curves_at_the_end(tmp_path):
     with reporter(tmp_path) as report:
         train(report, range(1, 61))
-        report.results(RESULTS)
-    last = events(event_files(tmp_path)[0])[-1]
+        report.results(RESULTS, SIZES)
+    *_, test, last = events(event_files(tmp_path)[0])
+    assert [value.tag for value in test.summary.value] == [
+        # What has no value has no chart.
+        *(f"test/{name}" for name in RESULTS["test"] if name != "few_top_3_accuracy"),
+        "test/average_3_set_sizes",
+    ]
     (shown,) = last.summary.value
-    assert (last.step, shown.tag) == (60, "learning_curves")
+    assert (test.step, last.step, shown.tag) == (60, 60, "learning_curves")
     assert shown.image.encoded_image_string == (tmp_path / "learning_curves.png").read_bytes()
     with Image.open(tmp_path / "learning_curves.png") as picture:
         assert (shown.image.width, shown.image.height) == picture.size
@@ -260,7 +265,7 @@ def test_the_configuration_is_written_once_and_read_back(tmp_path):
 def test_results_are_strict_json(tmp_path):
     with reporter(tmp_path) as report:
         train(report, range(1, 61))
-        report.results(RESULTS)
+        report.results(RESULTS, SIZES)
     results = parse((tmp_path / "results.json").read_text())
     assert list(results) == list(RESULTS)
     assert results["test"] == {**RESULTS["test"], "few_top_3_accuracy": None}
@@ -304,7 +309,7 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, monkeypatch):
     metrics.touch()
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*learning_curves\.png'"):
-        report.results(RESULTS)
+        report.results(RESULTS, SIZES)
     assert not (tmp_path / "results.json").exists()
     assert not list(tmp_path.glob(".*"))
     (tmp_path / "other").mkdir()
@@ -320,7 +325,7 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, monkeypatch):
 def closing_words(tmp_path, capsys, results=RESULTS):
     with reporter(tmp_path) as report:
         train(report, range(1, 61))
-        report.results(results)
+        report.results(results, SIZES)
     return capsys.readouterr().out
 
 
@@ -396,7 +401,7 @@ def test_a_path_is_printed_whole_however_long(tmp_path, capsys):
 def test_the_numbers_of_a_top_k_loss_come_with_a_note(tmp_path, capsys, loss, k):
     with reporter(tmp_path) as report:
         train(report, range(1, 21))
-        report.results({**RESULTS, "config": {**CONFIG, "loss": loss}})
+        report.results({**RESULTS, "config": {**CONFIG, "loss": loss}}, SIZES)
     output = " ".join(capsys.readouterr().out.split())
     if k is None:
         assert "Note" not in output
@@ -456,7 +461,7 @@ def test_the_curves_are_an_image_with_the_whole_history(tmp_path, capsys):
         train(report, range(1, 31))
     with reporter(tmp_path, first_step=20) as report:
         train(report, range(21, 61))
-        report.results(RESULTS)
+        report.results(RESULTS, SIZES)
     with Image.open(tmp_path / "learning_curves.png") as image:
         image.load()
         assert image.format == "PNG"
