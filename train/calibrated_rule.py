@@ -12,6 +12,9 @@ from train.calibration import Calibration
 from train.errors import UserError
 from train.trained import TrainedClassifier
 
+# So that --help shows the flags as those of the command.
+flags.disclaim_key_flags()
+
 _CHOICES = "--top_k, --average_k or --coverage"
 
 

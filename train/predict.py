@@ -38,8 +38,8 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run.")
 _IMAGES = flags.DEFINE_multi_string(
     "images",
     None,
-    "Image files, or folders that are searched for them; several with commas between, or the flag "
-    "again.",
+    # What else can be done, absl adds.
+    "image files, or folders that are searched for them; several with commas between",
 )
 _RULE = calibrated_rule.define_flags()
 _OUT = flags.DEFINE_string(
@@ -153,8 +153,9 @@ def _lines(out: Path | None) -> Iterator[BinaryIO]:
             yield file
         return
     try:
-        yield sys.stdout.buffer
-        sys.stdout.flush()
+        with files.naming(Path("standard output")):
+            yield sys.stdout.buffer
+            sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read the lines has had enough, as `head` has. Python would try once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -141,7 +141,9 @@ def test_a_mistake_is_one_line_and_exit_code_two(workdir, images):
         [part.replace("@", str(images)).replace("%", str(workdir)) for part in text.split()]
         for text, _ in MISTAKES.values()
     ]
-    ended = start_each("train.predict", starts, ENVIRONMENT)
+    *ended, helped = start_each("train.predict", [*starts, ["--help"]], ENVIRONMENT)
+    assert helped.returncode == 0
+    assert all(f"--{flag}: " in helped.stdout for flag in ("images", "top_k", "average_k"))
     for (name, (_, message)), done in zip(MISTAKES.items(), ended, strict=True):
         assert done.returncode == 2, (name, done.stderr)
         (line,) = done.stderr.splitlines()
