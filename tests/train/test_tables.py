@@ -515,12 +515,16 @@ def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypat
     )
     monkeypatch.setattr(Run, "evaluation", lambda _, workdir: ["-c", evaluates, str(workdir)])
     plain, counted = Metric("top_1_accuracy"), CountBin(10, 50)
-    cells = {("focal", "K=1"): Cell(BASE, plain), ("focal", "K=3"): Cell(BASE, counted)}
+    cells = {
+        ("focal", "K=1"): Cell(BASE, plain),
+        ("focal", "K=3"): Cell(BASE, counted),
+        ("cross_entropy", "K=3"): Cell(BASE, plain),
+    }
     table = replace(TUNED, cells=cells, seeds=(0,))
     assert not execution.execute(table, lambda: look(tmp_path, table)).failed
     assert len(order) == 1
     numbers = collecting.collect(table, look(tmp_path, table)).numbers
-    assert [number.summary.mean for number in numbers.values()] == [50.0, 25.0]
+    assert [number.summary.mean for number in numbers.values()] == [50.0, 25.0, 50.0]
     # Where the evaluation alone is missing, it alone is made.
     (tmp_path / Run(BASE, 0).name / "evaluation_test.json").unlink()
     execution.execute(table, lambda: look(tmp_path, table))
