@@ -184,6 +184,9 @@ def test_a_file_that_is_named_is_taken_whatever_its_name(folder):
 def test_a_comma_may_be_in_a_name(folder):
     assert names(folder, "@/a,b.png") == ["a,b.png"]
     assert names(folder, "@/a.png,@/a,b.png,@/b.JPG") == ["a.png", "a,b.png", "b.JPG"]
+    # What is there under the whole name is what is meant.
+    (folder / "a.png,b.JPG").touch()
+    assert names(folder, "@/a.png,b.JPG") == ["a.png,b.JPG"]
 
 
 @pytest.mark.parametrize(
