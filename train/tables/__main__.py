@@ -12,14 +12,17 @@ from absl import flags
 
 from train import command_line, fields, files, terminal
 from train.errors import UserError
-from train.tables import collecting, display, embedded, papers, runs
+from train.tables import collecting, display, embedded, evidence, papers, runs
 from train.tables.execution import execute
 from train.tables.planning import Plan, Planner
 from train.tables.runs import RunsFolder
 from train.tables.table import Table
 
 _TABLE = flags.DEFINE_string(
-    "table", None, f"The table of the thesis: one of {', '.join(papers.NUMBERS)}."
+    "table",
+    None,
+    f"The table of the thesis, one of {', '.join(papers.NUMBERS)}, or an experiment of "
+    f"docs/evidence.md, one of {', '.join(evidence.NUMBERS)}.",
 )
 _ON = flags.DEFINE_string(
     "on",
@@ -87,10 +90,15 @@ def main() -> None:
 
 
 def _table() -> Table:
+    numbers = (*papers.NUMBERS, *evidence.NUMBERS)
     if _TABLE.value is None:
-        raise UserError(f"--table is needed: it must be one of {', '.join(papers.NUMBERS)}")
-    _check("--table", _TABLE.value, papers.NUMBERS)
-    if _ON.value is None:
+        raise UserError(f"--table is needed: it must be one of {', '.join(numbers)}")
+    _check("--table", _TABLE.value, numbers)
+    if _TABLE.value in evidence.NUMBERS:
+        if _ON.value is not None:
+            raise UserError(f"--on says nothing to --table={_TABLE.value}, which has its data set")
+        table = evidence.table(_TABLE.value)
+    elif _ON.value is None:
         table = papers.table(_TABLE.value)
     else:
         _check("--on", _ON.value, embedded.NAMES)
