@@ -36,7 +36,7 @@ class Thumbnail:
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
         if size != image.size:
             image = image.resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
-        # A new picture, without what a camera wrote into the file: where and when it was taken.
+        # A new picture, without what else was in the file, such as a comment.
         bare = Image.frombytes("RGB", image.size, image.tobytes())
         encoded = io.BytesIO()
         if small:
