@@ -69,7 +69,7 @@ def page(tmp_path_factory):
     assert done.returncode == 0, done.stderr
     done = run(
         "train.predict",
-        *(f"--workdir={folder}/run", f"--images={folder}/images", "--average_k=3"),
+        *(f"--workdir={folder}/run", f"--images={folder}/images", "--average_k=6"),
         *(f"--class_names={folder}/names.txt", f"--html={folder}/page.html"),
     )
     assert done.stderr.splitlines()[-1:] == ["1 of 301 images could not be read"], done.stderr
@@ -78,7 +78,8 @@ def page(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def tab(tmp_path_factory):
+def tab(page, tmp_path_factory):
+    # After the page, which takes its time: a browser has a limit.
     with Tab(tmp_path_factory.mktemp("browser") / "profile") as tab:
         yield tab
 
@@ -161,6 +162,10 @@ def test_the_filter_leaves_files_and_classes_with_the_text(tab, page):
     assert [name for name in shown(tab) if name not in empty] == [
         name for name in wanted if name not in empty
     ]
+    # A list that hides what was looked for is open, and no other.
+    folded = "Array.from(document.querySelectorAll('.card:not([hidden]) details'))"
+    assert tab.evaluate(f"{folded}.length") > 0
+    assert tab.evaluate(f"{folded}.every((one) => one.open === one.textContent.includes('src=x'))")
     choose(tab, "filter", "in no name")
     assert shown(tab) == []
     tab.evaluate("document.getElementById('reset').click()")
@@ -172,7 +177,8 @@ def test_cards_are_sorted(tab, page):
     address, lines = page
     sizes = {name: line["size"] for name, line in zip(names(lines), lines, strict=True)}
     tab.open(f"{address}#sort=largest")
-    # Sorted as it should be, and those of one size as they came.
+    assert max(sizes.values()) == 10
+    # As numbers, and those of one size as they came.
     assert shown(tab) == sorted(names(lines), key=lambda name: -sizes[name])
     choose(tab, "sort", "smallest")
     assert shown(tab) == sorted(names(lines), key=lambda name: sizes[name])
