@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import jax
 from absl import flags
 
-from topk_jax import sets
+from train import set_rules
 from train.calibration import Calibration
 from train.errors import UserError
 from train.trained import TrainedClassifier
@@ -43,8 +43,8 @@ class CalibratedRule:
     def choose(self, probabilities: jax.Array) -> jax.Array:
         """The sets of probabilities [n, L], as booleans [n, L]."""
         if self.threshold is None:
-            return sets.top_k_set(probabilities, k=int(self.value))
-        return sets.threshold_set(probabilities, self.threshold)
+            return set_rules.top_k(int(self.value))(probabilities)
+        return set_rules.at_threshold(self.threshold)(probabilities)
 
     def in_words(self) -> str:
         """What is in a set, and why, in a sentence."""

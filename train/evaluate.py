@@ -19,6 +19,7 @@ from train import (
     fields,
     files,
     metric_names,
+    output_files,
     score_files,
     set_report,
     terminal,
@@ -236,10 +237,8 @@ def _check_flags() -> None:
     if _CALIBRATION_LABELS.value is not None and _CALIBRATION_LOGITS.value is None:
         raise UserError("--calibration_labels goes with --calibration_logits")
     for flag in (_OUT, _SCORES):
-        if flag.value is not None and not Path(flag.value).absolute().parent.is_dir():
-            raise UserError(
-                f"--{flag.name} must be a file in a folder that exists; got {flag.value}"
-            )
+        if flag.value is not None:
+            output_files.checked(flag.name, flag.value)
     _coverages()
     _ks(None)
 

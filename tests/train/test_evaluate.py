@@ -206,7 +206,7 @@ def test_every_mistake_is_one_line_and_exit_code_two(workdir, somebodys, tmp_pat
         ([run, "--coverages=0.999"], "at least 1 / 0.001 - 1 = 999 examples"),
         ([run, "--calibration=some"], "--calibration must be one of all, half"),
         ([run, labels], "--labels goes with --logits, not with --workdir"),
-        ([run, "--out=nowhere/at/all.json"], "--out must be a file in a folder that exists"),
+        ([run, "--out=nowhere/at/all.json"], "--out must be in a folder that is there"),
         ([logits], "--labels is needed"),
         ([logits, f"--labels={somebodys}/integers.npy"], "each of the 200 examples; got 300"),
         ([logits, f"--labels={somebodys}/out_of_range.npy"], "from 0 to 5, the classes of the"),
