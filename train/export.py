@@ -15,18 +15,11 @@ import jax.export
 import jax.numpy as jnp
 from absl import flags
 
-from train import (
-    calibrated_rule,
-    command_line,
-    files,
-    inference,
-    output_files,
-    terminal,
-    trained,
-)
-from train.calibrated_rule import CalibratedRule
+from train import command_line, files, output_files, terminal, trained
 from train.data import DatasetSpec, images
 from train.errors import UserError
+from train.prediction import calibrated_rule, inference
+from train.prediction.calibrated_rule import CalibratedRule
 from train.trained import TrainedClassifier
 
 _PLATFORMS = ("cpu", "cuda", "tpu")

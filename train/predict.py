@@ -20,19 +20,11 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from train import (
-    calibrated_rule,
-    command_line,
-    files,
-    html_page,
-    image_files,
-    image_sets,
-    output_files,
-    trained,
-)
-from train.calibrated_rule import CalibratedRule
+from train import command_line, files, output_files, trained
 from train.errors import UserError
-from train.image_sets import ImageSet, Unreadable
+from train.prediction import calibrated_rule, html_page, image_files, image_sets
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.image_sets import ImageSet, Unreadable
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run.")
 _IMAGES = flags.DEFINE_multi_string(

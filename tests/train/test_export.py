@@ -12,8 +12,9 @@ import pytest
 
 from tests.train.forked import start_each
 from tests.train.program import TIME_LIMIT
-from train import inference, trained
-from train.calibrated_rule import CalibratedRule
+from train import trained
+from train.prediction import inference
+from train.prediction.calibrated_rule import CalibratedRule
 
 pytestmark = pytest.mark.slow
 BATCH_SIZES = (1, 2, 33)

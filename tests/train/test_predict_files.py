@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from train import image_files
 from train.data import DATASETS, dataset_spec, images
 from train.data.images import UnreadableImageError
 from train.errors import UserError
+from train.prediction import image_files
 
 DIGITS = dataset_spec({"name": "digits"})
 PHOTOGRAPHS = DATASETS["plantnet300k"].spec({})

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from train import html_page
-from train.html_page import Facts, cards
-from train.image_sets import ImageSet, Unreadable
-from train.thumbnails import Thumbnail
+from train.prediction import html_page
+from train.prediction.html_page import Facts, cards
+from train.prediction.image_sets import ImageSet, Unreadable
+from train.prediction.thumbnails import Thumbnail
 
 EVIL = "<script>alert(1)</script>\"'&amp;<img src=x onerror=alert(2)>"
 NAMES = ["cat", "dog", EVIL, *(f"class {index}" for index in range(3, 50))]

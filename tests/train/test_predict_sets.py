@@ -8,11 +8,12 @@ import pytest
 from PIL import Image
 
 from topk_jax import sets
-from train import calibrated_rule, image_files, image_sets, inference, trained
-from train.calibrated_rule import CalibratedRule
+from train import trained
 from train.calibration import Calibration
 from train.errors import UserError
-from train.image_sets import ImageSet, Unreadable
+from train.prediction import calibrated_rule, image_files, image_sets, inference
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.image_sets import ImageSet, Unreadable
 
 # For the sake of the run that they need.
 pytestmark = pytest.mark.slow

@@ -11,11 +11,11 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from train import image_files, inference
-from train.calibrated_rule import CalibratedRule
 from train.data import DatasetSpec
 from train.data.images import UnreadableImageError
-from train.thumbnails import Thumbnail
+from train.prediction import image_files, inference
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.thumbnails import Thumbnail
 from train.trained import TrainedClassifier
 
 _LARGEST_BATCH = 64

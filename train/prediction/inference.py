@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from train.calibrated_rule import CalibratedRule
+from train.prediction.calibrated_rule import CalibratedRule
 from train.trained import TrainedClassifier
 
 # uint8 images [n, height, width, channels] to probabilities [n, L], float32, and sets [n, L].

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from train.image_sets import ImageSet
+from train.prediction.image_sets import ImageSet
 
 # The classes of a set that are seen at once; one more takes no more room than the line that hides
 # it.

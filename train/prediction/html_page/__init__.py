@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from train import files
-from train.calibrated_rule import CalibratedRule
-from train.html_page.cards import card, escaped, percent, plural
-from train.image_sets import ImageSet, Unreadable
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.html_page.cards import card, escaped, percent, plural
+from train.prediction.image_sets import ImageSet, Unreadable
 from train.trained import TrainedClassifier
 
 _STYLE = Path(__file__).with_name("style.css").read_text(encoding="utf-8")

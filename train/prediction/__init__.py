@@ -1,0 +1,1 @@
+"""From image files to sets of classes, for people and for other programs."""
