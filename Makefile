@@ -9,10 +9,13 @@ ORACLE_INSTALLED := $(ORACLE_VENV)/.installed
 # TensorFlow, which tfds's own builders prepare with, is large too.
 PREPARE_VENV := .venv-prepare
 PREPARE_INSTALLED := $(PREPARE_VENV)/.installed
+# Sphinx, its theme and what they need, beside the library alone.
+DOCS_VENV := .venv-docs
+DOCS_INSTALLED := $(DOCS_VENV)/.installed
 INSTALL = --quiet --constraint constraints.txt --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-long test-oracle test-prepare test-browser check format clean python-version
+.PHONY: help install demo test test-fast test-long test-oracle test-prepare test-browser check docs format clean python-version
 
 help:
 	@echo "make demo         train a small network on real handwritten digits (about a minute)"
@@ -23,6 +26,7 @@ help:
 	@echo "make test-prepare prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
 	@echo "make test-browser look at the page of train.predict in Chromium (Debian's package chromium)"
 	@echo "make check        lint, formatting and types"
+	@echo "make docs         build the documentation into docs/_build (read docs/_build/index.html)"
 	@echo "make format       rewrite the sources in the project's format"
 	@echo "make install      create $(VENV) with everything the other targets need"
 	@echo "make clean        remove the environments and caches"
@@ -43,6 +47,11 @@ $(ORACLE_INSTALLED): pyproject.toml constraints.txt | python-version
 $(PREPARE_INSTALLED): pyproject.toml constraints.txt | python-version
 	$(PYTHON) -m venv --clear $(PREPARE_VENV)
 	$(PREPARE_VENV)/bin/python -m pip install $(INSTALL) '.[train,test,prepare]'
+	@touch $@
+
+$(DOCS_INSTALLED): pyproject.toml constraints.txt | python-version
+	$(PYTHON) -m venv --clear $(DOCS_VENV)
+	$(DOCS_VENV)/bin/python -m pip install $(INSTALL) '.[docs]'
 	@touch $@
 
 python-version:
@@ -75,9 +84,14 @@ check: $(INSTALLED)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# A warning is an error, and every link inside has to lead somewhere; from scratch, so that none is missed.
+docs: $(DOCS_INSTALLED)
+	$(DOCS_VENV)/bin/python -m sphinx --builder html --fresh-env --fail-on-warning --quiet docs docs/_build
+	@echo "open docs/_build/index.html"
+
 format: $(INSTALLED)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(ORACLE_VENV) $(PREPARE_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE_VENV) $(PREPARE_VENV) $(DOCS_VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
