@@ -1,0 +1,39 @@
+"""The pages of docs/ say what runs, and leave out no public name."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[1] / "docs"
+# Its block reads a trained run, which the page makes first.
+NEEDS_A_RUN = {"sets.md"}
+BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+
+
+def pages_that_run():
+    pages = (path for path in sorted(DOCS.glob("*.md")) if path.name not in NEEDS_A_RUN)
+    return [path for path in pages if BLOCK.search(path.read_text())]
+
+
+def test_there_are_pages_that_run():
+    assert DOCS / "import_a_loss.md" in pages_that_run()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", pages_that_run(), ids=lambda page: page.stem)
+def test_the_blocks_of_a_page_run_in_their_order(page):
+    text = page.read_text()
+    names = {}
+    for block in BLOCK.finditer(text):
+        # As many empty lines as come before, so that an error names the line of the page.
+        before = "\n" * text.count("\n", 0, block.start(1))
+        exec(compile(before + block[1], str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("module", ["losses", "operators", "sets", "metrics"])
+def test_every_public_name_is_on_the_page_of_its_module(module):
+    text = (DOCS / "api" / f"{module}.md").read_text()
+    found = re.findall(rf"^\.\. auto(?:function|class):: topk_jax\.{module}\.(\w+)$", text, re.M)
+    assert sorted(found) == sorted(importlib.import_module(f"topk_jax.{module}").__all__)
