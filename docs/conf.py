@@ -55,6 +55,7 @@ REPLACEMENTS = {
     r"\{": "{",
     r"\}": "}",
     r"\arg": "arg",
+    "<mi>:</mi>": "<mo>:</mo>",
 }
 # Browsers draw a letter of another alphabet by its own character, no longer by this attribute.
 ALPHABET = re.compile(r' mathvariant="(bold|double-struck|script)">(\w)<')
@@ -84,6 +85,15 @@ def link_public_names(
         return f"``{text}``"
 
     lines[:] = BACKQUOTES.sub(replacement, "\n".join(lines)).split("\n")
+
+
+def keep_colons(
+    _app: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]
+) -> None:
+    """Gives back the colon of what is returned, which napoleon takes for the end of a type."""
+    lines[:] = [
+        line.replace(" -- ", ": ", 1) if line.startswith(":returns:") else line for line in lines
+    ]
 
 
 def _of_alphabet(match: re.Match[str]) -> str:
@@ -125,5 +135,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Tells Sphinx about the above."""
     # After napoleon, which has the usual priority of 500.
     app.connect("autodoc-process-docstring", link_public_names, priority=600)
+    app.connect("autodoc-process-docstring", keep_colons, priority=600)
     app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
