@@ -10,12 +10,15 @@ ORACLE_INSTALLED := $(ORACLE_VENV)/.installed
 PREPARE_VENV := .venv-prepare
 PREPARE_INSTALLED := $(PREPARE_VENV)/.installed
 # Sphinx, its theme and what they need, beside the library alone.
+# The examples show the library in other people's, each of which is large.
+EXAMPLES_VENV := .venv-examples
+EXAMPLES_INSTALLED := $(EXAMPLES_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 INSTALL = --quiet --constraint constraints.txt --editable
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-long test-oracle test-prepare test-browser check docs format clean python-version
+.PHONY: help install demo test test-fast test-long test-oracle test-prepare test-browser test-examples check docs format clean python-version
 
 help:
 	@echo "make demo         train a small network on real handwritten digits (about a minute)"
@@ -25,6 +28,7 @@ help:
 	@echo "make test-oracle  compare with other people's code (installs PyTorch)"
 	@echo "make test-prepare prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
 	@echo "make test-browser look at the page of train.predict in Chromium (Debian's package chromium)"
+	@echo "make test-examples run every example and the notebook (installs Equinox, Keras and Jupyter)"
 	@echo "make check        lint, formatting and types"
 	@echo "make docs         build the documentation into docs/_build (read docs/_build/index.html)"
 	@echo "make format       rewrite the sources in the project's format"
@@ -54,6 +58,11 @@ $(DOCS_INSTALLED): pyproject.toml constraints.txt | python-version
 	$(DOCS_VENV)/bin/python -m pip install $(INSTALL) '.[docs]'
 	@touch $@
 
+$(EXAMPLES_INSTALLED): pyproject.toml constraints.txt | python-version
+	$(PYTHON) -m venv --clear $(EXAMPLES_VENV)
+	$(EXAMPLES_VENV)/bin/python -m pip install $(INSTALL) '.[train,test,examples]'
+	@touch $@
+
 python-version:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; $(PYTHON) is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
@@ -79,6 +88,9 @@ test-prepare: $(PREPARE_INSTALLED)
 test-browser: $(INSTALLED)
 	$(BIN)/python -m pytest tests/browser
 
+test-examples: $(EXAMPLES_INSTALLED)
+	$(EXAMPLES_VENV)/bin/python -m pytest tests/examples
+
 check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -94,4 +106,4 @@ format: $(INSTALLED)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf $(VENV) $(ORACLE_VENV) $(PREPARE_VENV) $(DOCS_VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE_VENV) $(PREPARE_VENV) $(EXAMPLES_VENV) $(DOCS_VENV) docs/_build .pytest_cache .mypy_cache .ruff_cache .hypothesis
