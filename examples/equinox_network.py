@@ -1,6 +1,8 @@
 """The exact expectation of the noised top-K loss with an Equinox module: no key, no samples.
 
-python -m examples.equinox_network
+    python -m examples.equinox_network
+
+Equinox maps a module over a batch by `vmap`; the loss takes the whole batch at once.
 """
 
 import equinox as eqx

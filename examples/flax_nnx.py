@@ -1,6 +1,8 @@
 """The smooth top-K loss with a Flax NNX module.
 
-python -m examples.flax_nnx
+    python -m examples.flax_nnx
+
+The module is changed in place, and the loss takes its logits as any other array.
 """
 
 import jax

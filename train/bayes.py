@@ -6,6 +6,7 @@ import numpy as np
 
 from train import evaluation
 from train.data import KnownLaw, Split
+from train.ranking import label_ranks
 
 
 def summarize(
@@ -52,8 +53,11 @@ def _summarize(
     def predictions(split: Split) -> evaluation.Predictions:
         probabilities = law.posterior(np.asarray(split.images))
         of_labels = probabilities[np.arange(len(split)), split.labels]
-        scores = (weights * probabilities).astype(np.float32)
-        return evaluation.Predictions(-np.log(of_labels), scores, split.labels)
+        scores = weights * probabilities
+        ranks = label_ranks(scores, split.labels)
+        return evaluation.Predictions(
+            -np.log(of_labels), scores.astype(np.float32), split.labels, ranks
+        )
 
     thresholds = evaluation.average_k_thresholds(predictions(calibrated_on), ks)
     return evaluation.summarize(predictions(examples), thresholds, class_counts).metrics

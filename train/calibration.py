@@ -28,18 +28,21 @@ def conformal_threshold(predictions: Predictions, coverage: float) -> float:
     Raises:
         UserError: the examples are too few to promise that.
     """
-    error = error_of(coverage)
-    # With fewer, only the set of all classes can promise it.
-    fewest = math.ceil(1 / error - 1)
+    error, fewest = error_of(coverage), fewest_examples(coverage)
     number = len(predictions.labels)
     if number < fewest:
         raise UserError(
             f"a coverage of {coverage} needs at least 1 / {error} - 1 = {fewest} examples to "
             f"calibrate on; there are {number}"
         )
-    return float(
-        sets.conformal_threshold(predictions.scores, predictions.labels, error=float(error))
-    )
+    # The error of a tiny coverage is 1 in binary.
+    in_binary = min(float(error), math.nextafter(1, 0))
+    return float(sets.conformal_threshold(predictions.scores, predictions.labels, error=in_binary))
+
+
+def fewest_examples(coverage: float) -> int:
+    """How many examples it takes at least; with fewer, only all classes could promise it."""
+    return math.ceil(1 / error_of(coverage) - 1)
 
 
 def error_of(coverage: float) -> Decimal:

@@ -3,8 +3,7 @@
 For a finished run, every metric of the papers on a split, with thresholds from its validation
 images; or the same for somebody else's scores, without a model:
 
-    python -m train.evaluate --logits=test.npz --labels=test_labels.npy \
-        --calibration_logits=validation.npz --calibration_labels=validation_labels.npy
+    python -m train.evaluate --logits=test.npz --calibration_logits=validation.npz
 """
 
 from pathlib import Path
@@ -15,11 +14,13 @@ from absl import flags
 
 from train import (
     bayes,
+    calibration,
     command_line,
     fields,
     files,
     metric_names,
     output_files,
+    reporting,
     score_files,
     set_report,
     terminal,
@@ -30,6 +31,7 @@ from train.evaluation import Predictions
 
 _SPLITS = ("test", "validation", "train")
 _DEFAULT_KS = (1, 3, 5)
+_DEFAULT_COVERAGES = (0.8, 0.9, 0.95)
 # The halves are drawn from it.
 _SEED = 0
 
@@ -77,8 +79,9 @@ _KS = flags.DEFINE_string(
 )
 _COVERAGES = flags.DEFINE_string(
     "coverages",
-    "0.8,0.9,0.95",
-    "Probabilities that sets are to have the label with; may be empty.",
+    None,
+    "Probabilities that sets are to have the label with; may be empty. By default 0.8, 0.9 and "
+    "0.95, as far as there are enough examples to calibrate on.",
 )
 _OUT = flags.DEFINE_string(
     "out",
@@ -100,7 +103,8 @@ def main() -> None:
     elif logits is not None and workdir is None:
         _evaluate_scores(logits)
     else:
-        raise UserError("one of --workdir, a finished run, and --logits, a file, is needed")
+        got = "both" if workdir is not None else "none"
+        raise UserError(f"one of --workdir, a finished run, and --logits is needed; got {got}")
 
 
 def _evaluate_run(workdir: Path) -> None:
@@ -128,7 +132,11 @@ def _evaluate_run(workdir: Path) -> None:
             # It need not be the best for a group of classes alone.
             if name.endswith("accuracy") and not name.startswith(metric_names.SHOTS)
         }
-    about = {"split": split, "config": classifier.config, "calibrated_on": _calibrated_on(same)}
+    about = {
+        "split": split,
+        "config": classifier.config,
+        "calibrated_on": _calibrated_on("validation examples", same=same),
+    }
     title = f"{spec.name}, {classifier.config['loss']['name']}, {split} split"
     out = workdir / f"evaluation_{split}.json" if _OUT.value is None else Path(_OUT.value)
     _finish(title, about | report, examples.take(chosen), class_counts, out)
@@ -150,21 +158,26 @@ def _evaluate_scores(logits: Path) -> None:
                 f"{calibrated_on.scores.shape[1]}"
             )
     ks = _ks(num_classes) or [k for k in _DEFAULT_KS if k <= num_classes]
-    class_counts = _class_counts(num_classes)
+    class_counts = _class_counts(logits, num_classes)
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
     counts = np.zeros(num_classes, np.int64) if class_counts is None else class_counts
     report = _report(examples.take(chosen), calibrated_on.take(others), ks, counts)
     if class_counts is None:
         report = set_report.without_shots(report)
-    about = {"logits": str(logits), "calibrated_on": _calibrated_on(same)}
-    _finish(str(logits), about | report, examples.take(chosen), counts, _path(_OUT))
+    others_are = "examples of --calibration_logits"
+    about = {"logits": str(logits), "calibrated_on": _calibrated_on(others_are, same=same)}
+    _finish(str(logits), about | report, examples.take(chosen), class_counts, _path(_OUT))
 
 
 def _report(
     examples: Predictions, calibrated_on: Predictions, ks: list[int], class_counts: np.ndarray
 ) -> dict[str, Any]:
     return set_report.set_report(
-        examples, calibrated_on, ks=ks, coverages=_coverages(), class_counts=class_counts
+        examples,
+        calibrated_on,
+        ks=ks,
+        coverages=_coverages(len(calibrated_on.labels)),
+        class_counts=class_counts,
     )
 
 
@@ -172,19 +185,21 @@ def _finish(
     title: str,
     report: dict[str, Any],
     examples: Predictions,
-    class_counts: np.ndarray,
+    class_counts: np.ndarray | None,
     out: Path | None,
 ) -> None:
     """Shows the report, and writes what is to be written."""
+    # First, for the numbers are there whether they can be written or not.
+    terminal.show_report(title, report)
     written = {}
     scores = _path(_SCORES)
     if scores is not None:
-        written["scores"] = scores
         score_files.write_scores(scores, examples, class_counts)
+        written["scores"] = scores
     if out is not None:
-        written["report"] = out
         files.write_whole(out, files.to_json(report, indent=1))
-    terminal.show_report(title, report, written)
+        written["report"] = out
+    terminal.show_files(written)
 
 
 def _divided(
@@ -200,24 +215,24 @@ def _divided(
     return rest if same else np.arange(num_examples), half
 
 
-def _calibrated_on(same: bool) -> str:
+def _calibrated_on(others: str, *, same: bool) -> str:
     """In words, what thresholds were calibrated on."""
-    which = "the same examples" if same else "validation examples"
     if _CALIBRATION.value == "all":
-        return which
-    return "the other half of the examples" if same else f"half of the {which}"
+        return "the same examples" if same else others
+    return "the other half of the examples" if same else f"half of the {others}"
 
 
-def _class_counts(num_classes: int) -> np.ndarray | None:
+def _class_counts(logits: Path, num_classes: int) -> np.ndarray | None:
     path = _path(_CLASS_COUNTS)
     if path is None:
-        return None
+        beside = score_files.class_counts_beside(logits)
+        return beside if beside is not None and beside.shape == (num_classes,) else None
     counts = score_files.read_integers(path, flag="class_counts")
     if len(counts) != num_classes or counts.min() < 0:
+        smallest = f", the smallest of them {counts.min()}" if counts.size else ""
         raise UserError(
             f"--class_counts must be the number of training images of each of the {num_classes} "
-            f"classes; {path} has {len(counts)} numbers, the smallest of them "
-            f"{counts.min(initial=0)}"
+            f"classes; {path} has {len(counts)} numbers{smallest}"
         )
     return counts
 
@@ -236,21 +251,35 @@ def _check_flags() -> None:
             raise UserError(f"--{flag.name} goes with --logits, not with --workdir")
     if _CALIBRATION_LABELS.value is not None and _CALIBRATION_LOGITS.value is None:
         raise UserError("--calibration_labels goes with --calibration_logits")
+    kept = {}
+    for flag in (_LOGITS, _LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS):
+        if flag.value:
+            kept[Path(flag.value)] = f"what --{flag.name} is read from"
+    if _WORKDIR.value:
+        kept |= dict.fromkeys(reporting.files_of_run(Path(_WORKDIR.value)).values(), "of the run")
     for flag in (_OUT, _SCORES):
         if flag.value is not None:
-            output_files.checked(flag.name, flag.value)
-    _coverages()
+            kept[output_files.checked(flag.name, flag.value, kept)] = f"the file of --{flag.name}"
+    _coverages(0)
     _ks(None)
 
 
-def _coverages() -> list[float]:
+def _coverages(num_examples: int) -> list[float]:
+    """Those that are asked for, or else those that so many examples can be calibrated to."""
+    if _COVERAGES.value is None:
+        return [
+            coverage
+            for coverage in _DEFAULT_COVERAGES
+            if num_examples >= calibration.fewest_examples(coverage)
+        ]
     return _several(_COVERAGES, float, fields.number(above=0, below=1)) if _COVERAGES.value else []
 
 
 def _ks(num_classes: int | None) -> list[int]:
     if _KS.value is None:
         return []
-    return _several(_KS, int, fields.integer(1, num_classes, "the number of classes"))
+    reason = "" if num_classes is None else "the number of classes"
+    return _several(_KS, int, fields.integer(1, num_classes, reason))
 
 
 def _several(flag: flags.FlagHolder, read: type, field: fields.Field) -> list[Any]:

@@ -21,15 +21,25 @@ _CHUNK = 4096
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of the n examples of a split: loss [n], scores [n, L], labels [n]."""
+    """What a model says of the n examples of a split.
+
+    Attributes:
+        loss: of each example, [n].
+        scores: what sets are made of, [n, L].
+        labels: the classes, [n].
+        ranks: how many classes come before the label, [n]; see `ranking.label_ranks`. Those of the
+            logits: probabilities of 32 bits are 0 where a logit is 104 below the largest.
+    """
 
     loss: np.ndarray
     scores: np.ndarray
     labels: np.ndarray
+    ranks: np.ndarray
 
     def take(self, places: np.ndarray) -> "Predictions":
         """Those of some examples."""
-        return Predictions(self.loss[places], self.scores[places], self.labels[places])
+        arrays = (self.loss, self.scores, self.labels, self.ranks)
+        return Predictions(*(array[places] for array in arrays))
 
     def mean_loss(self) -> float:
         """The mean of the losses."""
@@ -68,17 +78,16 @@ def predict(
 
     Every process runs it over its share, and gets what all of them found.
     """
-    losses, scores, labels = [], [], []
+    parts: dict[str, list[np.ndarray]] = {"loss": [], "scores": [], "labels": [], "ranks": []}
     for share in batches:
         outputs = devices.join(eval_step(params, batch_stats, devices.split(share)))
         batch = processes.gather(
             {**outputs, "labels": np.asarray(share["labels"]), "mask": np.asarray(share["mask"])}
         )
         mask = batch["mask"]
-        losses.append(batch["loss"][mask])
-        scores.append(batch["scores"][mask])
-        labels.append(batch["labels"][mask])
-    return Predictions(*(np.concatenate(parts) for parts in (losses, scores, labels)))
+        for name, found in parts.items():
+            found.append(batch[name][mask])
+    return Predictions(**{name: np.concatenate(found) for name, found in parts.items()})
 
 
 def average_k_thresholds(predictions: Predictions, ks: Sequence[int]) -> dict[int, jax.Array]:
@@ -107,7 +116,7 @@ def summarize(
     values: dict[str, float] = {metric_names.LOSS: predictions.mean_loss()}
     size_counts: dict[str, np.ndarray] = {}
     for k, threshold in thresholds.items():
-        outcome = find_sets(predictions, set_rules.top_k(k))
+        outcome = top_k_sets(predictions, k)
         values |= accuracies(metric_names.top_k(k), outcome, predictions.labels, class_counts)
         rule = metric_names.average_k(k)
         outcome = find_sets(predictions, set_rules.at_threshold(threshold))
@@ -115,6 +124,11 @@ def summarize(
         values[metric_names.set_size(rule)] = float(outcome.sizes.mean())
         size_counts[rule] = np.bincount(outcome.sizes)
     return Evaluation(values, size_counts)
+
+
+def top_k_sets(predictions: Predictions, k: int) -> Sets:
+    """What the sets of the K best classes are worth."""
+    return Sets(predictions.ranks < k, np.full(len(predictions.ranks), k))
 
 
 def find_sets(predictions: Predictions, rule: SetRule) -> Sets:

@@ -131,10 +131,7 @@ def _target(flag: str, value: str | None, images: Sequence[Path]) -> Path | None
     """The file that a flag has written, if that can be."""
     if value is None:
         return None
-    path = output_files.checked(flag, value)
-    if path.exists() and any(path.samefile(image) for image in images if image.exists()):
-        raise UserError(f"--{flag} must not be one of the images; {path} is")
-    return path
+    return output_files.checked(flag, value, dict.fromkeys(images, "one of the images"))
 
 
 @contextlib.contextmanager

@@ -76,10 +76,10 @@ def read_results(workdir: Path) -> dict[str, Any] | None:
 def show_finished(workdir: Path, results: dict[str, Any]) -> None:
     """Prints the closing table of a run that was finished before."""
     terminal.show_line("this run is finished; these are its results")
-    terminal.show_results(results, _files_of_run(workdir))
+    terminal.show_results(results, files_of_run(workdir))
 
 
-def _files_of_run(workdir: Path) -> dict[str, Path]:
+def files_of_run(workdir: Path) -> dict[str, Path]:
     """What a run has left, by what it is."""
     names = {
         "results": _RESULTS,
@@ -234,7 +234,7 @@ class Reporter:
         files.write_whole(self._workdir / _RESULTS, files.to_json(results, indent=2))
         self._terminal.close()
         written = _as_written(results)
-        terminal.show_results(written, _files_of_run(self._workdir))
+        terminal.show_results(written, files_of_run(self._workdir))
         return written
 
     def close(self) -> None:

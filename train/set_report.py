@@ -1,19 +1,18 @@
 """All that is said of the sets of a classifier: accuracies, sizes, coverages, by class size."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from topk_jax import sets
-from train import calibration, evaluation, metric_names, set_rules
+from train import calibration, evaluation, metric_names, score_files, set_rules
 from train.evaluation import Predictions, Sets
 from train.set_rules import SetRule
 
 # The groups of classes by training images, each after one bound up to the next: thesis, table 3.1.
 _COUNT_BOUNDS = (0, 10, 50, 500, 2000)
-# How far from 1 the probabilities of an example may add up to.
-_SUM_TOLERANCE = 1e-3
 
 
 def set_report(
@@ -88,10 +87,10 @@ def _at_coverage(
     examples: Predictions, calibrated_on: Predictions, coverage: float, class_counts: np.ndarray
 ) -> dict[str, Any]:
     """What three kinds of sets of that coverage are worth."""
-    error = float(calibration.error_of(coverage))
+    error = min(float(calibration.error_of(coverage)), math.nextafter(1, 0))
     conformal = calibration.conformal_threshold(calibrated_on, coverage)
     described = {"conformal": _described(examples, class_counts, conformal)}
-    if _are_probabilities(examples) and _are_probabilities(calibrated_on):
+    if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = float(sets.average_error_threshold(calibrated_on.scores, error=error))
         described["average_error"] = _described(examples, class_counts, average_error)
         described["adaptive"] = _worth(examples, set_rules.adaptive(error), class_counts)
@@ -117,12 +116,6 @@ def _worth(examples: Predictions, rule: SetRule, class_counts: np.ndarray) -> di
     }
 
 
-def _are_probabilities(predictions: Predictions) -> bool:
-    """Whether the scores of each example add up to 1; those of multi-label losses need not."""
-    sums = predictions.scores.sum(axis=-1, dtype=np.float64)
-    return bool((np.abs(sums - 1) <= _SUM_TOLERANCE).all() and (predictions.scores >= 0).all())
-
-
 def _shots(class_counts: np.ndarray) -> dict[str, np.ndarray]:
     """Which classes are few, medium and many shot: booleans [L] each."""
     few = class_counts < metric_names.FEW_BELOW
@@ -144,7 +137,7 @@ def _accuracy_by_count(
     examples: Predictions, ks: Sequence[int], class_counts: np.ndarray
 ) -> list[dict[str, Any]]:
     """The top-K accuracies over the examples of classes with so many training images."""
-    hits = {k: evaluation.find_sets(examples, set_rules.top_k(k)).hits for k in ks}
+    hits = {k: evaluation.top_k_sets(examples, k).hits for k in ks}
     counts_of_labels = class_counts[examples.labels]
     rows = []
     for above, up_to in zip(_COUNT_BOUNDS, (*_COUNT_BOUNDS[1:], None), strict=True):

@@ -9,6 +9,7 @@ import optax
 
 from train import label_estimates, objectives, randomness
 from train.objectives import Objective
+from train.ranking import label_ranks
 from train.state import TrainState
 
 Arrays = dict[str, jax.Array]
@@ -162,15 +163,18 @@ def _moved_averages(
 def make_eval_step(
     apply: Callable[..., Any], objective: Objective, *, normalize: Preprocess
 ) -> Callable[[Any, Any, Arrays], Arrays]:
-    """Makes `(params, batch_stats, batch) -> {"loss": [n], "scores": [n, L]}`."""
+    """Makes `(params, batch_stats, batch) -> {"loss": [n], "scores": [n, L], "ranks": [n]}`."""
 
     def eval_step(params: Any, batch_stats: Any, batch: Arrays) -> Arrays:
         outputs = apply(
             {"params": params, "batch_stats": batch_stats}, normalize(batch["images"]), train=False
         )
+        # Once: computed for each use, a logit could be rounded in two ways, and come before itself.
+        outputs = jax.lax.optimization_barrier(outputs)
         return {
             "loss": objective.evaluation_loss(outputs, batch["labels"]),
             "scores": objective.scores(outputs),
+            "ranks": label_ranks(objectives.label_logits(outputs), batch["labels"]),
         }
 
     return eval_step

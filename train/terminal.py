@@ -106,8 +106,8 @@ def show_results(results: Mapping[str, Any], files: Mapping[str, Path]) -> None:
     _print_files(console, files)
 
 
-def show_report(title: str, report: Mapping[str, Any], files: Mapping[str, Path]) -> None:
-    """Prints the report of an evaluation, and where every file is."""
+def show_report(title: str, report: Mapping[str, Any]) -> None:
+    """Prints the report of an evaluation."""
     console = _console()
     _print_line(
         console,
@@ -126,7 +126,11 @@ def show_report(title: str, report: Mapping[str, Any], files: Mapping[str, Path]
     if "accuracy_by_count" in report:
         _print_line(console, "accuracy by the number of training images of the class:")
         console.print(_count_table(report["accuracy_by_count"]))
-    _print_files(console, files)
+
+
+def show_files(files: Mapping[str, Path]) -> None:
+    """Prints where files are, by what they are."""
+    _print_files(_console(), files)
 
 
 def show_line(text: str) -> None:
@@ -185,7 +189,7 @@ def _coverage_table(coverages: Mapping[str, Mapping[str, Mapping[str, float]]]) 
     for level, kinds in coverages.items():
         for kind, values in kinds.items():
             table.add_row(
-                f"{float(level):.4g}",
+                level,
                 metric_names.in_words(kind),
                 *(f"{values[name]:.2%}" for name in ("coverage", "macro_coverage")),
                 f"{values['set_size']:.2f}",

@@ -20,7 +20,9 @@ class FakeClassifier:
         self.asked = []
         rng = np.random.default_rng(3)
         scores = rng.dirichlet(np.ones(6), size=99).astype(np.float32)
-        self.validation = Predictions(np.zeros(99), scores, rng.integers(0, 6, size=99))
+        self.validation = Predictions(
+            np.zeros(99), scores, rng.integers(0, 6, size=99), np.zeros(99, int)
+        )
 
     def load_dataset(self):
         return "the data set"

@@ -85,6 +85,32 @@ def test_the_training_images_can_be_looked_at(workdir, evaluated):
     assert not (workdir / "evaluation_train.json").exists()
 
 
+def test_the_half_that_is_evaluated_is_not_the_one_that_is_calibrated_on(somebodys, tmp_path):
+    given = [f"--logits={somebodys}/logits.npy", f"--labels={somebodys}/labels.npy", "--ks=2"]
+    others = [f"--calibration_logits={somebodys}/rest.npz"]
+    ended = evaluate(
+        [*given, "--calibration=half", f"--out={tmp_path}/o", f"--scores={tmp_path}/s.npz"],
+        [*given, "--calibration=half", f"--out={tmp_path}/o2", *others],
+        [f"--logits={tmp_path}/s.npz", f"--out={tmp_path}/again"],
+    )
+    assert [one.returncode for one in ended] == [0, 0, 0], [one.stderr for one in ended]
+    scores, labels = softmax(np.load(somebodys / "logits.npy")), np.load(somebodys / "labels.npy")
+    with np.load(tmp_path / "s.npz") as written:
+        evaluated, evaluated_labels, names = written["scores"], written["labels"], set(written)
+    assert names == {"scores", "labels", "loss"}
+    # No two of these examples have the same scores.
+    is_evaluated = np.isclose(scores[:, None], evaluated[None], rtol=1e-5).all(-1).any(1)
+    assert is_evaluated.sum() == len(evaluated) == 100
+    np.testing.assert_array_equal(labels[is_evaluated], evaluated_labels)
+    threshold = reference.average_k_threshold(scores[~is_evaluated], k=2)
+    assert read(tmp_path / "o")["thresholds"]["average_2"] == pytest.approx(threshold, rel=1e-5)
+    apart = read(tmp_path / "o2")
+    assert (apart["num_examples"], apart["num_calibration_examples"]) == (200, 50)
+    assert apart["calibrated_on"] == "half of the examples of --calibration_logits"
+    loss = read(tmp_path / "o")["metrics"]["loss"]
+    assert read(tmp_path / "again")["metrics"]["loss"] == pytest.approx(loss, rel=1e-6)
+
+
 def test_where_the_law_is_known_the_gap_to_the_best_is_said(tmp_path):
     small = {
         **{"num_classes": 8, "num_genera": 4, "num_train": 240, "num_validation": 150},
@@ -133,6 +159,7 @@ def somebodys(tmp_path_factory):
     np.save(folder / "labels.npy", labels[:200].astype(np.uint8))
     np.savetxt(folder / "labels.txt", labels[200:], fmt="%d")
     np.savez(folder / "calibration.npz", logits=logits[200:].astype(np.float16))
+    np.savez(folder / "rest.npz", logits=logits[200:], labels=labels[200:])
     np.savetxt(folder / "counts.txt", [3, 50, 500, 20, 100, 101], fmt="%d")
     bad = logits[:200].copy()
     bad[17, 2] = np.nan
@@ -192,8 +219,11 @@ def test_every_mistake_is_one_line_and_exit_code_two(workdir, somebodys, tmp_pat
     run, logits = f"--workdir={workdir}", f"--logits={somebodys}/logits.npy"
     labels = f"--labels={somebodys}/labels.npy"
     mistakes = [
-        ([], "one of --workdir, a finished run, and --logits, a file, is needed"),
-        ([run, logits], "one of --workdir, a finished run, and --logits"),
+        ([], "one of --workdir, a finished run, and --logits is needed; got none"),
+        ([run, logits], "one of --workdir, a finished run, and --logits is needed; got both"),
+        ([run, f"--out={workdir}/config.json"], "--out must not be of the run"),
+        ([run, f"--scores={tmp_path}/x", f"--out={tmp_path}/x"], "not be the file of --out"),
+        ([logits, labels, f"--out={somebodys}/labels.npy"], "not be what --labels is read from"),
         ([f"--workdir={tmp_path}/nowhere"], "there is no"),
         ([f"--workdir={tmp_path}/empty"], "holds no run"),
         ([f"--workdir={tmp_path}/unfinished"], "is not finished"),
@@ -215,9 +245,13 @@ def test_every_mistake_is_one_line_and_exit_code_two(workdir, somebodys, tmp_pat
         ([logits, labels, f"--class_counts={somebodys}/labels.npy"], "each of the 6 classes"),
         ([f"--logits={somebodys}/nan.npy", labels], "1 of the 200 examples"),
         ([f"--logits={somebodys}/integers.npy", labels], "floating-point numbers [examples, cl"),
-        ([f"--logits={somebodys}/nothing.npz", labels], "called logits, probabilities or scores"),
-        ([f"--logits={somebodys}/text.npy", labels], "text.npy cannot be read"),
-        ([f"--logits={somebodys}/absent.npy", labels], "there is no"),
+        ([f"--logits={somebodys}/nothing.npz", labels], "one array called logits, probab"),
+        (
+            [f"--logits={somebodys}/text.npy", labels],
+            "cannot be read: it is no .npy or .npz",
+        ),
+        ([f"--logits={somebodys}/absent.npy", labels], "absent.npy is not there"),
+        ([f"--logits={somebodys}", labels], "is a folder"),
         (["--logits=", labels], "--logits must name a file or folder; it is empty"),
     ]
     ended = evaluate(*(arguments for arguments, _ in mistakes))

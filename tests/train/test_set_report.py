@@ -1,11 +1,14 @@
 """The report of sets against float64 references, with ties and with absent classes."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from tests import reference
 from train import evaluation, set_report
 from train.evaluation import Predictions
+from train.ranking import label_ranks
 
 NUM_CLASSES = 12
 KS = (1, 3, 5)
@@ -19,7 +22,9 @@ def draw(rng, number):
     # Sixteenths: many ties, sums of exactly 1, and the same numbers in 32 bits and 64.
     scores = rng.multinomial(16, rng.dirichlet(np.full(NUM_CLASSES, 0.3), size=number)) / 16
     labels = rng.integers(0, NUM_CLASSES - 2, size=number).astype(np.int32)
-    return Predictions(rng.random(number), scores.astype(np.float32), labels)
+    return Predictions(
+        rng.random(number), scores.astype(np.float32), labels, label_ranks(scores, labels)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +138,7 @@ def test_accuracies_by_count_are_over_the_examples_of_each_group(report, example
 
 
 def test_scores_that_are_no_probabilities_have_conformal_sets_alone(examples, validation):
-    doubled = Predictions(validation.loss, 2 * validation.scores, validation.labels)
+    doubled = dataclasses.replace(validation, scores=2 * validation.scores)
     for pair in ((examples, doubled), (doubled, validation)):
         found = set_report.set_report(*pair, ks=(1,), coverages=(0.5,), class_counts=COUNTS)
         assert list(found["coverages"]["0.5"]) == ["conformal"]

@@ -182,13 +182,16 @@ class RunsFolder:
         """
         path = self.workdir(run) / _EVALUATION
         try:
-            bins = json.loads(path.read_text(encoding="utf-8"))["accuracy_by_count"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            evaluation = json.loads(path.read_text(encoding="utf-8"))
+            bins = list(evaluation["accuracy_by_count"])
+            if evaluation["split"] != "test" or "top_1_accuracy" not in bins[0]:
+                raise KeyError("top_1_accuracy")
+        except (OSError, LookupError, ValueError, TypeError) as error:
             raise UserError(
                 f"{path} cannot be read as what train.evaluate leaves; delete it, and the same "
                 "command makes it anew"
             ) from error
-        return list(bins)
+        return bins
 
 
 def check_overrides(overrides: tuple[str, ...]) -> None:

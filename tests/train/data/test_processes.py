@@ -28,7 +28,8 @@ split = Split(np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3), np.arange(21, 
 
 def step(params, batch_stats, batch):
     scores = batch["images"].reshape(-1, 3).astype(jnp.float32)
-    return {"loss": batch["labels"].astype(jnp.float32), "scores": scores}
+    loss = batch["labels"].astype(jnp.float32)
+    return {"loss": loss, "scores": scores, "ranks": batch["labels"]}
 
 for make_devices in parallel.DEVICES.values():
     devices = make_devices()
@@ -42,6 +43,7 @@ for make_devices in parallel.DEVICES.values():
     )
     np.testing.assert_array_equal(found.labels, np.arange(21))
     np.testing.assert_array_equal(found.loss, np.arange(21))
+    np.testing.assert_array_equal(found.ranks, np.arange(21))
     np.testing.assert_array_equal(found.scores, np.arange(63).reshape(21, 3))
 print("as it should be")
 """
