@@ -182,7 +182,7 @@ def test_set_sizes_are_shares_by_loss_with_seeds_together(tmp_path):
     assert [text.get_text() for text in ours.texts] == ["mean 1.50"]
     assert ours.get_xlim()[1] < 3
     assert (
-        figure.get_supxlabel() == "classes in the set of average size 5; larger sets, not shown: 1"
+        figure.get_supxlabel() == "classes in the set of average size 5\nlarger sets, not shown: 1"
     )
     # The first is outlined in the others.
     outlines = [patch for patch in other.patches if not hasattr(patch, "get_height")]

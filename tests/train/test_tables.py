@@ -190,7 +190,15 @@ def test_a_runs_folder_is_named_after_what_is_changed(tmp_path):
     assert Run(same, 3).key == Run(recipe, 3).key
     # Where the data lie changes nothing of the run; a parameter does.
     assert Run(recipe, 3, ("dataset.data_dir=/data",)).key == Run(recipe, 3).key
-    assert Run(recipe, 3, ("num_epochs=2",)).key != Run(recipe, 3).key
+    assert Run(recipe, 3, ("dataset.data_dir=/data",)).name == Run(recipe, 3).name
+    shorter = Run(recipe, 3, ("num_epochs=2",))
+    assert shorter.key != Run(recipe, 3).key
+    # Each has a place, so that a trial is not in the way of the run.
+    assert shorter.name == "digits-focal-model=mlp-gamma=2.0-num_epochs=2-seed=3"
+    # No file system takes a name of 300 letters; two that begin alike are two all the same.
+    long = [Run(recipe, 3, (f"model.pretrained={300 * 'a'}{end}",)).name for end in "bc"]
+    assert len(set(long)) == 2
+    assert max(map(len, long)) < 220
     assert Run(recipe, 4).key != Run(recipe, 3).key
 
 
@@ -512,7 +520,7 @@ def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypat
     order, _ = made
     evaluates = (
         "import json, pathlib, sys; path = pathlib.Path(sys.argv[1]) / 'evaluation_test.json'; "
-        "path.write_text(json.dumps({'accuracy_by_count': "
+        "path.write_text(json.dumps({'split': 'test', 'accuracy_by_count': "
         "[{'from': 10, 'to': 50, 'top_1_accuracy': 0.25}]}))"
     )
     monkeypatch.setattr(Run, "evaluation", lambda _, workdir: ["-c", evaluates, str(workdir)])

@@ -278,11 +278,20 @@ def test_accuracies_by_training_images_are_read(tables, tmp_path):
         {"from": above, "to": up_to, "classes": 3, "examples": 9, "top_1_accuracy": accuracy}
         for (above, up_to), accuracy in zip(limits, (0.1, 0.2, 0.3, 0.4, None), strict=True)
     ]
-    finish(tmp_path, workdir.name, config, evaluation={"accuracy_by_count": bins})
+    finish(tmp_path, workdir.name, config, evaluation={"split": "test", "accuracy_by_count": bins})
     lines = table_lines(tables("--table=3.1", f"--runs={tmp_path}").stdout)
     rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
     assert rows[3:5] == [["0-10 images", "10.00"], ["published", "9"]]
     assert rows[11:13] == [["> 2,000 images", "-"], ["published", "93"]]
+    evaluation = tmp_path / workdir.name / "evaluation_test.json"
+    # Of another split, or made with --ks that lack 1, it is not what the table is of.
+    for name in ("split", "top_1"):
+        content = {"split": "test", "accuracy_by_count": bins}
+        content = json.dumps(content).replace("test" if name == "split" else name, "other")
+        evaluation.write_text(content)
+        done = tables("--table=3.1", f"--runs={tmp_path}")
+        assert done.returncode == 2
+        assert "cannot be read as what train.evaluate leaves" in done.stderr
     (tmp_path / workdir.name / "evaluation_test.json").write_text("{}")
     done = tables("--table=3.1", f"--runs={tmp_path}")
     assert done.returncode == 2

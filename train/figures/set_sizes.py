@@ -122,7 +122,8 @@ def _finish(figure: Figure, grid: np.ndarray, counts: Sequence[np.ndarray], k: i
         axes.set_axisbelow(True)
         axes.grid(alpha=0.3)
     left_out = sum(int(one[last + 1 :].sum()) for one in filled)
-    beyond = f"; larger sets, not shown: {left_out:,}" if left_out else ""
+    # On a line of its own, for a figure of one panel is narrow.
+    beyond = f"\nlarger sets, not shown: {left_out:,}" if left_out else ""
     figure.supxlabel(f"classes in the set of average size {k}{beyond}", fontsize=9)
     figure.supylabel("test images", fontsize=9)
 

@@ -2,6 +2,7 @@
 
 import difflib
 import functools
+import hashlib
 import importlib
 import json
 import re
@@ -30,6 +31,7 @@ _OF_THE_MACHINE = frozenset(
 )
 # How the last line of a run's log begins where training came to numbers that are not finite.
 _DIVERGED = "error: training diverged"
+_LONGEST_NAME = 180
 _RESULTS = "results.json"
 _EVALUATION = "evaluation_test.json"
 
@@ -71,16 +73,21 @@ class Run:
 
     @functools.cached_property
     def name(self) -> str:
-        """The folder: what the recipe is and what is changed of it, but for the user's changes."""
-        changed = dict(configuration.flatten(_load(self.recipe)))
-        original = dict(configuration.flatten(_load(Recipe(self.recipe.config, self.recipe.loss))))
+        """The folder: what the recipe is, and what is changed of it, by the table or the user."""
+        changed = _of_any_machine(_load(self.recipe, self.overrides))
+        original = _of_any_machine(_load(Recipe(self.recipe.config, self.recipe.loss)))
         parts = [
             f"{_short(field)}={value}"
             for field, value in changed.items()
             if field not in original or value != original[field]
         ]
         name = "-".join([self.recipe.config, self.recipe.loss, *parts, f"seed={self.seed}"])
-        return re.sub(r"[^\w.=-]+", "_", name)
+        name = re.sub(r"[^\w.=-]+", "_", name)
+        if len(name) <= _LONGEST_NAME:
+            return name
+        # The path of a file of weights, for one; file systems take no names of any length.
+        digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+        return f"{name[:_LONGEST_NAME]}-{digest}-seed={self.seed}"
 
     def training(self, workdir: Path) -> list[str]:
         """The arguments of the command that makes it, after `python`."""
