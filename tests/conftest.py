@@ -1,6 +1,7 @@
 """Strict settings for every test: eight devices, no silent promotion, warnings as errors."""
 
 import os
+import signal
 import zlib
 
 # Set before jax starts: the tests of pmap and of several devices need real (virtual) devices.
@@ -8,6 +9,10 @@ os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
 )
 os.environ["JAX_PLATFORMS"] = "cpu"
+
+# What is started here is interrupted as from a terminal; a shell has what it starts in the
+# background ignore that, and so all that is started by it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 import jax
 import numpy as np
