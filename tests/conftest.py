@@ -10,13 +10,13 @@ os.environ["XLA_FLAGS"] = (
 )
 os.environ["JAX_PLATFORMS"] = "cpu"
 
-# What is started here is interrupted as from a terminal; a shell has what it starts in the
-# background ignore that, and so all that is started by it.
-signal.signal(signal.SIGINT, signal.default_int_handler)
-
 import jax
 import numpy as np
 import pytest
+
+# What is started here is interrupted as from a terminal; a shell has what it starts in the
+# background ignore that, and so all that is started by it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
