@@ -65,6 +65,16 @@ def test_a_coverage_needs_enough_examples(tmp_path):
         calibration.conformal_threshold(fewer, 0.99)
 
 
+@pytest.mark.parametrize(
+    ("coverage", "fewest"), [(0.85, 6), (0.9, 9), (0.95, 19), (0.99, 99), (0.5, 1), (1e-20, 1)]
+)
+def test_the_fewest_examples_of_a_coverage(tmp_path, coverage, fewest):
+    assert calibration.fewest_examples(coverage) == fewest
+    all_examples = FakeClassifier(tmp_path).validation
+    enough = all_examples.take(np.arange(fewest))
+    assert np.isfinite(calibration.conformal_threshold(enough, coverage))
+
+
 @pytest.mark.parametrize("content", ["{", "[]", '{"average_2.0": "low"}'])
 def test_a_damaged_file_is_named(tmp_path, content):
     (tmp_path / "calibration.json").write_text(content)

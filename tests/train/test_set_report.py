@@ -18,9 +18,10 @@ COUNTS = np.array([0, 10, 11, 19, 20, 50, 51, 100, 101, 2001, 30, 5])
 SHOTS = {"few": COUNTS < 20, "medium": (COUNTS >= 20) & (COUNTS <= 100), "many": COUNTS > 100}
 
 
-def draw(rng, number):
+def draw(rng, number, parts=16, evenness=0.3):
     # Sixteenths: many ties, sums of exactly 1, and the same numbers in 32 bits and 64.
-    scores = rng.multinomial(16, rng.dirichlet(np.full(NUM_CLASSES, 0.3), size=number)) / 16
+    even = np.full(NUM_CLASSES, evenness)
+    scores = rng.multinomial(parts, rng.dirichlet(even, size=number)) / parts
     labels = rng.integers(0, NUM_CLASSES - 2, size=number).astype(np.int32)
     return Predictions(
         rng.random(number), scores.astype(np.float32), labels, label_ranks(scores, labels)
@@ -34,7 +35,8 @@ def examples():
 
 @pytest.fixture(scope="module")
 def validation():
-    return draw(np.random.default_rng(2), 67)
+    # Of other scores, so that none of the thresholds is that of the examples.
+    return draw(np.random.default_rng(2), 67, parts=32, evenness=1.0)
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +105,12 @@ def test_sets_of_a_coverage_equal_the_references(report, examples, validation, c
         for kind, threshold in thresholds.items()
     }
     chosen_by["adaptive"] = reference.adaptive_set(examples.scores, error=round(error, 10))
+    wrong = [
+        reference.conformal_threshold(examples.scores, examples.labels, error=round(error, 10)),
+        reference.average_error_threshold(examples.scores, error=round(error, 10)),
+    ]
+    # At 0.9 both are 0 and a sixteenth, for so many scores are.
+    assert coverage == 0.9 or not set(wrong) & set(thresholds.values())
     found = report["coverages"][str(coverage)]
     assert found.keys() == chosen_by.keys()
     for kind, chosen in chosen_by.items():
@@ -112,6 +120,13 @@ def test_sets_of_a_coverage_equal_the_references(report, examples, validation, c
         assert found[kind]["empty_share"] == near((sizes == 0).mean())
         for name, value in expected_accuracies(chosen, examples.labels).items():
             assert found[kind][f"{name}coverage"] == near(value)
+
+
+def test_set_sizes_are_counted_from_0(examples):
+    thresholds = {3: 0.125}
+    counts = evaluation.summarize(examples, thresholds, COUNTS).size_counts["average_3"]
+    sizes = reference.threshold_set(examples.scores, 0.125).sum(axis=-1)
+    np.testing.assert_array_equal(counts, np.bincount(sizes))
 
 
 def test_accuracies_by_count_are_over_the_examples_of_each_group(report, examples):
