@@ -3,9 +3,9 @@
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.box import SIMPLE
 from rich.console import Console
@@ -13,6 +13,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
 from train import metric_names
+
+Batch = TypeVar("Batch")
 
 # In the names of the losses that optimise the top K; expected_positive_regularization is none.
 _TOP_K_LOSS = re.compile("noised|hinge|expected_(im)?balanced")
@@ -126,6 +128,24 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     if "accuracy_by_count" in report:
         _print_line(console, "accuracy by the number of training images of the class:")
         console.print(_count_table(report["accuracy_by_count"]))
+
+
+def tracked(batches: Iterable[Batch], total: int, what: str) -> Iterator[Batch]:
+    """The batches, with a bar on standard error where that is a terminal."""
+    is_live = sys.stderr.isatty()
+    bar = Progress(
+        TextColumn(what),
+        BarColumn(bar_width=None),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=Console(stderr=True, highlight=False, force_terminal=is_live),
+        expand=True,
+        transient=True,
+        redirect_stdout=False,
+        disable=not is_live,
+    )
+    with bar:
+        yield from bar.track(batches, total=total)
 
 
 def show_files(files: Mapping[str, Path]) -> None:

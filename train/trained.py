@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from train import configuration, evaluation, parallel, parts, reporting, steps
+from train import configuration, evaluation, parallel, parts, reporting, steps, terminal
 from train.checkpoint import Checkpointer
 from train.classes import Classes
 from train.data import Dataset, DatasetSpec, dataset_spec
@@ -83,12 +83,18 @@ class TrainedClassifier:
         )
         # The devices here need not be those of the run; the size of a batch changes no result.
         share = math.ceil(self.config["dataset"]["batch_size"] / jax.device_count())
-        pipeline = parts.build_pipeline(self.config, share * jax.device_count())
+        batch_size = share * jax.device_count()
+        pipeline = parts.build_pipeline(self.config, batch_size)
+        examples = getattr(dataset, split)
         return evaluation.predict(
             eval_step,
             devices.replicate(self.params),
             devices.replicate(self.batch_stats),
-            pipeline.evaluation(getattr(dataset, split)),
+            terminal.tracked(
+                pipeline.evaluation(examples),
+                total=math.ceil(len(examples) / batch_size),
+                what=f"{split} images",
+            ),
             devices,
         )
 

@@ -26,10 +26,16 @@ _RUNS = flags.DEFINE_string(
 _OPTIONS: dict[str, flags.FlagHolder] = {
     "k": flags.DEFINE_integer("k", None, "K: 1 or 2 in level sets; by default 5 in others."),
     "metric": flags.DEFINE_string(
-        "metric", None, "The metric to draw, as in results.json: average_5_accuracy, for one."
+        "metric",
+        None,
+        "The metric to draw, as results.json calls it; by default average_5_accuracy over a field, "
+        "and in learning curves the one that selected.",
     ),
     "field": flags.DEFINE_string(
-        "field", None, "The field of the configuration on the axis, such as dataset.batch_size."
+        "field",
+        None,
+        "The field of the configuration on the axis, such as dataset.batch_size; by default "
+        "loss.alpha.",
     ),
 }
 

@@ -26,6 +26,10 @@ def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
             x, y = np.array([[run.test_metric(name) for name in names] for run in seeds]).T
             look = style.point_look(index)
             axes.plot(x, y, linestyle="", mew=1.5, ms=7, label=label, **look)
+        for limits, set_limits in ((axes.get_xlim, axes.set_xlim), (axes.get_ylim, axes.set_ylim)):
+            low, high = limits()
+            # There is nothing beyond; a little more, so that a point there is whole.
+            set_limits(max(low, -0.005), min(high, 1.005))
         low, high = (
             max(axes.get_xlim()[0], axes.get_ylim()[0]),
             min(axes.get_xlim()[1], axes.get_ylim()[1]),

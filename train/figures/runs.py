@@ -245,8 +245,8 @@ def _of_one_data_set(runs: list[Run]) -> list[Run]:
     names = sorted({run.fields["dataset.name"] for run in runs})
     if len(names) > 1:
         raise UserError(
-            f"the runs are of several data sets, {', '.join(names)}: a figure has one; name its "
-            "runs with --workdirs"
+            f"the runs are of several data sets, {', '.join(names)}: a figure has one; name "
+            "those of one of them with --workdirs"
         )
     return runs
 
