@@ -71,10 +71,10 @@ demo: $(INSTALLED)
 	$(BIN)/python -m train.main --config=configs/digits.py
 
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 -m "not long"
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m "not long"
 
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 -m "fast and not long"
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m "fast and not long"
 
 test-long: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 -m long tests/train/long
