@@ -407,7 +407,8 @@ def test_a_real_run_is_made_and_collected(tmp_path):
     done = started(*RUN, f"--runs={folder}", "--override=num_epochs=1", environment=environment)
     assert done.returncode == 0, done.stderr
     assert "run 1 of 1: digits-cross_entropy-num_epochs=1-seed=0\n" in done.stdout
-    results = json.loads((folder / "digits-cross_entropy-num_epochs=1-seed=0" / "results.json").read_text())
+    run = folder / "digits-cross_entropy-num_epochs=1-seed=0"
+    results = json.loads((run / "results.json").read_text())
     assert f"{100 * results['test']['top_3_accuracy']:.2f}" in done.stdout
     assert "epoch 1/1" in (folder / "digits-cross_entropy-num_epochs=1-seed=0.log").read_text()
 
