@@ -73,6 +73,37 @@ def read_results(workdir: Path) -> dict[str, Any] | None:
     return results if isinstance(results, dict) and "test" in results else None
 
 
+def read_metrics(workdir: Path) -> list[dict[str, Any]]:
+    """The lines of the metrics of the run that a workdir holds.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    path = workdir / _METRICS
+    if not path.is_file():
+        raise UserError(f"there is no {path}")
+    return [line for line, _ in files.read_lines(path)]
+
+
+def first_epoch_mean(workdir: Path, name: str) -> float:
+    """The mean of a metric of the training steps over the first epoch of a run.
+
+    Raises:
+        UserError: the run did not log it, all through that epoch.
+    """
+    first_epoch = [
+        line
+        for line in read_metrics(workdir)
+        if line.get("split") == "train" and line.get("epoch") == 1
+    ]
+    values = [line[name] for line in first_epoch if isinstance(line.get(name), int | float)]
+    if not values or len(values) < len(first_epoch):
+        raise UserError(f"{workdir / _METRICS} has no {name} for all of the first epoch")
+    # A line is the mean over the steps since the line before.
+    steps = np.diff([0, *(line["step"] for line in first_epoch)])
+    return float(np.average(values, weights=steps))
+
+
 def show_finished(workdir: Path, results: dict[str, Any]) -> None:
     """Prints the closing table of a run that was finished before."""
     terminal.show_line("this run is finished; these are its results")

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from train import metric_names
+from train import metric_names, reporting
 from train.errors import UserError
 from train.figures import runs as runs_module
 from train.figures import style
@@ -99,16 +99,7 @@ def epoch_time(runs: Sequence[Run]) -> Figure:
 
 def nonzero_gradients(run: Run) -> float:
     """The mean over the steps of the first epoch of a run."""
-    first_epoch = [
-        line for line in run.lines() if line.get("split") == "train" and line.get("epoch") == 1
-    ]
-    name = "nonzero_gradients"
-    values = [line[name] for line in first_epoch if isinstance(line.get(name), int | float)]
-    if not values or len(values) < len(first_epoch):
-        raise UserError(f"metrics.jsonl in {run.workdir} has no {name} for all of the first epoch")
-    # A line is the mean over the steps since the line before.
-    steps = np.diff([0, *(line["step"] for line in first_epoch)])
-    return float(np.average(values, weights=steps))
+    return reporting.first_epoch_mean(run.workdir, "nonzero_gradients")
 
 
 def epoch_seconds(run: Run) -> float:

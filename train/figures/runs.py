@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train import configuration, files, metric_names, reporting
+from train import configuration, metric_names, reporting
 from train.errors import UserError
 from train.objectives import LOSSES
 
-_METRICS = "metrics.jsonl"
 _EVALUATION = "evaluation_test.json"
 # How a legend calls the fields of a configuration that the papers have a symbol for.
 _SYMBOLS = {
@@ -73,10 +72,7 @@ class Run:
 
     def lines(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`."""
-        path = self.workdir / _METRICS
-        if not path.is_file():
-            raise UserError(f"there is no {path}")
-        return [line for line, _ in files.read_lines(path)]
+        return reporting.read_metrics(self.workdir)
 
     def evaluation(self) -> dict[str, Any]:
         """What `evaluation_test.json` has."""

@@ -1,19 +1,41 @@
-"""The finished runs of a table to its numbers, in per cent."""
+"""The finished runs of a table to its numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-
-from train.errors import UserError
-from train.tables import statistics
+from train import metric_names
+from train.tables import readings, statistics
 from train.tables.planning import Planner, Tuned, tunings
-from train.tables.runs import Run, Status
+from train.tables.runs import Status
 from train.tables.statistics import Summary
-from train.tables.table import Cell, CountBin, Metric, Recipe, Table
+from train.tables.table import (
+    AnyMetric,
+    Cell,
+    CountBin,
+    FirstEpochMean,
+    Metric,
+    Recipe,
+    SetSizeShare,
+    Table,
+)
 
-_PER_CENT = 100.0
+
+@dataclass(frozen=True)
+class Values:
+    """A number of each run, by seed; a run may have none, as of few-shot classes."""
+
+    by_seed: Mapping[int, float]
+
+    @classmethod
+    def of(cls, found: Mapping[int, float | None]) -> "Values":
+        """What was found, None where a run has none."""
+        return cls({seed: value for seed, value in found.items() if value is not None})
+
+    @property
+    def summary(self) -> Summary | None:
+        """The mean and its interval; None without a value."""
+        return statistics.summarize(list(self.by_seed.values())) if self.by_seed else None
 
 
 @dataclass(frozen=True)
@@ -23,8 +45,8 @@ class Number:
     Attributes:
         cell: the cell.
         recipe: its runs, with what tuning selected; None before it has.
-        values: by seed, of the finished runs that have a value; few-shot classes may be missing.
-        shots: the mean over these seeds on few, medium and many shot classes.
+        values: those of the finished runs.
+        shots: the same on few, medium and many shot classes.
         to_go: how many runs are not finished.
         diverged: the seeds whose runs came to numbers that are not finite; all, where every
             candidate of the tuning did.
@@ -33,8 +55,8 @@ class Number:
 
     cell: Cell
     recipe: Recipe | None
-    values: Mapping[int, float]
-    shots: Mapping[str, float | None]
+    values: Values
+    shots: Mapping[str, Values]
     to_go: int
     diverged: tuple[int, ...] = ()
     is_tuned: bool = True
@@ -42,7 +64,7 @@ class Number:
     @property
     def summary(self) -> Summary | None:
         """The mean and its interval; None without a value."""
-        return statistics.summarize(list(self.values.values())) if self.values else None
+        return self.values.summary
 
     @property
     def differs(self) -> Literal["above", "below"] | None:
@@ -105,44 +127,24 @@ def _number(cell: Cell, planner: Planner) -> Number:
     if runs is None:
         failed = cell.tuning is not None and planner.tuned(cell.tuning).failed
         diverged = planner.seeds if failed else ()
-        return Number(cell, None, {}, {}, to_go=0, diverged=diverged, is_tuned=failed)
+        return Number(cell, None, Values({}), {}, to_go=0, diverged=diverged, is_tuned=failed)
     folder = planner.folder
     statuses = {run: folder.status(run) for run in runs}
     finished = [run for run, status in statuses.items() if status is Status.FINISHED]
-    read = {run.seed: _read(run, cell.metric, planner) for run in finished}
-    names = cell.metric.shots if isinstance(cell.metric, Metric) else {}
-    by_shot = {
-        shot: [_metric(run, cell.metric.split, name, planner) for run in finished]
-        for shot, name in names.items()
-        if isinstance(cell.metric, Metric)
-    }
+    metric = cell.metric
+    shots = metric.shots if isinstance(metric, Metric) else {}
+
+    def values(metric: AnyMetric) -> Values:
+        return Values.of({run.seed: readings.read(metric, run, folder) for run in finished})
+
     return Number(
         cell=cell,
         recipe=runs[0].recipe,
-        values={seed: value for seed, value in read.items() if value is not None},
-        shots={shot: _mean(values) for shot, values in by_shot.items()},
+        values=values(metric),
+        shots={shot: values(metric) for shot, metric in shots.items()},
         to_go=sum(s in (Status.ABSENT, Status.UNFINISHED) for s in statuses.values()),
         diverged=tuple(run.seed for run, s in statuses.items() if s is Status.DIVERGED),
     )
-
-
-def _read(run: Run, metric: Metric | CountBin, planner: Planner) -> float | None:
-    if isinstance(metric, Metric):
-        return _metric(run, metric.split, metric.name, planner)
-    for found in planner.folder.accuracy_by_count(run):
-        if (found.get("from"), found.get("to")) == (metric.above, metric.up_to):
-            return _per_cent(found.get("top_1_accuracy"))
-    raise UserError(
-        f"{planner.folder.workdir(run)} has no accuracy on classes with more than {metric.above} "
-        f"training images{'' if metric.up_to is None else f', up to {metric.up_to}'}"
-    )
-
-
-def _metric(run: Run, split: str, name: str, planner: Planner) -> float | None:
-    results = planner.folder.results(run) or {}
-    if name not in results.get(split, {}):
-        raise UserError(f"the results in {planner.folder.workdir(run)} have no {name} on {split}")
-    return _per_cent(results[split][name])
 
 
 def _best(table: Table, planner: Planner) -> dict[str, tuple[float, tuple[float | None, ...]]]:
@@ -154,31 +156,23 @@ def _best(table: Table, planner: Planner) -> dict[str, tuple[float, tuple[float 
         for run in planner.finals(cell) or ():
             results = planner.folder.results(run)
             best: Mapping[str, Any] = (results or {}).get("bayes", {})
-            value = _per_cent(best.get(cell.metric.name))
+            value = readings.per_cent(best.get(cell.metric.name))
             if value is not None:
-                shots = tuple(_per_cent(best.get(name)) for name in cell.metric.shots.values())
-                found[column] = (value, shots)
+                shots = cell.metric.shots.values()
+                of_shots = tuple(readings.per_cent(best.get(shot.name)) for shot in shots)
+                found[column] = (value, of_shots)
                 break
     return found
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else None
-
-
-def _per_cent(value: Any) -> float | None:
-    return None if value is None else _PER_CENT * float(value)
-
-
 def to_json(collected: Collected) -> dict[str, Any]:
-    """The numbers for other programs, in per cent."""
+    """The numbers for other programs."""
     table = collected.table
     return {
         "table": table.number,
         "on": table.on,
         "title": table.title,
-        "unit": "per cent",
+        "unit": "per cent" if table.is_in_per_cent else "as it is",
         "interval": "95 %, Student's t over seeds",
         "seeds": list(collected.seeds),
         "changed_in_all_runs": list(collected.overrides),
@@ -196,19 +190,14 @@ def to_json(collected: Collected) -> dict[str, Any]:
 
 
 def _number_to_json(number: Number) -> dict[str, Any]:
-    cell, summary, published = number.cell, number.summary, number.cell.published
-    metric = cell.metric
+    cell, published = number.cell, number.cell.published
     recipe = number.recipe or cell.recipe
     return {
         "config": recipe.file,
         "overrides": dict(recipe.overrides),
-        "metric": {"name": metric.name, "split": metric.split}
-        if isinstance(metric, Metric)
-        else {"name": "top_1_accuracy", "split": "test", "above": metric.above, "to": metric.up_to},
-        "values": {str(seed): value for seed, value in number.values.items()},
-        "mean": None if summary is None else summary.mean,
-        "half_width": None if summary is None else summary.half_width,
-        "shots": dict(number.shots),
+        "metric": _metric_to_json(cell.metric),
+        **_values_to_json(number.values),
+        "shots": {shot: _values_to_json(values) for shot, values in number.shots.items()},
         "published": None
         if published is None
         else {
@@ -220,6 +209,29 @@ def _number_to_json(number: Number) -> dict[str, Any]:
         "runs_to_go": number.to_go if number.is_tuned else None,
         "diverged": list(number.diverged),
     }
+
+
+def _values_to_json(values: Values) -> dict[str, Any]:
+    summary = values.summary
+    return {
+        "values": {str(seed): value for seed, value in values.by_seed.items()},
+        "mean": None if summary is None else summary.mean,
+        "half_width": None if summary is None else summary.half_width,
+    }
+
+
+def _metric_to_json(metric: AnyMetric) -> dict[str, Any]:
+    match metric:
+        case Metric():
+            return {"name": metric.name, "split": metric.split}
+        case CountBin():
+            bounds = {"above": metric.above, "to": metric.up_to}
+            return {"name": "top_1_accuracy", "split": "test", **bounds}
+        case SetSizeShare():
+            name = f"share_of_size_{metric.size}"
+            return {"name": f"{metric_names.average_k(metric.k)}_{name}", "split": "test"}
+        case FirstEpochMean():
+            return {"name": metric.name, "split": "train", "epoch": 1}
 
 
 def _tuned_to_json(tuned: Tuned) -> dict[str, Any]:

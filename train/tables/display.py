@@ -81,7 +81,8 @@ def _rows(collected: Collected) -> Iterator[_Row]:
 def _ours(number: Number) -> str:
     if not number.is_tuned:
         return "to be tuned"
-    summary, planned = number.summary, len(number.values) + number.to_go + len(number.diverged)
+    summary, count = number.summary, len(number.values.by_seed)
+    planned = count + number.to_go + len(number.diverged)
     if summary is None:
         if number.to_go:
             return f"{_runs(number.to_go)} to go"
@@ -89,15 +90,16 @@ def _ours(number: Number) -> str:
     notes = []
     if summary.half_width is None and planned > 1:
         notes.append("one seed")
-    elif len(number.values) < planned:
-        notes.append(f"{len(number.values)} of {planned}")
+    elif count < planned:
+        notes.append(f"{count} of {planned}")
     if number.diverged:
         notes.append(f"{len(number.diverged)} diverged")
     text = _padded(summary.mean)
     if summary.half_width is not None:
         text += f" ± {summary.half_width:.2f}"
     text += _MARKS[number.differs] + (f" ({', '.join(notes)})" if notes else "")
-    return "\n".join([text, *_shots(tuple(number.shots.values()))])
+    shots = [values.summary for values in number.shots.values()]
+    return "\n".join([text, *_shots([None if one is None else one.mean for one in shots])])
 
 
 def _theirs(published: Published) -> str:

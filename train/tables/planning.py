@@ -7,7 +7,7 @@ from train import metric_names
 from train.errors import UserError
 from train.tables import runs, statistics
 from train.tables.runs import Run, RunsFolder, Status
-from train.tables.table import Cell, CountBin, Recipe, Table, Tuning
+from train.tables.table import Cell, CountBin, Recipe, SetSizeShare, Table, Tuning
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Planner:
         recipe = self._recipe(cell)
         if recipe is None:
             return None
-        evaluated = isinstance(cell.metric, CountBin)
+        evaluated = isinstance(cell.metric, CountBin | SetSizeShare)
         return tuple(Run(recipe, seed, self.overrides, evaluated) for seed in self.seeds)
 
     def tuned(self, tuning: Tuning) -> Tuned:

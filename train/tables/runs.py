@@ -154,15 +154,15 @@ class RunsFolder:
 
     def status(self, run: Run) -> Status:
         """How far the run is."""
-        workdir = self.workdir(run)
         if self.foreign(run):
             return Status.ABSENT
         if self.results(run) is not None:
-            evaluated = not run.evaluated or (workdir / _EVALUATION).exists()
+            evaluated = not run.evaluated or self.evaluation(run).exists()
             return Status.FINISHED if evaluated else Status.UNFINISHED
         if self.last_line(run).startswith(_DIVERGED):
             return Status.DIVERGED
-        return Status.UNFINISHED if reporting.read_config(workdir) else Status.ABSENT
+        has_config = reporting.read_config(self.workdir(run)) is not None
+        return Status.UNFINISHED if has_config else Status.ABSENT
 
     def results(self, run: Run) -> dict[str, Any] | None:
         """The results of the run; None where it is not finished.
@@ -181,24 +181,9 @@ class RunsFolder:
             )
         return results
 
-    def accuracy_by_count(self, run: Run) -> list[dict[str, Any]]:
-        """What `train.evaluate` found on classes by their number of training images.
-
-        Raises:
-            UserError: the file cannot be read, or has nothing of that.
-        """
-        path = self.workdir(run) / _EVALUATION
-        try:
-            evaluation = json.loads(path.read_text(encoding="utf-8"))
-            bins = list(evaluation["accuracy_by_count"])
-            if evaluation["split"] != "test" or "top_1_accuracy" not in bins[0]:
-                raise KeyError("top_1_accuracy")
-        except (OSError, LookupError, ValueError, TypeError) as error:
-            raise UserError(
-                f"{path} cannot be read as what train.evaluate leaves; delete it, and the same "
-                "command makes it anew"
-            ) from error
-        return bins
+    def evaluation(self, run: Run) -> Path:
+        """The file that `train.evaluate` leaves of the run."""
+        return self.workdir(run) / _EVALUATION
 
 
 def check_overrides(overrides: tuple[str, ...]) -> None:

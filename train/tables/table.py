@@ -51,21 +51,44 @@ class Metric:
     with_shots: bool = False
 
     @property
-    def shots(self) -> dict[str, str]:
-        """Few, medium and many to the metric's name on these classes."""
+    def shots(self) -> dict[str, "Metric"]:
+        """The metric on classes of few, medium and many shots."""
         rule = self.name.removeprefix("macro_")
-        return {shot: f"{shot}_{rule}" for shot in metric_names.SHOTS} if self.with_shots else {}
+        names = {shot: f"{shot}_{rule}" for shot in metric_names.SHOTS} if self.with_shots else {}
+        return {shot: Metric(name, self.split) for shot, name in names.items()}
 
 
 @dataclass(frozen=True)
 class CountBin:
-    """The accuracy on classes with more than `above`, up to `up_to` training images.
+    """The test top-1 accuracy on classes with more than `above`, up to `up_to` training images.
 
     It is read from what `train.evaluate` leaves, which is a command of its own after the run.
     """
 
     above: int
     up_to: int | None
+
+
+@dataclass(frozen=True)
+class SetSizeShare:
+    """The share of the test images whose set has `size` classes, of sets of average size `k`.
+
+    It is read from what `train.evaluate` leaves.
+    """
+
+    k: int
+    size: int
+
+
+@dataclass(frozen=True)
+class FirstEpochMean:
+    """A metric of the training steps, as it is: its mean over the steps of the first epoch."""
+
+    name: str
+
+
+# What a cell's number can be; of all but the last, a share in per cent.
+AnyMetric = Metric | CountBin | SetSizeShare | FirstEpochMean
 
 
 @dataclass(frozen=True)
@@ -130,7 +153,7 @@ class Cell:
     """
 
     recipe: Recipe
-    metric: Metric | CountBin
+    metric: AnyMetric
     published: Published | None = None
     tuning: Tuning | None = None
 
@@ -160,6 +183,11 @@ class Table:
     note: str = ""
     on: str | None = None
     has_best: bool = False
+
+    @property
+    def is_in_per_cent(self) -> bool:
+        """Whether its numbers are shares."""
+        return not any(isinstance(cell.metric, FirstEpochMean) for cell in self.cells.values())
 
     @property
     def name(self) -> str:
