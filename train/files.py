@@ -48,7 +48,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     """A file to write to, which takes the place of `path` at the end, if there is no error."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        with naming(path):
+        with naming(path, temporary):
             with temporary.open("wb") as file:
                 yield file
                 file.flush()
@@ -76,11 +76,16 @@ def _plain(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Has an error name the file: a write that fails, on a full disk, does not."""
+def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
+    """Has an error name the file: a write that fails, on a full disk, does not.
+
+    Args:
+        path: the file as the user knows it.
+        temporary: another name that it has until it is whole.
+    """
     try:
         yield
     except OSError as error:
-        if error.filename is not None:
+        if error.filename is not None and error.filename != str(temporary):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error

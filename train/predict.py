@@ -124,7 +124,13 @@ def _read_names(path: str) -> tuple[str, ...]:
     except UnicodeDecodeError as error:
         raise UserError(f"--class_names {path} is not in UTF-8: {error}") from error
     # Not by splitlines, which takes other characters for ends of lines too.
-    return tuple(name.strip() for name in text.removesuffix("\n").split("\n"))
+    names = tuple(name.strip() for name in text.removesuffix("\n").split("\n"))
+    if "" in names:
+        raise UserError(
+            f"--class_names must have a name on each line; line {names.index('') + 1} of {path} "
+            "is blank"
+        )
+    return names
 
 
 def _target(flag: str, value: str | None, images: Sequence[Path]) -> Path | None:

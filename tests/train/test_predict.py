@@ -35,6 +35,7 @@ def images(tmp_path_factory):
     for name in BROKEN:
         (folder / name).write_text("no image")
     (folder / "notes.txt").write_text("passed over")
+    (folder / "blank.txt").write_text("one\n\nthree\n")
     return folder
 
 
@@ -130,6 +131,10 @@ MISTAKES = {
     "few names": (
         "--workdir=% --images=@ --top_k=1 --class_names=@/notes.txt",
         "--class_names must have a line for each of the 10 classes",
+    ),
+    "blank name": (
+        "--workdir=% --images=@ --top_k=1 --class_names=@/blank.txt",
+        "line 2 of",
     ),
     "no text": ("--workdir=% --images=@ --top_k=1 --class_names=@/1.png", "is not in UTF-8"),
 }

@@ -292,6 +292,13 @@ def test_a_crash_leaves_the_old_file(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_that_cannot_be_made_is_named_as_the_user_knows_it(tmp_path):
+    path = tmp_path / "missing" / "results.json"
+    with pytest.raises(FileNotFoundError) as raised:
+        files.write_whole(path, b"new")
+    assert raised.value.filename == str(path)
+
+
 def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, monkeypatch):
     report = reporter(tmp_path)
     metrics = tmp_path / "metrics.jsonl"

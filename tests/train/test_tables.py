@@ -12,14 +12,25 @@ import pytest
 
 from tests.train.test_tables_command import finish
 from train import configuration, metric_names
-from train.errors import InterruptedRunError
+from train.errors import InterruptedRunError, UserError
 from train.steps_in_flight import DivergedError
-from train.tables import collecting, display, embedded, execution, papers, statistics
+from train.tables import collecting, display, embedded, evidence, execution, papers, statistics
 from train.tables.planning import Planner, tunings
 from train.tables.published import PUBLISHED
 from train.tables.runs import Run, RunsFolder, Status
 from train.tables.statistics import Summary
-from train.tables.table import Cell, CountBin, Metric, Published, Recipe, Table, Tuning, grid
+from train.tables.table import (
+    Cell,
+    CountBin,
+    FirstEpochMean,
+    Metric,
+    Published,
+    Recipe,
+    SetSizeShare,
+    Table,
+    Tuning,
+    grid,
+)
 
 TABLES = {
     **{number: papers.table(number) for number in papers.NUMBERS},
@@ -28,6 +39,7 @@ TABLES = {
         for number in papers.NUMBERS
         for on in embedded.NAMES
     },
+    **{number: evidence.table(number) for number in evidence.NUMBERS},
 }
 
 
@@ -407,6 +419,48 @@ def test_numbers_are_per_cent_and_some_runs_have_none(tmp_path):
     # 12.7062 is the quantile of t with one degree of freedom; the deviation is √2.
     assert number.summary.half_width == pytest.approx(12.7062, rel=1e-4)
     assert number.differs is None
+
+
+def one_cell(metric):
+    cells = {("focal", "K=1"): Cell(BASE, metric)}
+    return replace(TUNED, cells=cells, seeds=(0,))
+
+
+def test_a_share_of_sets_is_that_of_the_examples_of_all_shots(tmp_path):
+    table, run = one_cell(SetSizeShare(3, size=1)), Run(BASE, 0)
+    counts = {"average_3": {"all": [1, 6, 13], "few": [0, 1, 0]}, "average_1": {"all": [0, 20, 0]}}
+    evaluation = {"split": "test", "set_size_counts": counts}
+    finish(tmp_path, run.name, run.config, evaluation=evaluation)
+    collected = collecting.collect(table, look(tmp_path, table))
+    assert collected.numbers["focal", "K=1"].values.by_seed == {0: 30.0}
+    [cell] = collecting.to_json(collected)["cells"]
+    assert cell["metric"] == {"name": "average_3_share_of_size_1", "split": "test"}
+    for broken in ({}, {"average_3": {}}, {"average_3": {"all": []}}, {"average_3": {"all": [0]}}):
+        evaluation["set_size_counts"] = broken
+        finish(tmp_path, run.name, run.config, evaluation=evaluation)
+        with pytest.raises(UserError, match=r"cannot be read as what train\.evaluate leaves"):
+            collecting.collect(table, look(tmp_path, table))
+
+
+def test_a_mean_of_the_first_epoch_weighs_steps_alike_and_is_no_share(tmp_path, capsys):
+    table, run = one_cell(FirstEpochMean("nonzero_gradients")), Run(BASE, 0)
+    finish(tmp_path, run.name, run.config)
+    lines = [
+        {"step": 10, "epoch": 1, "split": "train", "nonzero_gradients": 2.0},
+        {"step": 15, "epoch": 1, "split": "train", "nonzero_gradients": 5.0},
+        {"step": 15, "epoch": 1, "split": "validation", "nonzero_gradients": 7.0},
+        {"step": 25, "epoch": 2, "split": "train", "nonzero_gradients": 9.0},
+    ]
+    path = tmp_path / run.name / "metrics.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    collected = collecting.collect(table, look(tmp_path, table))
+    assert collected.numbers["focal", "K=1"].values.by_seed == {0: 3.0}
+    assert collecting.to_json(collected)["unit"] == "as it is"
+    display.show(collected)
+    assert " 3.00" in capsys.readouterr().out
+    path.unlink()
+    with pytest.raises(UserError, match=r"there is no .*metrics\.jsonl"):
+        collecting.collect(table, look(tmp_path, table))
 
 
 # Making runs, by commands that take no time
