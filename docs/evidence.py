@@ -1,0 +1,461 @@
+"""Writes the tables of evidence.md from the collected numbers: `python docs/evidence.py`.
+
+The numbers are what `python -m train.tables --table=E4 --json=docs/evidence/E4.json` writes. What
+is between the comments `<!-- NAME -->` and `<!-- end -->` is replaced by the table of that name.
+"""
+
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from scipy import special
+
+from train.tables.layouts import EPSILONS, LOSSES
+from train.tables.statistics import summarize
+
+PAGE = Path(__file__).with_suffix(".md")
+NUMBERS = PAGE.with_suffix("")
+PLACE = re.compile(r"(?<=<!-- )(?P<name>[\w ]+)( -->\n).*?(?=<!-- end -->)", flags=re.DOTALL)
+CONFIDENCE = 0.95
+SHOTS = ("few", "medium", "many")
+VERDICTS = ("holds", "does not", "undecided")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of a table.
+
+    Attributes:
+        values: by run.
+        shots: the same on classes of few, medium and many shots; empty where there are none.
+        best: what the best classifier reaches; None where it is not known.
+        changed: what the runs have that the recipe has not.
+    """
+
+    values: Sequence[float]
+    shots: Mapping[str, Sequence[float]]
+    best: float | None
+    changed: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A 95 % interval, around what is estimated."""
+
+    center: float
+    half_width: float
+
+    def __str__(self) -> str:
+        return f"{self.center:+.2f} ± {self.half_width:.2f}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A difference in points, and where a claim says that it lies.
+
+    Attributes:
+        label: between what.
+        difference: its interval.
+        above: a claim that it is larger than that; None without one.
+        below: a claim that it is smaller than that; None without one.
+    """
+
+    label: str
+    difference: Interval
+    above: float | None = None
+    below: float | None = None
+
+    @property
+    def verdict(self) -> Literal["holds", "does not", "undecided"]:
+        """By where the whole interval lies."""
+        low = self.difference.center - self.difference.half_width
+        high = self.difference.center + self.difference.half_width
+        if (self.above is not None and high < self.above) or (
+            self.below is not None and low > self.below
+        ):
+            return "does not"
+        is_above = self.above is None or low > self.above
+        is_below = self.below is None or high < self.below
+        return "holds" if is_above and is_below else "undecided"
+
+
+Table = Mapping[tuple[str, str], Cell]
+
+
+def read(name: str) -> Table:
+    """The numbers of a table by (row, column)."""
+    table = json.loads((NUMBERS / f"{name}.json").read_text())
+    if table["runs_to_go"]:
+        raise ValueError(f"{name}.json was collected before its runs were finished")
+    return {
+        (cell["row"], cell["column"]): Cell(
+            values=list(cell["values"].values()),
+            shots={shot: list(found["values"].values()) for shot, found in cell["shots"].items()},
+            best=table["best"].get(cell["column"], {}).get("value"),
+            changed=cell["overrides"],
+        )
+        for cell in table["cells"]
+    }
+
+
+def contrast(*terms: tuple[float, Sequence[float]]) -> Interval:
+    """A weighted sum of the means of independent samples, with its interval by Welch's t."""
+    center = sum(weight * float(np.mean(values)) for weight, values in terms)
+    parts = [weight**2 * float(np.var(values, ddof=1)) / len(values) for weight, values in terms]
+    variance = sum(parts)
+    if variance == 0:
+        return Interval(center, 0.0)
+    freedom = variance**2 / sum(
+        part**2 / (len(values) - 1) for part, (_, values) in zip(parts, terms, strict=True)
+    )
+    quantile = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2))
+    return Interval(center, quantile * math.sqrt(variance))
+
+
+def difference(cell: Cell, other: Cell) -> Interval:
+    """The mean of one less that of the other."""
+    return contrast((1, cell.values), (-1, other.values))
+
+
+def few_less_many(cell: Cell) -> list[float]:
+    """Of each run, how far its classes of few shots are above those of many."""
+    return [few - many for few, many in zip(cell.shots["few"], cell.shots["many"], strict=True)]
+
+
+# The claims: what each is about, and the differences that it names.
+
+
+def _to_best_epsilon(name: str, epsilons: Sequence[str], **claim: float) -> Iterator[Comparison]:
+    table = read(name)
+    by_epsilon = {e: table["noised_balanced", f"epsilon={e}"] for e in EPSILONS}
+    best = max(EPSILONS, key=lambda epsilon: float(np.mean(by_epsilon[epsilon].values)))
+    for epsilon in epsilons:
+        if epsilon != best:
+            found = difference(by_epsilon[epsilon], by_epsilon[best])
+            yield Comparison(f"epsilon {epsilon} less {best}", found, **claim)
+
+
+def tiny_epsilon(name: str) -> Iterator[Comparison]:
+    """Claim 1: without noise, or with hardly any, the loss learns badly."""
+    return _to_best_epsilon(name, ("0", "1e-4", "1e-3"), below=-5)
+
+
+def enough_epsilon(name: str) -> Iterator[Comparison]:
+    """Claim 1: with noise of a hundredth of the scale and more it learns well."""
+    return _to_best_epsilon(name, ("1e-2", "0.1", "1", "10", "100"), above=-2)
+
+
+def broad_optimum(name: str) -> Iterator[Comparison]:
+    """Claim 1: the optimum is broad."""
+    return _to_best_epsilon(name, ("0.1", "1", "10"), above=-1)
+
+
+def samples(name: str) -> Iterator[Comparison]:
+    """Claim 2: the number of samples hardly matters."""
+    table = read(name)
+    ten = table["noised_balanced", "M=10"]
+    for (_, column), cell in table.items():
+        if column not in ("M=10", "M=inf"):
+            label = f"{column.replace('=', ' = ')} less M = 10"
+            yield Comparison(label, difference(cell, ten), above=-0.5, below=0.5)
+
+
+def expectation() -> Iterator[Comparison]:
+    """Claim 2: the exact expectation is as good."""
+    table = read("E2")
+    ten, exact = table["noised_balanced", "M=10"], table["noised_balanced", "M=inf"]
+    yield Comparison("expectation less M = 10", difference(exact, ten), above=-0.5)
+
+
+TOP_K = ("smooth_top_k_hinge", "noised_balanced", "expected_balanced")
+
+
+def _leads(name: str, noise: str, **claim: float) -> Iterator[Comparison]:
+    table = read(name)
+    for loss in TOP_K:
+        found = difference(table[loss, noise], table["cross_entropy", noise])
+        label = f"{LOSSES[loss]} less cross-entropy, {noise.replace('=', ' = ')}"
+        yield Comparison(label, found, **claim)
+
+
+def under_noise() -> Iterator[Comparison]:
+    """Claim 3: under label noise the top-K losses have the better top-5."""
+    yield from _leads("E3", "p=0.2", above=0)
+    yield from _leads("E3", "p=0.4", above=0)
+
+
+def more_under_more_noise() -> Iterator[Comparison]:
+    """Claim 3: their lead grows with the noise."""
+    table = read("E3")
+    reference = "cross_entropy"
+    for loss in TOP_K:
+        growth = contrast(
+            (1, table[loss, "p=0.4"].values),
+            (-1, table[reference, "p=0.4"].values),
+            (-1, table[loss, "p=0"].values),
+            (1, table[reference, "p=0"].values),
+        )
+        label = f"{LOSSES[loss]}: its lead at p = 0.4 less that at p = 0"
+        yield Comparison(label, growth, above=0)
+
+
+def top_1_without_noise() -> Iterator[Comparison]:
+    """Claim 3: without noise they lose top-1."""
+    return _leads("E3b", "p=0", below=0)
+
+
+RIVALS = ("cross_entropy", "focal", "ldam", "noised_balanced", "smooth_top_k_hinge")
+MACRO = "macro top-5"
+
+
+def long_tail() -> Iterator[Comparison]:
+    """Claim 4: the imbalanced loss has the best macro top-5."""
+    table = read("E4")
+    ours = table["noised_imbalanced", MACRO]
+    for loss in RIVALS:
+        label = f"noised imbalanced less {LOSSES[loss]}"
+        yield Comparison(label, difference(ours, table[loss, MACRO]), above=0)
+
+
+def long_tail_by_shot() -> Iterator[Comparison]:
+    """Claim 4: most on classes of few shots."""
+    table = read("E4")
+    ours = few_less_many(table["noised_imbalanced", MACRO])
+    for loss in RIVALS:
+        more = contrast((1, ours), (-1, few_less_many(table[loss, MACRO])))
+        yield Comparison(f"lead over {LOSSES[loss]}: on few less on many", more, above=0)
+
+
+def smooth_on_the_tail() -> Iterator[Comparison]:
+    """Claim 5: the smooth hinge fails."""
+    table = read("E4")
+    smooth, plain = table["smooth_top_k_hinge", MACRO], table["cross_entropy", MACRO]
+    label = "smooth hinge less cross-entropy"
+    yield Comparison(label, difference(smooth, plain), below=0)
+    few = contrast((1, smooth.shots["few"]), (-1, plain.shots["few"]))
+    yield Comparison(f"{label}, few shots", few, below=0)
+
+
+def average_k() -> Iterator[Comparison]:
+    """Claim 6: the average-K loss has the best average-K accuracy."""
+    table = read("E6")
+    for (loss, column), cell in table.items():
+        if loss != "average_k":
+            label = f"average-K less {LOSSES[loss]}, {column.replace('=', ' = ')}"
+            yield Comparison(label, difference(table["average_k", column], cell), above=0)
+
+
+def average_k_by_k() -> Iterator[Comparison]:
+    """Claim 6: more for larger K."""
+    table = read("E6")
+    growth = contrast(
+        (1, table["average_k", "K=10"].values),
+        (-1, table["cross_entropy", "K=10"].values),
+        (-1, table["average_k", "K=2"].values),
+        (1, table["cross_entropy", "K=2"].values),
+    )
+    yield Comparison("lead over cross-entropy: at K = 10 less at K = 2", growth, above=0)
+
+
+def average_k_by_shot() -> Iterator[Comparison]:
+    """Claim 6: more for fewer shots."""
+    table = read("E6")
+    ours, plain = table["average_k", "K=5"], table["cross_entropy", "K=5"]
+    more = contrast((1, few_less_many(ours)), (-1, few_less_many(plain)))
+    yield Comparison("lead over cross-entropy: on few less on many", more, above=0)
+
+
+def single_answers() -> Iterator[Comparison]:
+    """Claim 6: fewer sets of one class."""
+    table = read("E6b")
+    fewer = difference(table["average_k", "K=5"], table["cross_entropy", "K=5"])
+    yield Comparison("average-K less cross-entropy, share of sets", fewer, below=0)
+
+
+def flat_alpha() -> Iterator[Comparison]:
+    """Claim 7: alpha matters little below 10."""
+    table = read("E7")
+    for (_, column), cell in table.items():
+        if column not in ("alpha=0.3", "alpha=100"):
+            found = difference(cell, table["average_k", "alpha=0.3"])
+            label = f"{column.replace('=', ' ')} less 0.3"
+            yield Comparison(label, found, above=-1, below=1)
+
+
+def sparsity() -> Iterator[Comparison]:
+    """Claim 8: sparse gradients, which fill with epsilon."""
+    table = read("E8")
+    by_epsilon = {e: table["noised_balanced", f"epsilon={e}"] for e in EPSILONS}
+    for smaller, larger in itertools.pairwise(EPSILONS):
+        grows = difference(by_epsilon[larger], by_epsilon[smaller])
+        yield Comparison(f"epsilon {larger} less {smaller}, coordinates", grows, above=0)
+    last = contrast((1, by_epsilon["100"].values))
+    yield Comparison("epsilon 100, coordinates", last, below=5)
+
+
+CLAIMS: dict[str, Callable[[], Iterator[Comparison]]] = {
+    "tiny epsilon": lambda: tiny_epsilon("E1"),
+    "enough epsilon": lambda: enough_epsilon("E1"),
+    "broad optimum": lambda: broad_optimum("E1"),
+    "tiny epsilon on digits": lambda: tiny_epsilon("digits-4.2"),
+    "enough epsilon on digits": lambda: enough_epsilon("digits-4.2"),
+    "broad optimum on digits": lambda: broad_optimum("digits-4.2"),
+    "samples": lambda: samples("E2"),
+    "samples on digits": lambda: samples("digits-4.3"),
+    "expectation": expectation,
+    "under noise": under_noise,
+    "more under more noise": more_under_more_noise,
+    "top 1 without noise": top_1_without_noise,
+    "long tail": long_tail,
+    "long tail by shot": long_tail_by_shot,
+    "smooth on the tail": smooth_on_the_tail,
+    "average K": average_k,
+    "average K by K": average_k_by_k,
+    "average K by shot": average_k_by_shot,
+    "single answers": single_answers,
+    "flat alpha": flat_alpha,
+    "sparsity": sparsity,
+}
+
+
+def verdict(comparisons: Sequence[Comparison]) -> str:
+    """Of a claim by its comparisons."""
+    found = {comparison.verdict for comparison in comparisons}
+    if "does not" in found:
+        return "does not hold"
+    return "undecided" if "undecided" in found else "holds"
+
+
+# Markdown
+
+
+def claim(name: str) -> str:
+    """The differences of a claim and the verdict."""
+    comparisons = list(CLAIMS[name]())
+    rows = [[one.label, str(one.difference), _bounds(one), one.verdict] for one in comparisons]
+    table = _markdown(["difference, in points", "", "claimed", ""], rows)
+    counts = [sum(one.verdict == verdict for one in comparisons) for verdict in VERDICTS]
+    of_all = ", ".join(
+        f"{count} {verdict}" for count, verdict in zip(counts, VERDICTS, strict=True)
+    )
+    return f"{table}\n**Verdict: {verdict(comparisons)}** ({of_all}).\n"
+
+
+def accuracies(name: str, *, by_shot: bool = False) -> str:
+    """A table of accuracies with their intervals, and what the best classifier reaches."""
+    table = read(name)
+    rows, columns = (list(dict.fromkeys(key[index] for key in table)) for index in (0, 1))
+    lines = []
+    for row in rows:
+        cells = [table[row, column] for column in columns]
+        lines.append([LOSSES[row], *(_mean(cell.values) for cell in cells)])
+        if by_shot:
+            lines.append(["few / medium / many", *map(_shots, cells)])
+    best = [table[rows[0], column].best for column in columns]
+    if any(value is not None for value in best):
+        lines.append(["best possible", *("" if b is None else f"{b:.2f}" for b in best)])
+    return _markdown(["", *(column.replace("=", " = ") for column in columns)], lines)
+
+
+def selected(name: str) -> str:
+    """What tuning has selected for each loss, or each cell."""
+    table = json.loads((NUMBERS / f"{name}.json").read_text())
+    lines = []
+    for tuning in table["tuning"]:
+        loss = LOSSES[tuning["config"].rpartition(":")[2]]
+        where = tuning["overrides"].get("loss.epsilon")
+        candidates = [
+            f"{_changes(candidate['overrides'])}: {100 * candidate['values'][0]:.2f}"
+            for candidate in tuning["candidates"]
+        ]
+        label = loss if where is None else f"{loss}, epsilon {where:g}"
+        lines.append([label, _changes(tuning["selected"]), "; ".join(candidates)])
+    return _markdown(["", "selected", "all candidates, with their validation accuracy"], lines)
+
+
+def regret() -> str:
+    """How far every loss is below the best classifier."""
+    tables = {"E4": read("E4"), "E6": read("E6")}
+    columns = {
+        "macro top-5": ("E4", MACRO),
+        "top-5": ("E4", "top-5"),
+        "top-1": ("E4", "top-1"),
+        "average-5": ("E4", "average-5"),
+        "average-5, tuned by it": ("E6", "K=5"),
+    }
+    losses = dict.fromkeys(row for table in tables.values() for row, _ in table)
+    lines = []
+    for loss in losses:
+        cells = [tables[name].get((loss, column)) for name, column in columns.values()]
+        lines.append([LOSSES[loss], *map(_regret, cells)])
+    return _markdown(["", *columns], lines)
+
+
+def _regret(cell: Cell | None) -> str:
+    if cell is None or cell.best is None:
+        return ""
+    return _mean([cell.best - value for value in cell.values])
+
+
+def _mean(values: Sequence[float]) -> str:
+    summary = summarize(values)
+    return f"{summary.mean:.2f} ± {summary.half_width:.2f}"
+
+
+def _shots(cell: Cell) -> str:
+    return " / ".join(f"{summarize(cell.shots[shot]).mean:.1f}" for shot in SHOTS if cell.shots)
+
+
+def _bounds(one: Comparison) -> str:
+    bounds = [(">", one.above), ("<", one.below)]
+    return ", ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
+
+
+def _changes(overrides: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name.rpartition('.')[2]} {value:g}" for name, value in overrides.items())
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "E1": lambda: accuracies("E1"),
+    "E2": lambda: accuracies("E2"),
+    "E3": lambda: accuracies("E3"),
+    "E3b": lambda: accuracies("E3b"),
+    "E4": lambda: accuracies("E4", by_shot=True),
+    "E6": lambda: accuracies("E6", by_shot=True),
+    "E6b": lambda: accuracies("E6b"),
+    "E7": lambda: accuracies("E7"),
+    "E8": lambda: accuracies("E8"),
+    "digits 42": lambda: accuracies("digits-4.2"),
+    "digits 43": lambda: accuracies("digits-4.3"),
+    "E1 selected": lambda: selected("E1"),
+    "E3 selected": lambda: selected("E3"),
+    "E4 selected": lambda: selected("E4"),
+    "E6 selected": lambda: selected("E6"),
+    "regret": regret,
+}
+
+
+def filled(text: str) -> str:
+    """The page with its tables as the numbers have them."""
+
+    def fill(match: re.Match[str]) -> str:
+        name = match["name"]
+        content = TABLES[name]() if name in TABLES else claim(name)
+        return f"{name}{match[2]}\n{content}\n"
+
+    return PLACE.sub(fill, text)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text()))
