@@ -195,7 +195,10 @@ def _block(columns: Sequence[tuple[str, str]], rows: Sequence[_Row]) -> RichTabl
     headers = (Column(text, no_wrap=True) for _, text in columns)
     block = RichTable(Column("", no_wrap=True), *headers, box=SIMPLE_HEAD, padding=_PADDING)
     for row in rows:
-        texts = [row.label, *(row.cells.get(key, "") for key, _ in columns)]
+        cells = [row.cells.get(key, "") for key, _ in columns]
+        # What its second line says is in some columns alone.
+        lines = max(text.count("\n") for text in cells) + 1
+        texts = ["\n".join(row.label.split("\n")[:lines]), *cells]
         block.add_row(*map(Text, texts), style="dim" if row.is_dim else None)
     return block
 
