@@ -9,10 +9,10 @@ ORACLE_INSTALLED := $(ORACLE_VENV)/.installed
 # TensorFlow, which tfds's own builders prepare with, is large too.
 PREPARE_VENV := .venv-prepare
 PREPARE_INSTALLED := $(PREPARE_VENV)/.installed
-# Sphinx, its theme and what they need, beside the library alone.
 # The examples show the library in other people's, each of which is large.
 EXAMPLES_VENV := .venv-examples
 EXAMPLES_INSTALLED := $(EXAMPLES_VENV)/.installed
+# Sphinx, its theme and what they need, beside the library alone.
 DOCS_VENV := .venv-docs
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 INSTALL = --quiet --constraint constraints.txt --editable

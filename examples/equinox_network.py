@@ -2,6 +2,8 @@
 
     python -m examples.equinox_network
 
+Needs Equinox: `pip install '.[train,examples]'`, or `make test-examples`.
+
 Equinox maps a module over a batch by `vmap`; the loss takes the whole batch at once.
 """
 

@@ -2,6 +2,8 @@
 
     python -m examples.keras_on_jax
 
+Needs Keras: `pip install '.[train,examples]'`, or `make test-examples`.
+
 Keras gives the loss labels and predictions, wants one value an example back, and takes the mean.
 """
 

@@ -32,13 +32,27 @@ def floating_array(array: ArrayLike, name: str, axis: int = -1) -> jax.Array:
     return converted.astype(jnp.float32) if converted.dtype.itemsize < 4 else converted
 
 
-def integer_array(array: ArrayLike, name: str, shape: tuple[int, ...]) -> jax.Array:
-    """Returns `array` in 32 bits at least, or refuses what is not integers of the given shape."""
+def integer_array(
+    array: ArrayLike,
+    name: str,
+    shape: tuple[int, ...],
+    *,
+    of: tuple[str, tuple[int, ...]] | None = None,
+) -> jax.Array:
+    """Returns `array` in 32 bits at least, or refuses what is not integers of the given shape.
+
+    Args:
+        array: what the user gave.
+        name: the argument's name.
+        shape: what it has to have.
+        of: the argument that this shape follows from, and its own; said in the message.
+    """
     converted = _as_array(array, name, "integer array")
     if not jnp.issubdtype(converted.dtype, jnp.integer):
         raise TypeError(f"{name} must be an integer array, got dtype {converted.dtype}.")
     if converted.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got shape {converted.shape}.")
+        follows = "" if of is None else f" where {of[0]} has shape {of[1]}"
+        raise ValueError(f"{name} must have shape {shape}{follows}, got shape {converted.shape}.")
     # Eight bits cannot count more than 256 classes: comparisons with the others would wrap around.
     return converted.astype(jnp.int32) if converted.dtype.itemsize < 4 else converted
 
@@ -74,7 +88,7 @@ def logits_and_labels(
     A label outside [0, L) cannot be seen here when it is traced; `_numerics.contagious` marks it.
     """
     scores = floating_array(logits, name)
-    return scores, integer_array(labels, "labels", scores.shape[:-1])
+    return scores, integer_array(labels, "labels", scores.shape[:-1], of=(name, scores.shape))
 
 
 def logits_and_targets(logits: ArrayLike, targets: ArrayLike) -> tuple[jax.Array, jax.Array]:
@@ -191,6 +205,8 @@ def whole_number(
     value = _as_int(number, name)
     if value < minimum or (maximum is not None and value > maximum):
         allowed = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+        if maximum is not None and maximum < minimum:
+            allowed = f"at least {minimum} and at most {maximum}, which nothing is"
         suffix = f" ({reason})" if reason else ""
         raise ValueError(f"{name} must be {allowed}{suffix}, got {value}.")
     return value
@@ -261,13 +277,17 @@ def threshold(number: ArrayLike, dtype: jnp.dtype) -> jax.Array:
 
 
 def per_class(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> jax.Array:
-    """Returns a scalar or one real value a class in `dtype`, or refuses other shapes."""
+    """Returns a scalar or one real value a class in `dtype`, or refuses negative ones."""
     converted = _real_array(values, name)
     if converted.shape not in ((), (num_classes,)):
         raise ValueError(
             f"{name} must be a scalar or have one value for each of the {num_classes} classes, "
             f"got shape {converted.shape}."
         )
+    concrete = _concrete(values)
+    if concrete is not None and not (concrete >= 0).all():
+        wrong = concrete[~(concrete >= 0)].flat[0]
+        raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
     return converted.astype(dtype)
 
 

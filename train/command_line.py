@@ -1,9 +1,11 @@
 """What every command of the program shares: flags, and mistakes told in one line."""
 
 import logging
+import os
+import re
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from absl import app, flags
@@ -18,6 +20,9 @@ _USER_ERROR = 2
 _SIGNAL = 128
 # The exit code of a machine that refuses: a full disk, a folder that may not be written.
 _SYSTEM_ERROR = 1
+# How JAX begins to say that it has no such devices, and Python that a text is no whole number.
+_NO_BACKEND = "Unable to initialize backend"
+_NOT_A_NUMBER = re.compile(r"invalid literal for int\(\) with base 10: '.*?'")
 
 
 def run(command: Callable[[], None]) -> NoReturn:
@@ -32,13 +37,13 @@ def _parse(arguments: list[str]) -> list[str]:
     try:
         rest = flags.FLAGS(arguments)
     except Exception as error:  # A configuration file is a program: it can raise anything.
-        _fail(_flag_message(error), _USER_ERROR)
+        _fail(_flag_message(error, arguments), _USER_ERROR)
     if rest[1:]:
         _fail(f"unexpected argument {rest[1]!r}: flags are written --name=value", _USER_ERROR)
     return rest
 
 
-def _flag_message(error: Exception) -> str:
+def _flag_message(error: Exception, arguments: Sequence[str]) -> str:
     """What is wrong with the flags, where the libraries' own words do not say it."""
     words = str(error.args[0]) if error.args else type(error).__name__
     match error:
@@ -48,7 +53,8 @@ def _flag_message(error: Exception) -> str:
             return "the file that --config names has no function get_config()"
         case KeyError() | AttributeError():
             # An unknown field, perhaps with a hint on a line of its own.
-            return "the configuration has no field " + "; ".join(words.strip('"').splitlines())
+            field, *hint = words.strip('"').splitlines()
+            return "; ".join([f"the configuration has no field {_whole(field, arguments)}", *hint])
         case flags.Error() if "Traceback" in words:
             # get_config() raised; its last line says what.
             last_line = words.splitlines()[-1]
@@ -56,8 +62,15 @@ def _flag_message(error: Exception) -> str:
             cannot_run = f"the file that --config names cannot be run: {last_line}"
             return cannot_run if refused == last_line else f"--config: {refused}"
         case flags.Error():
-            return words
+            return _NOT_A_NUMBER.sub("must be a whole number", words)
     return f"the file that --config names cannot be run: {type(error).__name__}: {error}"
+
+
+def _whole(field: str, arguments: Sequence[str]) -> str:
+    """The name of a field as the command line has it, of which the error has the last part."""
+    name = field.strip("'")
+    given = (argument.partition("=")[0].removeprefix("--") for argument in arguments)
+    return next((repr(flag) for flag in given if name in flag.split(".")), field)
 
 
 def _guarded(command: Callable[[], None]) -> None:
@@ -77,6 +90,11 @@ def _guarded(command: Callable[[], None]) -> None:
         _end(str(error), _SIGNAL + error.number)
     except KeyboardInterrupt:
         _end("stopped by SIGINT", _SIGNAL + signal.SIGINT)
+    except RuntimeError as error:
+        if _NO_BACKEND not in str(error):
+            raise
+        platforms = os.environ.get("JAX_PLATFORMS", "")
+        _fail(f"JAX finds no devices with JAX_PLATFORMS={platforms!r}: {error}", _USER_ERROR)
 
 
 def _fail(message: str, code: int) -> NoReturn:

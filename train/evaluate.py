@@ -35,7 +35,9 @@ _DEFAULT_COVERAGES = (0.8, 0.9, 0.95)
 # The halves are drawn from it.
 _SEED = 0
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run.")
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "The folder of a finished run. This or --logits is needed."
+)
 _SPLIT = flags.DEFINE_string(
     "split", "test", f"With --workdir: the split of the data set, one of {', '.join(_SPLITS)}."
 )
@@ -54,7 +56,8 @@ _LABELS = flags.DEFINE_string(
 _CALIBRATION_LOGITS = flags.DEFINE_string(
     "calibration_logits",
     None,
-    "With --logits: those of the examples to calibrate on; by default the same.",
+    "With --logits: those of the examples to calibrate on; by default the same, on which "
+    "thresholds look better than they are.",
 )
 _CALIBRATION_LABELS = flags.DEFINE_string(
     "calibration_labels", None, "With --calibration_logits: their labels."

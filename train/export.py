@@ -24,10 +24,12 @@ from train.trained import TrainedClassifier
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Needed. The folder of a finished run.")
 _RULE = calibrated_rule.define_flags()
 _OUT = flags.DEFINE_string(
-    "out", None, "The file for the program; a description is written beside it, as FILE.json."
+    "out",
+    None,
+    "Needed. The file for the program; a description is written beside it, as FILE.json.",
 )
 
 

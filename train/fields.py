@@ -110,7 +110,7 @@ def several(element: Field, *, empty: bool = False, increasing: bool = False) ->
         for item in value:
             wrong = element(item)
             if wrong is not None:
-                return f"a tuple, each element {wrong}"
+                return f"a tuple, each element {wrong}, which {item!r} is not"
         if increasing and any(a >= b for a, b in itertools.pairwise(value)):
             return "a tuple of increasing elements"
         return None

@@ -76,7 +76,12 @@ class Loop:
                 if latest is None
                 else f"the last good checkpoint is {latest}"
             )
-            raise UserError(f"{error}; {kept}; lower config.optimizer.learning_rate") from error
+            # Last, for there may be many.
+            examples = ", ".join(map(str, error.examples))
+            seen_with = f"; it was seen with the training examples {examples}" if examples else ""
+            raise UserError(
+                f"{error}; {kept}; lower config.optimizer.learning_rate{seen_with}"
+            ) from error
 
     def _run(
         self, state: TrainState, progress: Progress, batches: Iterator[Batch]

@@ -11,8 +11,9 @@ from train.errors import UserError
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config",
-    help_string="The configuration: a Python file with get_config(), for example "
-    "configs/digits.py. Any field can be changed: --config.loss.name=cross_entropy.",
+    help_string="Needed. The configuration: a Python file with get_config(), for example "
+    "configs/digits.py; a loss of its recipe follows a colon, as in configs/digits.py:ldam. Any "
+    "field of it, and of configs/recipe.py, can be changed: --config.num_epochs=5.",
 )
 _WORKDIR = flags.DEFINE_string(
     "workdir",

@@ -131,10 +131,12 @@ def check_batch_size(batch_size: int, accumulation_steps: int) -> None:
     """Refuses a batch that the devices, and the parts of each, cannot share equally."""
     devices = jax.device_count()
     if batch_size % (devices * accumulation_steps):
-        parts = f" times config.optimizer.accumulation_steps, {accumulation_steps}"
+        factors = [f"the {devices} devices"] if devices > 1 else []
+        if accumulation_steps > 1:
+            factors.append(f"config.optimizer.accumulation_steps, {accumulation_steps}")
         raise UserError(
-            f"config.dataset.batch_size must be a multiple of the {devices} devices"
-            f"{parts if accumulation_steps > 1 else ''}; got {batch_size}"
+            f"config.dataset.batch_size must be a multiple of {' times '.join(factors)}; "
+            f"got {batch_size}"
         )
 
 

@@ -26,12 +26,12 @@ from train.prediction import calibrated_rule, html_page, image_files, image_sets
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.image_sets import ImageSet, Unreadable
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Needed. The folder of a finished run.")
 _IMAGES = flags.DEFINE_multi_string(
     "images",
     None,
     # What else can be done, absl adds.
-    "image files, or folders that are searched for them; several with commas between",
+    "needed: image files, or folders that are searched for them; several with commas between",
 )
 _RULE = calibrated_rule.define_flags()
 _OUT = flags.DEFINE_string(

@@ -30,7 +30,9 @@ _BUILDERS: dict[str, Callable[..., tfds.core.DatasetBuilder]] = {
     "synthetic_species": SyntheticSpecies,
 }
 
-_DATASET = flags.DEFINE_string("dataset", None, f"The data set: one of {', '.join(_BUILDERS)}.")
+_DATASET = flags.DEFINE_string(
+    "dataset", None, f"Needed. The data set: one of {', '.join(_BUILDERS)}."
+)
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
     None,

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,8 +121,8 @@ class StepsInFlight:
         for name in _CHECKED:
             if not math.isfinite(metrics[name]):
                 raise DivergedError(
-                    f"at step {step.number} the {name.replace('_', ' ')} is {metrics[name]}, for "
-                    f"the training examples {', '.join(map(str, step.examples.tolist()))}"
+                    f"at step {step.number} the {name.replace('_', ' ')} is {metrics[name]}",
+                    step.examples.tolist(),
                 )
         self._reporter.training_step(step.number, metrics)
 
@@ -132,7 +132,9 @@ class DivergedError(UserError):
 
     Args:
         what: where that was seen.
+        examples: the training examples that it was seen with.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, examples: Sequence[int] = ()) -> None:
         super().__init__(f"training diverged: {what}")
+        self.examples = tuple(examples)

@@ -57,6 +57,16 @@ REFUSALS = {
             ),
         ],
     ),
+    "integer_array of another": (
+        lambda value: _checks.logits_and_labels(jnp.ones((2, 3)), value),
+        [
+            (
+                jnp.ones(3, jnp.int32),
+                ValueError,
+                "labels must have shape (2,) where logits has shape (2, 3), got shape (3,).",
+            )
+        ],
+    ),
     "boolean_array": (
         lambda value: _checks.boolean_array(value, "where", (2,)),
         [
@@ -136,6 +146,16 @@ REFUSALS = {
             ),
         ],
     ),
+    "whole_number that is none": (
+        lambda value: _checks.whole_number(value, "size", minimum=1, maximum=0, reason="L"),
+        [
+            (
+                1,
+                ValueError,
+                "size must be at least 1 and at most 0, which nothing is (L), got 1.",
+            )
+        ],
+    ),
     "axis_index": (
         lambda value: _checks.axis_index(value, 2),
         [
@@ -210,7 +230,9 @@ REFUSALS = {
                 ValueError,
                 "margins must be a scalar or have one value for each of the 3 classes, "
                 "got shape (2,).",
-            )
+            ),
+            ([1, -0.5, 2], ValueError, "margins must be at least 0, got -0.5."),
+            (np.nan, ValueError, "margins must be at least 0, got nan."),
         ],
     ),
     "class_counts": (

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from train.__main__ import COMMANDS
+
 ROOT = Path(__file__).parents[2]
 CONFIG = "--config=configs/digits.py"
 # A limit for a hang; the command takes some ten seconds.
@@ -66,7 +68,7 @@ MISTAKES = {
     "missing file": (["--config=configs/nothing.py"], "there is no configs/nothing.py"),
     "no get_config": (["--config=train/fields.py"], "has no function get_config()"),
     "not Python": (["--config=README.md"], "README.md, line "),
-    "unlike any field": ([CONFIG, "--config.zzz=3"], "has no field 'zzz'"),
+    "unlike any field": ([CONFIG, "--config.zzz=3"], "has no field 'config.zzz'"),
 }
 
 
@@ -83,6 +85,25 @@ def test_a_mistake_is_one_line_and_exit_code_two(tmp_path, mistake):
     assert message in lines[0]
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_devices_that_are_not_there_are_a_mistake(tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_PLATFORMS", "abacus")
+    done = run(CONFIG, workdir=tmp_path / "run")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: JAX finds no devices with JAX_PLATFORMS='abacus': ")
+
+
+def test_every_command_is_in_the_list_of_them():
+    files = [*(ROOT / "train").glob("*.py"), *(ROOT / "train").glob("*/__main__.py")]
+    found = {
+        file.parent.name if file.stem == "__main__" else file.stem
+        for file in files
+        if "command_line.run(main)" in file.read_text()
+    }
+    assert found == set(COMMANDS)
 
 
 def test_main_stays_thin():

@@ -41,7 +41,7 @@ def noised_top_k_hinge(
         num_samples: static number M of noise vectors an example, at least 1.
         key: one random key, or one an example, `[...]`; fresh for each call.
         noise: standard normal noise `[M, ..., L]` in place of a key.
-        margins: m, in the units of the logits: a scalar, or one value a class, `[L]`.
+        margins: m, in the units of the logits, at least 0: a scalar, or one value a class, `[L]`.
         scale: positive scalar factor of the loss, which cosines need (gamma above).
 
     Returns:
@@ -97,7 +97,7 @@ def expected_top_k_hinge(
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L - 1.
         epsilon: scalar standard deviation of the noise, in the units of the logits, at least 0.
-        margins: m, in the units of the logits: a scalar, or one value a class, `[L]`.
+        margins: m, in the units of the logits, at least 0: a scalar, or one value a class, `[L]`.
         scale: positive scalar factor of the loss, which cosines need (gamma above).
         num_nodes: static number of nodes of the quadrature, as in `expected_top_k_value`.
 

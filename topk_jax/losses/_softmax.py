@@ -85,8 +85,8 @@ def ldam(
     Args:
         logits: floating-point scores, `[..., L]`; usually cosines.
         labels: integer classes, `[...]`.
-        margins: m, in the units of the logits: a scalar, or one value a class, `[L]` (see
-            `class_margins`). May be traced.
+        margins: m, in the units of the logits, at least 0: a scalar, or one value a class, `[L]`
+            (see `class_margins`). May be traced.
         scale: positive scalar factor of the logits, which cosines need (gamma above). May be
             traced.
 

@@ -21,8 +21,8 @@ from train.tables.table import Table
 _TABLE = flags.DEFINE_string(
     "table",
     None,
-    f"The table of the thesis, one of {', '.join(papers.NUMBERS)}, or an experiment of "
-    f"docs/evidence.md, one of {', '.join(evidence.NUMBERS)}.",
+    f"Needed. The table of the thesis, one of {', '.join(papers.NUMBERS)}, or an experiment of "
+    f"docs/evidence.md, which says what each is, one of {', '.join(evidence.NUMBERS)}.",
 )
 _ON = flags.DEFINE_string(
     "on",
@@ -33,8 +33,12 @@ _ON = flags.DEFINE_string(
 _RUNS = flags.DEFINE_string(
     "runs", "runs", "The folder with a folder for each run, where they are looked for and made."
 )
-_ROWS = flags.DEFINE_list("rows", None, "Only these rows, for example cross_entropy,focal.")
-_COLUMNS = flags.DEFINE_list("columns", None, "Only these columns, for example K=1,K=5.")
+_ROWS = flags.DEFINE_list(
+    "rows", None, "Only these rows: losses, as recipes call them, for example cross_entropy,focal."
+)
+_COLUMNS = flags.DEFINE_list(
+    "columns", None, "Only these columns, by their heads without spaces, for example K=1,K=5."
+)
 _SEEDS = flags.DEFINE_list(
     "seeds", None, "The seeds of the runs, for example 0,1,2; by default as many as in the paper."
 )

@@ -1,0 +1,17 @@
+"""Says which commands there are: `python -m train`."""
+
+import sys
+
+COMMANDS = {
+    "prepare": "prepares a data set that was downloaded",
+    "main": "trains a classifier and tests it",
+    "evaluate": "says what the sets of a classifier, or of somebody else's scores, are worth",
+    "predict": "makes the sets for images",
+    "export": "makes one file of a classifier and its rule, for programs without this one",
+    "figures": "draws the figures of the papers, of runs or of the losses themselves",
+    "tables": "plans, runs and collects the tables of the papers",
+}
+
+if __name__ == "__main__":
+    sys.stdout.write("The commands, of which python -m train.COMMAND --help says more:\n\n")
+    sys.stdout.writelines(f"  train.{name:<10}{words}\n" for name, words in COMMANDS.items())
