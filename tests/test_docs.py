@@ -2,6 +2,7 @@
 
 import importlib
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ def test_the_blocks_of_a_page_run_in_their_order(page):
         # As many empty lines as come before, so that an error names the line of the page.
         before = "\n" * text.count("\n", 0, block.start(1))
         exec(compile(before + block[1], str(page), "exec"), names)
+
+
+def test_the_tables_of_the_evidence_are_those_of_the_collected_numbers():
+    evidence = runpy.run_path(str(DOCS / "evidence.py"), run_name="evidence")
+    page = (DOCS / "evidence.md").read_text()
+    assert evidence["filled"](page) == page
+    assert not {*evidence["TABLES"], *evidence["CLAIMS"]} - set(re.findall("<!-- (.+) -->", page))
 
 
 @pytest.mark.parametrize("module", ["losses", "operators", "sets", "metrics"])

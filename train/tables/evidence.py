@@ -164,7 +164,7 @@ def _memorized_noise() -> Table:
         ("cross_entropy", "smooth_top_k_hinge", "noised_balanced"),
         layouts.noise_columns((0.4,)),
         cell,
-        note="A fifth of the training images of E3 and four times its epochs; tuned with the noise.",
+        note="A fifth of the images of E3 and four times its epochs; tuned with the noise.",
     )
 
 
