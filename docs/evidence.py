@@ -24,7 +24,6 @@ NUMBERS = PAGE.with_suffix("")
 PLACE = re.compile(r"(?<=<!-- )(?P<name>[\w ]+)( -->\n).*?(?=<!-- end -->)", flags=re.DOTALL)
 CONFIDENCE = 0.95
 SHOTS = ("few", "medium", "many")
-VERDICTS = ("holds", "does not", "undecided")
 
 
 @dataclass(frozen=True)
@@ -328,8 +327,8 @@ def verdict(comparisons: Sequence[Comparison]) -> str:
     """Of a claim by its comparisons."""
     found = {comparison.verdict for comparison in comparisons}
     if "does not" in found:
-        return "does not hold"
-    return "undecided" if "undecided" in found else "holds"
+        return "Does not hold"
+    return "Undecided" if "undecided" in found else "Holds"
 
 
 # Markdown
@@ -340,11 +339,9 @@ def claim(name: str) -> str:
     comparisons = list(CLAIMS[name]())
     rows = [[one.label, str(one.difference), _bounds(one), one.verdict] for one in comparisons]
     table = _markdown(["difference, in points", "", "claimed", ""], rows)
-    counts = [sum(one.verdict == verdict for one in comparisons) for verdict in VERDICTS]
-    of_all = ", ".join(
-        f"{count} {verdict}" for count, verdict in zip(counts, VERDICTS, strict=True)
-    )
-    return f"{table}\n**Verdict: {verdict(comparisons)}** ({of_all}).\n"
+    found = [one.verdict for one in comparisons]
+    counts = f"as claimed: {found.count('holds')}, contrary: {found.count('does not')}"
+    return f"{table}\n**{verdict(comparisons)}** ({counts}, of {len(found)}).\n"
 
 
 def accuracies(name: str, *, by_shot: bool = False) -> str:

@@ -5,7 +5,7 @@ learning rates by two values of its own parameter, or eight learning rates where
 is swept is not tuned: of epsilon, each value has its own learning rate out of four.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -24,12 +24,6 @@ from train.tables.table import (
 )
 
 _SEEDS = 5
-# A fifth of the images, each seen four times as often.
-_OVERFITTING = {
-    "dataset.num_train": 4_000,
-    "num_epochs": 40,
-    "optimizer.decay_epochs": (24, 32),
-}
 # Half of the recipe's epochs, so that all the runs take two hours of two cores and not four.
 _SHORTER = {"num_epochs": 10, "optimizer.decay_epochs": (6, 8)}
 _K = 5
@@ -150,24 +144,6 @@ def _by_noise(number: str, k: int) -> Callable[[], Table]:
     return make
 
 
-def _memorized_noise() -> Table:
-    select_by = f"top_{_K}_accuracy"
-
-    def cell(loss: str, noise: float) -> Cell:
-        recipe = _recipe(loss, select_by, balanced=True).changed(_OVERFITTING)
-        recipe = layouts.with_noise(recipe, noise)
-        return Cell(recipe, layouts.top_k(_K), tuning=_tuned(recipe, select_by))
-
-    return _table(
-        "E3c",
-        f"test top-{_K} accuracy (%) by label noise p, balanced classes, few images, many epochs",
-        ("cross_entropy", "smooth_top_k_hinge", "noised_balanced"),
-        layouts.noise_columns((0.4,)),
-        cell,
-        note="A fifth of the images of E3 and four times its epochs; tuned with the noise.",
-    )
-
-
 def _long_tail() -> Table:
     select_by = f"macro_top_{_K}_accuracy"
 
@@ -190,10 +166,9 @@ def _long_tail() -> Table:
     )
 
 
-def _average_k_cell(loss: str, k: int, changes: Mapping[str, Any] | None = None) -> Cell:
+def _average_k_cell(loss: str, k: int) -> Cell:
     select_by = f"average_{_K}_accuracy"
-    recipe = _recipe(loss, select_by, balanced=False)
-    recipe = recipe.changed({"eval.ks": _SET_SIZES, **(changes or {})})
+    recipe = _recipe(loss, select_by, balanced=False).changed({"eval.ks": _SET_SIZES})
     return Cell(
         layouts.for_k(recipe, k, None),
         layouts.average_k(k, with_shots=True),
@@ -220,17 +195,6 @@ def _single_answers() -> Table:
         k_columns((_K,)),
         lambda loss, k: replace(_average_k_cell(loss, k), metric=SetSizeShare(k, size=1)),
         note="The runs of E6.",
-    )
-
-
-def _overfitted() -> Table:
-    return _table(
-        "E6c",
-        "test average-K accuracy (%) on a long tail, few images and many epochs",
-        ("cross_entropy", "average_k"),
-        k_columns(_SET_SIZES[1:]),
-        lambda loss, k: _average_k_cell(loss, k, _OVERFITTING),
-        note="As E6, with a fifth of the training images and four times its epochs.",
     )
 
 
@@ -295,11 +259,9 @@ _TABLES: dict[str, Callable[[], Table]] = {
     "E2": _by_samples,
     "E3": _by_noise("E3", _K),
     "E3b": _by_noise("E3b", 1),
-    "E3c": _memorized_noise,
     "E4": _long_tail,
     "E6": _average_k,
     "E6b": _single_answers,
-    "E6c": _overfitted,
     "E7": _by_alpha,
     "E8": _gradient_sparsity,
 }
