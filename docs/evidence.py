@@ -21,7 +21,7 @@ from train.tables.statistics import summarize
 
 PAGE = Path(__file__).with_suffix(".md")
 NUMBERS = PAGE.with_suffix("")
-PLACE = re.compile(r"(?<=<!-- )(?!end )(?P<name>[\w ]+)( -->\n).*?(?=<!-- end -->)", flags=re.DOTALL)
+PLACE = re.compile(r"(?<=<!-- )(?!end )(?P<name>[\w ]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
 CONFIDENCE = 0.95
 SHOTS = ("few", "medium", "many")
 
