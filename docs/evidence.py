@@ -338,7 +338,7 @@ def claim(name: str) -> str:
     """The differences of a claim and the verdict."""
     comparisons = list(CLAIMS[name]())
     rows = [[one.label, str(one.difference), _bounds(one), one.verdict] for one in comparisons]
-    table = _markdown(["difference, in points", "", "claimed", ""], rows)
+    table = _markdown(["difference", "", "claimed", ""], rows)
     found = [one.verdict for one in comparisons]
     counts = f"as claimed: {found.count('holds')}, contrary: {found.count('does not')}"
     return f"{table}\n**{verdict(comparisons)}** ({counts}, of {len(found)}).\n"
