@@ -5,6 +5,7 @@ import json
 import math
 import re
 import signal
+import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -490,6 +491,10 @@ os.kill(os.getppid(), number)
 signal.pause()
 """
 
+# For the alarm, if for nothing else: so that a lost signal does not hang the tests.
+WAITS = "import signal; signal.alarm(60); signal.pause()"
+POPEN = subprocess.Popen
+
 
 @pytest.fixture
 def made(monkeypatch):
@@ -569,6 +574,23 @@ def test_a_signal_is_passed_on_and_ends_all(tmp_path, made, number):
     # It had time to save.
     assert (tmp_path / "digits-focal-gamma=0.5-seed=1.log").read_text() == "saved\n"
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_run_is_started_reaches_it(tmp_path, made, monkeypatch, number):
+    _, scripts = made
+    scripts["focal", 0.5, 0] = (WAITS,)
+    started = []
+
+    def interrupted(*arguments, **options):
+        started.append(POPEN(*arguments, **options))
+        signal.raise_signal(number)
+        return started[0]
+
+    monkeypatch.setattr(execution.subprocess, "Popen", interrupted)
+    with pytest.raises(InterruptedRunError, match="the same command goes on"):
+        execution.execute(TUNED, lambda: look(tmp_path))
+    assert [process.returncode for process in started] == [-number]
 
 
 def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypatch):

@@ -1,10 +1,12 @@
 """Makes the runs of a table one after another, each in a process of its own."""
 
+import contextlib
 import signal
 import statistics
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,6 +108,7 @@ class _Child:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
         self._signal: int | None = None
+        self._unsent: deque[int] = deque()
         self._handlers: dict[signal.Signals, signal._HANDLER] = {}
 
     def __enter__(self) -> "_Child":
@@ -135,6 +138,8 @@ class _Child:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+            # A signal may have come while the process was started.
+            self._pass_on()
             try:
                 code = self._process.wait()
             finally:
@@ -148,8 +153,14 @@ class _Child:
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._signal = number
-        if self._process is not None:
-            self._process.send_signal(number)
+        self._unsent.append(number)
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        # A signal can come between any two lines of this: whoever takes a number out sends it.
+        with contextlib.suppress(IndexError):
+            while self._process is not None:
+                self._process.send_signal(self._unsent.popleft())
 
 
 def _time_left(runs: int, seconds: list[float]) -> str:
