@@ -20,7 +20,7 @@ from train import (
     files,
     metric_names,
     output_files,
-    reporting,
+    run_files,
     score_files,
     set_report,
     terminal,
@@ -141,7 +141,7 @@ def _evaluate_run(workdir: Path) -> None:
         "calibrated_on": _calibrated_on("validation examples", same=same),
     }
     title = f"{spec.name}, {classifier.config['loss']['name']}, {split} split"
-    out = workdir / f"evaluation_{split}.json" if _OUT.value is None else Path(_OUT.value)
+    out = run_files.evaluation(workdir, split) if _OUT.value is None else Path(_OUT.value)
     _finish(title, about | report, examples.take(chosen), class_counts, out)
 
 
@@ -259,7 +259,7 @@ def _check_flags() -> None:
         if flag.value:
             kept[Path(flag.value)] = f"what --{flag.name} is read from"
     if _WORKDIR.value:
-        kept |= dict.fromkeys(reporting.files_of_run(Path(_WORKDIR.value)).values(), "of the run")
+        kept |= dict.fromkeys(run_files.present(Path(_WORKDIR.value)).values(), "of the run")
     for flag in (_OUT, _SCORES):
         if flag.value is not None:
             kept[output_files.checked(flag.name, flag.value, kept)] = f"the file of --{flag.name}"

@@ -24,6 +24,7 @@ from train import (
     randomness,
     reporting,
     requests,
+    run_files,
     steps,
     terminal,
 )
@@ -117,7 +118,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         return evaluation.summarize(predictions, thresholds, class_counts), thresholds
 
     last_step = config["num_epochs"] * steps_per_epoch
-    with Checkpointer(workdir / reporting.CHECKPOINTS) as checkpointer:
+    with Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer:
         progress = Progress()
         restored = checkpointer.restore_latest(state)
         if restored is not None:
@@ -186,7 +187,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
 def _earlier_results(config: Mapping[str, Any], workdir: Path) -> dict[str, Any] | None:
     """The results of the run where it was finished before."""
     _check_workdir(config, workdir)
-    finished = reporting.read_results(workdir)
+    finished = run_files.read_results(workdir)
     processes.check_same("the configuration", lambda: json.dumps(config, sort_keys=True))
     processes.check_same("what --workdir holds", lambda: json.dumps(finished, sort_keys=True))
     return finished
@@ -274,9 +275,9 @@ def _check_workdir(config: Mapping[str, Any], workdir: Path) -> None:
     """Refuses a workdir that is a file, or that holds a run of another configuration."""
     if workdir.exists() and not workdir.is_dir():
         raise UserError(f"--workdir must be a directory; {workdir} is a file")
-    earlier = reporting.read_config(workdir)
+    earlier = run_files.read_config(workdir)
     if earlier is None:
-        checkpoints = workdir / reporting.CHECKPOINTS
+        checkpoints = workdir / run_files.CHECKPOINTS
         if checkpoints.is_dir() and any(checkpoints.iterdir()):
             raise UserError(
                 f"--workdir {workdir} holds checkpoints, and no config.json that says of what run; "

@@ -14,114 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from train import files, plots, terminal
+from train import files, plots, run_files, terminal
 from train.classes import Classes
-from train.errors import UserError
 from train.evaluation import Evaluation
 from train.events import Events
 
-_CONFIG = "config.json"
-_CLASSES = "classes.json"
-_METRICS = "metrics.jsonl"
-_RESULTS = "results.json"
-_CURVES = "learning_curves.png"
-_EVENTS = "tensorboard"
-# Where the run has its checkpoints, which are not written here.
-CHECKPOINTS = "checkpoints"
 _TOP_K_ACCURACY = re.compile(r"top_\d+_accuracy")
-
-
-def read_config(workdir: Path) -> dict[str, Any] | None:
-    """The configuration of the run that a workdir holds; None where it holds none.
-
-    Raises:
-        UserError: the file is not a configuration.
-    """
-    path = workdir / _CONFIG
-    if not path.exists():
-        return None
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is not the configuration of a run: {error}") from error
-    if not isinstance(config, dict):
-        raise UserError(f"{path} is not the configuration of a run: it is no JSON object")
-    return config
-
-
-def read_classes(workdir: Path) -> Classes:
-    """What is known of each class in the run that a workdir holds.
-
-    Raises:
-        UserError: there is no such file, or it is not what a run writes.
-    """
-    path = workdir / _CLASSES
-    try:
-        return Classes.from_plain(json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError as error:
-        raise UserError(f"{path} is missing: the run is of an earlier version") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} is not the classes of a run: {error}") from error
-
-
-def read_results(workdir: Path) -> dict[str, Any] | None:
-    """The results of the finished run that a workdir holds; None where it holds none."""
-    try:
-        results = json.loads((workdir / _RESULTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return results if isinstance(results, dict) and "test" in results else None
-
-
-def read_metrics(workdir: Path) -> list[dict[str, Any]]:
-    """The lines of the metrics of the run that a workdir holds.
-
-    Raises:
-        UserError: there is no such file.
-    """
-    path = workdir / _METRICS
-    if not path.is_file():
-        raise UserError(f"there is no {path}")
-    return [line for line, _ in files.read_lines(path)]
-
-
-def first_epoch_mean(workdir: Path, name: str) -> float:
-    """The mean of a metric of the training steps over the first epoch of a run.
-
-    Raises:
-        UserError: the run did not log it, all through that epoch.
-    """
-    first_epoch = [
-        line
-        for line in read_metrics(workdir)
-        if line.get("split") == "train" and line.get("epoch") == 1
-    ]
-    values = [line[name] for line in first_epoch if isinstance(line.get(name), int | float)]
-    if not values or len(values) < len(first_epoch):
-        raise UserError(f"{workdir / _METRICS} has no {name} for all of the first epoch")
-    # A line is the mean over the steps since the line before.
-    steps = np.diff([0, *(line["step"] for line in first_epoch)])
-    return float(np.average(values, weights=steps))
 
 
 def show_finished(workdir: Path, results: dict[str, Any]) -> None:
     """Prints the closing table of a run that was finished before."""
     terminal.show_line("this run is finished; these are its results")
-    terminal.show_results(results, files_of_run(workdir))
-
-
-def files_of_run(workdir: Path) -> dict[str, Path]:
-    """What a run has left, by what it is."""
-    names = {
-        "results": _RESULTS,
-        "learning curves": _CURVES,
-        "metrics": _METRICS,
-        "configuration": _CONFIG,
-        "classes": _CLASSES,
-        "TensorBoard": _EVENTS,
-        "checkpoints": CHECKPOINTS,
-    }
-    return {what: workdir / name for what, name in names.items() if (workdir / name).exists()}
+    terminal.show_results(results, run_files.present(workdir))
 
 
 class Reporter:
@@ -166,14 +70,16 @@ class Reporter:
         self._window_start: float | None = None
         self._window_steps = 0
         workdir.mkdir(parents=True, exist_ok=True)
-        if not (workdir / _CONFIG).exists():
-            files.write_whole(workdir / _CONFIG, files.to_json(config, indent=2))
-        if not (workdir / _CLASSES).exists():
-            files.write_whole(workdir / _CLASSES, files.to_json(classes.to_plain(), indent=1))
-        self._metrics = workdir / _METRICS
+        if not (workdir / run_files.CONFIG).exists():
+            files.write_whole(workdir / run_files.CONFIG, files.to_json(config, indent=2))
+        if not (workdir / run_files.CLASSES).exists():
+            files.write_whole(
+                workdir / run_files.CLASSES, files.to_json(classes.to_plain(), indent=1)
+            )
+        self._metrics = workdir / run_files.METRICS
         self._metrics.touch()
         files.drop_lines_after(self._metrics, first_step)
-        self._events = Events(workdir / _EVENTS, first_step)
+        self._events = Events(workdir / run_files.EVENTS, first_step)
         self._terminal = terminal.Terminal(
             num_epochs=num_epochs, steps_per_epoch=steps_per_epoch, first_step=first_step
         )
@@ -257,15 +163,15 @@ class Reporter:
             accuracies=[name for name in self._headline(results["validation"]) if name != "loss"],
         )
         curves = plots.to_png(figure)
-        files.write_whole(self._workdir / _CURVES, curves)
+        files.write_whole(self._workdir / run_files.CURVES, curves)
         self._events.write(self._last_step, "test", results["test"], size_counts)
         self._events.write_image(self._last_step, "learning_curves", curves)
         self._events.flush()
         # Last, for the run is finished where they are.
-        files.write_whole(self._workdir / _RESULTS, files.to_json(results, indent=2))
+        files.write_whole(self._workdir / run_files.RESULTS, files.to_json(results, indent=2))
         self._terminal.close()
         written = _as_written(results)
-        terminal.show_results(written, files_of_run(self._workdir))
+        terminal.show_results(written, run_files.present(self._workdir))
         return written
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from train import configuration, evaluation, parallel, parts, reporting, steps, terminal
+from train import configuration, evaluation, parallel, parts, run_files, steps, terminal
 from train.checkpoint import Checkpointer
 from train.classes import Classes
 from train.data import Dataset, DatasetSpec, dataset_spec
@@ -113,7 +113,7 @@ def load(workdir: Path) -> TrainedClassifier:
             f"--workdir {workdir} holds a run of another version of the program: {error}"
         ) from error
     spec = dataset_spec(config["dataset"])
-    classes = reporting.read_classes(workdir)
+    classes = run_files.read_classes(workdir)
     if len(classes.names) != spec.num_classes:
         raise UserError(
             f"--workdir {workdir} has {len(classes.names)} classes in its classes.json, and "
@@ -126,10 +126,10 @@ def load(workdir: Path) -> TrainedClassifier:
 def _finished_run(workdir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     if not workdir.is_dir():
         raise UserError(f"--workdir must be the folder of a finished run; there is no {workdir}")
-    config = reporting.read_config(workdir)
+    config = run_files.read_config(workdir)
     if config is None:
         raise UserError(f"--workdir must be the folder of a finished run; {workdir} holds no run")
-    results = reporting.read_results(workdir)
+    results = run_files.read_results(workdir)
     if results is None:
         raise UserError(
             f"--workdir must be the folder of a finished run; that in {workdir} is not finished: "
@@ -144,6 +144,6 @@ def _selected(workdir: Path, config: Mapping[str, Any], spec: DatasetSpec) -> tu
     image = np.zeros((1, *spec.image_shape), np.float32)
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), image, train=True))
     like = {"params": shapes["params"], "batch_stats": shapes.get("batch_stats", {})}
-    with Checkpointer(workdir / reporting.CHECKPOINTS) as checkpointer:
+    with Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer:
         selected = checkpointer.restore_selected(like)
     return selected["params"], selected["batch_stats"]

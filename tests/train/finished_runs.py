@@ -66,7 +66,7 @@ def make_run(
     written = "".join(json.dumps(line) + "\n" for line in lines or lines_of_run())
     (workdir / "metrics.jsonl").write_text(written)
     if sizes is not None:
-        evaluation = {"set_size_counts": {"average_5": sizes}}
+        evaluation = {"split": "test", "set_size_counts": {"average_5": sizes}}
         (workdir / "evaluation_test.json").write_text(json.dumps(evaluation))
     return workdir
 

@@ -22,7 +22,8 @@ from train import files, plots
 from train.classes import Classes
 from train.errors import UserError
 from train.evaluation import Evaluation
-from train.reporting import Reporter, read_config, read_results, show_finished
+from train.reporting import Reporter, show_finished
+from train.run_files import read_config, read_results
 
 CONFIG = {
     "seed": 0,

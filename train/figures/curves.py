@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from train import metric_names, reporting
+from train import metric_names, run_files
 from train.errors import UserError
 from train.figures import runs as runs_module
 from train.figures import style
@@ -99,7 +99,7 @@ def epoch_time(runs: Sequence[Run]) -> Figure:
 
 def nonzero_gradients(run: Run) -> float:
     """The mean over the steps of the first epoch of a run."""
-    return reporting.first_epoch_mean(run.workdir, "nonzero_gradients")
+    return run_files.first_epoch_mean(run.workdir, "nonzero_gradients")
 
 
 def epoch_seconds(run: Run) -> float:

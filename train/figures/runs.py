@@ -2,18 +2,16 @@
 
 import difflib
 import itertools
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train import configuration, metric_names, reporting
+from train import configuration, metric_names, run_files
 from train.errors import UserError
 from train.objectives import LOSSES
 
-_EVALUATION = "evaluation_test.json"
 # How a legend calls the fields of a configuration that the papers have a symbol for.
 _SYMBOLS = {
     "loss.k": "K",
@@ -72,23 +70,11 @@ class Run:
 
     def lines(self) -> list[dict[str, Any]]:
         """The lines of `metrics.jsonl`."""
-        return reporting.read_metrics(self.workdir)
+        return run_files.read_metrics(self.workdir)
 
     def evaluation(self) -> dict[str, Any]:
         """What `evaluation_test.json` has."""
-        path = self.workdir / _EVALUATION
-        if not path.is_file():
-            raise UserError(
-                f"there is no {path}: python -m train.evaluate --workdir={self.workdir} "
-                "--split=test writes it"
-            )
-        try:
-            evaluation = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise UserError(f"{path} is not an evaluation: {error}") from error
-        if not isinstance(evaluation, dict):
-            raise UserError(f"{path} is not an evaluation: it is no JSON object")
-        return evaluation
+        return run_files.read_evaluation(self.workdir, "test")
 
 
 def read(workdirs: Iterable[str]) -> list[Run]:
@@ -114,7 +100,7 @@ def find(folder: str) -> list[Run]:
     if not path.is_dir():
         raise UserError(f"--runs must be a folder of workdirs; there is no folder {path}")
     finished = [
-        workdir for workdir in sorted(path.iterdir()) if reporting.read_results(workdir) is not None
+        workdir for workdir in sorted(path.iterdir()) if run_files.read_results(workdir) is not None
     ]
     if not finished:
         raise UserError(f"--runs must be a folder of workdirs; {path} has none with a finished run")
@@ -214,7 +200,7 @@ def _distinctions(
 def _read(workdir: Path) -> Run:
     if not workdir.is_dir():
         raise UserError(f"there is no workdir {workdir}")
-    results = reporting.read_results(workdir)
+    results = run_files.read_results(workdir)
     if results is None:
         raise UserError(f"{workdir} has no finished run")
     if not isinstance(results["test"], dict) or "best_epoch" not in results:

@@ -1,12 +1,11 @@
 """A cell's number from the files that one of its runs left."""
 
-import json
 from pathlib import Path
 from typing import Any
 
-from train import metric_names, reporting
+from train import metric_names, run_files
 from train.errors import UserError
-from train.tables.runs import Run, RunsFolder
+from train.tables.runs import SPLIT, Run, RunsFolder
 from train.tables.table import AnyMetric, CountBin, FirstEpochMean, Metric, SetSizeShare
 
 _PER_CENT = 100.0
@@ -26,7 +25,7 @@ def read(metric: AnyMetric, run: Run, folder: RunsFolder) -> float | None:
         case SetSizeShare():
             return _read_set_size_share(metric, run, folder)
         case FirstEpochMean():
-            return reporting.first_epoch_mean(folder.workdir(run), metric.name)
+            return run_files.first_epoch_mean(folder.workdir(run), metric.name)
 
 
 def per_cent(share: Any) -> float | None:
@@ -71,12 +70,9 @@ def _read_set_size_share(metric: SetSizeShare, run: Run, folder: RunsFolder) -> 
 def _evaluation(run: Run, folder: RunsFolder) -> tuple[Path, dict[str, Any]]:
     path = folder.evaluation(run)
     try:
-        evaluation = json.loads(path.read_text(encoding="utf-8"))
-        if evaluation["split"] != "test":
-            raise _unreadable(path)
-    except (OSError, LookupError, ValueError, TypeError) as error:
+        return path, run_files.read_evaluation(path.parent, SPLIT)
+    except (OSError, UserError) as error:
         raise _unreadable(path) from error
-    return path, evaluation
 
 
 def _unreadable(path: Path) -> UserError:

@@ -15,7 +15,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from train import configuration, reporting
+from train import configuration, run_files
 from train.errors import UserError
 from train.tables.table import Recipe
 
@@ -32,8 +32,8 @@ _OF_THE_MACHINE = frozenset(
 # How the last line of a run's log begins where training came to numbers that are not finite.
 _DIVERGED = "error: training diverged"
 _LONGEST_NAME = 180
-_RESULTS = "results.json"
-_EVALUATION = "evaluation_test.json"
+# What evaluations are of.
+SPLIT = "test"
 
 
 class Status(Enum):
@@ -102,7 +102,7 @@ class Run:
 
     def evaluation(self, workdir: Path) -> list[str]:
         """The arguments of the command that evaluates it, after `python`."""
-        return ["-m", "train.evaluate", f"--workdir={workdir}", "--split=test"]
+        return ["-m", "train.evaluate", f"--workdir={workdir}", f"--split={SPLIT}"]
 
 
 class RunsFolder:
@@ -116,17 +116,17 @@ class RunsFolder:
         self.path = path
         self._others: dict[str, Path] = {}
         for workdir in sorted(path.iterdir()) if path.is_dir() else ():
-            config = reporting.read_config(workdir) if workdir.is_dir() else None
+            config = run_files.read_config(workdir) if workdir.is_dir() else None
             if config is not None:
                 key = _key(config)
                 # Of several folders with the same run, a finished one.
-                if key not in self._others or not (self._others[key] / _RESULTS).exists():
+                if key not in self._others or not (self._others[key] / run_files.RESULTS).exists():
                     self._others[key] = workdir
 
     def workdir(self, run: Run) -> Path:
         """Where the run is, or is to be."""
         planned = self.path / run.name
-        config = reporting.read_config(planned)
+        config = run_files.read_config(planned)
         if config is not None and _key(config) == run.key:
             return planned
         return self._others.get(run.key, planned)
@@ -147,7 +147,7 @@ class RunsFolder:
     def foreign(self, run: Run) -> list[str]:
         """How another run that has this one's folder differs from it; empty where none has."""
         workdir = self.workdir(run)
-        config = reporting.read_config(workdir)
+        config = run_files.read_config(workdir)
         if config is None or _key(config) == run.key:
             return []
         return configuration.differences(_of_any_machine(run.config), _of_any_machine(config))
@@ -161,7 +161,7 @@ class RunsFolder:
             return Status.FINISHED if evaluated else Status.UNFINISHED
         if self.last_line(run).startswith(_DIVERGED):
             return Status.DIVERGED
-        has_config = reporting.read_config(self.workdir(run)) is not None
+        has_config = run_files.read_config(self.workdir(run)) is not None
         return Status.UNFINISHED if has_config else Status.ABSENT
 
     def results(self, run: Run) -> dict[str, Any] | None:
@@ -171,19 +171,19 @@ class RunsFolder:
             UserError: there is a file, and it cannot be read.
         """
         workdir = self.workdir(run)
-        if self.foreign(run) or not (workdir / _RESULTS).exists():
+        if self.foreign(run) or not (workdir / run_files.RESULTS).exists():
             return None
-        results = reporting.read_results(workdir)
+        results = run_files.read_results(workdir)
         if results is None:
             raise UserError(
-                f"{workdir / _RESULTS} cannot be read as the results of a run; delete it, and the "
-                "same command makes it anew"
+                f"{workdir / run_files.RESULTS} cannot be read as the results of a run; delete it, "
+                "and the same command makes it anew"
             )
         return results
 
     def evaluation(self, run: Run) -> Path:
         """The file that `train.evaluate` leaves of the run."""
-        return self.workdir(run) / _EVALUATION
+        return run_files.evaluation(self.workdir(run), SPLIT)
 
 
 def check_overrides(overrides: tuple[str, ...]) -> None:
