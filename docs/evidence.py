@@ -14,16 +14,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from scipy import special
 
 from train.metric_names import SHOTS
 from train.tables.layouts import EPSILONS, LOSSES
-from train.tables.statistics import summarize
+from train.tables.statistics import half_width, summarize
 
 PAGE = Path(__file__).with_suffix(".md")
 NUMBERS = PAGE.with_suffix("")
 PLACE = re.compile(r"(?<=<!-- )(?!end )(?P<name>[\w ]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
-CONFIDENCE = 0.95
 # What a loss can be tuned for more than once, besides epsilon.
 NOISE = "dataset.label_noise"
 
@@ -112,8 +110,7 @@ def contrast(*terms: tuple[float, Sequence[float]]) -> Interval:
     freedom = variance**2 / sum(
         part**2 / (len(values) - 1) for part, (_, values) in zip(parts, terms, strict=True)
     )
-    quantile = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2))
-    return Interval(center, quantile * math.sqrt(variance))
+    return Interval(center, half_width(math.sqrt(variance), freedom))
 
 
 def difference(cell: Cell, other: Cell) -> Interval:

@@ -30,8 +30,13 @@ def summarize(values: Sequence[float]) -> Summary:
     mean, count = float(np.mean(values)), len(values)
     if count == 1:
         return Summary(mean, None)
-    quantile = special.stdtrit(count - 1, (1 + _CONFIDENCE) / 2)
-    return Summary(mean, float(quantile * np.std(values, ddof=1) / math.sqrt(count)))
+    standard_error = float(np.std(values, ddof=1)) / math.sqrt(count)
+    return Summary(mean, half_width(standard_error, count - 1))
+
+
+def half_width(standard_error: float, degrees_of_freedom: float) -> float:
+    """Half the width of a 95 % interval by Student's t distribution."""
+    return float(special.stdtrit(degrees_of_freedom, (1 + _CONFIDENCE) / 2)) * standard_error
 
 
 def compare(ours: Summary, published: Published) -> Literal["above", "below"] | None:
