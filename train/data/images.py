@@ -16,6 +16,7 @@ from train.errors import UserError
 SHORTER_SIDE = 256
 # Height and width of what is cut out.
 CROP = 224
+_FILTER = Image.Resampling.BILINEAR
 
 
 class UnreadableImageError(UserError):
@@ -47,6 +48,8 @@ def decode(encoded: bytes, name: str) -> Image.Image:
 def random_crop(image: Image.Image, uniform: np.ndarray) -> np.ndarray:
     """A crop of the image resized, anywhere in it, uint8 [224, 224, 3].
 
+    A value may be one step of 255 off what resizing all of the image gives.
+
     Args:
         image: in RGB, of any size.
         uniform: two numbers from [0, 1), which say how far down and to the right the crop lies.
@@ -54,14 +57,28 @@ def random_crop(image: Image.Image, uniform: np.ndarray) -> np.ndarray:
     width, height = resized(image.size)
     # Products round down to below the number of places, so that each is as likely.
     top, left = (uniform * (height - CROP + 1, width - CROP + 1)).astype(int).tolist()
-    return _crop(image, top, left)
+    # Only the part that is to be seen is resized, which takes a third less time. Pillow has its
+    # edges in 32 bits, and may take the axes in another order: hence the step.
+    down, across = image.height / height, image.width / width
+    box = (
+        left * across,
+        top * down,
+        min((left + CROP) * across, image.width),
+        min((top + CROP) * down, image.height),
+    )
+    return np.asarray(image.resize((CROP, CROP), _FILTER, box=box))
 
 
 def center_crop(image: Image.Image) -> np.ndarray:
     """The middle of the image resized, uint8 [224, 224, 3]."""
-    width, height = resized(image.size)
+    width, height = size = resized(image.size)
     # Halves go to the even number, as in torchvision.
-    return _crop(image, round((height - CROP) / 2), round((width - CROP) / 2))
+    top, left = round((height - CROP) / 2), round((width - CROP) / 2)
+    # All of it is resized, although the crop needs less, and nothing is asked of the decoder's own
+    # scaling: what is evaluated has the pixels that published numbers were had with.
+    if size != image.size:
+        image = image.resize(size, _FILTER)
+    return np.asarray(image.crop((left, top, left + CROP, top + CROP)))
 
 
 def resized(size: tuple[int, int]) -> tuple[int, int]:
@@ -70,16 +87,6 @@ def resized(size: tuple[int, int]) -> tuple[int, int]:
     if width <= height:
         return SHORTER_SIDE, int(SHORTER_SIDE * height / width)
     return int(SHORTER_SIDE * width / height), SHORTER_SIDE
-
-
-def _crop(image: Image.Image, top: int, left: int) -> np.ndarray:
-    # All of it is resized, although the crop needs less: where Pillow is asked for a part, it may
-    # take the axes in another order, and every fourth value comes out one step off. For the same
-    # reason nothing is asked of the decoder's own scaling.
-    size = resized(image.size)
-    if size != image.size:
-        image = image.resize(size, Image.Resampling.BILINEAR)
-    return np.asarray(image.crop((left, top, left + CROP, top + CROP)))
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

@@ -138,11 +138,12 @@ def test_streamed_images_are_crops_of_their_own_image(streamed):
     for batch in training(streamed):
         for pixels, label in zip(batch["images"], batch["labels"], strict=True):
             image = Image.open(io.BytesIO(streamed.images.source[label]["image"]))
-            resized = np.asarray(image.resize((289, 256), Image.Resampling.BILINEAR))
-            # The places of the crop's first pixel; noise has it where it is and hardly elsewhere.
-            candidates = np.argwhere((resized[:33, :66] == pixels[0, 0]).all(axis=-1))
+            resized = np.asarray(image.resize((289, 256), Image.Resampling.BILINEAR)).astype(int)
+            # The places of the crop's first pixel, to the step that a crop may be off; noise has
+            # it where it is and hardly elsewhere.
+            candidates = np.argwhere((abs(resized[:33, :66] - pixels[0, 0]) <= 1).all(axis=-1))
             assert any(
-                np.array_equal(resized[top : top + 224, left : left + 224], pixels)
+                (abs(resized[top : top + 224, left : left + 224] - pixels) <= 1).all()
                 for top, left in candidates
             )
 
