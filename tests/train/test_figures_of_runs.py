@@ -178,6 +178,9 @@ def test_set_sizes_are_shares_by_loss_with_seeds_together(tmp_path):
     assert [axes.get_title() for axes in figure.axes] == ["noised balanced", "cross-entropy"]
     np.testing.assert_allclose(heights(ours), [0, 0.5, 0.4995, 0, 0.0005])
     np.testing.assert_allclose(heights(other), [0, 0.5, 0.5, 0, 0])
+    # Each stands over its number of classes.
+    centers = [bar.get_x() + bar.get_width() / 2 for bar in ours.patches]
+    np.testing.assert_allclose(centers, range(5), atol=1e-12)
     # 1,000 * 1 + 999 * 2 + 1 * 4 over 2,000.
     assert [text.get_text() for text in ours.texts] == ["mean 1.50"]
     assert ours.get_xlim()[1] < 3
@@ -187,6 +190,7 @@ def test_set_sizes_are_shares_by_loss_with_seeds_together(tmp_path):
     # The first is outlined in the others.
     outlines = [patch for patch in other.patches if not hasattr(patch, "get_height")]
     np.testing.assert_allclose(outlines[0].get_data().values, heights(ours))
+    np.testing.assert_allclose(outlines[0].get_data().edges, np.arange(6) - 0.5)
     assert figure.get_suptitle() == "dashed: noised balanced"
 
 

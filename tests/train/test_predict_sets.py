@@ -84,6 +84,17 @@ def test_sets_are_those_of_the_scores_in_the_order_of_the_files(
         assert entry.thumbnail is None
 
 
+def test_the_first_of_equally_likely_classes_comes_first(classifier, paths, monkeypatch):
+    probabilities = np.array([[0.1, 0.3, 0.1, 0.3, 0.2]], np.float32)
+    chosen = np.array([[True, True, True, True, False]])
+    monkeypatch.setattr(
+        inference, "make", lambda *_arguments: lambda _images: (probabilities, chosen)
+    )
+    rule = CalibratedRule("top_k", 4, None)
+    (entry,) = image_sets.make_sets(classifier, rule, paths[:1], thumbnails=False)
+    assert (entry.classes, entry.likeliest) == ((1, 3, 0, 2), 1)
+
+
 def test_a_few_images_make_a_small_batch(classifier, paths):
     rule = CalibratedRule("top_k", 1, None)
     (entry,) = image_sets.make_sets(classifier, rule, paths[:1], thumbnails=True)

@@ -252,6 +252,8 @@ def test_an_interval_covers_the_mean_as_often_as_it_says(rng):
         (Summary(71.5, 0.5), "71.0±0.4", None),
         # Each interval alone would be too short.
         (Summary(71.75, 0.5), "71.0±0.5", None),
+        # As far apart as both together; all four numbers are exact.
+        (Summary(71.5, 0.25), "71.0±0.25", None),
         (Summary(71.75, 0.5), "71.0", "above"),
         (Summary(99.0, None), "71.0±0.4", None),
     ],
