@@ -111,6 +111,19 @@ def first_epoch_mean(workdir: Path, name: str) -> float:
     return float(np.average(values, weights=steps))
 
 
+def last_epoch(workdir: Path, name: str) -> float:
+    """A metric of the validation split after the last epoch of a run.
+
+    Raises:
+        UserError: the run did not log it.
+    """
+    epochs = [line for line in read_metrics(workdir) if line.get("split") == "validation"]
+    value = epochs[-1].get(name) if epochs else None
+    if not isinstance(value, int | float):
+        raise UserError(f"{workdir / METRICS} has no validation {name} after the last epoch")
+    return float(value)
+
+
 def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
     """What `train.evaluate` has left in a workdir, of a split.
 

@@ -24,6 +24,7 @@ from train.tables.table import (
     Cell,
     CountBin,
     FirstEpochMean,
+    LastEpoch,
     Metric,
     Published,
     Recipe,
@@ -443,6 +444,26 @@ def test_a_share_of_sets_is_that_of_the_examples_of_all_shots(tmp_path):
         finish(tmp_path, run.name, run.config, evaluation=evaluation)
         with pytest.raises(UserError, match=r"cannot be read as what train\.evaluate leaves"):
             collecting.collect(table, look(tmp_path, table))
+
+
+def test_a_metric_of_the_last_epoch_is_that_of_validation(tmp_path):
+    table, run = one_cell(LastEpoch("top_1_accuracy")), Run(BASE, 0)
+    finish(tmp_path, run.name, run.config)
+    path = tmp_path / run.name / "metrics.jsonl"
+    lines = [
+        {"step": 10, "epoch": 1, "split": "validation", "top_1_accuracy": 0.75},
+        {"step": 20, "epoch": 2, "split": "validation", "top_1_accuracy": 0.5},
+        {"step": 20, "epoch": 2, "split": "train", "top_1_accuracy": 0.25},
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    collected = collecting.collect(table, look(tmp_path, table))
+    assert collected.numbers["focal", "K=1"].values.by_seed == {0: 50.0}
+    (cell,) = collecting.to_json(collected)["cells"]
+    assert cell["metric"] == {"name": "top_1_accuracy", "split": "validation", "epoch": "last"}
+    # The run ended before its last epoch was evaluated with that metric.
+    path.write_text(json.dumps(lines[0] | {"top_1_accuracy": None}) + "\n")
+    with pytest.raises(UserError, match=r"has no validation top_1_accuracy after the last epoch"):
+        collecting.collect(table, look(tmp_path, table))
 
 
 def test_a_mean_of_the_first_epoch_weighs_steps_alike_and_is_no_share(tmp_path, capsys):

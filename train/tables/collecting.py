@@ -14,6 +14,7 @@ from train.tables.table import (
     Cell,
     CountBin,
     FirstEpochMean,
+    LastEpoch,
     Metric,
     Recipe,
     SetSizeShare,
@@ -230,6 +231,8 @@ def _metric_to_json(metric: AnyMetric) -> dict[str, Any]:
         case SetSizeShare():
             name = f"share_of_size_{metric.size}"
             return {"name": f"{metric_names.average_k(metric.k)}_{name}", "split": "test"}
+        case LastEpoch():
+            return {"name": metric.name, "split": "validation", "epoch": "last"}
         case FirstEpochMean():
             return {"name": metric.name, "split": "train", "epoch": 1}
 

@@ -6,7 +6,14 @@ from typing import Any
 from train import metric_names, run_files
 from train.errors import UserError
 from train.tables.runs import SPLIT, Run, RunsFolder
-from train.tables.table import AnyMetric, CountBin, FirstEpochMean, Metric, SetSizeShare
+from train.tables.table import (
+    AnyMetric,
+    CountBin,
+    FirstEpochMean,
+    LastEpoch,
+    Metric,
+    SetSizeShare,
+)
 
 _PER_CENT = 100.0
 
@@ -24,6 +31,8 @@ def read(metric: AnyMetric, run: Run, folder: RunsFolder) -> float | None:
             return _read_count_bin(metric, run, folder)
         case SetSizeShare():
             return _read_set_size_share(metric, run, folder)
+        case LastEpoch():
+            return per_cent(run_files.last_epoch(folder.workdir(run), metric.name))
         case FirstEpochMean():
             return run_files.first_epoch_mean(folder.workdir(run), metric.name)
 

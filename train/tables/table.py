@@ -81,6 +81,13 @@ class SetSizeShare:
 
 
 @dataclass(frozen=True)
+class LastEpoch:
+    """A metric of the validation split after the last epoch, whichever was selected."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class FirstEpochMean:
     """A metric of the training steps, as it is: its mean over the steps of the first epoch."""
 
@@ -88,7 +95,7 @@ class FirstEpochMean:
 
 
 # What a cell's number can be; of all but the last, a share in per cent.
-AnyMetric = Metric | CountBin | SetSizeShare | FirstEpochMean
+AnyMetric = Metric | CountBin | SetSizeShare | LastEpoch | FirstEpochMean
 
 
 @dataclass(frozen=True)
