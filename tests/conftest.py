@@ -23,9 +23,10 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test that is not marked slow belongs to the quick selection."""
+    """Every test that is not marked slow belongs to the quick selection; no docstring does."""
     for item in items:
-        if item.get_closest_marker("slow") is None:
+        is_slow = item.get_closest_marker("slow") is not None
+        if not is_slow and not isinstance(item, pytest.DoctestItem):
             item.add_marker(pytest.mark.fast)
 
 

@@ -8,6 +8,8 @@ from jax.sharding import PartitionSpec
 
 from topk_jax import losses, metrics, operators, sets
 
+pytestmark = pytest.mark.slow
+
 LOGITS = jnp.array([[1.0, 2.0, 0.0]])
 
 

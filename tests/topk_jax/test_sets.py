@@ -64,6 +64,7 @@ def test_adaptive_set_is_the_reference_where_sums_are_exact(probabilities, sixty
 
 
 @pytest.mark.parametrize("num_classes", [1, 2, 1081, 100_000])
+@pytest.mark.slow
 def test_adaptive_set_is_the_smallest_that_suffices(rng, num_classes):
     probabilities = softmax_of(rng, 3, num_classes, scale=2.0)
     ascending = np.sort(as_float64(probabilities), axis=-1)
@@ -168,6 +169,7 @@ def test_a_nan_empties_the_set_of_its_own_example(rng, name):
 
 
 @pytest.mark.parametrize("name", ALL)
+@pytest.mark.slow
 def test_jit_and_vmap_change_nothing(rng, name):
     function = ALL[name]
     probabilities = softmax_of(rng, 3, 6, 4)

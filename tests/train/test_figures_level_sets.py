@@ -55,6 +55,7 @@ def by_title(rows):
 
 
 @pytest.mark.parametrize("k", [1, 2])
+@pytest.mark.slow
 def test_every_loss_has_the_values_of_its_reference(k):
     panels = by_title(level_sets.panels_by_loss(k))
     assert set(panels) == {*EXACT, *NOISED}
@@ -84,6 +85,7 @@ def test_the_noised_losses_tend_to_the_expectation():
     ],
     ids=["samples", "epsilon"],
 )
+@pytest.mark.slow
 def test_one_draw_comes_within_its_samples_of_the_expectation_beside_it(rows, draws):
     panels = by_title(rows())
     titles = [title for title in panels if title.startswith("K = 1") and "M = " in title]

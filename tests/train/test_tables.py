@@ -93,6 +93,7 @@ def test_a_published_number_is_read_as_it_is_printed():
 
 
 @pytest.mark.parametrize("name", TABLES)
+@pytest.mark.slow
 def test_every_run_of_a_table_can_be_made_and_leaves_the_cells_metric(name):
     table = TABLES[name]
     for cell in table.cells.values():

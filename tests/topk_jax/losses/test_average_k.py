@@ -90,6 +90,7 @@ def test_candidates_are_the_likeliest_wrong_classes(rng, k):
 @pytest.mark.parametrize("num_devices", splits.NUM_DEVICES)
 # Two candidates in all; six, of which a device of eight has room for four; every wrong class.
 @pytest.mark.parametrize("k", [1.25, 1.75, 5])
+@pytest.mark.slow
 def test_candidates_on_devices_are_those_of_the_whole_batch(rng, k, num_devices, mapping):
     labels = rng.integers(0, NUM_CLASSES, NUM_EXAMPLES)
     for name, proposals in hostile_proposals(rng).items():

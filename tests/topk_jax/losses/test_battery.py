@@ -161,6 +161,7 @@ def test_shard_map_splits_the_batch(case):
 
 
 @over(CASES, scalar=False)
+@pytest.mark.slow
 def test_examples_do_not_know_each_other(case):
     heads, *rest = case.draw()
     together = case.compiled(heads, *rest)
@@ -189,6 +190,7 @@ def test_half_precision(case, dtype):
 
 
 @every_case
+@pytest.mark.slow
 def test_value_is_the_same_under_value_and_grad(case):
     arrays = case.draw(seed=8)
     # The same operations in the same order; XLA may contract a product and a sum in one of the two.
@@ -208,6 +210,7 @@ def test_scales(case, scale):
 
 @every_case
 @pytest.mark.parametrize("level", [0.0, 1e4, -1e4])
+@pytest.mark.slow
 def test_equal_scores(case, level):
     heads, *rest = case.draw(seed=10)
     arrays = (jnp.full_like(heads, level), *rest)
@@ -252,6 +255,7 @@ def test_masked_wrong_classes_are_harmless(case, num_masked):
 
 
 @every_case
+@pytest.mark.slow
 def test_masked_true_class_is_never_nan(case):
     heads, labels, *extra = case.draw(seed=14)
     right = case.is_right(labels, battery.NUM_CLASSES)

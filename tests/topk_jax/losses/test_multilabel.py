@@ -60,6 +60,7 @@ both = pytest.mark.parametrize("name", [EPR, "role"])
 
 @both
 @pytest.mark.parametrize(("mapping", "num_devices"), [*SPLITS, ("checked_shard_map", 4)])
+@pytest.mark.slow
 def test_split_batch(rng, name, mapping, num_devices):
     heads, labels = batch(rng, name)
     step = split_step(name, num_devices, mapping)
@@ -104,6 +105,7 @@ def test_batch_of_one_and_of_several_axes(rng, name):
     np.testing.assert_allclose(value, wanted, rtol=1e-5)  # float32 sums of ten terms of order 1
 
 
+@pytest.mark.slow
 def test_forward_mode_and_hessian_of_role(rng):
     heads, labels = batch(rng, "role")
     with jax.enable_x64(True):

@@ -25,6 +25,7 @@ def value_and_gradient(loss, logits, labels):
     return values, jax.grad(lambda logits: loss(logits, labels).sum())(logits)
 
 
+@pytest.mark.slow
 def test_sparsemax_loss_is_that_of_optax(logits, rng):
     labels = jnp.asarray(rng.integers(7, size=12), jnp.int32)
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):

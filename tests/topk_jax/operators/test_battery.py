@@ -125,6 +125,7 @@ def test_value_is_the_reference(case, rng, size, k):
 
 @every_case
 @pytest.mark.parametrize("axis", [0, 1, -1])
+@pytest.mark.slow
 def test_any_axis_and_batch_shape(case, rng, axis):
     scores = jnp.asarray(rng.normal(size=(3, 4, 5)), jnp.float32)
     assert_close(case, value_of(case, 3, scores, axis=axis), scores, 3, axis)
@@ -213,6 +214,7 @@ def test_differentiation_leaves_the_value_alone(case, rng):
 
 @every_case
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
+@pytest.mark.slow
 def test_half_precision_is_computed_in_float32(case, rng, dtype):
     scores, cotangent = draw(case, rng)
     scores = scores.astype(dtype)
@@ -389,6 +391,7 @@ def test_every_operator_is_in_the_table_of_refusals():
 
 
 @pytest.mark.parametrize("name", REFUSALS)
+@pytest.mark.slow
 def test_refusals_name_the_argument(name):
     call, refused = REFUSALS[name]
     call()

@@ -9,6 +9,8 @@ from tests import reference
 from topk_jax import _selection
 from topk_jax.operators import _perturbed, _top_k
 
+pytestmark = pytest.mark.slow
+
 GROUP_SIZE = {"all at once": 2**30, "one row at a time": 1, "four rows at a time": 250}
 # The highest rank that is selected, the length for each rank from which it always is, and the
 # length for each rank from which it is selected in chunks.

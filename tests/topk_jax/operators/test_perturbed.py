@@ -152,6 +152,7 @@ def test_value_and_gradient_are_unbiased(name, key, one_key_an_example):
 
 
 @both
+@pytest.mark.slow
 def test_gradient_in_epsilon_is_unbiased(name, key):
     _, _, slope = draws(name, key)
     step = 1e-4
@@ -169,6 +170,7 @@ def test_gradient_in_epsilon_is_unbiased(name, key):
 
 @both
 @pytest.mark.parametrize("one_key_an_example", [False, True])
+@pytest.mark.slow
 def test_samples_of_an_example_are_independent(name, key, one_key_an_example):
     keys = jax.random.split(key, DRAWS) if one_key_an_example else key
     one, _, _ = draws(name, keys, num_samples=1)

@@ -126,6 +126,7 @@ def test_k_of_one_is_sparsemax(rng):
     np.testing.assert_allclose(sparse_top(scores, 1), expected, rtol=0, atol=20 * EPS)
 
 
+@pytest.mark.slow
 def test_one_k_an_example(rng):
     scores = jnp.asarray(rng.normal(size=(3, 6, 2)), jnp.float32)
     k = jnp.array([[1, 6], [3, 0], [2, 5]])

@@ -41,6 +41,7 @@ def shifts(pixels):
         ("synthetic_species", {}, 0, False),
     ],
 )
+@pytest.mark.slow
 def test_each_change_of_the_recipe_is_as_likely_and_there_is_no_other(
     key, recipe, changes, pixels, flips
 ):

@@ -39,6 +39,7 @@ def examples(builder):
     }
 
 
+@pytest.mark.slow
 def test_the_images_are_those_of_the_lists_in_their_order(manual_dir, tmp_path):
     builder = run(manual_dir, tmp_path)
     found = examples(builder)
@@ -59,6 +60,7 @@ def test_the_images_are_those_of_the_lists_in_their_order(manual_dir, tmp_path):
     assert classes[1] == {"synset": "n01443537"}
 
 
+@pytest.mark.slow
 def test_prepared_imagenet_will_do_instead_of_the_folder(manual_dir, tmp_path):
     # As tfds lays it out, written without TensorFlow; in another order than the lists'.
     source = FolderSource(manual_dir)

@@ -89,6 +89,7 @@ def test_two_classes_have_their_bayes_accuracies_in_closed_form(long_tail_expone
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
+@pytest.mark.slow
 def test_hits_of_the_bayes_sets_agree_with_the_bayes_top_k_accuracy(model, held_out, k):
     _, labels, probabilities = held_out
     hits = np.asarray(metrics.top_k_hits(jnp.asarray(probabilities), jnp.asarray(labels), k=k))
@@ -103,6 +104,7 @@ def test_hits_of_the_bayes_sets_agree_with_the_bayes_top_k_accuracy(model, held_
 
 
 @pytest.mark.parametrize("k", [1, 2.5, 5])
+@pytest.mark.slow
 def test_hits_of_the_bayes_sets_agree_with_the_bayes_average_k_accuracy(model, held_out, k):
     _, labels, probabilities = held_out
     scores = jnp.asarray(probabilities, jnp.float32)
@@ -114,6 +116,7 @@ def test_hits_of_the_bayes_sets_agree_with_the_bayes_average_k_accuracy(model, h
 
 
 @pytest.mark.parametrize("k", [1, 3])
+@pytest.mark.slow
 def test_hits_of_the_best_macro_sets_agree_with_the_bayes_macro_accuracy(model, held_out, k):
     _, labels, probabilities = held_out
     scores = jnp.asarray(np.log(probabilities + 1e-300) - model.log_prior)
