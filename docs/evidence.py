@@ -416,6 +416,21 @@ def regret() -> str:
     return _markdown(["", *columns], lines)
 
 
+def sigmoids_less_softmax() -> str:
+    """What scoring the average-K loss by sigmoids changes."""
+    softmax, sigmoids = read("E6"), read("E6c")
+    rows = [
+        [
+            f"average-K, {_in_words(column)}: by sigmoids less by softmax",
+            str(difference(cell, other)),
+        ]
+        for (loss, column), cell in sigmoids.items()
+        if loss == "average_k"
+        for other in [softmax[loss, column]]
+    ]
+    return _markdown(["difference", ""], rows)
+
+
 def _regret(cell: Cell | None) -> str:
     if cell is None or cell.best is None:
         return ""
@@ -471,12 +486,14 @@ TABLES: dict[str, Callable[[], str]] = {
     "E1 selected": lambda: selected("E1"),
     "E3 selected": lambda: selected("E3"),
     "E3c selected": lambda: selected("E3c"),
+    "E3d selected": lambda: selected("E3d"),
     "E4 selected": lambda: selected("E4"),
     "E4b selected": lambda: selected("E4b"),
     "E5 selected": lambda: selected("E5"),
     "E6 selected": lambda: selected("E6"),
     "E6c selected": lambda: selected("E6c"),
     "regret": regret,
+    "sigmoids less softmax": sigmoids_less_softmax,
 }
 
 

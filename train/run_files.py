@@ -111,17 +111,17 @@ def first_epoch_mean(workdir: Path, name: str) -> float:
     return float(np.average(values, weights=steps))
 
 
-def last_epoch(workdir: Path, name: str) -> float:
-    """A metric of the validation split after the last epoch of a run.
+def last_epoch(workdir: Path, name: str) -> float | None:
+    """A metric of the validation split after the last epoch of a run; None where it has no value.
 
     Raises:
         UserError: the run did not log it.
     """
     epochs = [line for line in read_metrics(workdir) if line.get("split") == "validation"]
-    value = epochs[-1].get(name) if epochs else None
-    if not isinstance(value, int | float):
+    if not epochs or name not in epochs[-1]:
         raise UserError(f"{workdir / METRICS} has no validation {name} after the last epoch")
-    return float(value)
+    value = epochs[-1][name]
+    return None if value is None else float(value)
 
 
 def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:

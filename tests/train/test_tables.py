@@ -347,6 +347,29 @@ def test_the_grid_comes_first_and_selects_the_final_runs(tmp_path):
     assert gammas(plan.runs[7:8]) == [(1.0, 2)]
 
 
+def test_candidates_can_be_selected_by_their_last_epoch(tmp_path, capsys):
+    tuning = replace(TUNING, at_last_epoch=True, seeds=(0,))
+    table = one_cell(LastEpoch("top_3_accuracy"))
+    cells = {place: replace(cell, tuning=tuning) for place, cell in table.cells.items()}
+    table = replace(table, cells=cells)
+    last = (0.7, 0.5, 0.6)
+    for run, score in zip(look(tmp_path).plan(table).grid, last, strict=True):
+        # The selected epochs would have it the other way round.
+        finish(tmp_path, run.name, run.config, validation={"top_3_accuracy": 1 - score})
+        lines = [
+            {"step": 1, "epoch": 1, "split": "validation", "top_3_accuracy": 1 - score},
+            {"step": 2, "epoch": 2, "split": "validation", "top_3_accuracy": score},
+        ]
+        path = tmp_path / run.name / "metrics.jsonl"
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    tuned = look(tmp_path).tuned(tuning)
+    assert (tuned.scores, tuned.selected) == (tuple((score,) for score in last), 0)
+    collected = collecting.collect(table, look(tmp_path, table))
+    assert collecting.to_json(collected)["tuning"][0]["epoch"] == "last"
+    display.show(collected)
+    assert "after the last epoch" in " ".join(capsys.readouterr().out.split())
+
+
 def test_a_candidate_that_diverged_is_ruled_out(tmp_path):
     runs = look(tmp_path).plan(TUNED).grid
     for run in runs:
@@ -463,6 +486,9 @@ def test_a_metric_of_the_last_epoch_is_that_of_validation(tmp_path):
     assert cell["metric"] == {"name": "top_1_accuracy", "split": "validation", "epoch": "last"}
     # The run ended before its last epoch was evaluated with that metric.
     path.write_text(json.dumps(lines[0] | {"top_1_accuracy": None}) + "\n")
+    collected = collecting.collect(table, look(tmp_path, table))
+    assert collected.numbers["focal", "K=1"].summary is None
+    path.write_text(json.dumps({"step": 10, "epoch": 1, "split": "validation"}) + "\n")
     with pytest.raises(UserError, match=r"has no validation top_1_accuracy after the last epoch"):
         collecting.collect(table, look(tmp_path, table))
 

@@ -244,6 +244,7 @@ def _tuned_to_json(tuned: Tuned) -> dict[str, Any]:
         "overrides": dict(tuning.recipe.overrides),
         "metric": tuning.metric,
         "split": "validation",
+        **({"epoch": "last"} if tuning.at_last_epoch else {}),
         "seeds": list(tuning.seeds),
         "candidates": [
             {"overrides": dict(candidate), "values": list(scores)}

@@ -153,11 +153,12 @@ def _show_tuned(console: Console, tuned: Tuned) -> None:
     tuning = tuned.tuning
     is_loss = tuning.metric == metric_names.LOSS
     in_words = metric_names.in_words(tuning.metric) + ("" if is_loss else " (%)")
+    at_end = " after the last epoch" if tuning.at_last_epoch else ""
     seeds = ", ".join(map(str, tuning.seeds))
     changed = f" with {_changes(tuning.recipe.overrides)}" if tuning.recipe.overrides else ""
     _paragraph(
         console,
-        f"Tuning of {tuning.recipe.file}{changed}, by the validation {in_words} of "
+        f"Tuning of {tuning.recipe.file}{changed}, by the validation {in_words}{at_end} of "
         f"{'seeds' if len(tuning.seeds) > 1 else 'seed'} {seeds}"
         + (f": {_runs(tuned.to_go)} to go" if tuned.to_go else ""),
     )

@@ -182,8 +182,9 @@ def _few_images_noise() -> Table:
 
 def _few_images_noise_at_the_end() -> Table:
     def cell(loss: str, noise: float) -> Cell:
-        at_the_end = LastEpoch(layouts.top_k(_K).name)
-        return replace(_few_images_noise_cell(loss, noise), metric=at_the_end)
+        found = _few_images_noise_cell(loss, noise)
+        tuning = None if found.tuning is None else replace(found.tuning, at_last_epoch=True)
+        return replace(found, metric=LastEpoch(layouts.top_k(_K).name), tuning=tuning)
 
     return _table(
         "E3d",
@@ -191,7 +192,7 @@ def _few_images_noise_at_the_end() -> Table:
         _LABEL_NOISE,
         layouts.noise_columns((_NOISES[0], _NOISES[-1])),
         cell,
-        note="The runs of E3c.",
+        note="The candidates of E3c, selected by their last epoch.",
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from train import metric_names
+from train import metric_names, run_files
 from train.errors import UserError
 from train.tables import runs, statistics
 from train.tables.runs import Run, RunsFolder, Status
@@ -109,7 +109,7 @@ class Planner:
         per_candidate = len(tuning.seeds)
         grid = self._grid(tuning)
         statuses = [self.folder.status(run) for run in grid]
-        scores = [self._score(run, tuning.metric) for run in grid]
+        scores = [self._score(run, tuning) for run in grid]
         by_candidate = tuple(
             tuple(scores[first : first + per_candidate])
             for first in range(0, len(scores), per_candidate)
@@ -139,10 +139,12 @@ class Planner:
             for seed in tuning.seeds
         )
 
-    def _score(self, run: Run, metric: str) -> float | None:
-        results = self.folder.results(run)
+    def _score(self, run: Run, tuning: Tuning) -> float | None:
+        results, metric = self.folder.results(run), tuning.metric
         if results is None:
             return None
+        if tuning.at_last_epoch:
+            return run_files.last_epoch(self.folder.workdir(run), metric)
         if metric not in results.get("validation", {}):
             raise UserError(f"{self.folder.workdir(run)} has no {metric} on validation to tune by")
         value = results["validation"][metric]

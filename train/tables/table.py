@@ -140,12 +140,14 @@ class Tuning:
         candidates: what each of them changes.
         metric: that of the validation split; the loss is better if smaller, all others if larger.
         seeds: the runs of each candidate, whose mean counts.
+        at_last_epoch: whether the metric after the last epoch counts, not after the selected one.
     """
 
     recipe: Recipe
     candidates: tuple[Overrides, ...]
     metric: str
     seeds: tuple[int, ...] = (0,)
+    at_last_epoch: bool = False
 
 
 @dataclass(frozen=True)
