@@ -5,10 +5,11 @@ learning rates by two values of its own parameter, or eight learning rates where
 is swept is not tuned: of epsilon, each value has its own learning rate out of four.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from train.objectives import LOSSES
 from train.tables import layouts
 from train.tables.layouts import k_columns, make_table
 from train.tables.table import (
@@ -73,20 +74,20 @@ _FEW_IMAGES_LONG_TAIL = (
     "noised_balanced",
     "noised_imbalanced",
 )
-# Those that are trained by a sigmoid a class, which can then also give their scores.
-_BY_SIGMOIDS = frozenset(layouts.AVERAGE_K) - {"cross_entropy", "noised_balanced"}
+_MACRO = layouts.top_k(_K, macro=True, with_shots=True)
+_CLASSES_AND_IMAGES = {f"macro top-{_K}": _MACRO, f"top-{_K}": layouts.top_k(_K)}
 _SAMPLES = (1, 3, 10, 50)
 _SET_SIZES = (1, 2, 5, 10)
 _NOISES = (0, 0.2, 0.4)
 _ALPHAS = (0.01, 0.1, 0.3, 1.0, 10.0, 100.0)
 
 
-def _candidates(loss: str) -> tuple[Overrides, ...]:
-    """The eight candidates of a loss."""
+def _candidates(loss: str, rates: tuple[float, ...]) -> tuple[Overrides, ...]:
+    """The eight candidates of a loss; `rates` are for one that has a parameter of its own."""
     own = _PARAMETERS.get(loss)
     if own is None:
         return _rates(_MORE_RATES)
-    return tuple(rate + parameters for rate in _rates(_RATES) for parameters in grid(**own))
+    return tuple(rate + parameters for rate in _rates(rates) for parameters in grid(**own))
 
 
 def _rates(values: tuple[float, ...]) -> tuple[Overrides, ...]:
@@ -98,8 +99,8 @@ def _recipe(loss: str, select_by: str, *, balanced: bool) -> Recipe:
     return recipe.changed({"dataset.long_tail_exponent": 0.0}) if balanced else recipe
 
 
-def _tuned(recipe: Recipe, select_by: str) -> Tuning:
-    return Tuning(recipe, _candidates(recipe.loss), select_by)
+def _tuned(recipe: Recipe, select_by: str, rates: tuple[float, ...] = _RATES) -> Tuning:
+    return Tuning(recipe, _candidates(recipe.loss, rates), select_by)
 
 
 def _by_epsilon() -> Table:
@@ -162,124 +163,59 @@ def _by_noise(number: str, k: int) -> Callable[[], Table]:
     return make
 
 
-def _few_images_noise_cell(loss: str, noise: float) -> Cell:
-    select_by = f"top_{_K}_accuracy"
-    recipe = _recipe(loss, select_by, balanced=True).changed(_FEW_IMAGES)
-    recipe = layouts.with_noise(recipe, noise)
-    return Cell(recipe, layouts.top_k(_K), tuning=_tuned(recipe, select_by))
-
-
-def _few_images_noise() -> Table:
-    return _table(
-        "E3c",
-        f"test top-{_K} accuracy (%) by label noise p, balanced classes, few images, many epochs",
-        _LABEL_NOISE,
-        layouts.noise_columns((_NOISES[0], _NOISES[-1])),
-        _few_images_noise_cell,
-        note="A fifth of the images of E3, four times the epochs; tuned with the noise.",
-    )
-
-
-def _few_images_noise_at_the_end() -> Table:
+def _few_images_noise(
+    number: str, title: str, metric: Metric | LastEpoch, note: str
+) -> Callable[[], Table]:
     def cell(loss: str, noise: float) -> Cell:
-        found = _few_images_noise_cell(loss, noise)
-        tuning = None if found.tuning is None else replace(found.tuning, at_last_epoch=True)
-        return replace(found, metric=LastEpoch(layouts.top_k(_K).name), tuning=tuning)
+        select_by = f"top_{_K}_accuracy"
+        recipe = _recipe(loss, select_by, balanced=True).changed(_FEW_IMAGES)
+        recipe = layouts.with_noise(recipe, noise)
+        # Runs that are read after the last epoch are tuned by it too.
+        at_last_epoch = isinstance(metric, LastEpoch)
+        tuning = replace(_tuned(recipe, select_by), at_last_epoch=at_last_epoch)
+        return Cell(recipe, metric, tuning=tuning)
 
-    return _table(
-        "E3d",
-        f"validation top-{_K} accuracy (%) after the last epoch, by label noise p",
+    return lambda: _table(
+        number,
+        title,
         _LABEL_NOISE,
         layouts.noise_columns((_NOISES[0], _NOISES[-1])),
         cell,
-        note="The candidates of E3c, selected by their last epoch.",
+        note=note,
     )
 
 
-def _long_tail_cell(loss: str, metric: Metric) -> Cell:
-    select_by = f"macro_top_{_K}_accuracy"
-    recipe = _recipe(loss, select_by, balanced=False)
-    return Cell(recipe, metric, tuning=_tuned(recipe, select_by))
-
-
-def _long_tail() -> Table:
-    return _table(
-        "E4",
-        "test accuracy (%) on a long tail",
-        _LONG_TAIL,
-        {
-            "macro top-5": layouts.top_k(_K, macro=True, with_shots=True),
-            "top-1": layouts.top_k(1),
-            "top-5": layouts.top_k(_K),
-            "average-5": layouts.average_k(_K),
-        },
-        _long_tail_cell,
-        note=f"Trained with K = {_K}, selected and tuned by macro top-{_K} accuracy.",
-    )
-
-
-def _few_images_long_tail() -> Table:
-    select_by = f"macro_top_{_K}_accuracy"
-
+def _long_tail(
+    number: str,
+    title: str,
+    losses: tuple[str, ...],
+    columns: dict[str, Metric],
+    note: str,
+    *,
+    changes: Mapping[str, Any] | Overrides = (),
+    rates: tuple[float, ...] = _RATES,
+) -> Callable[[], Table]:
     def cell(loss: str, metric: Metric) -> Cell:
-        recipe = _recipe(loss, select_by, balanced=False).changed(_FEW_IMAGES)
-        return Cell(recipe, metric, tuning=_tuned(recipe, select_by))
+        select_by = f"macro_top_{_K}_accuracy"
+        recipe = _recipe(loss, select_by, balanced=False).changed(changes)
+        return Cell(recipe, metric, tuning=_tuned(recipe, select_by, rates))
 
-    return _table(
-        "E4b",
-        "test accuracy (%) on a long tail, few images, many epochs",
-        _FEW_IMAGES_LONG_TAIL,
-        {
-            "macro top-5": layouts.top_k(_K, macro=True, with_shots=True),
-            "top-5": layouts.top_k(_K),
-        },
-        cell,
-        note="A fifth of the images of E4, four times the epochs.",
-    )
+    return lambda: _table(number, title, losses, columns, cell, note=note)
 
 
-def _large_rates() -> Table:
-    def cell(loss: str, metric: Metric) -> Cell:
-        found = _long_tail_cell(loss, metric)
-        if loss == "cross_entropy" or found.tuning is None:
-            return found
-        candidates = tuple(
-            rate + parameters
-            for rate in _rates(_LARGE_RATES)
-            for parameters in grid(**_PARAMETERS[loss])
+def _average_k_cell(*, by_sigmoids: bool) -> Callable[[str, int], Cell]:
+    def cell(loss: str, k: int) -> Cell:
+        select_by = f"average_{_K}_accuracy"
+        recipe = _recipe(loss, select_by, balanced=False).changed({"eval.ks": _SET_SIZES})
+        has_sigmoids = by_sigmoids and "sigmoid" in LOSSES[loss].scores
+        scores = {"eval.scores": "sigmoid"} if has_sigmoids else {}
+        return Cell(
+            layouts.for_k(recipe, k, None).changed(scores),
+            layouts.average_k(k, with_shots=True),
+            tuning=_tuned(recipe.changed(scores), select_by),
         )
-        return replace(found, tuning=replace(found.tuning, candidates=candidates))
 
-    return _table(
-        "E5",
-        "test accuracy (%) on a long tail, the smooth hinge at larger rates",
-        ("cross_entropy", "smooth_top_k_hinge"),
-        {
-            "macro top-5": layouts.top_k(_K, macro=True, with_shots=True),
-            "top-5": layouts.top_k(_K),
-        },
-        cell,
-        note=f"The rates of the smooth hinge are {', '.join(map(str, _LARGE_RATES))}.",
-    )
-
-
-def _average_k_cell(loss: str, k: int) -> Cell:
-    select_by = f"average_{_K}_accuracy"
-    recipe = _recipe(loss, select_by, balanced=False).changed({"eval.ks": _SET_SIZES})
-    return Cell(
-        layouts.for_k(recipe, k, None),
-        layouts.average_k(k, with_shots=True),
-        tuning=_tuned(recipe, select_by),
-    )
-
-
-def _by_sigmoids_cell(loss: str, k: int) -> Cell:
-    found = _average_k_cell(loss, k)
-    if loss not in _BY_SIGMOIDS or found.tuning is None:
-        return found
-    scores = {"eval.scores": "sigmoid"}
-    tuning = replace(found.tuning, recipe=found.tuning.recipe.changed(scores))
-    return replace(found, recipe=found.recipe.changed(scores), tuning=tuning)
+    return cell
 
 
 def _average_k(number: str, cell: Callable[[str, int], Cell], note: str) -> Callable[[], Table]:
@@ -367,23 +303,58 @@ _TABLES: dict[str, Callable[[], Table]] = {
     "E2": _by_samples,
     "E3": _by_noise("E3", _K),
     "E3b": _by_noise("E3b", 1),
-    "E3c": _few_images_noise,
-    "E3d": _few_images_noise_at_the_end,
-    "E4": _long_tail,
-    "E4b": _few_images_long_tail,
-    "E5": _large_rates,
+    "E3c": _few_images_noise(
+        "E3c",
+        f"test top-{_K} accuracy (%) by label noise p, balanced classes, few images, many epochs",
+        layouts.top_k(_K),
+        "A fifth of the images of E3, four times the epochs; tuned with the noise.",
+    ),
+    "E3d": _few_images_noise(
+        "E3d",
+        f"validation top-{_K} accuracy (%) after the last epoch, by label noise p",
+        LastEpoch(layouts.top_k(_K).name),
+        "The candidates of E3c, selected by their last epoch.",
+    ),
+    "E4": _long_tail(
+        "E4",
+        "test accuracy (%) on a long tail",
+        _LONG_TAIL,
+        {
+            f"macro top-{_K}": _MACRO,
+            "top-1": layouts.top_k(1),
+            f"top-{_K}": layouts.top_k(_K),
+            f"average-{_K}": layouts.average_k(_K),
+        },
+        f"Trained with K = {_K}, selected and tuned by macro top-{_K} accuracy.",
+    ),
+    "E4b": _long_tail(
+        "E4b",
+        "test accuracy (%) on a long tail, few images, many epochs",
+        _FEW_IMAGES_LONG_TAIL,
+        _CLASSES_AND_IMAGES,
+        "A fifth of the images of E4, four times the epochs.",
+        changes=_FEW_IMAGES,
+    ),
+    "E5": _long_tail(
+        "E5",
+        "test accuracy (%) on a long tail, the smooth hinge at larger rates",
+        ("cross_entropy", "smooth_top_k_hinge"),
+        _CLASSES_AND_IMAGES,
+        f"The rates of the smooth hinge are {', '.join(map(str, _LARGE_RATES))}.",
+        rates=_LARGE_RATES,
+    ),
     "E6": _average_k(
         "E6",
-        _average_k_cell,
+        _average_k_cell(by_sigmoids=False),
         f"Selected by average-{_K} accuracy, and tuned by it with K = {_K}.",
     ),
-    "E6b": _single_answers("E6b", _average_k_cell, "The runs of E6."),
+    "E6b": _single_answers("E6b", _average_k_cell(by_sigmoids=False), "The runs of E6."),
     "E6c": _average_k(
         "E6c",
-        _by_sigmoids_cell,
+        _average_k_cell(by_sigmoids=True),
         "As E6, but the multi-label losses are scored, selected and tuned by sigmoids.",
     ),
-    "E6d": _single_answers("E6d", _by_sigmoids_cell, "The runs of E6c."),
+    "E6d": _single_answers("E6d", _average_k_cell(by_sigmoids=True), "The runs of E6c."),
     "E7": _by_alpha,
     "E8": _gradient_sparsity,
 }
