@@ -4,6 +4,7 @@ The numbers are what `python -m train.tables --table=E4 --json=docs/evidence/E4.
 is between the comments `<!-- NAME -->` and `<!-- end -->` is replaced by the table of that name.
 """
 
+import functools
 import itertools
 import json
 import math
@@ -15,15 +16,17 @@ from typing import Any, Literal
 
 import numpy as np
 
+from train import objectives
 from train.metric_names import SHOTS
+from train.tables import evidence
 from train.tables.layouts import EPSILONS, LOSSES
 from train.tables.statistics import half_width, summarize
 
 PAGE = Path(__file__).with_suffix(".md")
 NUMBERS = PAGE.with_suffix("")
 PLACE = re.compile(r"(?<=<!-- )(?!end )(?P<name>[\w ]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
-# What a loss can be tuned for more than once, besides epsilon.
-NOISE = "dataset.label_noise"
+# What tells the tunings of one loss apart.
+APART = ("loss.epsilon", "dataset.label_noise")
 
 
 @dataclass(frozen=True)
@@ -181,11 +184,13 @@ def expectation() -> Iterator[Comparison]:
 TOP_K = ("smooth_top_k_hinge", "noised_balanced", "expected_balanced")
 
 
-def _leads(name: str, noise: str, **claim: float) -> Iterator[Comparison]:
+def _leads(
+    name: str, column: str, losses: Sequence[str] = TOP_K, **claim: float
+) -> Iterator[Comparison]:
     table = read(name)
-    for loss in TOP_K:
-        found = difference(table[loss, noise], table["cross_entropy", noise])
-        label = f"{LOSSES[loss]} less cross-entropy, {_in_words(noise)}"
+    for loss in losses:
+        found = difference(table[loss, column], table["cross_entropy", column])
+        label = f"{LOSSES[loss]} less cross-entropy, {_in_words(column)}"
         yield Comparison(label, found, **claim)
 
 
@@ -232,10 +237,8 @@ def long_tail_by_shot(name: str) -> Iterator[Comparison]:
 
 def over_images(name: str) -> Iterator[Comparison]:
     """Beside claim 4: on a long tail the top-K losses have the better top-5 over images too."""
-    table = read(name)
-    for loss in ("smooth_top_k_hinge", "noised_balanced", "noised_imbalanced"):
-        found = difference(table[loss, "top-5"], table["cross_entropy", "top-5"])
-        yield Comparison(f"{LOSSES[loss]} less cross-entropy", found, above=0)
+    losses = ("smooth_top_k_hinge", "noised_balanced", "noised_imbalanced")
+    return _leads(name, "top-5", losses, above=0)
 
 
 def smooth_on_the_tail(name: str) -> Iterator[Comparison]:
@@ -359,7 +362,7 @@ def claim(name: str) -> str:
     return f"{table}\n**{verdict(comparisons)}** ({counts}, of {len(found)}).\n"
 
 
-def accuracies(name: str, *, by_shot: bool = False) -> str:
+def accuracies(name: str) -> str:
     """A table of accuracies with their intervals, and what the best classifier reaches."""
     table = read(name)
     rows, columns = (list(dict.fromkeys(key[index] for key in table)) for index in (0, 1))
@@ -367,7 +370,7 @@ def accuracies(name: str, *, by_shot: bool = False) -> str:
     for row in rows:
         cells = [table[row, column] for column in columns]
         lines.append([LOSSES[row], *(_mean(cell.values) for cell in cells)])
-        if by_shot:
+        if any(cell.shots for cell in cells):
             lines.append(["few / medium / many", *map(_shots, cells)])
     best = [table[rows[0], column].best for column in columns]
     if any(value is not None for value in best):
@@ -385,20 +388,26 @@ def selected(name: str) -> str:
             f"{_changes(candidate['overrides'])}: {100 * candidate['values'][0]:.2f}"
             for candidate in tuning["candidates"]
         ]
-        where = {field: tuning["overrides"].get(field) for field in ("loss.epsilon", NOISE)}
-        apart = {field: value for field, value in where.items() if value is not None}
-        label = ", ".join([loss, _changes(apart)] if apart else [loss])
-        lines.append([label, _changes(tuning["selected"]), "; ".join(candidates)])
+        apart = {
+            field: tuning["overrides"][field] for field in APART if field in tuning["overrides"]
+        }
+        lines.append(
+            [
+                ", ".join(filter(None, [loss, _changes(apart)])),
+                _changes(tuning["selected"]),
+                "; ".join(candidates),
+            ]
+        )
     return _markdown(["", "selected", "all candidates, with their validation accuracy"], lines)
-
-
-# Of the losses of table E6, those that are not trained by sigmoids.
-BY_SOFTMAX = ("cross_entropy", "noised_balanced")
 
 
 def regret() -> str:
     """How far every loss is below the best classifier."""
-    by_sigmoids = {place: cell for place, cell in read("E6c").items() if place[0] not in BY_SOFTMAX}
+    by_sigmoids = {
+        (loss, column): cell
+        for (loss, column), cell in read("E6c").items()
+        if "sigmoid" in objectives.LOSSES[loss].scores
+    }
     tables = {"E4": read("E4"), "E6": read("E6"), "E6c": by_sigmoids}
     columns = {
         "macro top-5": ("E4", MACRO),
@@ -419,15 +428,10 @@ def regret() -> str:
 def sigmoids_less_softmax() -> str:
     """What scoring the average-K loss by sigmoids changes."""
     softmax, sigmoids = read("E6"), read("E6c")
-    rows = [
-        [
-            f"average-K, {_in_words(column)}: by sigmoids less by softmax",
-            str(difference(cell, other)),
-        ]
-        for (loss, column), cell in sigmoids.items()
-        if loss == "average_k"
-        for other in [softmax[loss, column]]
-    ]
+    rows = []
+    for column in ("K=2", "K=5", "K=10"):
+        change = difference(sigmoids["average_k", column], softmax["average_k", column])
+        rows.append([f"average-K, {_in_words(column)}: by sigmoids less by softmax", str(change)])
     return _markdown(["difference", ""], rows)
 
 
@@ -465,33 +469,13 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+# The experiments that tune, less those that are other readings of the same tuning.
+TUNED = ("E1", "E3", "E3c", "E3d", "E4", "E4b", "E5", "E6", "E6c")
 TABLES: dict[str, Callable[[], str]] = {
-    "E1": lambda: accuracies("E1"),
-    "E2": lambda: accuracies("E2"),
-    "E3": lambda: accuracies("E3"),
-    "E3b": lambda: accuracies("E3b"),
-    "E3c": lambda: accuracies("E3c"),
-    "E3d": lambda: accuracies("E3d"),
-    "E4": lambda: accuracies("E4", by_shot=True),
-    "E4b": lambda: accuracies("E4b", by_shot=True),
-    "E5": lambda: accuracies("E5", by_shot=True),
-    "E6": lambda: accuracies("E6", by_shot=True),
-    "E6b": lambda: accuracies("E6b"),
-    "E6c": lambda: accuracies("E6c", by_shot=True),
-    "E6d": lambda: accuracies("E6d"),
-    "E7": lambda: accuracies("E7"),
-    "E8": lambda: accuracies("E8"),
-    "digits 42": lambda: accuracies("digits-4.2"),
-    "digits 43": lambda: accuracies("digits-4.3"),
-    "E1 selected": lambda: selected("E1"),
-    "E3 selected": lambda: selected("E3"),
-    "E3c selected": lambda: selected("E3c"),
-    "E3d selected": lambda: selected("E3d"),
-    "E4 selected": lambda: selected("E4"),
-    "E4b selected": lambda: selected("E4b"),
-    "E5 selected": lambda: selected("E5"),
-    "E6 selected": lambda: selected("E6"),
-    "E6c selected": lambda: selected("E6c"),
+    **{name: functools.partial(accuracies, name) for name in evidence.NUMBERS},
+    "digits 42": functools.partial(accuracies, "digits-4.2"),
+    "digits 43": functools.partial(accuracies, "digits-4.3"),
+    **{f"{name} selected": functools.partial(selected, name) for name in TUNED},
     "regret": regret,
     "sigmoids less softmax": sigmoids_less_softmax,
 }
