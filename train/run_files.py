@@ -47,10 +47,7 @@ def read_config(workdir: Path) -> dict[str, Any] | None:
     path = workdir / CONFIG
     if not path.exists():
         return None
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise UserError(f"{path} is not the configuration of a run: {error}") from error
+    config = _parsed(path, "the configuration of a run")
     if not isinstance(config, dict):
         raise UserError(f"{path} is not the configuration of a run: it is no JSON object")
     return config
@@ -132,14 +129,20 @@ def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
     """
     path = evaluation(workdir, split)
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        found = _parsed(path, "an evaluation")
     except FileNotFoundError as error:
         raise UserError(
             f"there is no {path}: python -m train.evaluate --workdir={workdir} --split={split} "
             "writes it"
         ) from error
-    except ValueError as error:
-        raise UserError(f"{path} is not an evaluation: {error}") from error
     if not isinstance(found, dict) or found.get("split") != split:
         raise UserError(f"{path} is not an evaluation of the split {split}")
     return found
+
+
+def _parsed(path: Path, what: str) -> Any:
+    """What a JSON file has, or a refusal that says what it was to be."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is not {what}: {error}") from error

@@ -314,6 +314,13 @@ def gammas(runs):
     return [(run.config["loss"]["gamma"], run.seed) for run in runs]
 
 
+def log(folder, run, lines):
+    """Writes what a run logs as it goes, and returns the file."""
+    path = folder / run.name / "metrics.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
 def diverge(folder, run):
     """What a run leaves that came to numbers that are not finite."""
     (folder / run.name).mkdir(parents=True)
@@ -360,8 +367,7 @@ def test_candidates_can_be_selected_by_their_last_epoch(tmp_path, capsys):
             {"step": 1, "epoch": 1, "split": "validation", "top_3_accuracy": 1 - score},
             {"step": 2, "epoch": 2, "split": "validation", "top_3_accuracy": score},
         ]
-        path = tmp_path / run.name / "metrics.jsonl"
-        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        log(tmp_path, run, lines)
     tuned = look(tmp_path).tuned(tuning)
     assert (tuned.scores, tuned.selected) == (tuple((score,) for score in last), 0)
     collected = collecting.collect(table, look(tmp_path, table))
@@ -473,22 +479,21 @@ def test_a_share_of_sets_is_that_of_the_examples_of_all_shots(tmp_path):
 def test_a_metric_of_the_last_epoch_is_that_of_validation(tmp_path):
     table, run = one_cell(LastEpoch("top_1_accuracy")), Run(BASE, 0)
     finish(tmp_path, run.name, run.config)
-    path = tmp_path / run.name / "metrics.jsonl"
     lines = [
         {"step": 10, "epoch": 1, "split": "validation", "top_1_accuracy": 0.75},
         {"step": 20, "epoch": 2, "split": "validation", "top_1_accuracy": 0.5},
         {"step": 20, "epoch": 2, "split": "train", "top_1_accuracy": 0.25},
     ]
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    log(tmp_path, run, lines)
     collected = collecting.collect(table, look(tmp_path, table))
     assert collected.numbers["focal", "K=1"].values.by_seed == {0: 50.0}
     (cell,) = collecting.to_json(collected)["cells"]
     assert cell["metric"] == {"name": "top_1_accuracy", "split": "validation", "epoch": "last"}
-    # The run ended before its last epoch was evaluated with that metric.
-    path.write_text(json.dumps(lines[0] | {"top_1_accuracy": None}) + "\n")
+    # No example counted for it.
+    log(tmp_path, run, [lines[0] | {"top_1_accuracy": None}])
     collected = collecting.collect(table, look(tmp_path, table))
     assert collected.numbers["focal", "K=1"].summary is None
-    path.write_text(json.dumps({"step": 10, "epoch": 1, "split": "validation"}) + "\n")
+    log(tmp_path, run, [{"step": 10, "epoch": 1, "split": "validation"}])
     with pytest.raises(UserError, match=r"has no validation top_1_accuracy after the last epoch"):
         collecting.collect(table, look(tmp_path, table))
 
@@ -502,8 +507,7 @@ def test_a_mean_of_the_first_epoch_weighs_steps_alike_and_is_no_share(tmp_path, 
         {"step": 15, "epoch": 1, "split": "validation", "nonzero_gradients": 7.0},
         {"step": 25, "epoch": 2, "split": "train", "nonzero_gradients": 9.0},
     ]
-    path = tmp_path / run.name / "metrics.jsonl"
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    path = log(tmp_path, run, lines)
     collected = collecting.collect(table, look(tmp_path, table))
     assert collected.numbers["focal", "K=1"].values.by_seed == {0: 3.0}
     assert collecting.to_json(collected)["unit"] == "as it is"
