@@ -27,20 +27,21 @@ import numpy as np
 
 from benchmarks import command, data, markdown, timing
 from configs import cifar100, digits, imagenet, synthetic_species
-from train import optimizer, parallel, randomness, requests, steps
 from train.data import DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
 from train.data.batches import Batch
 from train.data.pipeline import Pipeline
 from train.data.records import Split
+from train.devices import parallel
+from train.devices.parallel import Devices
 from train.models import build_model
-from train.objectives import LOSSES
-from train.parallel import Devices
-from train.progress import Progress
-from train.reporting import SilentReporter
-from train.requests import Requests
-from train.state import TrainState, initial_state
-from train.steps_in_flight import StepsInFlight
+from train.training import optimizer, randomness, steps, stop_signals
+from train.training.objectives import LOSSES
+from train.training.state import TrainState, initial_state
+from train.training.steps_in_flight import StepsInFlight
+from train.training.stop_signals import Requests
+from train.workdir.progress import Progress
+from train.workdir.reporting import SilentReporter
 
 WORKERS = 2
 
@@ -173,7 +174,9 @@ def compiled(
         seed=0,
         axis_name=parallel.AXIS_NAME,
     )
-    train_step = devices.compile_train_step(requests.carried_by(step, axis_name=parallel.AXIS_NAME))
+    train_step = devices.compile_train_step(
+        stop_signals.carried_by(step, axis_name=parallel.AXIS_NAME)
+    )
     state = initial_state(model, sgd, spec.image_shape, randomness.initialization_key(0))
     return train_step, jax.device_get(state)
 
@@ -230,7 +233,7 @@ def _steps_alone(
 def _split(devices: Devices, batch: Batch) -> Any:
     """A batch on the devices."""
     request = np.zeros(jax.local_device_count(), np.int32)
-    share = devices.split({**batch, requests.NAME: request})
+    share = devices.split({**batch, stop_signals.NAME: request})
     return jax.block_until_ready(jax.tree.map(jax.device_put, share))
 
 

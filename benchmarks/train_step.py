@@ -23,10 +23,10 @@ from flax import jax_utils
 
 from benchmarks import command, timing
 from topk_jax import losses
-from train import optimizer, randomness, steps
 from train.models import build_model
-from train.objectives import Objective
-from train.state import initial_state, num_parameters
+from train.training import optimizer, randomness, steps
+from train.training.objectives import Objective
+from train.training.state import initial_state, num_parameters
 
 AXIS_NAME = "devices"
 EPSILON = 1.0

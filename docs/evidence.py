@@ -16,11 +16,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from train import objectives
-from train.metric_names import SHOTS
-from train.tables import evidence
-from train.tables.layouts import EPSILONS, LOSSES
-from train.tables.statistics import half_width, summarize
+from train.evaluation.metric_names import SHOTS
+from train.papers.tables import evidence
+from train.papers.tables.layouts import EPSILONS, LOSSES
+from train.papers.tables.statistics import half_width, summarize
+from train.training import objectives
 
 PAGE = Path(__file__).with_suffix(".md")
 NUMBERS = PAGE.with_suffix("")

@@ -11,8 +11,8 @@ from typing import NoReturn
 from absl import app, flags
 from absl import logging as absl_logging
 
-from train import processes
-from train.errors import InterruptedRunError, UserError
+from train.devices import processes
+from train.foundation.errors import InterruptedRunError, UserError
 
 # The exit code of a mistake in the command line, the configuration or the files.
 _USER_ERROR = 2

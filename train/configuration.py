@@ -10,12 +10,14 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from train import fields, metric_names, parallel
 from train.data import DATASETS, dataset_spec
-from train.errors import UserError
+from train.devices import parallel
+from train.evaluation import metric_names
+from train.foundation import fields
+from train.foundation.errors import UserError
 from train.models import MODELS, pretrained
-from train.objectives import LOSSES
-from train.optimizer import SCHEDULES
+from train.training.objectives import LOSSES
+from train.training.optimizer import SCHEDULES
 
 # Fields that every configuration has. Others depend on the loss and the data set: see below.
 _FIELDS: dict[str, fields.Field] = {

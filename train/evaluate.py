@@ -12,22 +12,13 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from train import (
-    bayes,
-    calibration,
-    command_line,
-    fields,
-    files,
-    metric_names,
-    output_files,
-    run_files,
-    score_files,
-    set_report,
-    terminal,
-    trained,
-)
-from train.errors import UserError
-from train.evaluation import Predictions
+from train import command_line
+from train.evaluation import bayes, metric_names, score_files, set_report
+from train.evaluation.summaries import Predictions
+from train.foundation import fields, files, output_files
+from train.foundation.errors import UserError
+from train.prediction import calibration
+from train.workdir import run_files, terminal
 
 _SPLITS = ("test", "validation", "train")
 _DEFAULT_KS = (1, 3, 5)

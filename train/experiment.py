@@ -12,40 +12,29 @@ import jax
 import numpy as np
 import optax
 
-from train import (
-    bayes,
-    configuration,
-    evaluation,
-    label_estimates,
-    optimizer,
-    parallel,
-    parts,
-    processes,
-    randomness,
-    reporting,
-    requests,
-    run_files,
-    steps,
-    terminal,
-)
-from train.checkpoint import Checkpointer
-from train.classes import Classes
+from train import assembly, configuration
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.batches import steps_in_epoch
-from train.errors import UserError
-from train.loop import Loop
+from train.devices import parallel, processes
+from train.evaluation import bayes, summaries
+from train.foundation.errors import UserError
 from train.models import pretrained
 from train.models.classifier import Classifier
-from train.objectives import Objective
-from train.progress import Progress
-from train.requests import Requests
-from train.state import (
+from train.training import label_estimates, optimizer, randomness, steps, stop_signals
+from train.training.loop import Loop
+from train.training.objectives import Objective
+from train.training.state import (
     TrainState,
     initial_state,
     num_parameters,
     parameters_digest,
     start_from,
 )
+from train.training.stop_signals import Requests
+from train.workdir import reporting, run_files, terminal
+from train.workdir.checkpoint import Checkpointer
+from train.workdir.classes import Classes
+from train.workdir.progress import Progress
 
 _REPORTED_VERSIONS = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
@@ -76,10 +65,10 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     spec = dataset_spec(config["dataset"])
     dataset = _load(config, spec)
     steps_per_epoch = _steps_per_epoch(dataset, batch_size)
-    pipeline = parts.build_pipeline(config, batch_size)
+    pipeline = assembly.build_pipeline(config, batch_size)
     class_counts = _class_counts(config, dataset, spec)
-    objective = parts.build_objective(config, class_counts)
-    model = parts.build_classifier(config, spec.num_classes)
+    objective = assembly.build_objective(config, class_counts)
+    model = assembly.build_classifier(config, spec.num_classes)
     schedule = optimizer.schedule(
         config["optimizer"], num_epochs=config["num_epochs"], steps_per_epoch=steps_per_epoch
     )
@@ -95,7 +84,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         _train_step(config, model, objective, sgd, schedule, spec)
     )
     eval_step = devices.compile_eval_step(
-        steps.make_eval_step(model.apply, objective, normalize=parts.build_normalize(spec))
+        steps.make_eval_step(model.apply, objective, normalize=assembly.build_normalize(spec))
     )
     state = jax.device_get(
         initial_state(
@@ -108,14 +97,14 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         )
     )
 
-    def predict(state: TrainState, split: str) -> evaluation.Predictions:
+    def predict(state: TrainState, split: str) -> summaries.Predictions:
         batches = pipeline.evaluation(getattr(dataset, split))
-        return evaluation.predict(eval_step, *state.evaluated, batches, devices)
+        return summaries.predict(eval_step, *state.evaluated, batches, devices)
 
-    def validate(state: TrainState) -> tuple[evaluation.Evaluation, dict[int, jax.Array]]:
+    def validate(state: TrainState) -> tuple[summaries.Evaluation, dict[int, jax.Array]]:
         predictions = predict(state, "validation")
-        thresholds = evaluation.average_k_thresholds(predictions, config["eval"]["ks"])
-        return evaluation.summarize(predictions, thresholds, class_counts), thresholds
+        thresholds = summaries.average_k_thresholds(predictions, config["eval"]["ks"])
+        return summaries.summarize(predictions, thresholds, class_counts), thresholds
 
     last_step = config["num_epochs"] * steps_per_epoch
     with Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer:
@@ -162,7 +151,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
             final = devices.to_host(devices_state)
             best = devices.replicate(checkpointer.restore(progress.best_step, state))
             validation, thresholds = validate(best)
-            test = evaluation.summarize(predict(best, "test"), thresholds, class_counts)
+            test = summaries.summarize(predict(best, "test"), thresholds, class_counts)
             results = {
                 "config": dict(config),
                 "num_parameters": num_parameters(final.params),
@@ -207,7 +196,7 @@ def _class_counts(config: Mapping[str, Any], dataset: Dataset, spec: DatasetSpec
     """The training images of each class; refuses a selection that they leave without a value."""
     class_counts = np.bincount(dataset.train.labels, minlength=spec.num_classes)
     # Here and not where it is selected by: an epoch can take an hour.
-    evaluation.check_has_value(config["select_by"], dataset.validation.labels, class_counts)
+    summaries.check_has_value(config["select_by"], dataset.validation.labels, class_counts)
     return class_counts
 
 
@@ -240,7 +229,7 @@ def _train_step(
         sgd,
         schedule,
         augment=spec.augment,
-        normalize=parts.build_normalize(spec),
+        normalize=assembly.build_normalize(spec),
         seed=config["seed"],
         axis_name=parallel.AXIS_NAME,
         sync_batch_norm=config["model"]["sync_batch_norm"],
@@ -248,7 +237,7 @@ def _train_step(
         average_decay=config["optimizer"]["average_decay"],
         label_schedule=_label_schedule(config, objective, schedule),
     )
-    return requests.carried_by(step, axis_name=parallel.AXIS_NAME)
+    return stop_signals.carried_by(step, axis_name=parallel.AXIS_NAME)
 
 
 def _label_schedule(

@@ -15,12 +15,14 @@ import jax.export
 import jax.numpy as jnp
 from absl import flags
 
-from train import command_line, files, output_files, terminal, trained
+from train import command_line
 from train.data import DatasetSpec, images
-from train.errors import UserError
+from train.foundation import files, output_files
+from train.foundation.errors import UserError
 from train.prediction import calibrated_rule, inference
 from train.prediction.calibrated_rule import CalibratedRule
-from train.trained import TrainedClassifier
+from train.prediction.trained import TrainedClassifier
+from train.workdir import terminal
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 from absl import flags
 from ml_collections import config_flags
 
-from train import command_line, configuration, experiment, processes
-from train.errors import UserError
+from train import command_line, configuration, experiment
+from train.devices import processes
+from train.foundation.errors import UserError
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config",

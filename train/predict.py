@@ -20,8 +20,9 @@ from PIL import Image
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from train import command_line, files, output_files, trained
-from train.errors import UserError
+from train import command_line
+from train.foundation import files, output_files
+from train.foundation.errors import UserError
 from train.prediction import calibrated_rule, html_page, image_files, image_sets
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.image_sets import ImageSet, Unreadable

@@ -12,13 +12,15 @@ from pathlib import Path
 import tensorflow_datasets as tfds
 from absl import flags, logging
 
-from train import command_line, fields
-from train.data import imagenet_lt, plantnet300k, preparation, prepared, tfds_preparation
+from train import command_line
+from train.data import imagenet_lt, plantnet300k, prepared_files
 from train.data.digits import Digits
-from train.data.preparation import PreparedBuilder
-from train.data.progress import show_line
+from train.data.preparing import dataset_writer, tfds_datasets
+from train.data.preparing.dataset_writer import PreparedBuilder
 from train.data.synthetic_species import SyntheticSpecies
-from train.errors import InterruptedRunError, UserError
+from train.foundation import fields
+from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.progress_bar import show_line
 
 _BUILDERS: dict[str, Callable[..., tfds.core.DatasetBuilder]] = {
     "cifar100": functools.partial(tfds.builder, "cifar100"),
@@ -83,9 +85,9 @@ def prepare(
         manual_dir: the folder with what was downloaded; `None` for tfds's own default.
         skip_unreadable: whether images that cannot be decoded are left out.
     """
-    builder = prepared.make_builder(_BUILDERS[name], data_dir, name=name)
+    builder = prepared_files.make_builder(_BUILDERS[name], data_dir, name=name)
     if builder.is_prepared():
-        prepared.check_files(builder)
+        prepared_files.check_files(builder)
         show_line(f"{name} is prepared already, in {builder.data_dir}")
         return
     downloaded = (
@@ -97,17 +99,17 @@ def prepare(
     try:
         match name:
             case "cifar100":
-                tfds_preparation.prepare_cifar100(builder, downloaded)
+                tfds_datasets.prepare_cifar100(builder, downloaded)
             case "imagenet":
-                tfds_preparation.prepare_imagenet(builder, downloaded)
+                tfds_datasets.prepare_imagenet(builder, downloaded)
             case "imagenet_lt":
                 contents = imagenet_lt.contents(downloaded, data_dir)
-                skipped = preparation.prepare(builder, contents, skip_unreadable=skip_unreadable)
+                skipped = dataset_writer.prepare(builder, contents, skip_unreadable=skip_unreadable)
             case "plantnet300k" | "plantnet300k_v2":
                 contents = plantnet300k.contents(type(builder), downloaded)
-                skipped = preparation.prepare(builder, contents, skip_unreadable=skip_unreadable)
+                skipped = dataset_writer.prepare(builder, contents, skip_unreadable=skip_unreadable)
             case _:
-                prepared.generate(builder)
+                prepared_files.generate(builder)
     except KeyboardInterrupt as error:
         begins = "goes on from here" if isinstance(builder, PreparedBuilder) else "begins anew"
         raise InterruptedRunError(signal.SIGINT, f"the same command {begins}") from error

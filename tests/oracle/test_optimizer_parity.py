@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from train import optimizer
+from train.training import optimizer
 
 
 # optax's schedule compares floats with integers.

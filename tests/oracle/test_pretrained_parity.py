@@ -9,7 +9,7 @@ import safetensors.torch
 import torch
 from transformers import ResNetConfig, ResNetForImageClassification
 
-from train.errors import UserError
+from train.foundation.errors import UserError
 from train.models import build_model, pretrained
 
 NUM_CLASSES = 37

@@ -13,9 +13,9 @@ from PIL import Image
 from tests.train import test_recipes
 from tests.train.data import archives
 from train import prepare
-from train.data import tfds_preparation
-from train.data.prepared import split_labels
-from train.errors import UserError
+from train.data.prepared_files import split_labels
+from train.data.preparing import tfds_datasets
+from train.foundation.errors import UserError
 
 CIFAR_100_URL = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
 
@@ -93,7 +93,7 @@ def test_imagenet_has_the_files_of_both_archives(tmp_path, capsys):
     np.testing.assert_array_equal(
         split_labels(builder, "train"), [example["label"] for example in train]
     )
-    assert tfds_preparation.file_names(builder, "train") == [
+    assert tfds_datasets.file_names(builder, "train") == [
         example["file_name"].decode() for example in train
     ]
 
@@ -141,4 +141,4 @@ def test_a_damaged_imagenet_archive_is_one_line_and_nothing_is_prepared(tmp_path
     ) as caught:
         run("imagenet", tmp_path)
     assert "\n" not in str(caught.value)
-    assert not tfds_preparation.builder("imagenet2012", str(tmp_path / "data")).is_prepared()
+    assert not tfds_datasets.builder("imagenet2012", str(tmp_path / "data")).is_prepared()

@@ -14,10 +14,11 @@ import threading
 from pathlib import Path
 
 from tests.train.data import small
-from train import command_line, files, main
-from train.checkpoint import Checkpointer
+from train import command_line, main
 from train.data import DATASETS, images
-from train.requests import Requests
+from train.foundation import files
+from train.training.stop_signals import Requests
+from train.workdir.checkpoint import Checkpointer
 
 
 def shrink_photographs():

@@ -7,7 +7,7 @@ import pytest
 
 from configs import digits
 from train import configuration
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 
 @pytest.fixture

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from configs import digits
-from train import experiment, loop
+from train import experiment
 from train.data import dataset_spec
-from train.errors import UserError
-from train.progress import Progress
-from train.reporting import Reporter
+from train.foundation.errors import UserError
+from train.training import loop
+from train.workdir.progress import Progress
+from train.workdir.reporting import Reporter
 
 NUM_EPOCHS = 3
 

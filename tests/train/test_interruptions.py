@@ -11,7 +11,7 @@ import pytest
 from configs import digits, synthetic_species
 from tests.train.program import Program, checkpoints, flip_a_bit, outcome, truncate
 from train import experiment
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 STEPS_PER_EPOCH = 19
 # All kinds of state: momentum, moving averages, and the estimated labels of ROLE.

@@ -66,7 +66,7 @@ MISTAKES = {
     "unknown flag": ([CONFIG, "--confg=1"], "confg"),
     "no configuration": ([], "--config is needed"),
     "missing file": (["--config=configs/nothing.py"], "there is no configs/nothing.py"),
-    "no get_config": (["--config=train/fields.py"], "has no function get_config()"),
+    "no get_config": (["--config=train/foundation/fields.py"], "has no function get_config()"),
     "not Python": (["--config=README.md"], "README.md, line "),
     "unlike any field": ([CONFIG, "--config.zzz=3"], "has no field 'config.zzz'"),
 }

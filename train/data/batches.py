@@ -15,7 +15,7 @@ import numpy as np
 from train.data import images, streams
 from train.data.images import UnreadableImageError
 from train.data.records import Records, Split
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 # "images" uint8 [b, ...] and "labels" int32 [b]. Training adds "examples" int32 [b], the places of
 # the examples in the split, and "positions" int32 [b], those in the global batch, which their

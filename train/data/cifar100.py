@@ -6,11 +6,11 @@ from typing import Any
 
 import tensorflow_datasets as tfds
 
-from train import fields
 from train.data import options
 from train.data.augmentation import pad_crop_flip
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.splits import Holdout
+from train.foundation import fields
 
 # From the data set's page, https://www.cs.toronto.edu/~kriz/cifar.html; the class index is the rank
 # of the class in alphabetical order.

@@ -8,12 +8,12 @@ import jax
 import numpy as np
 import tensorflow_datasets as tfds
 
-from train.data import label_noise, prepared, splits
+from train.data import label_noise, prepared_files, splits
 from train.data.label_noise import LabelNoise
 from train.data.records import Split
 from train.data.splits import Holdout
-from train.errors import UserError
-from train.fields import Field
+from train.foundation.errors import UserError
+from train.foundation.fields import Field
 
 
 @dataclass(frozen=True)
@@ -92,11 +92,11 @@ class DatasetSpec:
         Raises:
             UserError: the data set is not prepared, or damaged, or not the one that is expected.
         """
-        builder = prepared.open_builder(
+        builder = prepared_files.open_builder(
             self.builder, data_dir, name=self.name, prepare=self.prepared_on_use
         )
-        prepared.check_classes(builder, self.num_classes, name=self.name)
-        source = prepared.read(builder, "train", streamed=self.streamed)
+        prepared_files.check_classes(builder, self.num_classes, name=self.name)
+        source = prepared_files.read(builder, "train", streamed=self.streamed)
         if isinstance(self.validation, Holdout):
             train, held_out = splits.hold_out(
                 source.labels, self.validation, num_classes=self.num_classes
@@ -104,7 +104,7 @@ class DatasetSpec:
             validation = Split(source.images[held_out], source.labels[held_out])
         else:
             train = np.arange(len(source.labels))
-            validation = prepared.read(builder, self.validation, streamed=self.streamed)
+            validation = prepared_files.read(builder, self.validation, streamed=self.streamed)
         if self.train_size is not None:
             train = self._subset(source.labels, train, self.train_size)
         labels = source.labels
@@ -114,8 +114,8 @@ class DatasetSpec:
         return Dataset(
             train=Split(source.images[train], labels[train]),
             validation=validation,
-            test=prepared.read(builder, self.test, streamed=self.streamed),
-            class_names=prepared.class_names(builder),
+            test=prepared_files.read(builder, self.test, streamed=self.streamed),
+            class_names=prepared_files.class_names(builder),
         )
 
     def _subset(self, labels: np.ndarray, train: np.ndarray, size: int) -> np.ndarray:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from train.data import tfds_preparation
-from train.data.preparation import Contents, PreparedBuilder
-from train.data.shards import Example
-from train.data.sources import FolderSource, absent
-from train.errors import UserError
+from train.data.preparing import tfds_datasets
+from train.data.preparing.dataset_writer import Contents, PreparedBuilder
+from train.data.preparing.shards import Example
+from train.data.preparing.sources import FolderSource, absent
+from train.foundation.errors import UserError
 
 LISTS = {
     "train": "ImageNet_LT_train.txt",
@@ -59,7 +59,7 @@ class PreparedImagenet:
             self._splits.append(
                 builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
             )
-            for index, name in enumerate(tfds_preparation.file_names(builder, split)):
+            for index, name in enumerate(tfds_datasets.file_names(builder, split)):
                 self._places[name] = (len(self._splits) - 1, index)
 
     def has(self, path: str) -> bool:
@@ -97,7 +97,7 @@ def contents(manual_dir: Path, data_dir: str | None) -> Contents:
     Raises:
         UserError: a list or the images are missing, or a line is not as it should be.
     """
-    imagenet = tfds_preparation.builder("imagenet2012", data_dir)
+    imagenet = tfds_datasets.builder("imagenet2012", data_dir)
     # A folder `train` alone may be anything.
     has_folder = all((manual_dir / part).is_dir() for part in ("train", "val"))
     _check_present(manual_dir, imagenet, has_folder=has_folder)

@@ -10,7 +10,7 @@ import io
 import numpy as np
 from PIL import Image, UnidentifiedImageError
 
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 # The shorter side after resizing.
 SHORTER_SIDE = 256

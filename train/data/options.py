@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import Any
 
-from train import fields
 from train.data import label_noise
 from train.data.label_noise import LabelNoise
+from train.foundation import fields
 
 # Of the training examples, so many; None for all.
 TRAIN_SIZE = {"train_size": fields.optional(fields.integer(1))}

@@ -8,7 +8,7 @@ from absl import logging
 from train.data import large_images
 from train.data.batches import UNREADABLE, Batch, EvaluationBatches, TrainingBatches
 from train.data.records import Records, Split
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 
 @dataclass

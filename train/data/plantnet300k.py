@@ -20,10 +20,10 @@ from typing import ClassVar, TypeVar
 import numpy as np
 import tensorflow_datasets as tfds
 
-from train.data.preparation import Contents, PreparedBuilder
-from train.data.shards import Example
-from train.data.sources import FolderSource, ZipSource, absent
-from train.errors import UserError
+from train.data.preparing.dataset_writer import Contents, PreparedBuilder
+from train.data.preparing.shards import Example
+from train.data.preparing.sources import FolderSource, ZipSource, absent
+from train.foundation.errors import UserError
 
 # What the archives call the splits, and what we do.
 SPLITS = {"train": "train", "val": "validation", "test": "test"}

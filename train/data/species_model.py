@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 IMAGE_SHAPE = (32, 32, 3)
 LATENT_SIZE = 16

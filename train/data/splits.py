@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 _HOLDOUT_SEED = 20260201
 _SUBSET_SEED = 20260202

@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from train import fields
 from train.data import augmentation, options
 from train.data.dataset import DatasetFamily, DatasetSpec, KnownLaw
 from train.data.species_model import (
@@ -19,6 +18,7 @@ from train.data.species_model import (
     SpeciesModel,
     check_whole_number,
 )
+from train.foundation import fields
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)

@@ -9,8 +9,8 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from train import files
-from train.errors import UserError
+from train.foundation import files
+from train.foundation.errors import UserError
 from train.models import torch_files, torch_names
 from train.models.resnet import RESNETS
 

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 # What the two formats begin with: an archive's first member, and a pickle.
 ZIP_START = b"PK\x03\x04"

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import jax
 from absl import flags
 
-from train import set_rules
-from train.calibration import Calibration
-from train.errors import UserError
-from train.trained import TrainedClassifier
+from train.evaluation import set_rules
+from train.foundation.errors import UserError
+from train.prediction.calibration import Calibration
+from train.prediction.trained import TrainedClassifier
 
 # So that --help shows the flags as those of the command.
 flags.disclaim_key_flags()

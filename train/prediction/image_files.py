@@ -14,7 +14,7 @@ from PIL import Image, ImageFile, ImageOps
 
 from train.data import DatasetSpec, images
 from train.data.images import UnreadableImageError
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 # Pillow recognises these by their names and cannot draw them: a video, or a table of numbers.
 _NO_PICTURES = frozenset({"MPEG"})

@@ -16,7 +16,7 @@ from train.data.images import UnreadableImageError
 from train.prediction import image_files, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.thumbnails import Thumbnail
-from train.trained import TrainedClassifier
+from train.prediction.trained import TrainedClassifier
 
 _LARGEST_BATCH = 64
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from train.prediction.calibrated_rule import CalibratedRule
-from train.trained import TrainedClassifier
+from train.prediction.trained import TrainedClassifier
 
 # uint8 images [n, height, width, channels] to probabilities [n, L], float32, and sets [n, L].
 Inference = Callable[[jax.Array], tuple[jax.Array, jax.Array]]

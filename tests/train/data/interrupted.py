@@ -12,7 +12,7 @@ from absl import logging
 
 from tests.train.data import small
 from train import command_line, prepare
-from train.data import preparation, shards
+from train.data.preparing import dataset_writer, shards
 
 # Smaller than the smallest shard, which ArrayRecord fills up to 64 KiB.
 FILE_SIZE_LIMIT = 30_000
@@ -38,8 +38,8 @@ MOMENTS = {
     # 30 images are three shards and a part.
     "in a shard": lambda: kill_at_call(shards, "_checked", 30),
     "before the journal": lambda: kill_at_call(shards.Journal, "note", 3),
-    "before the description": lambda: kill_at_call(preparation, "_describe", 1),
-    "before the renaming": lambda: kill_at_call(preparation, "_describe", 1, after=True),
+    "before the description": lambda: kill_at_call(dataset_writer, "_describe", 1),
+    "before the renaming": lambda: kill_at_call(dataset_writer, "_describe", 1, after=True),
     "full disk": lambda: resource.setrlimit(
         resource.RLIMIT_FSIZE, (FILE_SIZE_LIMIT, FILE_SIZE_LIMIT)
     ),

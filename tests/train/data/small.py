@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.train.data import archives
-from train.data import shards
 from train.data.plantnet300k import Plantnet300k, Plantnet300kV2
+from train.data.preparing import shards
 
 # Identifiers of five to eight digits, and two species of the same name.
 SPECIES = ["1355868", "13558", "900000", "13558680", "1355990", "24"]

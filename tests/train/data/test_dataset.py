@@ -11,7 +11,7 @@ from PIL import Image
 from configs import digits
 from train import configuration
 from train.data import dataset_spec
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 CIFAR100 = {
     "name": "cifar100",

@@ -9,11 +9,12 @@ import tensorflow_datasets as tfds
 
 from tests.train.data import archives
 from train import prepare
-from train.data import imagenet_lt, preparation
+from train.data import imagenet_lt
 from train.data.imagenet_lt import ImagenetLt
-from train.data.shards import Example
-from train.data.sources import FolderSource
-from train.errors import UserError
+from train.data.preparing import dataset_writer
+from train.data.preparing.shards import Example
+from train.data.preparing.sources import FolderSource
+from train.foundation.errors import UserError
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +66,9 @@ def test_prepared_imagenet_will_do_instead_of_the_folder(manual_dir, tmp_path):
     # As tfds lays it out, written without TensorFlow; in another order than the lists'.
     source = FolderSource(manual_dir)
     paths = sorted(path for path in source.paths() if path.endswith(".JPEG"))
-    preparation.prepare(
+    dataset_writer.prepare(
         tfds.builder("imagenet2012", data_dir=tmp_path, file_format="array_record"),
-        preparation.Contents(
+        dataset_writer.Contents(
             splits={
                 split: [
                     Example(

@@ -12,7 +12,7 @@ from train.data import images
 from train.data.batches import epoch_order
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 NUM_EXAMPLES = 21
 BATCH_SIZE = 8

@@ -10,8 +10,8 @@ import tensorflow_datasets as tfds
 from tests.train.data import archives, small
 from train import prepare
 from train.data.plantnet300k import Plantnet300k, Plantnet300kV2
-from train.data.prepared import split_labels
-from train.errors import UserError
+from train.data.prepared_files import split_labels
+from train.foundation.errors import UserError
 
 
 @pytest.fixture(autouse=True)

@@ -11,9 +11,9 @@ import pytest
 from tests.train.data import archives, small
 from tests.train.data.interrupted import MOMENTS
 from train import prepare
-from train.data import preparation, shards, tfds_preparation
 from train.data.plantnet300k import Plantnet300k
-from train.errors import InterruptedRunError, UserError
+from train.data.preparing import dataset_writer, shards, tfds_datasets
+from train.foundation.errors import InterruptedRunError, UserError
 
 ROOT = Path(__file__).parents[3]
 # A limit for a hang; a preparation takes some four seconds.
@@ -121,8 +121,8 @@ def test_a_full_disk_is_one_line_and_nothing_is_prepared(tmp_path, shrunk):
 
 def test_a_disk_that_is_too_small_is_noticed_before_the_work(tmp_path, shrunk, monkeypatch):
     small.plantnet(tmp_path / "manual")
-    usage = preparation.shutil.disk_usage(tmp_path)._replace(free=10_000)
-    monkeypatch.setattr(preparation.shutil, "disk_usage", lambda path: usage)
+    usage = dataset_writer.shutil.disk_usage(tmp_path)._replace(free=10_000)
+    monkeypatch.setattr(dataset_writer.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(
         OSError, match=r"too small: .* GB are needed and 0\.0 GB are free"
     ) as caught:
@@ -201,7 +201,7 @@ def test_images_skipped_in_an_earlier_start_are_not_skipped_unasked(tmp_path, sh
     bad = f"plantnet_300K/images/train/{small.SPECIES[0]}/0.jpg"
     archives.write_zip(tmp_path / "manual/plantnet_300K.zip", {**files, bad: b"text"})
     with monkeypatch.context() as patch:
-        patch.setattr(preparation, "_describe", lambda *_: 1 / 0)
+        patch.setattr(dataset_writer, "_describe", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run(tmp_path / "manual", tmp_path / "data", skip_unreadable=True)
     with pytest.raises(UserError, match=r"0\.jpg in .* is neither a JPEG nor a PNG"):
@@ -213,7 +213,7 @@ def test_two_preparations_of_one_data_set_do_not_mix(tmp_path, shrunk):
     unfinished = tmp_path / "data/plantnet300k/incomplete.1.1.0"
     unfinished.mkdir(parents=True)
     with (
-        preparation.locked(unfinished),
+        dataset_writer.locked(unfinished),
         pytest.raises(UserError, match=f"another preparation is writing to {unfinished}"),
     ):
         run(tmp_path / "manual", tmp_path / "data")
@@ -240,7 +240,7 @@ def test_a_folder_with_something_else_in_it_is_not_written_to(tmp_path, shrunk):
 
 
 def without_tensorflow(monkeypatch):
-    monkeypatch.setattr(tfds_preparation.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(tfds_datasets.importlib.util, "find_spec", lambda name: None)
 
 
 def run_tfds(dataset, tmp_path):
@@ -293,13 +293,13 @@ def test_an_imagenet_archive_that_is_not_whole_is_refused(tmp_path, case):
     archive.write_bytes(BROKEN_OFF[case](archive.read_bytes(), last))
     message = r"img_train\.tar is not a tar archive, or not all of one; .* MD5 checksum is 1d675b47"
     with pytest.raises(UserError, match=message):
-        tfds_preparation.check_whole(archive, "1d675b47")
+        tfds_datasets.check_whole(archive, "1d675b47")
 
 
 def test_a_whole_archive_is_accepted(tmp_path):
     archives.imagenet_tars(tmp_path, num_classes=3, num_validation=1)
     for part in ("train", "val"):
-        tfds_preparation.check_whole(tmp_path / f"ILSVRC2012_img_{part}.tar", "")
+        tfds_datasets.check_whole(tmp_path / f"ILSVRC2012_img_{part}.tar", "")
 
 
 def test_without_tensorflow_the_extra_is_named(tmp_path, monkeypatch):

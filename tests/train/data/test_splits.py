@@ -5,7 +5,7 @@ import pytest
 
 from train.data import splits
 from train.data.splits import Holdout
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from topk_jax import metrics, sets
 from train.data.species_model import LATENT_SIZE, SpeciesModel
 from train.data.synthetic_species import SpeciesConfig, SyntheticSpecies
-from train.errors import UserError
+from train.foundation.errors import UserError
 
 PARTS = ("train", "validation", "test", "integration")
 SMALL = {"num_classes": 7, "num_genera": 3, "long_tail_exponent": 2.0}

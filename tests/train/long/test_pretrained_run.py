@@ -6,8 +6,8 @@ import jax
 import pytest
 
 from tests.train.program import Program
-from train import randomness
 from train.models import build_model, pretrained
+from train.training import randomness
 
 pytestmark = pytest.mark.long
 

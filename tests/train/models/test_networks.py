@@ -11,9 +11,9 @@ import pytest
 from configs import digits
 from tests.train.models import reference, tiny
 from train import configuration
-from train.errors import UserError
+from train.foundation.errors import UserError
 from train.models import MODELS, build_model
-from train.state import num_parameters
+from train.training.state import num_parameters
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import safetensors.numpy
 
 from tests.train.models import tiny
 from tests.train.models import torch_writer as writer
-from train.errors import UserError
+from train.foundation.errors import UserError
 from train.models import HEADS, MODELS, build_model, pretrained, torch_names
 from train.models.classifier import Classifier
 from train.models.resnet import BasicBlock, Bottleneck, ResNet

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tests.train.models import torch_writer as writer
-from train.errors import UserError
+from train.foundation.errors import UserError
 from train.models import torch_files
 
 NUMBERS = np.arange(24, dtype=np.float32)
@@ -131,8 +131,8 @@ def attacks(target):
         "builtins.getattr": writer.Call(writer.Global("builtins", "getattr"), (1, "real")),
         "torch.load": writer.Call(writer.Global("torch", "load"), (str(target),)),
         "torch.FloatStorage.__class__": writer.Global("torch", "FloatStorage.__class__"),
-        "train.files.write_whole": writer.Call(
-            writer.Global("train.files", "write_whole"), (str(target), b"")
+        "train.foundation.files.write_whole": writer.Call(
+            writer.Global("train.foundation.files", "write_whole"), (str(target), b"")
         ),
         # The other opcodes that call something: by names on the stack, INST, OBJ and NEWOBJ.
         "io.open": writer.Raw(b"\x8c\x02io\x8c\x04open\x93(" + text + b"tR"),

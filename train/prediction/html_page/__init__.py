@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from train import files
+from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.html_page.cards import card, escaped, percent, plural
 from train.prediction.image_sets import ImageSet, Unreadable
-from train.trained import TrainedClassifier
+from train.prediction.trained import TrainedClassifier
 
 _STYLE = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
 _SCRIPT = Path(__file__).with_name("script.js").read_text(encoding="utf-8")

@@ -1,0 +1,66 @@
+"""Processes that train one classifier agree on what it is, or none of them starts."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental import multihost_utils
+
+from configs import digits
+from train import experiment
+from train.devices import processes
+from train.foundation.errors import UserError
+
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+
+def test_what_differs_between_processes_is_refused(monkeypatch):
+    texts = ["a", "a", "b"]
+
+    def of_all(digest):
+        """What each would send: this one sends `texts[0]`'s."""
+        sent = [digest if text == texts[0] else digest ^ 1 for text in texts]
+        return np.stack(sent)
+
+    processes.check_same("the colour", lambda: pytest.fail("one process has nothing to compare"))
+    monkeypatch.setattr(jax, "process_count", lambda: 3)
+    monkeypatch.setattr(multihost_utils, "process_allgather", of_all)
+    with pytest.raises(UserError, match=r"the colour must be the same .* in process 2 it is not"):
+        processes.check_same("the colour", lambda: "a")
+    texts[2] = "a"
+    processes.check_same("the colour", lambda: "a")
+
+
+class EnoughError(Exception):
+    """All has been compared."""
+
+
+def compared(config, workdir, monkeypatch):
+    """What a run compares before its first step."""
+    facts = {}
+
+    def record(name, text):
+        facts[name] = text()
+        if name == "the state to train from":
+            raise EnoughError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "check_same", record)
+        with pytest.raises(EnoughError):
+            experiment.run(config, workdir)
+    return facts
+
+
+@pytest.mark.slow
+def test_a_run_compares_all_that_it_starts_from(tmp_path, monkeypatch):
+    config = json.loads(digits.get_config().to_json())
+    config["model"]["name"] = "mlp"
+    config["dataset"]["data_dir"] = str(tmp_path / "data")
+    facts = compared(config, tmp_path / "run", monkeypatch)
+    assert facts["what --workdir holds"] == "null"
+    others = compared({**config, "seed": 1}, tmp_path / "other", monkeypatch)
+    # The split of the digits is not drawn with the run's seed.
+    assert [name for name in facts if facts[name] == others[name]] == [
+        *("what --workdir holds", "the data set")
+    ]

@@ -1,0 +1,48 @@
+"""The best classifier's metrics are those that its law has in closed form or by Monte Carlo."""
+
+import numpy as np
+import pytest
+
+from train.data import KnownLaw, Split
+from train.data.species_model import SpeciesModel
+from train.evaluation import bayes
+
+NUM_CLASSES = 12
+
+
+@pytest.fixture(scope="module")
+def model():
+    return SpeciesModel(
+        num_classes=NUM_CLASSES, num_genera=3, ambiguity=0.8, long_tail_exponent=4.0, seed=1
+    )
+
+
+@pytest.fixture(scope="module")
+def summary(model):
+    def split(part, size):
+        examples = model.sample(part, size)
+        return Split(model.render(examples.latents), examples.labels)
+
+    law = KnownLaw(model.bayes_probabilities, np.exp(model.log_prior))
+    test = split("test", 6000)
+    counts = np.bincount(test.labels, minlength=NUM_CLASSES)
+    assert counts.min() >= 10
+    return bayes.summarize(law, test, split("validation", 6000), (1, 2), counts), counts
+
+
+@pytest.mark.slow
+def test_each_way_of_counting_has_its_own_best_classifier(model, summary):
+    found, counts = summary
+    for k in (1, 2):
+        best = model.bayes_top_k_accuracy(k).value
+        deviation = np.sqrt(best * (1 - best) / counts.sum())
+        # Four deviations of the test images: one case in 16,000. Eight bits lose far less.
+        assert found[f"top_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
+        best = model.bayes_average_k_accuracy(k).value
+        deviation = np.sqrt(best * (1 - best) / counts.sum())
+        assert found[f"average_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
+        best = model.bayes_macro_top_k_accuracy(k).value
+        # A class's own accuracy has a variance of at most a quarter over its images.
+        deviation = np.sqrt((0.25 / counts).sum()) / NUM_CLASSES
+        assert found[f"macro_top_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
+        assert found[f"average_{k}_set_size"] == pytest.approx(k, rel=0.05)

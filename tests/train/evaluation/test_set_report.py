@@ -1,0 +1,170 @@
+"""The report of sets against float64 references, with ties and with absent classes."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from tests import reference
+from train.evaluation import set_report, summaries
+from train.evaluation.ranking import label_ranks
+from train.evaluation.summaries import Predictions
+
+NUM_CLASSES = 12
+KS = (1, 3, 5)
+COVERAGES = (0.5, 0.75, 0.9)
+# Absent among the labels: the last two. At each border of the shots, and of the groups by count.
+COUNTS = np.array([0, 10, 11, 19, 20, 50, 51, 100, 101, 2001, 30, 5])
+SHOTS = {"few": COUNTS < 20, "medium": (COUNTS >= 20) & (COUNTS <= 100), "many": COUNTS > 100}
+
+
+def draw(rng, number, parts=16, evenness=0.3):
+    # Sixteenths: many ties, sums of exactly 1, and the same numbers in 32 bits and 64.
+    even = np.full(NUM_CLASSES, evenness)
+    scores = rng.multinomial(parts, rng.dirichlet(even, size=number)) / parts
+    labels = rng.integers(0, NUM_CLASSES - 2, size=number).astype(np.int32)
+    return Predictions(
+        rng.random(number), scores.astype(np.float32), labels, label_ranks(scores, labels)
+    )
+
+
+@pytest.fixture(scope="module")
+def examples():
+    return draw(np.random.default_rng(1), 101)
+
+
+@pytest.fixture(scope="module")
+def validation():
+    # Of other scores, so that none of the thresholds is that of the examples.
+    return draw(np.random.default_rng(2), 67, parts=32, evenness=1.0)
+
+
+@pytest.fixture(scope="module")
+def report(examples, validation):
+    with pytest.MonkeyPatch.context() as patch:
+        # Several chunks, the last of them smaller.
+        patch.setattr(summaries, "_CHUNK", 16)
+        return set_report.set_report(
+            examples, validation, ks=KS, coverages=COVERAGES, class_counts=COUNTS
+        )
+
+
+def expected_accuracies(chosen, labels):
+    hits = chosen[np.arange(len(labels)), labels]
+    return {
+        "": reference.accuracy(hits),
+        "macro_": reference.macro_accuracy(hits, labels, num_classes=NUM_CLASSES),
+        **{
+            f"{shot}_": value
+            for shot, value in reference.shot_accuracy(hits, labels, class_counts=COUNTS).items()
+        },
+    }
+
+
+def near(value):
+    # Counts are exact; their quotients and means are of 32 bits.
+    return pytest.approx(value, rel=1e-6, nan_ok=True)
+
+
+@pytest.mark.parametrize("k", KS)
+def test_top_k_and_average_k_metrics_equal_the_references(report, examples, validation, k):
+    metrics = report["metrics"]
+    threshold = reference.average_k_threshold(validation.scores, k=k)
+    assert report["thresholds"][f"average_{k}"] == threshold
+    chosen_by = {
+        f"top_{k}": reference.top_k_set(examples.scores, k=k),
+        f"average_{k}": reference.threshold_set(examples.scores, threshold),
+    }
+    for rule, chosen in chosen_by.items():
+        for kind, value in expected_accuracies(chosen, examples.labels).items():
+            assert metrics[f"{kind}{rule}_accuracy"] == near(value)
+    sizes = chosen.sum(axis=-1)
+    assert metrics[f"average_{k}_set_size"] == near(sizes.mean())
+    counts = report["set_size_counts"][f"average_{k}"]
+    groups = {"all": np.ones(NUM_CLASSES, bool), **SHOTS}
+    assert counts.keys() == groups.keys()
+    for group, classes in groups.items():
+        of_group = sizes[classes[examples.labels]]
+        assert counts[group] == [(of_group == size).sum() for size in range(NUM_CLASSES + 1)]
+    assert metrics["loss"] == near(examples.loss.mean())
+
+
+@pytest.mark.parametrize("coverage", COVERAGES)
+def test_sets_of_a_coverage_equal_the_references(report, examples, validation, coverage):
+    error = 1 - coverage  # Exact: the coverages' own last digit is tested below.
+    thresholds = {
+        "conformal": reference.conformal_threshold(
+            validation.scores, validation.labels, error=round(error, 10)
+        ),
+        "average_error": reference.average_error_threshold(
+            validation.scores, error=round(error, 10)
+        ),
+    }
+    chosen_by = {
+        kind: reference.threshold_set(examples.scores, threshold)
+        for kind, threshold in thresholds.items()
+    }
+    chosen_by["adaptive"] = reference.adaptive_set(examples.scores, error=round(error, 10))
+    wrong = [
+        reference.conformal_threshold(examples.scores, examples.labels, error=round(error, 10)),
+        reference.average_error_threshold(examples.scores, error=round(error, 10)),
+    ]
+    # At 0.9 both are 0 and a sixteenth, for so many scores are.
+    assert coverage == 0.9 or not set(wrong) & set(thresholds.values())
+    found = report["coverages"][str(coverage)]
+    assert found.keys() == chosen_by.keys()
+    for kind, chosen in chosen_by.items():
+        sizes = chosen.sum(axis=-1)
+        assert found[kind].get("threshold") == thresholds.get(kind)
+        assert found[kind]["set_size"] == near(sizes.mean())
+        assert found[kind]["empty_share"] == near((sizes == 0).mean())
+        for name, value in expected_accuracies(chosen, examples.labels).items():
+            assert found[kind][f"{name}coverage"] == near(value)
+
+
+def test_set_sizes_are_counted_from_0(examples):
+    thresholds = {3: 0.125}
+    counts = summaries.summarize(examples, thresholds, COUNTS).size_counts["average_3"]
+    sizes = reference.threshold_set(examples.scores, 0.125).sum(axis=-1)
+    np.testing.assert_array_equal(counts, np.bincount(sizes))
+
+
+def test_accuracies_by_count_are_over_the_examples_of_each_group(report, examples):
+    rows = report["accuracy_by_count"]
+    assert [(row["from"], row["to"]) for row in rows] == [
+        (0, 10),
+        (10, 50),
+        (50, 500),
+        (500, 2000),
+        (2000, None),
+    ]
+    assert [row["classes"] for row in rows] == [3, 5, 3, 0, 1]
+    assert sum(row["examples"] for row in rows) == len(examples.labels)
+    for row in rows:
+        upper = np.inf if row["to"] is None else row["to"]
+        lower = row["from"] or -1
+        counts = COUNTS[examples.labels]
+        chosen = (counts > lower) & (counts <= upper)
+        assert row["examples"] == chosen.sum()
+        for k in KS:
+            hits = reference.top_k_hits(examples.scores, examples.labels, k=k)[chosen]
+            expected = hits.mean() if len(hits) else None
+            assert row[f"top_{k}_accuracy"] == (None if expected is None else near(expected))
+
+
+def test_scores_that_are_no_probabilities_have_conformal_sets_alone(examples, validation):
+    doubled = dataclasses.replace(validation, scores=2 * validation.scores)
+    for pair in ((examples, doubled), (doubled, validation)):
+        found = set_report.set_report(*pair, ks=(1,), coverages=(0.5,), class_counts=COUNTS)
+        assert list(found["coverages"]["0.5"]) == ["conformal"]
+
+
+def test_nothing_is_said_by_shot_where_nobody_knows_the_counts(report):
+    rest = set_report.without_shots(report)
+    assert not [name for name in str(rest).split("'") if name.startswith(("few", "many"))]
+    assert "accuracy_by_count" not in rest
+    assert rest["metrics"]["macro_top_3_accuracy"] == report["metrics"]["macro_top_3_accuracy"]
+    assert (
+        rest["set_size_counts"]["average_3"]["all"]
+        == (report["set_size_counts"]["average_3"]["all"])
+    )

@@ -1,0 +1,52 @@
+"""Every kind of field takes what it should, and says what else a wrong value must be."""
+
+import pytest
+
+from train.foundation import fields
+
+ACCEPTED = [
+    (fields.integer(1), 1),
+    (fields.integer(0, 3), 3),
+    (fields.number(at_least=0), 0),
+    (fields.number(above=0), 1e-3),
+    (fields.number(at_least=0, below=1), 0.999),
+    (fields.boolean(), False),
+    (fields.text(), "a"),
+    (fields.text(optional=True), None),
+    (fields.one_of(["a", "b"]), "b"),
+    (fields.several(fields.integer(1)), [1, 1]),
+    (fields.several(fields.integer(1), empty=True), ()),
+    (fields.several(fields.integer(1), increasing=True), (1, 2)),
+]
+
+REFUSED = [
+    (fields.integer(1), 0, "a whole number of at least 1"),
+    (fields.integer(1), 1.0, "a whole number of at least 1"),
+    (fields.integer(1), True, "a whole number of at least 1"),
+    (fields.integer(1, 3, "the classes"), 4, "a whole number from 1 to 3 (the classes)"),
+    (fields.number(), float("nan"), "a finite number"),
+    (fields.number(), "1", "a finite number"),
+    (fields.number(), True, "a finite number"),
+    (fields.number(above=0), 0, "a finite number greater than 0"),
+    (fields.number(at_least=0), -1, "a finite number at least 0"),
+    (fields.number(at_least=0, below=1), 1, "a finite number at least 0 and less than 1"),
+    (fields.boolean(), 1, "True or False"),
+    (fields.text(), "", "a text that is not empty"),
+    (fields.text(optional=True), 3, "a text that is not empty, or None"),
+    (fields.one_of(["digits", "flowers"]), "digit", "did you mean 'digits'?"),
+    (fields.one_of(["a", "b"]), "zzz", "one of a, b"),
+    (fields.several(fields.integer(1)), (), "a tuple with at least one element"),
+    (fields.several(fields.integer(1)), 3, "a tuple with at least one element"),
+    (fields.several(fields.integer(1)), (1, 0), "each element a whole number of at least 1"),
+    (fields.several(fields.integer(1), increasing=True), (1, 1), "increasing"),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), ACCEPTED)
+def test_accepts(field, value):
+    assert field(value) is None
+
+
+@pytest.mark.parametrize(("field", "value", "message"), REFUSED)
+def test_refuses(field, value, message):
+    assert message in field(value)

@@ -1,0 +1,75 @@
+"""Workdirs with what is read of a finished run, made without training."""
+
+import json
+
+from train.papers.figures import runs as runs_module
+
+STEPS_PER_EPOCH = 10
+
+
+def lines_of_run(nonzero=(8.0, 4.0)):
+    """Two epochs of ten steps: training logged after 5 and 10 of them, the last 2 steps alone."""
+    lines = []
+    for epoch in (1, 2):
+        for at, value in zip((8, 10), nonzero, strict=True):
+            step = (epoch - 1) * STEPS_PER_EPOCH + at
+            line = {"step": step, "epoch": epoch, "split": "train", "loss": 1 / step}
+            lines.append(line | {"accuracy": 0.5, "nonzero_gradients": value / epoch})
+        lines.append(
+            {
+                "step": epoch * STEPS_PER_EPOCH,
+                "epoch": epoch,
+                "split": "validation",
+                "loss": 0.5 / epoch,
+                "top_1_accuracy": 0.4 * epoch,
+                "top_3_accuracy": 0.45 * epoch,
+                "macro_top_3_accuracy": 0.3 * epoch,
+            }
+        )
+    return lines
+
+
+def make_run(
+    workdir,
+    loss="noised_balanced",
+    *,
+    seed=0,
+    test=None,
+    seconds=(9.0, 1.0, 2.0),
+    lines=None,
+    sizes=None,
+    dataset="digits",
+    model="small_cnn",
+    learning_rate=0.1,
+    **parameters,
+):
+    """A workdir with what a figure reads of a finished run."""
+    parameters = {"k": 3, "epsilon": 1.0, "num_samples": 10, "alpha": 0.3, **parameters}
+    config = {
+        "seed": seed,
+        "select_by": "macro_top_3_accuracy",
+        "dataset": {"name": dataset, "batch_size": 64, "data_dir": f"data/{seed}"},
+        "model": {"name": model},
+        "loss": {"name": loss, **parameters},
+        "optimizer": {"learning_rate": learning_rate, "clip_norm": None},
+        "eval": {"ks": [1, 3]},
+    }
+    results = {
+        "config": config,
+        "num_classes": 10,
+        "best_epoch": 2,
+        "epoch_seconds": list(seconds),
+        "test": test or {},
+    }
+    workdir.mkdir(parents=True)
+    (workdir / "results.json").write_text(json.dumps(results))
+    written = "".join(json.dumps(line) + "\n" for line in lines or lines_of_run())
+    (workdir / "metrics.jsonl").write_text(written)
+    if sizes is not None:
+        evaluation = {"split": "test", "set_size_counts": {"average_5": sizes}}
+        (workdir / "evaluation_test.json").write_text(json.dumps(evaluation))
+    return workdir
+
+
+def read(*workdirs):
+    return runs_module.read([str(workdir) for workdir in workdirs])

@@ -1,0 +1,513 @@
+"""What a run writes and shows: metrics, events, results, curves, the bar and the closing table."""
+
+import contextlib
+import errno
+import io
+import json
+import os
+import pty
+import re
+import struct
+import sys
+import threading
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+
+from train.evaluation.summaries import Evaluation
+from train.foundation import files
+from train.foundation.errors import UserError
+from train.workdir import plots
+from train.workdir.classes import Classes
+from train.workdir.reporting import Reporter, show_finished
+from train.workdir.run_files import read_config, read_results
+
+CONFIG = {
+    "seed": 0,
+    "select_by": "macro_top_3_accuracy",
+    "loss": {"name": "noised_balanced", "k": 3},
+    "optimizer": {"decay_epochs": (2, 3), "clip": float("inf")},
+}
+RESULTS = {
+    "config": CONFIG,
+    "num_parameters": np.int64(12),
+    "parameters_digest": "ab",
+    "num_classes": 10,
+    "devices": 8,
+    "versions": {"jax": jax.__version__},
+    "best_epoch": 2,
+    "epoch_seconds": [1.5, np.float32(0.5)],
+    "examples_per_second": 1234.5,
+    "validation": {"loss": 0.25, "top_1_accuracy": 0.5, "macro_top_3_accuracy": 0.75},
+    "test": {
+        "loss": 0.125,
+        "top_1_accuracy": 0.9625,
+        "macro_top_3_accuracy": 0.99125,
+        "few_top_3_accuracy": float("nan"),
+        "average_3_set_size": 3.0125,
+    },
+}
+STEPS_PER_EPOCH = 20
+# 4 sets of 1 class, 3 of 2 and 3 of 5.
+SIZES = {"average_3": np.array([0, 4, 3, 0, 0, 3])}
+CLASSES = Classes(("daisy", "dandelion"), (3, 200))
+
+
+def reporter(workdir, *, first_step=0, config=CONFIG, unlogged=()):
+    return Reporter(
+        workdir,
+        config,
+        CLASSES,
+        num_epochs=3,
+        steps_per_epoch=STEPS_PER_EPOCH,
+        batch_size=4,
+        first_step=first_step,
+        unlogged=unlogged,
+    )
+
+
+def train(reporter, steps):
+    """Reports steps, step i with loss i, and the epochs that they end."""
+    for step in steps:
+        reporter.training_step(
+            step,
+            {
+                "loss": float(step),
+                "accuracy": 0.5,
+                "learning_rate": 0.125,
+            },
+        )
+        if step % STEPS_PER_EPOCH == 0:
+            epoch = step // STEPS_PER_EPOCH
+            validation = {**RESULTS["validation"], "few_top_3_accuracy": float("nan")}
+            reporter.epoch(epoch, step, 1.25, Evaluation(validation, SIZES), is_best=epoch < 3)
+
+
+def refuse_constant(name):
+    raise AssertionError(f"{name} is not JSON")
+
+
+def parse(text):
+    return json.loads(text, parse_constant=refuse_constant)
+
+
+def lines(workdir):
+    return [parse(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def where(workdir):
+    return [(line["split"], line["step"]) for line in lines(workdir)]
+
+
+def events(path):
+    """The events of a file: length, its checksum, the event, its checksum; one after the other."""
+    stream = io.BytesIO(path.read_bytes())
+    found = []
+    while header := stream.read(12):
+        (length, _) = struct.unpack("<QI", header)
+        found.append(Event.FromString(stream.read(length)))
+        assert len(stream.read(4)) == 4
+    return found
+
+
+def event_files(workdir):
+    return sorted((workdir / "tensorboard").iterdir())
+
+
+FIRST_EPOCH = [("train", 5), ("train", 10), ("train", 15), ("train", 20), ("validation", 20)]
+
+
+def test_steps_are_logged_as_means_over_a_window_and_epochs_after_them(tmp_path):
+    with reporter(tmp_path / "new" / "run") as report:
+        train(report, range(1, 24))
+        # A line is there to be read as soon as it is logged.
+        assert where(tmp_path / "new" / "run") == FIRST_EPOCH
+    # Closing logs the steps since the last log.
+    assert where(tmp_path / "new" / "run") == [*FIRST_EPOCH, ("train", 23)]
+    logged = lines(tmp_path / "new" / "run")
+    assert logged[1] == {
+        "step": 10,
+        "epoch": 1,
+        "split": "train",
+        "loss": 8.0,  # The mean of 6, ..., 10.
+        "accuracy": 0.5,
+        "learning_rate": 0.125,
+    }
+    assert logged[4] == {
+        "step": 20,
+        "epoch": 1,
+        "split": "validation",
+        "seconds": 1.25,
+        "loss": 0.25,
+        "top_1_accuracy": 0.5,
+        "macro_top_3_accuracy": 0.75,
+        "few_top_3_accuracy": None,
+    }
+    assert logged[5]["epoch"] == 2
+    assert logged[5]["loss"] == 22.0
+
+
+def test_steps_that_were_not_logged_are_handed_on(tmp_path):
+    with reporter(tmp_path / "unbroken") as report:
+        train(report, range(1, 21))
+    with contextlib.suppress(KeyboardInterrupt), reporter(tmp_path / "broken") as report:
+        train(report, range(1, 9))
+        unlogged = report.unlogged
+        raise KeyboardInterrupt
+    assert [metrics["loss"] for metrics in unlogged] == [6, 7, 8]
+    with reporter(tmp_path / "broken", first_step=8, unlogged=unlogged) as report:
+        train(report, range(9, 21))
+    assert lines(tmp_path / "broken") == lines(tmp_path / "unbroken")
+
+
+def test_an_exception_writes_no_pending_steps(tmp_path):
+    def interrupted():
+        with reporter(tmp_path) as report:
+            train(report, range(1, 8))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert where(tmp_path) == [("train", 5)]
+
+
+def test_a_resumed_run_drops_what_it_is_about_to_repeat(tmp_path):
+    with reporter(tmp_path) as report:
+        train(report, range(1, 36))
+    before = (tmp_path / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    # Killed in the middle of a line, after a line that no run has written.
+    with (tmp_path / "metrics.jsonl").open("ab") as file:
+        file.write(b'null\n{"step": 3, "epoch": 1, "split": "train", "loss"')
+    with reporter(tmp_path, first_step=20) as report:
+        assert (tmp_path / "metrics.jsonl").read_bytes() == b"".join(before[:5])
+        train(report, range(21, 41))
+    assert where(tmp_path) == [
+        *FIRST_EPOCH,
+        *[("train", step) for step in (25, 30, 35, 40)],
+        ("validation", 40),
+    ]
+    # A last line that is JSON but has no end is torn as well: another would be joined to it.
+    with (tmp_path / "metrics.jsonl").open("ab") as file:
+        file.write(b'{"step": 40}')
+    with reporter(tmp_path, first_step=40):
+        assert where(tmp_path)[-1] == ("validation", 40)
+    with reporter(tmp_path, first_step=0):
+        assert where(tmp_path) == []
+
+
+def test_tensorboard_has_the_same_numbers_and_hides_repeated_steps(tmp_path):
+    with reporter(tmp_path) as report:
+        train(report, range(1, 24))
+    with reporter(tmp_path, first_step=20) as report:
+        train(report, range(21, 41))
+    first, second = event_files(tmp_path)
+    for path, purged_from, steps in [
+        (first, 1, [5, 10, 15, 20, 20, 23]),
+        (second, 21, [25, 30, 35, 40, 40]),
+    ]:
+        version, session, *rest = events(path)
+        assert version.file_version == "brain.Event:2"
+        assert session.session_log.status == SessionLog.START
+        assert session.step == purged_from
+        assert [event.step for event in rest] == steps
+    _, _, _, step_10, *_, validation, _ = events(first)
+    assert {value.tag: value.simple_value for value in step_10.summary.value} == {
+        "train/loss": 8.0,
+        "train/accuracy": 0.5,
+        "train/learning_rate": 0.125,
+    }
+    *scalars, sizes = validation.summary.value
+    # A metric without a value has no chart.
+    assert {value.tag: value.simple_value for value in scalars} == {
+        "validation/loss": 0.25,
+        "validation/top_1_accuracy": 0.5,
+        "validation/macro_top_3_accuracy": 0.75,
+    }
+    assert sizes.tag == "validation/average_3_set_sizes"
+    assert (sizes.histo.num, sizes.histo.sum, sizes.histo.sum_squares) == (10, 25, 91)
+    assert (sizes.histo.min, sizes.histo.max) == (1, 5)
+    assert list(sizes.histo.bucket) == [0, 4, 3, 0, 0, 3]
+    assert list(sizes.histo.bucket_limit) == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+
+
+def test_tensorboard_shows_the_test_and_the_learning_curves_at_the_end(tmp_path):
+    with reporter(tmp_path) as report:
+        train(report, range(1, 61))
+        report.results(RESULTS, SIZES)
+    *_, test, last = events(event_files(tmp_path)[0])
+    assert [value.tag for value in test.summary.value] == [
+        # What has no value has no chart.
+        *(f"test/{name}" for name in RESULTS["test"] if name != "few_top_3_accuracy"),
+        "test/average_3_set_sizes",
+    ]
+    (shown,) = last.summary.value
+    assert (test.step, last.step, shown.tag) == (60, 60, "learning_curves")
+    assert shown.image.encoded_image_string == (tmp_path / "learning_curves.png").read_bytes()
+    with Image.open(tmp_path / "learning_curves.png") as picture:
+        assert (shown.image.width, shown.image.height) == picture.size
+
+
+def test_the_configuration_is_written_once_and_read_back(tmp_path):
+    assert read_config(tmp_path / "run") is None
+    with reporter(tmp_path / "run"):
+        written = read_config(tmp_path / "run")
+    assert written == {**CONFIG, "optimizer": {"decay_epochs": [2, 3], "clip": None}}
+    with reporter(tmp_path / "run", config={**CONFIG, "seed": 1}):
+        assert read_config(tmp_path / "run") == written
+    for broken in ('{"seed": 0', "[]"):
+        (tmp_path / "run" / "config.json").write_text(broken)
+        with pytest.raises(UserError, match=r"config.json is not the configuration of a run"):
+            read_config(tmp_path / "run")
+
+
+def test_results_are_strict_json(tmp_path):
+    with reporter(tmp_path) as report:
+        train(report, range(1, 61))
+        report.results(RESULTS, SIZES)
+    results = parse((tmp_path / "results.json").read_text())
+    assert list(results) == list(RESULTS)
+    assert results["test"] == {**RESULTS["test"], "few_top_3_accuracy": None}
+    assert results["epoch_seconds"] == [1.5, 0.5]
+    assert results["num_parameters"] == 12
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_a_crash_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "results.json"
+    files.write_whole(path, b"old")
+
+    def crash(*_):
+        raise KeyboardInterrupt
+
+    # When the new content is written, not yet in the place of the old.
+    with monkeypatch.context() as context:
+        context.setattr(Path, "replace", crash)
+        with pytest.raises(KeyboardInterrupt):
+            files.write_whole(path, b"new")
+    assert path.read_bytes() == b"old"
+    files.write_whole(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_made_is_named_as_the_user_knows_it(tmp_path):
+    path = tmp_path / "missing" / "results.json"
+    with pytest.raises(FileNotFoundError) as raised:
+        files.write_whole(path, b"new")
+    assert raised.value.filename == str(path)
+
+
+def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, monkeypatch):
+    report = reporter(tmp_path)
+    metrics = tmp_path / "metrics.jsonl"
+    metrics.unlink()
+    metrics.symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"No space left on device: '.*metrics\.jsonl'") as caught:
+        train(report, range(1, 6))
+    assert caught.value.errno == errno.ENOSPC
+    report.close()
+
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    metrics.unlink()
+    metrics.touch()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*learning_curves\.png'"):
+        report.results(RESULTS, SIZES)
+    assert not (tmp_path / "results.json").exists()
+    assert not list(tmp_path.glob(".*"))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "config.json").write_text("{}")
+    (tmp_path / "other" / "classes.json").write_text("[]")
+    with (
+        pytest.raises(OSError, match=r"No space left on device: '.*tfevents.*'"),
+        reporter(tmp_path / "other") as report,
+    ):
+        train(report, range(1, 6))
+
+
+def closing_words(tmp_path, capsys, results=RESULTS):
+    with reporter(tmp_path) as report:
+        train(report, range(1, 61))
+        report.results(results, SIZES)
+    return capsys.readouterr().out
+
+
+def test_a_pipe_gets_plain_lines(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    output = closing_words(tmp_path / "run", capsys)
+    assert "\x1b" not in output
+    assert "\r" not in output
+    printed = output.splitlines()
+    assert printed[:3] == [
+        "epoch 1/3  training: loss 18, accuracy 50.00%  "
+        "validation: loss 0.25, top-1 50.00%, macro top-3 75.00%  1.2 s  best",
+        "epoch 2/3  training: loss 38, accuracy 50.00%  "
+        "validation: loss 0.25, top-1 50.00%, macro top-3 75.00%  1.2 s  best",
+        "epoch 3/3  training: loss 58, accuracy 50.00%  "
+        "validation: loss 0.25, top-1 50.00%, macro top-3 75.00%  1.2 s",
+    ]
+    rows = [" ".join(line.split()) for line in printed]
+    for row in [
+        "test, with the parameters of epoch 2: loss 0.125",
+        # No column for the classes of few images, of which there is no number.
+        "accuracy all macro set size",
+        "top-1 96.25% - -",
+        "top-3 - 99.12% -",
+        "average-3 - - 3.013",
+        "results run/results.json",
+        "learning curves run/learning_curves.png",
+        "metrics run/metrics.jsonl",
+        "configuration run/config.json",
+        "TensorBoard run/tensorboard",
+        "checkpoints run/checkpoints",
+    ]:
+        assert row in rows
+
+
+def test_a_finished_run_is_shown_again_without_being_touched(tmp_path, capsys):
+    assert read_results(tmp_path) is None
+    shown = closing_words(tmp_path, capsys)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    results = read_results(tmp_path)
+    assert results["test"]["few_top_3_accuracy"] is None
+    show_finished(tmp_path, results)
+    again = capsys.readouterr().out
+    assert again.startswith("this run is finished")
+    assert again.splitlines()[1:] == shown.splitlines()[-len(again.splitlines()) + 1 :]
+    assert before == {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    (tmp_path / "results.json").write_text("{")
+    assert read_results(tmp_path) is None
+
+
+def test_a_path_is_printed_whole_however_long(tmp_path, capsys):
+    workdir = tmp_path / ("long" * 40)
+    output = closing_words(workdir, capsys)
+    assert f"results          {workdir}/results.json\n" in output
+    # What is not there is not listed.
+    assert "checkpoints" not in output
+
+
+@pytest.mark.parametrize(
+    ("loss", "k"),
+    [
+        ({"name": "noised_balanced", "k": 3}, 3),
+        ({"name": "expected_imbalanced", "k": 5}, 5),
+        ({"name": "smooth_top_k_hinge", "k": 2, "tau": 1.0}, 2),
+        ({"name": "noised_balanced", "k": 1}, None),
+        ({"name": "cross_entropy", "k": 3}, None),
+        ({"name": "cross_entropy"}, None),
+        ({"name": "expected_positive_regularization", "k": 3}, None),
+    ],
+)
+def test_the_numbers_of_a_top_k_loss_come_with_a_note(tmp_path, capsys, loss, k):
+    with reporter(tmp_path) as report:
+        train(report, range(1, 21))
+        report.results({**RESULTS, "config": {**CONFIG, "loss": loss}}, SIZES)
+    output = " ".join(capsys.readouterr().out.split())
+    if k is None:
+        assert "Note" not in output
+    else:
+        assert f"{loss['name']} with k = {k} is a top-{k} loss" in output
+        assert "does not optimise the top-1 accuracy, which is not the number to read" in output
+
+
+def shown_on_a_terminal(tmp_path, monkeypatch, steps):
+    """What a terminal of 120 columns gets of a run that goes on after its first epoch."""
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    chunks = []
+
+    def read():
+        # A terminal that has closed is an error to read from.
+        with contextlib.suppress(OSError):
+            while True:
+                chunks.append(os.read(ours, 10_000))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as context:
+        context.setattr(sys, "stdout", terminal)
+        with reporter(tmp_path, first_step=20) as report:
+            train(report, steps)
+    reader.join()
+    os.close(ours)
+    return b"".join(chunks).decode()
+
+
+def test_a_terminal_gets_a_line_for_each_epoch_above_the_bar(tmp_path, monkeypatch):
+    output = shown_on_a_terminal(tmp_path, monkeypatch, range(21, 41))
+    assert output.startswith("going on after epoch 1 of 3")
+    assert "epoch 2/3  training: loss 38, accuracy 50.00%  validation: loss 0.25" in output
+
+
+def test_a_terminal_gets_a_bar(tmp_path, monkeypatch):
+    output = shown_on_a_terminal(tmp_path, monkeypatch, range(21, 31))
+    _, _, first, *_, last = output.split("epoch ")
+    for frame, epoch, fraction in [(first, "1/3", 1 / 3), (last, "2/3", 1 / 2)]:
+        assert frame.startswith(epoch)
+        done, to_do = (
+            len("".join(re.findall(rf"\x1b\[{color}m([━╸╺]+)", frame))) for color in (91, 90)
+        )
+        # The bar is drawn in whole characters, of which the two parts share one at most.
+        assert abs(done - fraction * (done + to_do)) <= 1
+    assert "loss 28, accuracy 50.00%" in last
+    assert "images/s" in last
+    assert "left" in last
+    assert "\x1b[" in output
+
+
+def test_the_curves_are_an_image_with_the_whole_history(tmp_path, capsys):
+    with reporter(tmp_path) as report:
+        train(report, range(1, 31))
+    with reporter(tmp_path, first_step=20) as report:
+        train(report, range(21, 61))
+        report.results(RESULTS, SIZES)
+    with Image.open(tmp_path / "learning_curves.png") as image:
+        image.load()
+        assert image.format == "PNG"
+        assert image.size == (1500, 600)
+        # Something is drawn: neither white alone, nor mostly ink.
+        assert 0.5 < (np.asarray(image.convert("L")) == 255).mean() < 0.99
+
+
+def test_the_curves_have_the_lines_of_both_splits(tmp_path):
+    with reporter(tmp_path) as report:
+        train(report, range(1, 61))
+    figure = plots.learning_curves(
+        lines(tmp_path),
+        steps_per_epoch=STEPS_PER_EPOCH,
+        best_epoch=2,
+        accuracies=["top_1_accuracy", "few_top_3_accuracy"],
+    )
+    loss, accuracy = figure.axes
+    drawn = {line.get_label(): line for line in loss.lines + accuracy.lines}
+    assert set(drawn) == {
+        "training loss",
+        "validation loss",
+        "training accuracy",
+        "validation top-1 accuracy",
+        "validation few top-3 accuracy",
+        "best epoch (2)",
+    }
+    np.testing.assert_array_equal(drawn["training loss"].get_xdata()[:4], [0.25, 0.5, 0.75, 1.0])
+    np.testing.assert_array_equal(drawn["training loss"].get_ydata()[:2], [3.0, 8.0])
+    np.testing.assert_array_equal(drawn["validation loss"].get_xdata(), [1.0, 2.0, 3.0])
+    assert np.isnan(drawn["validation few top-3 accuracy"].get_ydata()).all()
+    assert list(drawn["best epoch (2)"].get_xdata()) == [2.0, 2.0]
+    assert loss.get_xlabel() == accuracy.get_xlabel() == "epoch"
+    assert loss.get_ylabel() == "loss"
+    assert accuracy.get_ylabel() == "accuracy"
+
+
+def test_curves_of_nothing_are_drawn_all_the_same():
+    figure = plots.learning_curves([], steps_per_epoch=1, best_epoch=0, accuracies=[])
+    assert plots.to_png(figure).startswith(b"\x89PNG")

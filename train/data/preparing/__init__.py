@@ -1,0 +1,1 @@
+"""Writes data sets to disk, for `train.prepare`."""

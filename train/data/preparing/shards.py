@@ -1,0 +1,205 @@
+"""Writing the records of a data set so that a second start goes on where the first one ended.
+
+A split is cut into shards before anything is written. A shard is written under another name, made
+durable, renamed and then noted in a journal, all of it beside the place of the finished data set.
+What the journal does not note is written again.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
+from PIL import Image, UnidentifiedImageError
+
+from train.data.prepared_files import full_disk
+from train.data.preparing.sources import Source
+from train.foundation import files
+from train.foundation.errors import UserError
+
+# Some 100 MB of photographs: what a kill can lose, and a size of file that any disk handles well.
+EXAMPLES_PER_SHARD = 1024
+# An image that Pillow does not decode to the end is of no use in training. ImageNet has one PNG
+# among its JPEG files.
+_FORMATS = ("JPEG", "PNG")
+_NUM_THREADS = min(8, os.cpu_count() or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """An image by its path in the source, its class, and the other features stored with it."""
+
+    path: str
+    label: int
+    features: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A written shard: its records, its size, and the images that were left out as unreadable."""
+
+    split: str
+    index: int
+    num_examples: int
+    num_bytes: int
+    skipped: list[str]
+
+
+class UnreadableError(UserError):
+    """An image that cannot be decoded."""
+
+
+class Journal:
+    """The shards that are written, one line each; lost if what they were made of has changed.
+
+    Args:
+        path: the file.
+        fingerprint: a digest of everything that decides what is in which shard.
+    """
+
+    def __init__(self, path: Path, fingerprint: str) -> None:
+        self._path = path
+        self._shards: dict[tuple[str, int], Shard] = {}
+        header = files.to_json({"fingerprint": fingerprint})
+        kept = [header]
+        first, *lines = path.read_bytes().splitlines(keepends=True) if path.exists() else [b""]
+        for line in lines if first == header else []:
+            try:
+                shard = Shard(**json.loads(line))
+            except (ValueError, TypeError):
+                break  # Torn by a kill, and so the last.
+            self._shards[shard.split, shard.index] = shard
+            kept.append(line.rstrip(b"\n") + b"\n")
+        files.write_whole(path, b"".join(kept))
+
+    def shard(self, split: str, index: int) -> Shard | None:
+        """What is noted of a shard."""
+        return self._shards.get((split, index))
+
+    def note(self, shard: Shard) -> None:
+        """Adds a shard, which is on disk under its own name."""
+        files.append(self._path, files.to_json(asdict(shard)))
+        self._shards[shard.split, shard.index] = shard
+
+
+def fingerprint(name: str, splits: Mapping[str, Sequence[Example]], source: Source) -> str:
+    """A digest of the examples, their order, their division into shards, and their images."""
+    digest = hashlib.sha256(f"{name} {EXAMPLES_PER_SHARD}\n".encode())
+    for split, examples in splits.items():
+        for example in examples:
+            features = json.dumps([example.label, example.features], sort_keys=True)
+            content = source.fingerprint(example.path)
+            digest.update(f"{split} {example.path} {features} {content}\n".encode())
+    return digest.hexdigest()
+
+
+def ranges(num_examples: int) -> list[range]:
+    """The examples of each shard of a split: as few shards as need be, as even as can be."""
+    num_shards = -(-num_examples // EXAMPLES_PER_SHARD)
+    bounds = [index * num_examples // num_shards for index in range(num_shards + 1)]
+    return [range(*pair) for pair in itertools.pairwise(bounds)]
+
+
+def is_whole(path: Path, shard: Shard) -> bool:
+    """Whether a shard that the journal notes is on disk with the size and the records noted."""
+    if not path.exists() or path.stat().st_size != shard.num_bytes:
+        return False
+    return _num_records(path) == shard.num_examples
+
+
+def write(
+    path: Path,
+    examples: Sequence[Example],
+    source: Source,
+    serialize: Callable[[dict[str, Any]], bytes],
+    *,
+    skip_unreadable: bool,
+) -> tuple[int, list[str]]:
+    """Writes a shard, under its own name once it is whole.
+
+    Returns:
+        The number of records, and the paths of the images left out.
+
+    Raises:
+        UnreadableError: an image cannot be decoded, unless such images are to be skipped.
+        OSError: the shard cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    skipped = []
+    try:
+        writer = ArrayRecordWriter(str(temporary), "group_size:1")
+        try:
+            for example, encoded in _read_ahead(examples, source):
+                if isinstance(encoded, bytes):
+                    record = {**example.features, "image": encoded, "label": example.label}
+                    writer.write(serialize(record))
+                elif skip_unreadable:
+                    skipped.append(example.path)
+                else:
+                    raise encoded
+        finally:
+            writer.close()
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        if _num_records(temporary) != len(examples) - len(skipped):
+            raise OSError(f"cannot write {path}: not all of it has reached the disk")
+        temporary.replace(path)
+    except RuntimeError as error:
+        raise full_disk(path, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return len(examples) - len(skipped), skipped
+
+
+def _num_records(path: Path) -> int:
+    try:
+        reader = ArrayRecordReader(str(path))
+        try:
+            return int(reader.num_records())
+        finally:
+            reader.close()
+    except RuntimeError:  # No such file at all.
+        return -1
+
+
+def _read_ahead(
+    examples: Sequence[Example], source: Source
+) -> Iterator[tuple[Example, bytes | UnreadableError]]:
+    """The images in order, read and decoded by threads that are never far ahead."""
+    pending: deque[tuple[Example, Future[bytes | UnreadableError]]] = deque()
+    with ThreadPoolExecutor(_NUM_THREADS) as threads:
+        try:
+            for example in examples:
+                pending.append((example, threads.submit(_checked, example, source)))
+                if len(pending) > 4 * _NUM_THREADS:
+                    ready, image = pending.popleft()
+                    yield ready, image.result()
+            for ready, image in pending:
+                yield ready, image.result()
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+
+def _checked(example: Example, source: Source) -> bytes | UnreadableError:
+    """The bytes of an image that decodes, all of it; no less tells a truncated one."""
+    encoded = source.read(example.path)
+    try:
+        with Image.open(BytesIO(encoded), formats=_FORMATS) as image:
+            image.load()
+    except UnidentifiedImageError:
+        what = "is empty" if not encoded else "is neither a JPEG nor a PNG image"
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        what = f"is damaged ({error})"
+    else:
+        return encoded
+    return UnreadableError(
+        f"{source.where(example.path)} {what}; --skip_unreadable leaves such images out"
+    )

@@ -1,0 +1,129 @@
+"""Where `train.prepare` reads images from: a zip archive or a folder, in `--manual_dir`."""
+
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from train.foundation.errors import UserError
+
+
+def absent(names: Sequence[str], manual_dir: Path, remedies: Sequence[str]) -> UserError:
+    """The message that files are not where they are looked for, and what to do."""
+    if not manual_dir.exists():
+        state = "does not exist, and should have"
+    elif not manual_dir.is_dir():
+        state = "is a file, and should be a folder with"
+    else:
+        state = "does not have"
+    return UserError(
+        f"--manual_dir={manual_dir} {state} {' and '.join(names)}: {'; '.join(remedies)}"
+    )
+
+
+class Source(Protocol):
+    """Files by their paths, which are written with slashes; read by several threads at once."""
+
+    def read(self, path: str) -> bytes:
+        """The content of a file."""
+        ...
+
+    def where(self, path: str) -> str:
+        """What a message calls the file."""
+        ...
+
+    def size(self, path: str) -> int:
+        """The bytes of the file, and 0 where they are not known before it is read."""
+        ...
+
+    def fingerprint(self, path: str) -> str:
+        """A text that changes with the file's content."""
+        ...
+
+
+class ZipSource:
+    """The members of a zip archive, read one by one and never unpacked.
+
+    Each is compared with its checksum in the archive, so that damage anywhere in the images is
+    found without a second pass over the archive.
+
+    Args:
+        archive: the zip file.
+        hint: what to do about a damaged one.
+    """
+
+    def __init__(self, archive: Path, *, hint: str) -> None:
+        self._archive = archive
+        self._hint = hint
+        try:
+            self._zip = zipfile.ZipFile(archive)
+        except zipfile.BadZipFile as error:
+            # The list of members is at the end: a download that broke off has none.
+            raise UserError(
+                f"{archive} is not a zip archive, or not all of one ({error}); {hint}"
+            ) from error
+
+    def paths(self) -> Iterator[str]:
+        """The members in the archive's order; folders among them end with a slash."""
+        return (member.filename for member in self._zip.infolist())
+
+    def read(self, path: str) -> bytes:
+        """The content of a member."""
+        try:
+            return self._zip.read(path)
+        except (zipfile.BadZipFile, zlib.error, EOFError) as error:
+            checksum = self._zip.getinfo(path).CRC
+            raise UserError(
+                f"{self.where(path)} is damaged: its content has not the checksum that the archive "
+                f"gives, CRC-32 {checksum:08x}; {self._hint}"
+            ) from error
+
+    def where(self, path: str) -> str:
+        """The archive and the member."""
+        return f"{path} in {self._archive}"
+
+    def size(self, path: str) -> int:
+        """The bytes of the unpacked member."""
+        return self._zip.getinfo(path).file_size
+
+    def fingerprint(self, path: str) -> str:
+        """The member's checksum and size."""
+        member = self._zip.getinfo(path)
+        return f"{member.CRC:08x} {member.file_size}"
+
+
+class FolderSource:
+    """The files below a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def has(self, path: str) -> bool:
+        """Whether there is such a file."""
+        return (self._folder / path).is_file()
+
+    def paths(self) -> Iterator[str]:
+        """The files and folders below; folders end with a slash."""
+        for folder, folders, names in os.walk(self._folder, followlinks=True):
+            place = Path(folder).relative_to(self._folder)
+            yield from (f"{(place / name).as_posix()}/" for name in folders)
+            yield from ((place / name).as_posix() for name in names)
+
+    def read(self, path: str) -> bytes:
+        """The content of a file."""
+        return (self._folder / path).read_bytes()
+
+    def where(self, path: str) -> str:
+        """The whole path."""
+        return str(self._folder / path)
+
+    def size(self, path: str) -> int:
+        """The bytes of the file."""
+        return (self._folder / path).stat().st_size
+
+    def fingerprint(self, path: str) -> str:
+        """The file's size and time of change."""
+        status = (self._folder / path).stat()
+        return f"{status.st_size} {status.st_mtime_ns}"

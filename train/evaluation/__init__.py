@@ -1,0 +1,1 @@
+"""From scores and labels to metrics, sets and reports."""

@@ -1,0 +1,63 @@
+"""What the best classifier reaches, for data whose law is known, measured as a trained one is."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from train.data import KnownLaw, Split
+from train.evaluation import summaries
+from train.evaluation.ranking import label_ranks
+
+
+def summarize(
+    law: KnownLaw,
+    examples: Split,
+    calibrated_on: Split,
+    ks: Sequence[int],
+    class_counts: np.ndarray,
+) -> dict[str, float]:
+    """The metrics of the best scores on some examples.
+
+    The best over all examples are the probabilities p(y | x); the best over classes, each of which
+    counts the same, are in proportion to p(y | x) / p(y). The accuracies of few, medium and many
+    shot classes are those of the second. None of the two is the best for such a group alone, which
+    is the one that never returns another class.
+
+    Args:
+        law: the law of the data.
+        examples: those that the metrics are of.
+        calibrated_on: those that thresholds are calibrated on.
+        ks: the set sizes.
+        class_counts: the training images of each class.
+    """
+    weights = law.class_probabilities.min() / law.class_probabilities
+    over_examples = _summarize(
+        law, examples, calibrated_on, ks, class_counts, np.ones_like(weights)
+    )
+    over_classes = _summarize(law, examples, calibrated_on, ks, class_counts, weights)
+    of_classes = ("macro_", "few_", "medium_", "many_")
+    return {
+        name: over_classes[name] if name.startswith(of_classes) else value
+        for name, value in over_examples.items()
+    }
+
+
+def _summarize(
+    law: KnownLaw,
+    examples: Split,
+    calibrated_on: Split,
+    ks: Sequence[int],
+    class_counts: np.ndarray,
+    weights: np.ndarray,
+) -> dict[str, float]:
+    def predictions(split: Split) -> summaries.Predictions:
+        probabilities = law.posterior(np.asarray(split.images))
+        of_labels = probabilities[np.arange(len(split)), split.labels]
+        scores = weights * probabilities
+        ranks = label_ranks(scores, split.labels)
+        return summaries.Predictions(
+            -np.log(of_labels), scores.astype(np.float32), split.labels, ranks
+        )
+
+    thresholds = summaries.average_k_thresholds(predictions(calibrated_on), ks)
+    return summaries.summarize(predictions(examples), thresholds, class_counts).metrics

@@ -1,0 +1,190 @@
+"""Scores and labels in files: those of a run for whoever wants them, and somebody else's."""
+
+import functools
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from absl import logging
+from scipy import special
+
+from train.evaluation.ranking import label_ranks
+from train.evaluation.summaries import Predictions
+from train.foundation import files
+from train.foundation.errors import UserError
+
+# What an .npz file may call its scores; logits become probabilities, the others are as they are.
+_LOGITS = "logits"
+_PROBABILITIES = "probabilities"
+_SCORES = (_PROBABILITIES, "scores")
+_LABELS = "labels"
+_LOSS = "loss"
+# How far from 1 the probabilities of an example may add up to.
+_SUM_TOLERANCE = 1e-3
+
+
+def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray | None) -> None:
+    """Writes an .npz file of scores float32 [n, L], labels [n], losses [n] and class counts [L]."""
+    content = io.BytesIO()
+    save = functools.partial(
+        np.savez_compressed,
+        content,
+        scores=predictions.scores,
+        labels=predictions.labels,
+        loss=predictions.loss,
+    )
+    if class_counts is None:
+        save()
+    else:
+        save(class_counts=class_counts)
+    files.write_whole(path, content.getvalue())
+
+
+def are_probabilities(scores: np.ndarray) -> bool:
+    """Whether the scores of each example add up to 1; those of multi-label losses need not."""
+    sums = scores.sum(axis=-1, dtype=np.float64)
+    return bool((np.abs(sums - 1) <= _SUM_TOLERANCE).all() and (scores >= 0).all())
+
+
+def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
+    """Somebody's scores of examples, and their labels.
+
+    Args:
+        logits: an .npy file of logits [n, L], or an .npz file with "logits", "probabilities" or
+            "scores".
+        labels: see `read_integers`; None where the .npz file has "labels".
+        flag: what messages call the first; the second is called by it too.
+
+    Raises:
+        UserError: a file cannot be read, or the two are not what they must be.
+    """
+    arrays = _read(logits, flag)
+    names = [name for name in (_LOGITS, *_SCORES) if name in arrays]
+    if len(names) != 1:
+        raise UserError(
+            f"--{flag} must have one array called logits, probabilities or scores; {logits} has "
+            f"{', '.join(arrays) or 'none'}"
+        )
+    (name,) = names
+    values = arrays[name]
+    if values.ndim != 2 or 0 in values.shape or values.dtype.kind != "f":
+        raise UserError(
+            f"--{flag} must be floating-point numbers [examples, classes], of one example and "
+            f"class at least; {name} in {logits} is {values.dtype} {list(values.shape)}"
+        )
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=-1))
+    if bad.size:
+        raise UserError(
+            f"--{flag} must be finite; {bad.size} of the {len(values)} examples in {logits} have "
+            f"NaN or infinity, the first of them example {bad[0]}"
+        )
+    values = values.astype(np.float64)
+    if name == _PROBABILITIES and not are_probabilities(values):
+        raise UserError(
+            f"--{flag}: what is called probabilities must not be negative, and add up to 1 for "
+            f"each example; that in {logits} does not. What need not is called scores"
+        )
+    if name == _LOGITS and are_probabilities(values):
+        logging.warning(
+            "what --%s has looks like probabilities and is taken as logits; in an .npz file, an "
+            "array called probabilities is taken as such",
+            flag,
+        )
+    labels_flag = flag.replace("logits", "labels")
+    if labels is not None:
+        classes = read_integers(labels, flag=labels_flag)
+    elif _LABELS in arrays:
+        classes = _integers(arrays[_LABELS], logits, flag)
+    else:
+        raise UserError(f"--{labels_flag} is needed: {logits} has no array called labels")
+    _check_labels(classes, values.shape, flag=labels_flag)
+    # In 64 bits, for somebody's logits may be of any size; sets are made of scores of 32.
+    scores = special.softmax(values, axis=-1) if name == _LOGITS else values
+    rows = np.arange(len(classes))
+    if _LOSS in arrays and arrays[_LOSS].shape == classes.shape:
+        loss = arrays[_LOSS]
+    elif name == _LOGITS:
+        loss = -special.log_softmax(values, axis=-1)[rows, classes]
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            loss = -np.log(values[rows, classes])
+    ranks = label_ranks(values, classes)
+    return Predictions(loss, scores.astype(np.float32), classes.astype(np.int32), ranks)
+
+
+def class_counts_beside(scores: Path) -> np.ndarray | None:
+    """The class counts in an .npz file of scores, as `write_scores` leaves them; None if none."""
+    if scores.suffix != ".npz":
+        return None
+    with np.load(scores, allow_pickle=False) as arrays:
+        return arrays.get("class_counts")
+
+
+def read_integers(path: Path, *, flag: str) -> np.ndarray:
+    """Whole numbers [n] from an .npy file, an .npz file with one array, or a text, one a line.
+
+    Raises:
+        UserError: the file cannot be read, or holds something else.
+    """
+    if path.suffix not in (".npy", ".npz"):
+        with _reading(path, flag):
+            numbers = np.loadtxt(path, dtype=np.float64, ndmin=1)
+        if numbers.ndim != 1 or not (numbers == np.round(numbers)).all():
+            raise UserError(f"--{flag} must be whole numbers, one a line; {path} has others")
+        return numbers.astype(np.int64)
+    arrays = list(_read(path, flag).values())
+    if len(arrays) != 1:
+        raise UserError(f"--{flag} must have one array; {path} has {len(arrays)}")
+    return _integers(arrays[0], path, flag)
+
+
+def _integers(array: np.ndarray, path: Path, flag: str) -> np.ndarray:
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise UserError(
+            f"--{flag} must be whole numbers [examples]; {path} has {array.dtype} "
+            f"{list(array.shape)}"
+        )
+    return array.astype(np.int64)
+
+
+def _check_labels(labels: np.ndarray, shape: tuple[int, ...], *, flag: str) -> None:
+    if len(labels) != shape[0]:
+        raise UserError(
+            f"--{flag} must have a label for each of the {shape[0]} examples; got {len(labels)}"
+        )
+    bad = np.flatnonzero((labels < 0) | (labels >= shape[1]))
+    if bad.size:
+        raise UserError(
+            f"--{flag} must be from 0 to {shape[1] - 1}, the classes of the scores; that of "
+            f"example {bad[0]} is {labels[bad[0]]}"
+        )
+
+
+def _read(path: Path, flag: str) -> Mapping[str, np.ndarray]:
+    """The arrays of an .npz file by their names, or the one of an .npy file as logits."""
+    with _reading(path, flag):
+        with path.open("rb") as file:
+            start = file.read(6)
+        if not start.startswith((b"\x93NUMPY", b"PK")):
+            raise ValueError("it is no .npy or .npz file")
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {_LOGITS: loaded}
+        with loaded:
+            return dict(loaded)
+
+
+@contextmanager
+def _reading(path: Path, flag: str) -> Iterator[None]:
+    try:
+        yield
+    except (FileNotFoundError, IsADirectoryError) as error:
+        state = "is a folder" if path.is_dir() else "is not there"
+        raise UserError(f"--{flag} must name a file; {path} {state}") from error
+    except OSError:
+        raise
+    except Exception as error:  # What NumPy's readers raise at a file of another kind.
+        first_line = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"--{flag}: {path} cannot be read: {first_line}") from error

@@ -1,0 +1,1 @@
+"""What belongs to the papers and the evidence: published numbers, tables and figures."""

@@ -1,0 +1,49 @@
+"""Top-K against average-K accuracy, by run (thesis, Figure 3.8)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from train.evaluation import metric_names
+from train.papers.figures import runs as runs_module
+from train.papers.figures.runs import Run
+from train.workdir import figure_style
+
+
+def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
+    """A point for each run, seeds alike: over all test images, and as the mean over classes."""
+    by_label = runs_module.by_label(runs)
+    figure = figure_style.new_figure(9.5, 3.8)
+    panels = figure.subplots(1, 2)
+    averages = {"micro": "over all test images", "macro": "macro: mean over the classes"}
+    for axes, (average, title) in zip(panels, averages.items(), strict=True):
+        names = [
+            metric_names.rule_accuracies(rule)[average]
+            for rule in (metric_names.average_k(k), metric_names.top_k(k))
+        ]
+        for index, (label, seeds) in enumerate(by_label.items()):
+            x, y = np.array([[run.test_metric(name) for name in names] for run in seeds]).T
+            look = figure_style.point_look(index)
+            axes.plot(x, y, linestyle="", mew=1.5, ms=7, label=label, **look)
+        for limits, set_limits in ((axes.get_xlim, axes.set_xlim), (axes.get_ylim, axes.set_ylim)):
+            low, high = limits()
+            # There is nothing beyond; a little more, so that a point there is whole.
+            set_limits(max(low, -0.005), min(high, 1.005))
+        low, high = (
+            max(axes.get_xlim()[0], axes.get_ylim()[0]),
+            min(axes.get_xlim()[1], axes.get_ylim()[1]),
+        )
+        if low < high:
+            axes.plot(
+                [low, high], [low, high], ":", color=figure_style.REFERENCE_COLOR, label="equal"
+            )
+        figure_style.show_as_percent(axes.xaxis, axes.yaxis)
+        axes.set_title(title, fontsize=9)
+        figure_style.finish(
+            axes,
+            x_label=f"test average-{k} accuracy",
+            y_label=f"test top-{k} accuracy",
+        )
+    figure_style.legend_beside(figure, panels[0])
+    return figure

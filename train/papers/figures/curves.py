@@ -1,0 +1,158 @@
+"""Curves over a field of the configuration: means over the seeds, with their 95 % interval."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
+
+from train.evaluation import metric_names
+from train.foundation.errors import UserError
+from train.papers.figures import runs as runs_module
+from train.papers.figures.runs import Run
+from train.papers.tables.statistics import Summary, summarize
+from train.workdir import figure_style, run_files
+
+
+@dataclass(frozen=True)
+class Point:
+    """The mean over the seeds of one experiment, at a value of the field.
+
+    Attributes:
+        x: the value; None where the loss does not take the field.
+        summary: the mean and its interval.
+    """
+
+    x: float | None
+    summary: Summary
+
+
+def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dict[str, list[Point]]:
+    """The points of each line by its label, in the order of the field.
+
+    Raises:
+        UserError: no run has the field, or runs at one point differ by more than the seed.
+    """
+    runs_module.check_field(runs, field)
+    experiments: dict[str, dict[float | None, list[Run]]] = defaultdict(lambda: defaultdict(list))
+    for run, label in zip(runs, runs_module.labels(runs, without=field), strict=True):
+        experiments[label][runs_module.number(run, field)].append(run)
+    found: dict[str, list[Point]] = {}
+    for label, by_x in experiments.items():
+        if None in by_x and len(by_x) > 1:
+            raise UserError(
+                f"{by_x[None][0].workdir} has no value of config.{field}; others of its kind have"
+            )
+        points = []
+        for x, seeds in by_x.items():
+            runs_module.check_seeds(seeds)
+            points.append(Point(x, summarize([value(run) for run in seeds])))
+        found[label] = sorted(points, key=lambda point: point.x or 0.0)
+    return found
+
+
+def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Figure:
+    """A test metric over any field of the configuration (thesis, Figures 5.5 and 5.6)."""
+    figure, axes = _draw(runs, field, lambda run: run.test_metric(metric))
+    if metric.endswith("accuracy"):
+        figure_style.show_as_percent(axes.yaxis)
+        # The interval of few seeds can pass what a share can be.
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, 0.0), min(high, 1.005))
+    figure_style.finish(
+        axes,
+        x_label=f"{runs_module.symbol(field)} (config.{field})",
+        y_label=f"test {metric_names.in_words(metric)}",
+    )
+    figure_style.legend_beside(figure, axes)
+    return figure
+
+
+def gradient_sparsity(runs: Sequence[Run]) -> Figure:
+    """The gradient coordinates that are not zero, over the noise (thesis, Figure 4.2)."""
+    figure, axes = _draw(runs, "loss.epsilon", nonzero_gradients)
+    # The runs are of one data set.
+    classes = runs[0].results.get("num_classes")
+    if isinstance(classes, int):
+        axes.axhline(
+            classes, color=figure_style.REFERENCE_COLOR, ls=":", label=f"all {classes} classes"
+        )
+    axes.set_ylim(bottom=0)
+    figure_style.finish(
+        axes,
+        x_label="noise ε (units of the logits)",
+        y_label="non-zero gradient coordinates\nan example, mean of the first epoch",
+    )
+    figure_style.legend_beside(figure, axes)
+    return figure
+
+
+def epoch_time(runs: Sequence[Run]) -> Figure:
+    """The duration of an epoch over K (thesis, Figure 4.3)."""
+    figure, axes = _draw(runs, "loss.k", epoch_seconds)
+    axes.set_ylim(bottom=0)
+    figure_style.finish(axes, x_label="K (classes)", y_label="mean time of an epoch (s)")
+    figure_style.legend_beside(figure, axes)
+    return figure
+
+
+def nonzero_gradients(run: Run) -> float:
+    """The mean over the steps of the first epoch of a run."""
+    return run_files.first_epoch_mean(run.workdir, "nonzero_gradients")
+
+
+def epoch_seconds(run: Run) -> float:
+    """The mean over the epochs of a run but the first, in which the steps are compiled."""
+    seconds = run.results.get("epoch_seconds")
+    if not isinstance(seconds, list) or len(seconds) < 2:
+        raise UserError(
+            f"the time of an epoch needs a run of two epochs or more, for the first is left out; "
+            f"{run.workdir} has {len(seconds) if isinstance(seconds, list) else 0}"
+        )
+    return float(np.mean(seconds[1:]))
+
+
+def _draw(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> tuple[Figure, Axes]:
+    by_label = lines(runs, field, value)
+    figure = figure_style.new_figure(7, 4)
+    axes = figure.subplots()
+    at = sorted(
+        {point.x for points in by_label.values() for point in points if point.x is not None}
+    )
+    for index, (label, points) in enumerate(by_label.items()):
+        look = figure_style.line_look(index)
+        if points[0].x is None:
+            # The loss knows nothing of the field: a level to compare with.
+            level = points[0].summary
+            axes.axhline(level.mean, label=label, **{**look, "marker": ""})
+            if level.half_width is not None:
+                low, high = level.mean - level.half_width, level.mean + level.half_width
+                axes.axhspan(low, high, color=look["color"], alpha=0.15, lw=0)
+            continue
+        x = [point.x for point in points if point.x is not None]
+        means = [point.summary.mean for point in points]
+        widths = [point.summary.half_width for point in points]
+        # One seed has no interval: its bar is not drawn.
+        bars = [np.nan if width is None else width for width in widths]
+        axes.errorbar(x, means, yerr=bars, label=label, capsize=3, **look)
+    _scale(axes, at)
+    seeds = len({run.fields["seed"] for run in runs}) > 1
+    [dataset] = {run.fields["dataset.name"] for run in runs}
+    interval = ": mean over the seeds and its 95 % interval" if seeds else ""
+    axes.set_title(dataset.replace("_", " ") + interval, fontsize=9)
+    return figure, axes
+
+
+def _scale(axes: Axes, at: Sequence[float]) -> None:
+    """A logarithmic axis for values that span much, with ticks where there are points."""
+    if at[0] > 0 and at[-1] >= 8 * at[0]:
+        axes.set_xscale("log")
+    elif not all(float(x).is_integer() for x in at):
+        return
+    if len(at) <= 10:
+        axes.xaxis.set_major_locator(FixedLocator(list(at)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+        axes.xaxis.set_minor_locator(NullLocator())

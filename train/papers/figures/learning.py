@@ -1,0 +1,57 @@
+"""The learning curves of finished runs."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from train.evaluation import metric_names
+from train.foundation.errors import UserError
+from train.papers.figures.runs import Run
+from train.workdir import plots
+
+
+def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
+    """The curves of one run as it drew them itself, or a line for each of several runs.
+
+    Args:
+        runs: at least one.
+        metric: the metric of validation. By default that which the run, or the first of several,
+            selected its epoch by; for one run, the top-K accuracies beside it.
+
+    Raises:
+        UserError: a run has no lines of an epoch, or none with the metric.
+    """
+    lines = {_name(run, runs): run.lines() for run in runs}
+    steps_per_epoch = {name: _steps_per_epoch(name, lines[name]) for name in lines}
+    wanted = metric or str(runs[0].fields.get("select_by"))
+    for name, of_run in lines.items():
+        if not any(wanted in line for line in of_run if line["split"] == "validation"):
+            raise UserError(f"metrics.jsonl in {name} has no validation metric {wanted!r}")
+    if len(runs) > 1:
+        return plots.compare_runs(lines, steps_per_epoch=steps_per_epoch, metric=wanted)
+    [run], [name] = runs, lines
+    top_k = [metric_names.top_k(k) for k in run.fields.get("eval.ks", ())]
+    accuracies = [f"{rule}_accuracy" for rule in top_k] if metric is None else []
+    if wanted not in (metric_names.LOSS, *accuracies):
+        accuracies.append(wanted)
+    return plots.learning_curves(
+        lines[name],
+        steps_per_epoch=steps_per_epoch[name],
+        best_epoch=run.results["best_epoch"],
+        accuracies=accuracies,
+    )
+
+
+def _name(run: Run, runs: Sequence[Run]) -> str:
+    """The folder of a run, with its path where another has the same name."""
+    path = run.workdir.resolve()
+    alone = sum(other.workdir.resolve().name == path.name for other in runs) == 1
+    return path.name if alone else str(run.workdir)
+
+
+def _steps_per_epoch(name: str, lines: Sequence[dict[str, Any]]) -> int:
+    for line in lines:
+        if line.get("split") == "validation" and line.get("epoch"):
+            return int(line["step"] // line["epoch"])
+    raise UserError(f"metrics.jsonl in {name} has no finished epoch")

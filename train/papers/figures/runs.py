@@ -1,0 +1,241 @@
+"""Finished runs: their configurations and results, and which of them differ by the seed alone."""
+
+import difflib
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train import configuration
+from train.evaluation import metric_names
+from train.foundation.errors import UserError
+from train.training.objectives import LOSSES
+from train.workdir import run_files
+
+# How a legend calls the fields of a configuration that the papers have a symbol for.
+_SYMBOLS = {
+    "loss.k": "K",
+    "loss.epsilon": "ε",
+    "loss.num_samples": "M",
+    "loss.tau": "τ",
+    "loss.gamma": "γ",
+    "loss.alpha": "α",
+    "loss.beta": "β",
+    "loss.max_margin": "max m",
+}
+# Losses that people do not write as their names with spaces.
+_LOSSES_IN_WORDS = {"cross_entropy": "cross-entropy", "ldam": "LDAM", "role": "ROLE"}
+# Fields that do not make another experiment of a run.
+_INCIDENTAL = frozenset({"seed", "dataset.data_dir"})
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        workdir: where it is.
+        fields: the fields of its configuration by dotted names, without those of `config.loss`
+            that its loss does not take.
+        results: what `results.json` has.
+    """
+
+    workdir: Path
+    fields: Mapping[str, Any]
+    results: Mapping[str, Any]
+
+    @property
+    def loss(self) -> str:
+        """The loss as people write it."""
+        name: str = self.fields["loss.name"]
+        if name in _LOSSES_IN_WORDS:
+            return _LOSSES_IN_WORDS[name]
+        return (
+            metric_names.in_words(name).replace("top k", "top-K").replace("average k", "average-K")
+        )
+
+    def test_metric(self, name: str) -> float:
+        """A metric of the test split.
+
+        Raises:
+            UserError: there is none of that name, or it has no value.
+        """
+        metrics = self.results["test"]
+        if name not in metrics:
+            hint = _nearest(name, metrics)
+            raise UserError(f"the results in {self.workdir} have no test metric {name!r}{hint}")
+        if metrics[name] is None:
+            raise UserError(f"the test metric {name} has no value in {self.workdir}")
+        return float(metrics[name])
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The lines of `metrics.jsonl`."""
+        return run_files.read_metrics(self.workdir)
+
+    def evaluation(self) -> dict[str, Any]:
+        """What `evaluation_test.json` has."""
+        return run_files.read_evaluation(self.workdir, "test")
+
+
+def read(workdirs: Iterable[str]) -> list[Run]:
+    """The finished runs in workdirs, all of one data set.
+
+    Raises:
+        UserError: there is no such folder, or no finished run in it, or one is named twice.
+    """
+    paths = [Path(workdir).expanduser() for workdir in workdirs]
+    for path, other in itertools.combinations(paths, 2):
+        if path.resolve() == other.resolve():
+            raise UserError(f"--workdirs names {path} twice")
+    return _of_one_data_set([_read(path) for path in paths])
+
+
+def find(folder: str) -> list[Run]:
+    """The finished runs in the folders of a folder, in the order of their names.
+
+    Raises:
+        UserError: there is no such folder, or no finished run in it.
+    """
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        raise UserError(f"--runs must be a folder of workdirs; there is no folder {path}")
+    finished = [
+        workdir for workdir in sorted(path.iterdir()) if run_files.read_results(workdir) is not None
+    ]
+    if not finished:
+        raise UserError(f"--runs must be a folder of workdirs; {path} has none with a finished run")
+    return _of_one_data_set([_read(workdir) for workdir in finished])
+
+
+def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
+    """What a legend calls each run: its loss, and what else tells it from others of that loss.
+
+    Runs with one label are one line of a figure. What can tell them apart are the parameters of
+    the loss and the model, less the field `without`, which is the figure's axis.
+    """
+    identities = [
+        {
+            name: value
+            for name, value in run.fields.items()
+            if (name.startswith("loss.") or name == "model.name") and name != without
+        }
+        for run in runs
+    ]
+    return [
+        ", ".join([run.loss, *_distinctions(identity, identities)])
+        for run, identity in zip(runs, identities, strict=True)
+    ]
+
+
+def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    """The runs by what a legend calls them: each time, one experiment with as many seeds.
+
+    Raises:
+        UserError: runs of one label differ by more than the seed.
+    """
+    found: dict[str, list[Run]] = defaultdict(list)
+    for run, label in zip(runs, labels(runs), strict=True):
+        found[label].append(run)
+    for seeds in found.values():
+        check_seeds(seeds)
+    return dict(found)
+
+
+def check_seeds(runs: Sequence[Run]) -> None:
+    """Raises `UserError` unless all runs are one experiment with as many seeds."""
+    for run, other in itertools.combinations(runs, 2):
+        ours, others = (
+            {name: value for name, value in fields.items() if name not in _INCIDENTAL}
+            for fields in (run.fields, other.fields)
+        )
+        if differences := configuration.differences(ours, others):
+            raise UserError(
+                f"{run.workdir} and {other.workdir} would be seeds of one experiment, but they "
+                f"differ in {differences[0]}"
+            )
+        if run.fields["seed"] == other.fields["seed"]:
+            raise UserError(
+                f"{run.workdir} and {other.workdir} are the same experiment with the same seed, "
+                f"{run.fields['seed']}"
+            )
+
+
+def number(run: Run, field: str) -> float | None:
+    """A field of the configuration as a number; None where the run, or its loss, has none.
+
+    Raises:
+        UserError: it is no number.
+    """
+    value = run.fields.get(field)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UserError(f"config.{field} must be a number; it is {value!r} in {run.workdir}")
+    return float(value)
+
+
+def check_field(runs: Sequence[Run], field: str) -> None:
+    """Raises `UserError` if none of the runs has a value of the field."""
+    if all(run.fields.get(field) is None for run in runs):
+        hint = _nearest(field, {name for run in runs for name in run.fields} - {field})
+        raise UserError(f"no run has a value of config.{field} that it makes use of{hint}")
+
+
+def symbol(field: str) -> str:
+    """How axes and legends call a field of a configuration."""
+    return _SYMBOLS.get(field, field.rpartition(".")[2].replace("_", " "))
+
+
+def _distinctions(
+    identity: Mapping[str, Any], identities: Sequence[Mapping[str, Any]]
+) -> Iterable[str]:
+    """The values of the fields in which runs of one loss differ; the model, where any do."""
+    rivals = [other for other in identities if other["loss.name"] == identity["loss.name"]]
+    for name, value in identity.items():
+        among = identities if name == "model.name" else rivals
+        if any(other.get(name) != value for other in among):
+            yield value if name == "model.name" else f"{symbol(name)} = {value}"
+
+
+def _read(workdir: Path) -> Run:
+    if not workdir.is_dir():
+        raise UserError(f"there is no workdir {workdir}")
+    results = run_files.read_results(workdir)
+    if results is None:
+        raise UserError(f"{workdir} has no finished run")
+    if not isinstance(results["test"], dict) or "best_epoch" not in results:
+        raise UserError(f"the results in {workdir} have no test metrics or no best_epoch")
+    config = results.get("config")
+    values = dict(configuration.flatten(config)) if isinstance(config, dict) else {}
+    for name in ("loss.name", "model.name", "dataset.name", "seed"):
+        if name not in values:
+            raise UserError(f"the results in {workdir} have no config.{name}")
+    loss = values["loss.name"]
+    if loss not in LOSSES:
+        raise UserError(f"{workdir} was trained with a loss that is not known here, {loss!r}")
+    # Any number of classes will do: only the names are wanted.
+    taken = {"loss.name", *(f"loss.{name}" for name in LOSSES[loss].parameters(2))}
+    fields = {
+        name: value
+        for name, value in values.items()
+        if not name.startswith("loss.") or name in taken
+    }
+    return Run(workdir, fields, results)
+
+
+def _of_one_data_set(runs: list[Run]) -> list[Run]:
+    names = sorted({run.fields["dataset.name"] for run in runs})
+    if len(names) > 1:
+        raise UserError(
+            f"the runs are of several data sets, {', '.join(names)}: a figure has one; name "
+            "those of one of them with --workdirs"
+        )
+    return runs
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known."""
+    nearest = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""

@@ -1,0 +1,132 @@
+"""How many classes the sets of average size K have: by loss and by shot (thesis, Figure 5.4)."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from train.evaluation import metric_names
+from train.foundation.errors import UserError
+from train.papers.figures import runs as runs_module
+from train.papers.figures.runs import Run
+from train.workdir import figure_style
+
+ALL = "all"
+# The few sets that are larger than those of all but so many are left of the axis, and counted.
+_SHOWN = 0.995
+_COLUMNS = 4
+
+
+def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
+    """A histogram for each loss; that of the first is outlined in the others."""
+    counts = set_size_counts(runs, k=k, shots=(ALL,))
+    rows = -(-len(counts) // _COLUMNS)
+    columns = -(-len(counts) // rows)
+    figure, grid = _panels(rows, columns)
+    panels = list(grid.flat)
+    _, first = next(iter(counts.items()))
+    for index, (axes, (label, by_shot)) in enumerate(zip(panels, counts.items(), strict=False)):
+        _draw(axes, by_shot[ALL], figure_style.COLORS[0], "//")
+        axes.set_title(label, fontsize=9)
+        if index > 0:
+            outline = first[ALL] / first[ALL].sum()
+            axes.stairs(outline, np.arange(len(outline) + 1) - 0.5, color="black", lw=1, ls="--")
+    for axes in panels[len(counts) :]:
+        axes.set_visible(False)
+    for axes in panels[max(0, len(counts) - columns) : len(counts)]:
+        # Those with nothing below them.
+        axes.tick_params(labelbottom=True)
+    _finish(figure, grid, [by_shot[ALL] for by_shot in counts.values()], k)
+    if len(counts) > 1:
+        figure.suptitle(f"dashed: {next(iter(counts))}", fontsize=9)
+    return figure
+
+
+def by_shot(runs: Sequence[Run], *, k: int) -> Figure:
+    """A row for each loss, a histogram for its few-, medium- and many-shot classes each."""
+    counts = set_size_counts(runs, k=k, shots=metric_names.SHOTS)
+    figure, grid = _panels(len(counts), len(metric_names.SHOTS))
+    hatches = ("//", "..", "\\\\")
+    for row, (label, of_loss) in zip(grid, counts.items(), strict=True):
+        for column, (axes, shot) in enumerate(zip(row, metric_names.SHOTS, strict=True)):
+            _draw(axes, of_loss[shot], figure_style.COLORS[column], hatches[column])
+            axes.set_title(f"{label}: {shot} shot", fontsize=9)
+    _finish(figure, grid, [one for of_loss in counts.values() for one in of_loss.values()], k)
+    return figure
+
+
+def set_size_counts(
+    runs: Sequence[Run], *, k: int, shots: Sequence[str]
+) -> dict[str, dict[str, np.ndarray]]:
+    """The number of examples by the size of their set, from 0, by loss and shot; seeds together.
+
+    Raises:
+        UserError: a run was not evaluated, or not with this K, or two differ by more than seeds.
+    """
+    counts = {}
+    for label, seeds in runs_module.by_label(runs).items():
+        evaluated = [_counts(run, k, shots) for run in seeds]
+        counts[label] = {shot: np.sum([one[shot] for one in evaluated], axis=0) for shot in shots}
+    return counts
+
+
+def _counts(run: Run, k: int, shots: Sequence[str]) -> dict[str, np.ndarray]:
+    by_rule = run.evaluation().get("set_size_counts")
+    if not isinstance(by_rule, Mapping):
+        raise UserError(f"the evaluation in {run.workdir} has no set_size_counts")
+    rule = metric_names.average_k(k)
+    if rule not in by_rule:
+        has = ", ".join(by_rule) or "nothing"
+        raise UserError(f"the evaluation in {run.workdir} has no set sizes of {rule}; it has {has}")
+    counts = {}
+    for shot in shots:
+        values = by_rule[rule].get(shot) if isinstance(by_rule[rule], Mapping) else None
+        if not isinstance(values, list) or not all(isinstance(value, int) for value in values):
+            raise UserError(f"the evaluation in {run.workdir} has no counts of {rule} for {shot}")
+        counts[shot] = np.array(values)
+    return counts
+
+
+def _panels(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
+    figure = figure_style.new_figure(2.2 * columns + 0.8, 1.7 * rows + 0.7)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    return figure, grid
+
+
+def _draw(axes: Axes, counts: np.ndarray, color: str, hatch: str) -> None:
+    total = counts.sum()
+    if total == 0:
+        axes.text(0.5, 0.5, "no images", transform=axes.transAxes, ha="center", fontsize=8)
+        return
+    sizes = np.arange(len(counts))
+    axes.bar(
+        sizes, counts / total, width=1, color=color, alpha=0.6, hatch=hatch, ec="white", lw=0.3
+    )
+    mean = float(sizes @ counts / total)
+    axes.axvline(mean, color=figure_style.REFERENCE_COLOR, ls=":", lw=1.2)
+    axes.text(
+        0.97, 0.95, f"mean {mean:.2f}", transform=axes.transAxes, ha="right", va="top", fontsize=8
+    )
+
+
+def _finish(figure: Figure, grid: np.ndarray, counts: Sequence[np.ndarray], k: int) -> None:
+    filled = [one for one in counts if one.sum() > 0]
+    last = max((_last_shown(one) for one in filled), default=1)
+    for axes in grid.flat:
+        axes.set_xlim(-0.6, last + 0.6)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure_style.show_as_percent(axes.yaxis)
+        axes.tick_params(labelsize=8)
+        axes.set_axisbelow(True)
+        axes.grid(alpha=0.3)
+    left_out = sum(int(one[last + 1 :].sum()) for one in filled)
+    # On a line of its own, for a figure of one panel is narrow.
+    beyond = f"\nlarger sets, not shown: {left_out:,}" if left_out else ""
+    figure.supxlabel(f"classes in the set of average size {k}{beyond}", fontsize=9)
+    figure.supylabel("test images", fontsize=9)
+
+
+def _last_shown(counts: np.ndarray) -> int:
+    return int(np.searchsorted(np.cumsum(counts), _SHOWN * counts.sum()))

@@ -1,0 +1,1 @@
+"""The papers' tables, planned, run and collected."""

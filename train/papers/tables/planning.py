@@ -1,0 +1,167 @@
+"""A table to its runs, none twice: those of the grids first, then those that the grids select."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from train.evaluation import metric_names
+from train.foundation.errors import UserError
+from train.papers.tables import runs, statistics
+from train.papers.tables.runs import Run, RunsFolder, Status
+from train.papers.tables.table import Cell, CountBin, Recipe, SetSizeShare, Table, Tuning
+from train.workdir import run_files
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """How far a tuning is.
+
+    Attributes:
+        tuning: what is tuned.
+        scores: for each candidate, one a seed: in [0, 1], or a loss; None where there is none.
+        to_go: the runs that are not finished.
+        selected: the index of the selected candidate; None before all runs have ended, and where
+            no candidate came to an end.
+    """
+
+    tuning: Tuning
+    scores: tuple[tuple[float | None, ...], ...]
+    to_go: int
+    selected: int | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether no candidate can be selected, now or later."""
+        return self.to_go == 0 and self.selected is None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs of a table, in the order in which they are made.
+
+    Attributes:
+        grid: those of the tunings.
+        finals: those of the cells, as far as they are known; every cell's first seed comes first.
+        waiting: how many runs are known only when the grid is finished, at most.
+    """
+
+    grid: tuple[Run, ...]
+    finals: tuple[Run, ...]
+    waiting: int
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """All that are known, none twice."""
+        return _distinct([*self.grid, *self.finals])
+
+
+class Planner:
+    """Knows the runs of cells, with what tuning selects by what is finished in a folder.
+
+    It looks at each tuning once: another one sees what has been finished since.
+
+    Args:
+        folder: the runs.
+        seeds: those of the cells; the tunings have their own.
+        overrides: what the user changes in all runs.
+    """
+
+    def __init__(
+        self, folder: RunsFolder, seeds: Sequence[int], overrides: tuple[str, ...] = ()
+    ) -> None:
+        self.folder = folder
+        self.seeds = tuple(seeds)
+        self.overrides = overrides
+        self._tuned: dict[Tuning, Tuned] = {}
+
+    def plan(self, table: Table) -> Plan:
+        """The runs of a table, as far as they are known now."""
+        cells = list(table.cells.values())
+        finals = [runs for runs in map(self.finals, cells) if runs is not None]
+        waiting = [cell for cell in cells if self.finals(cell) is None and not self._failed(cell)]
+        return Plan(
+            grid=_distinct(run for tuning in tunings(table) for run in self._grid(tuning)),
+            finals=_distinct(run for of_a_seed in zip(*finals, strict=True) for run in of_a_seed),
+            waiting=len({(cell.recipe, cell.tuning) for cell in waiting}) * len(self.seeds),
+        )
+
+    def check(self, table: Table) -> None:
+        """Raises `UserError` where the user's changes do not fit one of the runs."""
+        for recipe in {cell.recipe for cell in table.cells.values()}:
+            runs.check(Run(recipe, 0, self.overrides))
+        for tuning in tunings(table):
+            for candidate in tuning.candidates:
+                runs.check(Run(tuning.recipe.changed(candidate), 0, self.overrides))
+
+    def finals(self, cell: Cell) -> tuple[Run, ...] | None:
+        """The runs of a cell, one a seed; None where tuning has not selected."""
+        recipe = self._recipe(cell)
+        if recipe is None:
+            return None
+        evaluated = isinstance(cell.metric, CountBin | SetSizeShare)
+        return tuple(Run(recipe, seed, self.overrides, evaluated) for seed in self.seeds)
+
+    def tuned(self, tuning: Tuning) -> Tuned:
+        """What the finished runs of a tuning say."""
+        if tuning not in self._tuned:
+            self._tuned[tuning] = self._tune(tuning)
+        return self._tuned[tuning]
+
+    def _tune(self, tuning: Tuning) -> Tuned:
+        per_candidate = len(tuning.seeds)
+        grid = self._grid(tuning)
+        statuses = [self.folder.status(run) for run in grid]
+        scores = [self._score(run, tuning) for run in grid]
+        by_candidate = tuple(
+            tuple(scores[first : first + per_candidate])
+            for first in range(0, len(scores), per_candidate)
+        )
+        to_go = sum(status in (Status.ABSENT, Status.UNFINISHED) for status in statuses)
+        selected = None
+        if to_go == 0:
+            smaller_is_better = tuning.metric == metric_names.LOSS
+            selected = statistics.best(by_candidate, smaller_is_better=smaller_is_better)
+        return Tuned(tuning, by_candidate, to_go, selected)
+
+    def _recipe(self, cell: Cell) -> Recipe | None:
+        if cell.tuning is None:
+            return cell.recipe
+        tuned = self.tuned(cell.tuning)
+        if tuned.selected is None:
+            return None
+        return cell.recipe.changed(cell.tuning.candidates[tuned.selected])
+
+    def _failed(self, cell: Cell) -> bool:
+        return cell.tuning is not None and self.tuned(cell.tuning).failed
+
+    def _grid(self, tuning: Tuning) -> tuple[Run, ...]:
+        return tuple(
+            Run(tuning.recipe.changed(candidate), seed, self.overrides)
+            for candidate in tuning.candidates
+            for seed in tuning.seeds
+        )
+
+    def _score(self, run: Run, tuning: Tuning) -> float | None:
+        results, metric = self.folder.results(run), tuning.metric
+        if results is None:
+            return None
+        if tuning.at_last_epoch:
+            return run_files.last_epoch(self.folder.workdir(run), metric)
+        if metric not in results.get("validation", {}):
+            raise UserError(f"{self.folder.workdir(run)} has no {metric} on validation to tune by")
+        value = results["validation"][metric]
+        return None if value is None else float(value)
+
+
+def tunings(table: Table) -> tuple[Tuning, ...]:
+    """The tunings of a table's cells, none twice."""
+    found = (cell.tuning for cell in table.cells.values())
+    return tuple(dict.fromkeys(tuning for tuning in found if tuning is not None))
+
+
+def _distinct(planned: Iterable[Run]) -> tuple[Run, ...]:
+    """The runs, none twice; one that is to be evaluated anywhere is."""
+    found: dict[str, Run] = {}
+    for run in planned:
+        if run.key not in found or run.evaluated:
+            found[run.key] = run
+    return tuple(found.values())

@@ -1,0 +1,73 @@
+"""Several seeds to a mean and its interval, and the comparison with a published number."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy import special
+
+from train.papers.tables.table import Published
+
+_CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The mean over seeds and half the width of its 95 % interval; one seed has no interval."""
+
+    mean: float
+    half_width: float | None
+
+
+def summarize(values: Sequence[float]) -> Summary:
+    """The mean of independent runs and its interval by Student's t distribution.
+
+    Args:
+        values: one a seed, at least one.
+    """
+    mean, count = float(np.mean(values)), len(values)
+    if count == 1:
+        return Summary(mean, None)
+    standard_error = float(np.std(values, ddof=1)) / math.sqrt(count)
+    return Summary(mean, half_width(standard_error, count - 1))
+
+
+def half_width(standard_error: float, degrees_of_freedom: float) -> float:
+    """Half the width of a 95 % interval by Student's t distribution."""
+    return float(special.stdtrit(degrees_of_freedom, (1 + _CONFIDENCE) / 2)) * standard_error
+
+
+def compare(ours: Summary, published: Published) -> Literal["above", "below"] | None:
+    """Where ours lies if it differs from the published value by more than both intervals together.
+
+    A value published without an interval is taken as exact; without an interval of ours, nothing
+    can be said.
+    """
+    if ours.half_width is None:
+        return None
+    difference = ours.mean - published.value
+    if abs(difference) <= ours.half_width + (published.half_width or 0.0):
+        return None
+    return "above" if difference > 0 else "below"
+
+
+def best(scores: Sequence[Sequence[float | None]], *, smaller_is_better: bool) -> int | None:
+    """The candidate of the best mean; the first of several that are equal.
+
+    Args:
+        scores: for each candidate, one a seed; None where that run has no score, as one that
+            diverged, which rules the candidate out.
+        smaller_is_better: of two means.
+
+    Returns:
+        Its index; None where all are ruled out.
+    """
+    sign = -1.0 if smaller_is_better else 1.0
+    means = {
+        index: sign * float(np.mean([value for value in values if value is not None]))
+        for index, values in enumerate(scores)
+        if values and not any(value is None or math.isnan(value) for value in values)
+    }
+    return max(means, key=lambda index: (means[index], -index), default=None)

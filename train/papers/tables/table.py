@@ -1,0 +1,227 @@
+"""What a table is: rows by columns of cells, each a number that some runs leave in their files."""
+
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from train.evaluation import metric_names
+
+# Dotted fields of a configuration and their values.
+Overrides = tuple[tuple[str, Any], ...]
+
+_PUBLISHED = re.compile(
+    r"(?P<value>\d+(?:\.(?P<decimals>\d+))?)"
+    r"(?:±(?P<half_width>[\d.]+))?"
+    r"(?: \((?P<shots>[\d./]+)\))?"
+)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A configuration but for the seed: a file of `configs/`, its loss, and what is changed."""
+
+    config: str
+    loss: str
+    overrides: Overrides = ()
+
+    def changed(self, overrides: Mapping[str, Any] | Overrides) -> "Recipe":
+        """The recipe with other values of some fields."""
+        return replace(self, overrides=tuple({**dict(self.overrides), **dict(overrides)}.items()))
+
+    @property
+    def file(self) -> str:
+        """The configuration file with the loss, as `--config` takes it."""
+        return f"configs/{self.config}.py:{self.loss}"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of `results.json`.
+
+    Attributes:
+        name: as in `metric_names`.
+        split: where it is measured.
+        with_shots: whether its values on few, medium and many shot classes belong to it.
+    """
+
+    name: str
+    split: Literal["validation", "test"] = "test"
+    with_shots: bool = False
+
+    @property
+    def shots(self) -> dict[str, "Metric"]:
+        """The metric on classes of few, medium and many shots."""
+        rule = self.name.removeprefix("macro_")
+        names = {shot: f"{shot}_{rule}" for shot in metric_names.SHOTS} if self.with_shots else {}
+        return {shot: Metric(name, self.split) for shot, name in names.items()}
+
+
+@dataclass(frozen=True)
+class CountBin:
+    """The test top-1 accuracy on classes with more than `above`, up to `up_to` training images.
+
+    It is read from what `train.evaluate` leaves, which is a command of its own after the run.
+    """
+
+    above: int
+    up_to: int | None
+
+
+@dataclass(frozen=True)
+class SetSizeShare:
+    """The share of the test images whose set has `size` classes, of sets of average size `k`.
+
+    It is read from what `train.evaluate` leaves.
+    """
+
+    k: int
+    size: int
+
+
+@dataclass(frozen=True)
+class LastEpoch:
+    """A metric of the validation split after the last epoch, whichever was selected."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class FirstEpochMean:
+    """A metric of the training steps, as it is: its mean over the steps of the first epoch."""
+
+    name: str
+
+
+# What a cell's number can be; of all but the last, a share in per cent.
+AnyMetric = Metric | CountBin | SetSizeShare | LastEpoch | FirstEpochMean
+
+
+@dataclass(frozen=True)
+class Published:
+    """A published number in per cent, with what it was published with.
+
+    Attributes:
+        value: the number.
+        half_width: that of its 95 % interval; None where none was published.
+        shots: the numbers for few, medium and many shot classes; empty where there are none.
+        decimals: how many of them were printed.
+    """
+
+    value: float
+    half_width: float | None
+    shots: tuple[float, ...]
+    decimals: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Published":
+        """The number as the papers write it: `36.3±0.3 (12.6/42.9/71.7)`."""
+        match = _PUBLISHED.fullmatch(text)
+        if match is None:
+            raise ValueError(f"not a published number: {text!r}")
+        half_width, shots = match["half_width"], match["shots"]
+        return cls(
+            value=float(match["value"]),
+            half_width=None if half_width is None else float(half_width),
+            shots=() if shots is None else tuple(map(float, shots.split("/"))),
+            decimals=len(match["decimals"] or ""),
+        )
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Candidates, of which the best by a validation metric is what a cell's runs are made with.
+
+    Cells that share a tuning share its runs.
+
+    Attributes:
+        recipe: what the candidates are tried on.
+        candidates: what each of them changes.
+        metric: that of the validation split; the loss is better if smaller, all others if larger.
+        seeds: the runs of each candidate, whose mean counts.
+        at_last_epoch: whether the metric after the last epoch counts, not after the selected one.
+    """
+
+    recipe: Recipe
+    candidates: tuple[Overrides, ...]
+    metric: str
+    seeds: tuple[int, ...] = (0,)
+    at_last_epoch: bool = False
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number of a table.
+
+    Attributes:
+        recipe: the runs that make it, but for the seed and for what tuning changes.
+        metric: what is read from them.
+        published: what it is compared with.
+        tuning: where some of its parameters are to be found first.
+    """
+
+    recipe: Recipe
+    metric: AnyMetric
+    published: Published | None = None
+    tuning: Tuning | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows by columns of cells; a place may be empty.
+
+    Attributes:
+        number: that of the paper, such as 4.4.
+        title: what is measured on what.
+        rows: for people, by the keys of the command line.
+        columns: likewise.
+        cells: by (row, column).
+        seeds: what each cell is run with.
+        note: what a reader of the numbers has to know.
+        on: the embedded data set; None for the paper's own.
+        has_best: whether the runs know what the best classifier reaches, which is then a row.
+    """
+
+    number: str
+    title: str
+    rows: Mapping[str, str]
+    columns: Mapping[str, str]
+    cells: Mapping[tuple[str, str], Cell]
+    seeds: tuple[int, ...]
+    note: str = ""
+    on: str | None = None
+    has_best: bool = False
+
+    @property
+    def is_in_per_cent(self) -> bool:
+        """Whether its numbers are shares."""
+        return not any(isinstance(cell.metric, FirstEpochMean) for cell in self.cells.values())
+
+    @property
+    def name(self) -> str:
+        """The table as the command line names it."""
+        return f"table {self.number}" + (f" on {self.on}" if self.on else "")
+
+    def part(self, rows: Sequence[str] | None, columns: Sequence[str] | None) -> "Table":
+        """The table with some of its rows and columns alone, in its own order; None for all."""
+        kept_rows = {key: text for key, text in self.rows.items() if rows is None or key in rows}
+        kept_columns = {
+            key: text for key, text in self.columns.items() if columns is None or key in columns
+        }
+        places = itertools.product(kept_rows, kept_columns)
+        return replace(
+            self,
+            rows=kept_rows,
+            columns=kept_columns,
+            cells={place: self.cells[place] for place in places if place in self.cells},
+        )
+
+
+def grid(**values: Sequence[Any]) -> tuple[Overrides, ...]:
+    """Every combination of values of the loss's parameters, the last of them changing fastest."""
+    names = [f"loss.{name}" for name in values]
+    return tuple(
+        tuple(zip(names, combination, strict=True))
+        for combination in itertools.product(*values.values())
+    )

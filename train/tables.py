@@ -1,0 +1,168 @@
+"""The papers' tables beside ours: `python -m train.tables --table=4.4 --runs=runs`.
+
+With `--plan` it prints the commands that make the numbers, with `--run` it runs them.
+"""
+
+import shlex
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from absl import flags
+
+from train import command_line
+from train.foundation import fields, files
+from train.foundation.errors import UserError
+from train.papers.tables import collecting, display, embedded, evidence, papers, runs
+from train.papers.tables.execution import execute
+from train.papers.tables.planning import Plan, Planner
+from train.papers.tables.runs import RunsFolder
+from train.papers.tables.table import Table
+from train.workdir import terminal
+
+_TABLE = flags.DEFINE_string(
+    "table",
+    None,
+    f"Needed. The table of the thesis, one of {', '.join(papers.NUMBERS)}, or an experiment of "
+    f"docs/evidence.md, which says what each is, one of {', '.join(evidence.NUMBERS)}.",
+)
+_ON = flags.DEFINE_string(
+    "on",
+    None,
+    f"An embedded data set, {' or '.join(embedded.NAMES)}, on which to make the same table without "
+    "a download; by default the table is on the paper's own.",
+)
+_RUNS = flags.DEFINE_string(
+    "runs", "runs", "The folder with a folder for each run, where they are looked for and made."
+)
+_ROWS = flags.DEFINE_list(
+    "rows", None, "Only these rows: losses, as recipes call them, for example cross_entropy,focal."
+)
+_COLUMNS = flags.DEFINE_list(
+    "columns", None, "Only these columns, by their heads without spaces, for example K=1,K=5."
+)
+_SEEDS = flags.DEFINE_list(
+    "seeds", None, "The seeds of the runs, for example 0,1,2; by default as many as in the paper."
+)
+_PLAN = flags.DEFINE_bool("plan", False, "Print the commands of the runs, one a line.")
+_RUN = flags.DEFINE_bool(
+    "run",
+    False,
+    "Make the runs that are not finished, one after another, then print the table. The same "
+    "command goes on where it was stopped.",
+)
+_OVERRIDE = flags.DEFINE_multi_string(
+    "override",
+    [],
+    "A field to change in all runs, for example dataset.data_dir=DIR; may be given several times, "
+    "and has to be given alike to make runs and to collect them.",
+)
+_JSON = flags.DEFINE_string("json", None, "A file to write the collected numbers to.")
+
+
+def main() -> None:
+    """Plans, runs or collects the table that the flags name."""
+    table = _table()
+    seeds = table.seeds if _SEEDS.value is None else _seeds(_SEEDS.value)
+    if _PLAN.value and _RUN.value:
+        raise UserError("--plan and --run exclude each other")
+    if _PLAN.value and _JSON.value is not None:
+        raise UserError("--json is for collected numbers, and --plan collects none")
+    if _JSON.value == "" or (_JSON.value and not Path(_JSON.value).absolute().parent.is_dir()):
+        raise UserError(f"--json must be a file in a folder that is there; got {_JSON.value!r}")
+    folder = _folder(must_exist=not (_PLAN.value or _RUN.value))
+    overrides = tuple(_OVERRIDE.value)
+    runs.check_overrides(overrides)
+
+    def look() -> Planner:
+        return Planner(RunsFolder(folder), seeds, overrides)
+
+    planner = look()
+    planner.check(table)
+    if _PLAN.value:
+        _print_plan(planner.plan(table), planner.folder)
+        return
+    execution = execute(table, look) if _RUN.value else None
+    collected = collecting.collect(table, look())
+    display.show(collected)
+    if _JSON.value is not None:
+        content = files.to_json(collecting.to_json(collected), indent=2)
+        files.write_whole(Path(_JSON.value), content)
+    if execution is not None and execution.failed:
+        terminal.show_line(f"{len(execution.failed)} failed:")
+        for name, reason in execution.failed.items():
+            terminal.show_line(f"  {name}: {reason}")
+        sys.exit(1)
+
+
+def _table() -> Table:
+    numbers = (*papers.NUMBERS, *evidence.NUMBERS)
+    if _TABLE.value is None:
+        raise UserError(f"--table is needed: it must be one of {', '.join(numbers)}")
+    _check("--table", _TABLE.value, numbers)
+    if _TABLE.value in evidence.NUMBERS:
+        if _ON.value is not None:
+            raise UserError(f"--on says nothing to --table={_TABLE.value}, which has its data set")
+        table = evidence.table(_TABLE.value)
+    elif _ON.value is None:
+        table = papers.table(_TABLE.value)
+    else:
+        _check("--on", _ON.value, embedded.NAMES)
+        table = embedded.table(_TABLE.value, _ON.value)
+    for flag, keys in ((_ROWS, table.rows), (_COLUMNS, table.columns)):
+        if flag.value is not None:
+            for value in flag.value or [""]:
+                _check(f"--{flag.name}", value, keys)
+    part = table.part(_ROWS.value, _COLUMNS.value)
+    if not part.cells:
+        raise UserError(f"{table.name} has nothing in these --rows and --columns")
+    return part
+
+
+def _check(flag: str, value: str, allowed: Collection[str]) -> None:
+    if wrong := fields.one_of(allowed)(value):
+        raise UserError(f"{flag} must be {wrong}; got {value!r}")
+
+
+def _seeds(texts: Sequence[str]) -> tuple[int, ...]:
+    wrong = UserError(
+        "--seeds must be different whole numbers from 0 to 4294967295, with commas between them; "
+        f"got {','.join(texts)!r}"
+    )
+    try:
+        seeds = tuple(int(text) for text in texts)
+    except ValueError:
+        raise wrong from None
+    if not seeds or len(set(seeds)) < len(seeds) or not all(0 <= seed < 2**32 for seed in seeds):
+        raise wrong
+    return seeds
+
+
+def _folder(*, must_exist: bool) -> Path:
+    folder = Path(_RUNS.value)
+    if _RUNS.value == "" or (folder.exists() and not folder.is_dir()):
+        raise UserError(f"--runs must be a folder; got {_RUNS.value!r}")
+    if must_exist and not folder.exists():
+        raise UserError(
+            f"--runs must be a folder with runs; there is no {folder}: --run makes it, and --plan "
+            "prints the commands that do"
+        )
+    return folder
+
+
+def _print_plan(plan: Plan, folder: RunsFolder) -> None:
+    for run in plan.runs:
+        workdir = folder.workdir(run)
+        terminal.show_line(shlex.join(["python", *run.training(workdir)]))
+        if run.evaluated:
+            terminal.show_line(shlex.join(["python", *run.evaluation(workdir)]))
+    if plan.waiting:
+        # Apart from the commands, which may be piped into a shell.
+        sys.stderr.write(
+            f"up to {plan.waiting} more runs follow when those of the grid are finished: the same "
+            "command then prints them\n"
+        )
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,1 @@
+"""Steps, the state that they change, and the loop around them."""

@@ -1,0 +1,162 @@
+"""Epochs of steps, selection of the best one, stopping, and checkpoints, in a fixed order."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from train.data.batches import Batch
+from train.devices.parallel import Devices
+from train.evaluation import metric_names
+from train.evaluation.summaries import Evaluation
+from train.foundation.errors import InterruptedRunError, UserError
+from train.training import stop_signals
+from train.training.state import TrainState
+from train.training.steps_in_flight import DivergedError, StepsInFlight
+from train.training.stop_signals import Requests
+from train.workdir.checkpoint import Checkpointer
+from train.workdir.progress import Progress
+from train.workdir.reporting import Reporter, SilentReporter
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A run's epochs.
+
+    Attributes:
+        train_step: the compiled step: state and batch to state and metrics.
+        validate: a state on the devices to what is reported of the validation split.
+        devices: those that the state is on.
+        checkpointer: saves the state and the progress.
+        reporter: told of every step and epoch.
+        asked: what the run is asked while it goes on.
+        num_epochs: the epochs of the whole run.
+        steps_per_epoch: the steps of one.
+        select_by: the validation metric that selects an epoch.
+        stop_after: the epochs without improvement after which the run stops; None for never.
+        save_every: the steps after which a checkpoint is saved, beside those at the end of each
+            epoch; None for never.
+    """
+
+    train_step: Callable[..., Any]
+    validate: Callable[[TrainState], Evaluation]
+    devices: Devices
+    checkpointer: Checkpointer
+    reporter: Reporter | SilentReporter
+    asked: Requests
+    num_epochs: int
+    steps_per_epoch: int
+    select_by: str
+    stop_after: int | None
+    save_every: int | None
+
+    def run(
+        self, state: TrainState, progress: Progress, batches: Iterator[Batch]
+    ) -> tuple[TrainState, Progress]:
+        """Trains from where the progress stands to the end.
+
+        Args:
+            state: the state on the devices, after `progress.step` steps.
+            progress: how far the run has come.
+            batches: the batches of the steps to come.
+
+        Returns:
+            The last state, on the devices, and the progress.
+
+        Raises:
+            UserError: training diverged, or the metric that selects has no value.
+            InterruptedRunError: a signal came; the run has saved.
+        """
+        try:
+            return self._run(state, progress, batches)
+        except DivergedError as error:
+            latest = self.checkpointer.latest()
+            kept = (
+                "no checkpoint was saved"
+                if latest is None
+                else f"the last good checkpoint is {latest}"
+            )
+            # Last, for there may be many.
+            examples = ", ".join(map(str, error.examples))
+            seen_with = f"; it was seen with the training examples {examples}" if examples else ""
+            raise UserError(
+                f"{error}; {kept}; lower config.optimizer.learning_rate{seen_with}"
+            ) from error
+
+    def _run(
+        self, state: TrainState, progress: Progress, batches: Iterator[Batch]
+    ) -> tuple[TrainState, Progress]:
+        steps = StepsInFlight(self.train_step, self.devices, self.reporter, self.asked)
+        first_epoch = progress.epochs + 1
+        saved_step = progress.step
+        # The order of an iteration is an invariant: evaluate, save, stop, next batch, step, report.
+        # Saving after evaluation means that a resumed run neither repeats nor skips a selection;
+        # saving before the next batch means that it takes up with the batch that was about to come.
+        # An evaluation writes its line before the save, and a save waits for the lines of all steps
+        # up to it, so that no checkpoint is ahead of the metrics.
+        while not self._is_finished(progress):
+            at_end = progress.step == (progress.epochs + 1) * self.steps_per_epoch
+            due = self.save_every is not None and progress.step % self.save_every == 0
+            if (
+                at_end
+                or steps.request != stop_signals.NOTHING
+                or (due and progress.step > saved_step)
+            ):
+                progress = steps.finish(progress)
+                if at_end:
+                    is_first = progress.epochs + 1 == first_epoch
+                    progress = self._evaluate(state, progress, compiled=is_first)
+                if progress.step > saved_step:
+                    self._save(state, progress)
+                    saved_step = progress.step
+                steps.restart()
+                if stop_signals.is_stop(steps.request) and not self._is_finished(progress):
+                    raise InterruptedRunError(
+                        steps.request,
+                        f"saved after step {progress.step}, in epoch {progress.epochs + 1} of "
+                        f"{self.num_epochs}; the same command goes on from there",
+                    )
+                continue
+            progress = dataclasses.replace(progress, step=progress.step + 1)
+            state = steps.make(state, progress.step, batches)
+        return state, progress
+
+    def _is_finished(self, progress: Progress) -> bool:
+        if progress.epochs == self.num_epochs:
+            return True
+        without_improvement = progress.epochs - progress.best_epoch
+        return self.stop_after is not None and without_improvement >= self.stop_after
+
+    def _evaluate(self, state: TrainState, progress: Progress, *, compiled: bool) -> Progress:
+        validation = self.validate(state)
+        seconds = progress.seconds
+        progress = progress.after_epoch(
+            _score(validation.metrics, self.select_by), compiled=compiled
+        )
+        self.reporter.epoch(
+            progress.epochs,
+            progress.step,
+            seconds,
+            validation,
+            is_best=progress.best_epoch == progress.epochs,
+        )
+        return progress
+
+    def _save(self, state: TrainState, progress: Progress) -> None:
+        self.checkpointer.save(
+            progress.step, self.devices.to_host(state), dataclasses.asdict(progress)
+        )
+        self.asked.saved()
+
+
+def _score(validation: Mapping[str, float], select_by: str) -> float:
+    if not math.isfinite(validation[metric_names.LOSS]):
+        raise DivergedError(f"the validation loss is {validation[metric_names.LOSS]}")
+    value = validation[select_by]
+    if math.isnan(value):
+        raise UserError(
+            f"config.select_by must be a metric that the validation split has; {select_by!r} has "
+            "no value, because no class of that kind occurs in it"
+        )
+    return -value if select_by == metric_names.LOSS else value

@@ -1,0 +1,109 @@
+"""Event files, which TensorBoard shows."""
+
+import io
+import math
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+from PIL import Image
+from tensorboardX import RecordWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.summary_pb2 import HistogramProto, Summary
+
+from train.foundation import files
+
+_SECONDS_BETWEEN_FLUSHES = 10
+
+
+class Events:
+    """An event file of TensorBoard.
+
+    Written here and now, with tensorboardX's records alone: its SummaryWriter writes in a thread,
+    and when that thread fails, on a full disk for one, the run stops for good at a full queue.
+
+    Args:
+        directory: where the event files are; each start of a run adds one.
+        first_step: what earlier files have of later steps is not to be shown.
+    """
+
+    def __init__(self, directory: Path, first_step: int) -> None:
+        directory.mkdir(exist_ok=True)
+        now = time.time()
+        # TensorBoard reads the files in the order of their names; two starts can share a second.
+        starts = sum(1 for _ in directory.iterdir())
+        self._path = directory / (
+            f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{starts}"
+        )
+        self._writer = RecordWriter(str(self._path))
+        self._is_open = True
+        self._add(Event(wall_time=now, file_version="brain.Event:2"))
+        started = SessionLog(status=SessionLog.START)
+        self._add(Event(wall_time=now, step=first_step + 1, session_log=started))
+        self._next_flush = now
+
+    def write(
+        self,
+        step: int,
+        split: str,
+        metrics: Mapping[str, float],
+        size_counts: Mapping[str, np.ndarray] = MappingProxyType({}),
+    ) -> None:
+        """Adds the metrics that have a value, and histograms of the sizes of sets."""
+        values = [
+            Summary.Value(tag=f"{split}/{name}", simple_value=value)
+            for name, value in metrics.items()
+            if not math.isnan(value)
+        ]
+        histograms = [
+            Summary.Value(tag=f"{split}/{rule}_set_sizes", histo=_histogram(counts))
+            for rule, counts in size_counts.items()
+        ]
+        self._add_values(step, values + histograms)
+        if time.time() > self._next_flush:
+            self.flush()
+
+    def write_image(self, step: int, tag: str, png: bytes) -> None:
+        """Adds a picture."""
+        with Image.open(io.BytesIO(png)) as image:
+            width, height = image.size
+        picture = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=png)
+        self._add_values(step, [Summary.Value(tag=tag, image=picture)])
+
+    def flush(self) -> None:
+        """Brings what was added to the disk."""
+        with files.naming(self._path):
+            self._writer.flush()
+        self._next_flush = time.time() + _SECONDS_BETWEEN_FLUSHES
+
+    def close(self) -> None:
+        """Brings all to the disk; may be called again."""
+        if self._is_open:
+            self._is_open = False
+            with files.naming(self._path):
+                self._writer.close()
+
+    def _add_values(self, step: int, values: list[Summary.Value]) -> None:
+        self._add(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
+
+    def _add(self, event: Event) -> None:
+        with files.naming(self._path):
+            self._writer.write(event.SerializeToString())
+
+
+def _histogram(counts: np.ndarray) -> HistogramProto:
+    """The histogram of whole numbers 0, 1, 2, …, each in the middle of a bucket of its own."""
+    sizes = np.arange(len(counts))
+    present = sizes[counts > 0]
+    return HistogramProto(
+        min=float(present[0]),
+        max=float(present[-1]),
+        num=float(counts.sum()),
+        sum=float((counts * sizes).sum()),
+        sum_squares=float((counts * sizes**2).sum()),
+        bucket_limit=(sizes + 0.5).tolist(),
+        bucket=counts.astype(float).tolist(),
+    )

@@ -1,0 +1,256 @@
+"""Writes what a run leaves: its configuration, metrics, events, results and learning curves.
+
+The one part of the program that writes, through `files.py`, but for the checkpoints. A file is
+written whole or not at all, except those that grow, of which a torn end does no harm.
+"""
+
+import json
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from train.evaluation.summaries import Evaluation
+from train.foundation import files
+from train.workdir import plots, run_files, terminal
+from train.workdir.classes import Classes
+from train.workdir.events import Events
+
+_TOP_K_ACCURACY = re.compile(r"top_\d+_accuracy")
+
+
+def show_finished(workdir: Path, results: dict[str, Any]) -> None:
+    """Prints the closing table of a run that was finished before."""
+    terminal.show_line("this run is finished; these are its results")
+    terminal.show_results(results, run_files.present(workdir))
+
+
+class Reporter:
+    """Told of every step, epoch and result of a run; writes them and shows them.
+
+    Making one makes the workdir, writes the configuration unless it is there, and drops what was
+    logged after `first_step`, which the run is about to repeat. Epochs are counted from 1.
+
+    Args:
+        workdir: where everything is written.
+        config: the configuration of the run.
+        classes: what is known of each class.
+        num_epochs: the epochs of the whole run.
+        steps_per_epoch: the steps of one.
+        batch_size: the images of a step, for the speed.
+        first_step: the steps that an earlier run has made and that are not repeated.
+        unlogged: the metrics of the last of these steps, which are not logged yet.
+
+    Raises:
+        OSError: something could not be written; it names the file. So do all methods.
+    """
+
+    def __init__(
+        self,
+        workdir: Path,
+        config: dict[str, Any],
+        classes: Classes,
+        *,
+        num_epochs: int,
+        steps_per_epoch: int,
+        batch_size: int,
+        first_step: int,
+        unlogged: Sequence[Mapping[str, float]] = (),
+    ) -> None:
+        self._workdir = workdir
+        self._steps_per_epoch = steps_per_epoch
+        self._batch_size = batch_size
+        self._steps_between_logs = min(max(5, steps_per_epoch // 10), 100)
+        self._pending = list(unlogged)
+        self._last_step = first_step
+        self._select_by = config.get("select_by")
+        self._window_start: float | None = None
+        self._window_steps = 0
+        workdir.mkdir(parents=True, exist_ok=True)
+        if not (workdir / run_files.CONFIG).exists():
+            files.write_whole(workdir / run_files.CONFIG, files.to_json(config, indent=2))
+        if not (workdir / run_files.CLASSES).exists():
+            files.write_whole(
+                workdir / run_files.CLASSES, files.to_json(classes.to_plain(), indent=1)
+            )
+        self._metrics = workdir / run_files.METRICS
+        self._metrics.touch()
+        files.drop_lines_after(self._metrics, first_step)
+        self._events = Events(workdir / run_files.EVENTS, first_step)
+        self._terminal = terminal.Terminal(
+            num_epochs=num_epochs, steps_per_epoch=steps_per_epoch, first_step=first_step
+        )
+
+    def __enter__(self) -> "Reporter":
+        return self
+
+    def __exit__(
+        self,
+        exception_type: type[BaseException] | None,
+        exception: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if exception is not None:
+            self._pending.clear()
+        self.close()
+
+    @property
+    def unlogged(self) -> tuple[Mapping[str, float], ...]:
+        """The metrics of the steps since the last log."""
+        return tuple(self._pending)
+
+    def training_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Takes the metrics of a step; some ten times an epoch, and at its end, logs their means.
+
+        Args:
+            step: the steps made, this one included.
+            metrics: those of the step.
+        """
+        self._pending.append(metrics)
+        self._last_step = step
+        if self._window_start is None:
+            # The first step is left out of the speed: compiling it takes longer than an epoch.
+            self._window_start, self._window_steps = time.perf_counter(), 0
+        else:
+            self._window_steps += 1
+        if step % self._steps_per_epoch % self._steps_between_logs == 0:
+            self._log_pending()
+
+    def epoch(
+        self,
+        epoch: int,
+        step: int,
+        seconds: float,
+        validation: Evaluation,
+        is_best: bool,
+    ) -> None:
+        """Logs a finished epoch.
+
+        Args:
+            epoch: the epoch, counted from 1.
+            step: the steps made.
+            seconds: how long its training took.
+            validation: what is reported of the validation split.
+            is_best: whether it is the selected one up to now.
+        """
+        line = {"step": step, "epoch": epoch, "split": "validation", "seconds": seconds}
+        self._append({**line, **validation.metrics})
+        self._events.write(step, "validation", validation.metrics, validation.size_counts)
+        self._events.flush()
+        self._terminal.epoch(epoch, seconds, self._headline(validation.metrics), is_best)
+        # Evaluation is no part of the speed of training.
+        self._window_start = None
+
+    def results(
+        self, results: dict[str, Any], size_counts: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """Writes the results and the learning curves, and prints the closing table.
+
+        Args:
+            results: the fields of `results.json`.
+            size_counts: how many sets of the test images have 0, 1, 2, … classes, for each rule.
+
+        Returns:
+            What was written: what is not finite is None.
+        """
+        figure = plots.learning_curves(
+            [line for line, _ in files.read_lines(self._metrics)],
+            steps_per_epoch=self._steps_per_epoch,
+            best_epoch=results["best_epoch"],
+            accuracies=[name for name in self._headline(results["validation"]) if name != "loss"],
+        )
+        curves = plots.to_png(figure)
+        files.write_whole(self._workdir / run_files.CURVES, curves)
+        self._events.write(self._last_step, "test", results["test"], size_counts)
+        self._events.write_image(self._last_step, "learning_curves", curves)
+        self._events.flush()
+        # Last, for the run is finished where they are.
+        files.write_whole(self._workdir / run_files.RESULTS, files.to_json(results, indent=2))
+        self._terminal.close()
+        written = _as_written(results)
+        terminal.show_results(written, run_files.present(self._workdir))
+        return written
+
+    def close(self) -> None:
+        """Logs what is pending and closes the files; may be called again."""
+        self._terminal.close()
+        try:
+            self._log_pending()
+        finally:
+            self._events.close()
+
+    def _log_pending(self) -> None:
+        if not self._pending:
+            return
+        means = {
+            name: float(np.mean([metrics[name] for metrics in self._pending], dtype=np.float64))
+            for name in self._pending[-1]
+        }
+        self._pending.clear()
+        images_per_second = self._end_window()
+        step = self._last_step
+        epoch = -(-step // self._steps_per_epoch)
+        self._append({"step": step, "epoch": epoch, "split": "train", **means})
+        self._events.write(step, "train", means)
+        self._terminal.training(epoch, step, means, images_per_second)
+
+    def _end_window(self) -> float | None:
+        """The images a second since the last log, and a new start; None if no step was timed."""
+        now = time.perf_counter()
+        start, steps = self._window_start, self._window_steps
+        self._window_start, self._window_steps = now, 0
+        return None if start is None or steps == 0 else steps * self._batch_size / (now - start)
+
+    def _headline(self, metrics: Mapping[str, float]) -> dict[str, float]:
+        """The few metrics that a line or a plot has room for."""
+        return {
+            name: value
+            for name, value in metrics.items()
+            if name in ("loss", self._select_by) or _TOP_K_ACCURACY.fullmatch(name)
+        }
+
+    def _append(self, line: Mapping[str, Any]) -> None:
+        files.append(self._metrics, files.to_json(line))
+
+
+class SilentReporter:
+    """What the other processes have instead: it writes and shows nothing."""
+
+    unlogged: tuple[Mapping[str, float], ...] = ()
+
+    def __enter__(self) -> "SilentReporter":
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        pass
+
+    def training_step(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Nothing."""
+
+    def epoch(
+        self,
+        epoch: int,
+        step: int,
+        seconds: float,
+        validation: Evaluation,
+        is_best: bool,
+    ) -> None:
+        """Nothing."""
+
+    def results(
+        self,
+        results: dict[str, Any],
+        size_counts: Mapping[str, np.ndarray],  # noqa: ARG002 (as those of `Reporter`)
+    ) -> dict[str, Any]:
+        """The results as the first process writes them."""
+        return _as_written(results)
+
+
+def _as_written(results: dict[str, Any]) -> dict[str, Any]:
+    """What is read back from `results.json`: what is not finite is None."""
+    written: dict[str, Any] = json.loads(files.to_json(results))
+    return written

@@ -1,0 +1,148 @@
+"""The files that a run leaves, by name, and what is read back from them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from train.foundation import files
+from train.foundation.errors import UserError
+from train.workdir.classes import Classes
+
+CONFIG = "config.json"
+CLASSES = "classes.json"
+METRICS = "metrics.jsonl"
+RESULTS = "results.json"
+CURVES = "learning_curves.png"
+EVENTS = "tensorboard"
+CHECKPOINTS = "checkpoints"
+
+
+def present(workdir: Path) -> dict[str, Path]:
+    """What a run has left, by what it is."""
+    names = {
+        "results": RESULTS,
+        "learning curves": CURVES,
+        "metrics": METRICS,
+        "configuration": CONFIG,
+        "classes": CLASSES,
+        "TensorBoard": EVENTS,
+        "checkpoints": CHECKPOINTS,
+    }
+    return {what: workdir / name for what, name in names.items() if (workdir / name).exists()}
+
+
+def evaluation(workdir: Path, split: str) -> Path:
+    """The file that `train.evaluate` leaves in a workdir, of a split."""
+    return workdir / f"evaluation_{split}.json"
+
+
+def read_config(workdir: Path) -> dict[str, Any] | None:
+    """The configuration of the run that a workdir holds; None where it holds none.
+
+    Raises:
+        UserError: the file is not a configuration.
+    """
+    path = workdir / CONFIG
+    if not path.exists():
+        return None
+    config = _parsed(path, "the configuration of a run")
+    if not isinstance(config, dict):
+        raise UserError(f"{path} is not the configuration of a run: it is no JSON object")
+    return config
+
+
+def read_classes(workdir: Path) -> Classes:
+    """What is known of each class in the run that a workdir holds.
+
+    Raises:
+        UserError: there is no such file, or it is not what a run writes.
+    """
+    path = workdir / CLASSES
+    try:
+        return Classes.from_plain(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is missing: the run is of an earlier version") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} is not the classes of a run: {error}") from error
+
+
+def read_results(workdir: Path) -> dict[str, Any] | None:
+    """The results of the finished run that a workdir holds; None where it holds none."""
+    try:
+        results = json.loads((workdir / RESULTS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return results if isinstance(results, dict) and "test" in results else None
+
+
+def read_metrics(workdir: Path) -> list[dict[str, Any]]:
+    """The lines of the metrics of the run that a workdir holds.
+
+    Raises:
+        UserError: there is no such file.
+    """
+    path = workdir / METRICS
+    if not path.is_file():
+        raise UserError(f"there is no {path}")
+    return [line for line, _ in files.read_lines(path)]
+
+
+def first_epoch_mean(workdir: Path, name: str) -> float:
+    """The mean of a metric of the training steps over the first epoch of a run.
+
+    Raises:
+        UserError: the run did not log it, all through that epoch.
+    """
+    first_epoch = [
+        line
+        for line in read_metrics(workdir)
+        if line.get("split") == "train" and line.get("epoch") == 1
+    ]
+    values = [line[name] for line in first_epoch if isinstance(line.get(name), int | float)]
+    if not values or len(values) < len(first_epoch):
+        raise UserError(f"{workdir / METRICS} has no {name} for all of the first epoch")
+    # A line is the mean over the steps since the line before.
+    steps = np.diff([0, *(line["step"] for line in first_epoch)])
+    return float(np.average(values, weights=steps))
+
+
+def last_epoch(workdir: Path, name: str) -> float | None:
+    """A metric of the validation split after the last epoch of a run; None where it has no value.
+
+    Raises:
+        UserError: the run did not log it.
+    """
+    epochs = [line for line in read_metrics(workdir) if line.get("split") == "validation"]
+    if not epochs or name not in epochs[-1]:
+        raise UserError(f"{workdir / METRICS} has no validation {name} after the last epoch")
+    value = epochs[-1][name]
+    return None if value is None else float(value)
+
+
+def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
+    """What `train.evaluate` has left in a workdir, of a split.
+
+    Raises:
+        UserError: there is no such file, or it is not an evaluation of that split.
+    """
+    path = evaluation(workdir, split)
+    try:
+        found = _parsed(path, "an evaluation")
+    except FileNotFoundError as error:
+        raise UserError(
+            f"there is no {path}: python -m train.evaluate --workdir={workdir} --split={split} "
+            "writes it"
+        ) from error
+    if not isinstance(found, dict) or found.get("split") != split:
+        raise UserError(f"{path} is not an evaluation of the split {split}")
+    return found
+
+
+def _parsed(path: Path, what: str) -> Any:
+    """What a JSON file has, or a refusal that says what it was to be."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"{path} is not {what}: {error}") from error

@@ -1,0 +1,263 @@
+"""What a run shows on the terminal: a progress bar or lines, and the closing table."""
+
+import math
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.box import SIMPLE
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column, Table
+
+from train.evaluation import metric_names
+
+Batch = TypeVar("Batch")
+
+# In the names of the losses that optimise the top K; expected_positive_regularization is none.
+_TOP_K_LOSS = re.compile("noised|hinge|expected_(im)?balanced")
+
+_RULE_METRIC = re.compile(
+    r"((?P<kind>macro|few|medium|many)_)?(?P<rule>(top|average)_\d+)_(?P<what>accuracy|set_size)"
+)
+# The columns of the closing table: over all examples, over classes, and over classes by their
+# number of training images.
+_KINDS = ("all", "macro", "few", "medium", "many", "set size")
+
+
+class Terminal:
+    """Shows a run on standard output; plain lines and no animation where that is not a terminal.
+
+    Args:
+        num_epochs: the epochs of the whole run.
+        steps_per_epoch: the steps of one.
+        first_step: the steps that an earlier run has made.
+    """
+
+    def __init__(self, *, num_epochs: int, steps_per_epoch: int, first_step: int) -> None:
+        self._num_epochs = num_epochs
+        self._console = _console()
+        self._is_live = self._console.is_terminal and not self._console.is_dumb_terminal
+        self._bar = Progress(
+            TextColumn("epoch {task.fields[epoch]}/" + str(num_epochs)),
+            BarColumn(bar_width=None),
+            TextColumn("{task.fields[metrics]}"),
+            # Where the terminal is narrow, the bar gives way, not the time.
+            TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
+            TextColumn("left"),
+            console=self._console,
+            expand=True,
+            disable=not self._is_live,
+        )
+        self._task = self._bar.add_task(
+            "training",
+            total=num_epochs * steps_per_epoch,
+            completed=first_step,
+            epoch=first_step // steps_per_epoch,
+            metrics="",
+        )
+        self._training: Mapping[str, float] = {}
+        if first_step > 0:
+            epochs, steps = divmod(first_step, steps_per_epoch)
+            within = f" and {steps} of {steps_per_epoch} steps" if steps else ""
+            self._line(f"going on after epoch {epochs} of {num_epochs}{within}")
+        self._bar.start()
+
+    def training(
+        self, epoch: int, step: int, metrics: Mapping[str, float], images_per_second: float | None
+    ) -> None:
+        """Moves the bar to a step, with its loss and accuracy and the speed up to there."""
+        self._training = metrics
+        shown = _words(metrics)
+        if images_per_second is not None:
+            shown += f"  {images_per_second:,.0f} images/s"
+        self._bar.update(self._task, completed=step, epoch=epoch, metrics=shown)
+
+    def epoch(
+        self, epoch: int, seconds: float, validation: Mapping[str, float], is_best: bool
+    ) -> None:
+        """Prints a line for a finished epoch, above the bar where there is one."""
+        self._line(
+            f"epoch {epoch}/{self._num_epochs}  training: {_words(self._training)}  "
+            f"validation: {_words(validation)}  {seconds:.1f} s{'  best' if is_best else ''}"
+        )
+
+    def close(self) -> None:
+        """Leaves the bar as it is; may be called again."""
+        self._bar.stop()
+
+    def _line(self, text: str) -> None:
+        _print_line(self._console, text)
+
+
+def show_results(results: Mapping[str, Any], files: Mapping[str, Path]) -> None:
+    """Prints the closing table: the test metrics, a note on them, and where every file is."""
+    console = _console()
+    loss = _format("loss", results["test"]["loss"])
+    _print_line(console, f"test, with the parameters of epoch {results['best_epoch']}: loss {loss}")
+    console.print(_table(results["test"]))
+    if "bayes" in results:
+        _print_line(console, "what the true class probabilities reach on the same images:")
+        console.print(_table(results["bayes"]))
+    note = _note_on_metrics(results["config"])
+    if note is not None:
+        console.print(note, markup=False)
+        _print_line(console, "")
+    _print_files(console, files)
+
+
+def show_report(title: str, report: Mapping[str, Any]) -> None:
+    """Prints the report of an evaluation."""
+    console = _console()
+    _print_line(
+        console,
+        f"{title}: {report['num_examples']:,} examples, {report['num_classes']:,} classes; "
+        f"thresholds from {report['num_calibration_examples']:,}, {report['calibrated_on']}",
+    )
+    console.print(_table(report["metrics"]))
+    if "bayes" in report:
+        _print_line(console, "what the true class probabilities reach on the same images:")
+        console.print(_table(report["bayes"]))
+        _print_line(console, "how much more that is:")
+        console.print(_table(report["gap_to_bayes"]))
+    if report["coverages"]:
+        _print_line(console, "sets that are to have the label with a given probability:")
+        console.print(_coverage_table(report["coverages"]))
+    if "accuracy_by_count" in report:
+        _print_line(console, "accuracy by the number of training images of the class:")
+        console.print(_count_table(report["accuracy_by_count"]))
+
+
+def tracked(batches: Iterable[Batch], total: int, what: str) -> Iterator[Batch]:
+    """The batches, with a bar on standard error where that is a terminal."""
+    is_live = sys.stderr.isatty()
+    bar = Progress(
+        TextColumn(what),
+        BarColumn(bar_width=None),
+        TimeRemainingColumn(),
+        TextColumn("left"),
+        console=Console(stderr=True, highlight=False, force_terminal=is_live),
+        expand=True,
+        transient=True,
+        redirect_stdout=False,
+        disable=not is_live,
+    )
+    with bar:
+        yield from bar.track(batches, total=total)
+
+
+def show_files(files: Mapping[str, Path]) -> None:
+    """Prints where files are, by what they are."""
+    _print_files(_console(), files)
+
+
+def show_line(text: str) -> None:
+    """Prints a line on its own."""
+    _print_line(_console(), text)
+
+
+def _console() -> Console:
+    # Said outright, for a variable of the environment makes rich take a pipe for a terminal.
+    return Console(highlight=False, force_terminal=sys.stdout.isatty())
+
+
+def _print_line(console: Console, text: str) -> None:
+    """Prints a line that is never cut or folded, so that a path in it can be copied."""
+    console.print(text, markup=False, soft_wrap=True)
+
+
+def _print_files(console: Console, files: Mapping[str, Path]) -> None:
+    width = max((len(what) for what in files), default=0)
+    for what, path in files.items():
+        _print_line(console, f"{what:<{width}}  {_shortest(path)}")
+
+
+def _note_on_metrics(config: Mapping[str, Any]) -> str | None:
+    """What a reader of the numbers has to know about the loss, if anything."""
+    name, k = config["loss"]["name"], config["loss"].get("k", 1)
+    if _TOP_K_LOSS.search(name) is None or k == 1:
+        return None
+    return (
+        f"Note: {name} with k = {k} is a top-{k} loss. It does not optimise the top-1 accuracy, "
+        f"which is not the number to read here; the top-{k} accuracy is."
+    )
+
+
+def _table(metrics: Mapping[str, float | None]) -> Table:
+    """A row for each rule that makes sets, and a column for each kind of accuracy it has."""
+    cells: dict[str, dict[str, str]] = {}
+    for name, value in metrics.items():
+        match = _RULE_METRIC.fullmatch(name)
+        if match is not None and value is not None:
+            kind = "set size" if match["what"] == "set_size" else match["kind"] or "all"
+            cells.setdefault(match["rule"], {})[kind] = _format(name, value)
+    kinds = [kind for kind in _KINDS if any(kind in row for row in cells.values())]
+    table = Table("accuracy", *(Column(kind, justify="right") for kind in kinds), box=SIMPLE)
+    for rule in sorted(
+        cells, key=lambda rule: (int(rule.split("_")[1]), rule.startswith("average"))
+    ):
+        table.add_row(metric_names.in_words(rule), *(cells[rule].get(kind, "-") for kind in kinds))
+    return table
+
+
+def _coverage_table(coverages: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Table:
+    """For each level and kind of sets: how often they have the label, and their sizes."""
+    columns = ("asked", "sets", "coverage", "macro", "set size", "empty")
+    table = Table(*(Column(name, justify="right") for name in columns), box=SIMPLE)
+    for level, kinds in coverages.items():
+        for kind, values in kinds.items():
+            table.add_row(
+                level,
+                metric_names.in_words(kind),
+                *(f"{values[name]:.2%}" for name in ("coverage", "macro_coverage")),
+                f"{values['set_size']:.2f}",
+                f"{values['empty_share']:.2%}",
+            )
+    return table
+
+
+def _count_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """For each group of classes: how many there are, and their accuracies."""
+    rules = [name for name in rows[0] if name.endswith("accuracy")]
+    columns = (
+        "training images",
+        "classes",
+        "examples",
+        *(metric_names.in_words(name.removesuffix("_accuracy")) for name in rules),
+    )
+    table = Table(*(Column(name, justify="right") for name in columns), box=SIMPLE)
+    for row in rows:
+        if row["classes"]:
+            first = row["from"] + 1 if row["from"] else 0
+            table.add_row(
+                f"{first} or more" if row["to"] is None else f"{first} to {row['to']}",
+                f"{row['classes']:,}",
+                f"{row['examples']:,}",
+                *(_format(name, row[name]) for name in rules),
+            )
+    return table
+
+
+def _words(metrics: Mapping[str, float]) -> str:
+    """The loss, then the accuracies; what else there is has no room in a line."""
+    shown = ["loss", *(name for name in metrics if name.endswith("accuracy"))]
+    return ", ".join(
+        # Without the word, but where there is no other.
+        f"{metric_names.in_words(name).removesuffix(' accuracy')} {_format(name, metrics[name])}"
+        for name in shown
+    )
+
+
+def _format(name: str, value: float | None) -> str:
+    """A value for people; a dash where there is none, as for a kind of class that is not there."""
+    if value is None or math.isnan(value):
+        return "-"
+    return f"{value:.2%}" if name.endswith("accuracy") else f"{value:.4g}"
+
+
+def _shortest(path: Path) -> str:
+    """The path, from the working directory if it lies below it."""
+    path = path.absolute()
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
