@@ -17,7 +17,7 @@ from train.evaluation import bayes, metric_names, score_files, set_report
 from train.evaluation.summaries import Predictions
 from train.foundation import fields, files, output_files
 from train.foundation.errors import UserError
-from train.prediction import calibration
+from train.prediction import calibration, trained
 from train.workdir import run_files, terminal
 
 _SPLITS = ("test", "validation", "train")

@@ -19,7 +19,7 @@ from train import command_line
 from train.data import DatasetSpec, images
 from train.foundation import files, output_files
 from train.foundation.errors import UserError
-from train.prediction import calibrated_rule, inference
+from train.prediction import calibrated_rule, inference, trained
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 from train.workdir import terminal

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from train import command_line
 from train.foundation import files, output_files
 from train.foundation.errors import UserError
-from train.prediction import calibrated_rule, html_page, image_files, image_sets
+from train.prediction import calibrated_rule, html_page, image_files, image_sets, trained
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.image_sets import ImageSet, Unreadable
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from topk_jax import sets
 from train.foundation.errors import UserError
-from train.prediction import calibrated_rule, image_files, image_sets, inference
+from train.prediction import calibrated_rule, image_files, image_sets, inference, trained
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.calibration import Calibration
 from train.prediction.image_sets import ImageSet, Unreadable
