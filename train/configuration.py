@@ -1,7 +1,6 @@
 """The fields of a configuration, what each may hold, and the check of all of them."""
 
 import difflib
-import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from train.devices import parallel
 from train.evaluation import metric_names
 from train.foundation import fields
 from train.foundation.errors import UserError
+from train.foundation.nested import flatten
 from train.models import MODELS, pretrained
 from train.training.objectives import LOSSES
 from train.training.optimizer import SCHEDULES
@@ -115,32 +115,6 @@ def from_flag(flag: flags.FlagHolder) -> dict[str, Any]:
         kind = type(flag.value).__name__
         raise UserError(f"get_config() in {path} must return a ConfigDict; it returned a {kind}")
     return json.loads(flag.value.to_json())
-
-
-def run_name(config: Mapping[str, Any]) -> str:
-    """A name that is the same for the same configuration and no other, and says what it is."""
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()
-    values = dict(flatten(config))
-    return f"{values.get('dataset.name')}-{values.get('loss.name')}-{digest[:8]}"
-
-
-def flatten(config: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The fields of a nested configuration by their dotted names."""
-    for name, value in config.items():
-        if isinstance(value, Mapping):
-            yield from flatten(value, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", value
-
-
-def differences(config: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    """The fields in which two configurations differ, each as `name: value -> other value`."""
-    values, others = dict(flatten(config)), dict(flatten(other))
-    return [
-        f"{name}: {values.get(name)!r} -> {others.get(name)!r}"
-        for name in sorted({*values, *others})
-        if values.get(name) != others.get(name)
-    ]
 
 
 def _loss_fields() -> Iterator[str]:

@@ -18,6 +18,7 @@ from train.data.batches import steps_in_epoch
 from train.devices import parallel, processes
 from train.evaluation import bayes, summaries
 from train.foundation.errors import UserError
+from train.foundation.nested import differences
 from train.models import pretrained
 from train.models.classifier import Classifier
 from train.training import label_estimates, optimizer, randomness, steps, stop_signals
@@ -273,7 +274,7 @@ def _check_workdir(config: Mapping[str, Any], workdir: Path) -> None:
                 "give another --workdir, or delete it"
             )
         return
-    differing = configuration.differences(earlier, config)
+    differing = differences(earlier, config)
     if differing:
         raise UserError(
             f"--workdir {workdir} holds a run of another configuration ({'; '.join(differing)}); "

@@ -9,6 +9,7 @@ from ml_collections import config_flags
 from train import command_line, configuration, experiment
 from train.devices import processes
 from train.foundation.errors import UserError
+from train.workdir.runs import run_name
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -46,7 +47,7 @@ def main() -> None:
     _join_processes()
     config = configuration.from_flag(_CONFIG)
     if _WORKDIR.value is None:
-        workdir = Path("runs") / configuration.run_name(config)
+        workdir = Path("runs") / run_name(config)
     elif _WORKDIR.value:
         workdir = Path(_WORKDIR.value)
     else:

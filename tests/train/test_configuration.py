@@ -92,22 +92,6 @@ def test_any_reported_accuracy_can_select(config):
         configuration.check(changed(config, "select_by", name))
 
 
-def test_run_names_tell_configurations_apart(config):
-    name = configuration.run_name(config)
-    assert name.startswith("digits-noised_balanced-")
-    assert name == configuration.run_name(copy.deepcopy(config))
-    assert name != configuration.run_name(changed(config, "seed", 1))
-
-
-def test_differences_name_the_fields(config):
-    other = changed(changed(config, "seed", 1), "loss.name", "cross_entropy")
-    assert configuration.differences(config, other) == [
-        "loss.name: 'noised_balanced' -> 'cross_entropy'",
-        "seed: 0 -> 1",
-    ]
-    assert configuration.differences(config, config) == []
-
-
 def test_a_multi_label_loss_may_give_each_class_a_probability_of_its_own(config):
     config = changed(changed(config, "loss.name", "average_k"), "eval.scores", "sigmoid")
     configuration.check(config)

@@ -15,6 +15,7 @@ from tests.train.papers.test_tables_command import finish
 from train import configuration
 from train.evaluation import metric_names
 from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.nested import flatten
 from train.papers.tables import (
     collecting,
     display,
@@ -186,7 +187,7 @@ CONFIGURATIONS = {
 def test_a_cell_is_run_as_the_thesis_says(place):
     number, row, column = place
     recipe = papers.table(number).cells[row, column].recipe
-    config = dict(configuration.flatten(Run(recipe, 0).config))
+    config = dict(flatten(Run(recipe, 0).config))
     expected = CONFIGURATIONS[place]
     assert {name: config[name] for name in expected} == expected
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train import configuration
 from train.evaluation import metric_names
+from train.foundation import nested
 from train.foundation.errors import UserError
 from train.training.objectives import LOSSES
 from train.workdir import run_files
@@ -150,7 +150,7 @@ def check_seeds(runs: Sequence[Run]) -> None:
             {name: value for name, value in fields.items() if name not in _INCIDENTAL}
             for fields in (run.fields, other.fields)
         )
-        if differences := configuration.differences(ours, others):
+        if differences := nested.differences(ours, others):
             raise UserError(
                 f"{run.workdir} and {other.workdir} would be seeds of one experiment, but they "
                 f"differ in {differences[0]}"
@@ -208,7 +208,7 @@ def _read(workdir: Path) -> Run:
     if not isinstance(results["test"], dict) or "best_epoch" not in results:
         raise UserError(f"the results in {workdir} have no test metrics or no best_epoch")
     config = results.get("config")
-    values = dict(configuration.flatten(config)) if isinstance(config, dict) else {}
+    values = dict(nested.flatten(config)) if isinstance(config, dict) else {}
     for name in ("loss.name", "model.name", "dataset.name", "seed"):
         if name not in values:
             raise UserError(f"the results in {workdir} have no config.{name}")

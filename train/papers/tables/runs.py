@@ -16,6 +16,7 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from train import configuration
+from train.foundation import nested
 from train.foundation.errors import UserError
 from train.papers.tables.table import Recipe
 from train.workdir import run_files
@@ -151,7 +152,7 @@ class RunsFolder:
         config = run_files.read_config(workdir)
         if config is None or _key(config) == run.key:
             return []
-        return configuration.differences(_of_any_machine(run.config), _of_any_machine(config))
+        return nested.differences(_of_any_machine(run.config), _of_any_machine(config))
 
     def status(self, run: Run) -> Status:
         """How far the run is."""
@@ -202,7 +203,7 @@ def check_overrides(overrides: tuple[str, ...]) -> None:
 def check(run: Run) -> None:
     """Raises `UserError` where the user's changes do not fit the run's configuration."""
     set_here = {name for name, _ in run.recipe.overrides}
-    known = dict(configuration.flatten(_load(run.recipe)))
+    known = dict(nested.flatten(_load(run.recipe)))
     for override in run.overrides:
         name = override.partition("=")[0]
         if name not in known:
@@ -241,7 +242,7 @@ def _changes(recipe: Recipe, overrides: tuple[str, ...]) -> list[str]:
 
 
 def _of_any_machine(config: Mapping[str, Any]) -> dict[str, Any]:
-    values = configuration.flatten(config)
+    values = nested.flatten(config)
     return {name: value for name, value in values if name not in _OF_THE_MACHINE}
 
 

@@ -1,0 +1,95 @@
+"""Two runs are the same if they differ by the machine alone, whichever version wrote them."""
+
+import copy
+import json
+
+import pytest
+
+from configs import cifar100, digits, plantnet300k_average_k
+from train.workdir.runs import (
+    ADDED_FIELDS,
+    FIELDS_OF_THE_MACHINE,
+    identity,
+    identity_without_seed,
+    run_name,
+    with_added_fields,
+)
+
+
+def changed(config, name, value):
+    config = copy.deepcopy(config)
+    *parents, last = name.split(".")
+    place = config
+    for parent in parents:
+        place = place[parent]
+    place[last] = value
+    return config
+
+
+def of_an_earlier_version(config):
+    """As `config.json` had it before `optimizer.name` and `compilation_cache`."""
+    config = copy.deepcopy(config)
+    config["optimizer"].pop("name", None)
+    config.pop("compilation_cache", None)
+    return config
+
+
+@pytest.fixture
+def config():
+    return with_added_fields(json.loads(digits.get_config().to_json()))
+
+
+# Written by the version before the fields that were added since.
+NAMES = [
+    (digits, "cross_entropy", "digits-cross_entropy-d3f4d7e3"),
+    (digits, "noised_balanced", "digits-noised_balanced-5921683f"),
+    (cifar100, "smooth_top_k_hinge", "cifar100-smooth_top_k_hinge-96ba8b58"),
+    (plantnet300k_average_k, "average_k", "plantnet300k-average_k-6c68de55"),
+]
+
+
+@pytest.mark.parametrize(("recipe", "loss", "name"), NAMES)
+def test_a_run_of_an_earlier_version_is_found_by_its_name(recipe, loss, name):
+    config = json.loads(recipe.get_config(loss).to_json())
+    assert run_name(of_an_earlier_version(config)) == name
+    assert run_name(with_added_fields(config)) == name
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("seed", 1), ("optimizer.name", "adamw"), ("dataset.data_dir", "/data")],
+)
+def test_run_names_tell_configurations_apart(config, name, value):
+    assert run_name(config) == run_name(copy.deepcopy(config))
+    assert run_name(config) != run_name(changed(config, name, value))
+
+
+def test_a_configuration_of_an_earlier_version_is_the_same_run(config):
+    earlier = of_an_earlier_version(config)
+    assert with_added_fields(earlier) == config
+    assert identity(earlier) == identity(config)
+
+
+def test_added_fields_keep_the_values_that_a_configuration_has(config):
+    config = changed(changed(config, "optimizer.name", "adamw"), "compilation_cache", False)
+    assert with_added_fields(config) == config
+    assert identity(config)["optimizer.name"] == "adamw"
+
+
+@pytest.mark.parametrize("config", [{}, {"optimizer": 3}])
+def test_what_is_no_configuration_is_left_for_its_check(config):
+    assert with_added_fields(config) == {**config, "compilation_cache": True}
+
+
+def test_no_field_of_the_machine_makes_another_run(config):
+    for name in FIELDS_OF_THE_MACHINE:
+        assert identity(changed(config, name, "elsewhere")) == identity(config)
+    assert set(ADDED_FIELDS) - FIELDS_OF_THE_MACHINE == {"optimizer.name"}
+
+
+def test_seeds_of_one_experiment_differ_by_the_seed_alone(config):
+    other = changed(config, "seed", 1)
+    assert identity(other) != identity(config)
+    assert identity_without_seed(other) == identity_without_seed(config)
+    other = changed(other, "loss.k", 1)
+    assert identity_without_seed(other) != identity_without_seed(config)
