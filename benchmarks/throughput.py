@@ -149,10 +149,11 @@ def compiled(
 ) -> tuple[TrainStep, TrainState]:
     """The step as the program compiles it, and the state before the first."""
     loss = LOSSES[config["loss"]["name"]]
-    class_counts = np.bincount(split.labels, minlength=spec.num_classes)
+    num_classes = spec.num_classes or int(split.labels.max()) + 1
+    class_counts = np.bincount(split.labels, minlength=num_classes)
     model = build_model(
         config["model"]["name"],
-        num_classes=spec.num_classes,
+        num_classes=num_classes,
         head=loss.head,
         axis_name=parallel.AXIS_NAME,
         half_precision=config["model"]["half_precision"],

@@ -2,6 +2,7 @@
 
 import difflib
 import json
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ def check(config: Mapping[str, Any]) -> None:
     for name, field in (_FIELDS | options).items():
         _check_field(values, name, field)
     # The ranges of the rest depend on the data set and on each other.
-    num_classes = dataset_spec(config["dataset"]).num_classes
+    known_classes = dataset_spec(config["dataset"]).num_classes
+    num_classes = sys.maxsize if known_classes is None else known_classes
     loss = LOSSES[values["loss.name"]]
     for name, field in loss.parameters(num_classes).items():
         _check_field(values, f"loss.{name}", field)

@@ -105,16 +105,16 @@ def _evaluate_run(workdir: Path) -> None:
     split = _SPLIT.value
     classifier = trained.load(workdir)
     spec, class_counts = classifier.spec, classifier.class_counts
-    ks = _ks(spec.num_classes) or classifier.config["eval"]["ks"]
+    ks = _ks(classifier.num_classes) or classifier.config["eval"]["ks"]
     dataset = classifier.load_dataset()
     examples = classifier.predict(dataset, split)
     same = split == "validation"
     calibrated_on = examples if same else classifier.predict(dataset, "validation")
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
     report = _report(examples.take(chosen), calibrated_on.take(others), ks, class_counts)
-    if spec.law is not None:
+    if spec.true_distribution is not None:
         report["bayes"] = bayes.summarize(
-            spec.law,
+            spec.true_distribution,
             getattr(dataset, split).take(chosen),
             dataset.validation.take(others),
             ks,

@@ -67,9 +67,9 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     dataset = _load(config, spec)
     steps_per_epoch = _steps_per_epoch(dataset, batch_size)
     pipeline = assembly.build_pipeline(config, batch_size)
-    class_counts = _class_counts(config, dataset, spec)
+    class_counts = _class_counts(config, dataset)
     objective = assembly.build_objective(config, class_counts)
-    model = assembly.build_classifier(config, spec.num_classes)
+    model = assembly.build_classifier(config, dataset.num_classes)
     schedule = optimizer.schedule(
         config["optimizer"], num_epochs=config["num_epochs"], steps_per_epoch=steps_per_epoch
     )
@@ -91,10 +91,10 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         initial_state(
             model,
             sgd,
-            spec.image_shape,
+            dataset.image_shape,
             randomness.initialization_key(config["seed"]),
             averaged=config["optimizer"]["average_decay"] is not None,
-            label_logits=_initial_label_logits(config, objective, dataset, spec),
+            label_logits=_initial_label_logits(config, objective, dataset),
         )
     )
 
@@ -157,7 +157,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
                 "config": dict(config),
                 "num_parameters": num_parameters(final.params),
                 "parameters_digest": parameters_digest(final.params),
-                "num_classes": spec.num_classes,
+                "num_classes": dataset.num_classes,
                 "devices": jax.device_count(),
                 "versions": {name: importlib.metadata.version(name) for name in _REPORTED_VERSIONS},
                 "best_epoch": progress.best_epoch,
@@ -167,9 +167,13 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
                 "validation": validation.metrics,
                 "test": test.metrics,
             }
-            if spec.law is not None:
+            if spec.true_distribution is not None:
                 results["bayes"] = bayes.summarize(
-                    spec.law, dataset.test, dataset.validation, config["eval"]["ks"], class_counts
+                    spec.true_distribution,
+                    dataset.test,
+                    dataset.validation,
+                    config["eval"]["ks"],
+                    class_counts,
                 )
             return reporter.results(results, test.size_counts)
 
@@ -193,9 +197,9 @@ def _load(config: Mapping[str, Any], spec: DatasetSpec) -> Dataset:
     return dataset
 
 
-def _class_counts(config: Mapping[str, Any], dataset: Dataset, spec: DatasetSpec) -> np.ndarray:
+def _class_counts(config: Mapping[str, Any], dataset: Dataset) -> np.ndarray:
     """The training images of each class; refuses a selection that they leave without a value."""
-    class_counts = np.bincount(dataset.train.labels, minlength=spec.num_classes)
+    class_counts = np.bincount(dataset.train.labels, minlength=dataset.num_classes)
     # Here and not where it is selected by: an epoch can take an hour.
     summaries.check_has_value(config["select_by"], dataset.validation.labels, class_counts)
     return class_counts
@@ -252,12 +256,12 @@ def _label_schedule(
 
 
 def _initial_label_logits(
-    config: Mapping[str, Any], objective: Objective, dataset: Dataset, spec: DatasetSpec
+    config: Mapping[str, Any], objective: Objective, dataset: Dataset
 ) -> np.ndarray | None:
     if objective.label_learning_rate is None:
         return None
     return label_estimates.initial(
-        dataset.train.labels, num_classes=spec.num_classes, seed=config["seed"]
+        dataset.train.labels, num_classes=dataset.num_classes, seed=config["seed"]
     )
 
 

@@ -78,8 +78,8 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
             "preparation": _preparation(spec),
         },
         "outputs": {
-            "probabilities": {"shape": ["n", spec.num_classes], "dtype": "float32"},
-            "chosen": {"shape": ["n", spec.num_classes], "dtype": "bool"},
+            "probabilities": {"shape": ["n", classifier.num_classes], "dtype": "float32"},
+            "chosen": {"shape": ["n", classifier.num_classes], "dtype": "bool"},
         },
         "rule": str(rule),
         "rule_in_words": rule.in_words(),

@@ -6,7 +6,7 @@ from typing import Any
 
 from train.data.augmentation import random_shift
 from train.data.cifar100 import CIFAR100
-from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, KnownLaw
+from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.digits import Digits
 from train.data.photographs import IMAGENET, IMAGENET_LT, PLANTNET300K, PLANTNET300K_V2
 from train.data.records import Records, Split
@@ -44,8 +44,8 @@ __all__ = [
     "Dataset",
     "DatasetFamily",
     "DatasetSpec",
-    "KnownLaw",
     "Records",
     "Split",
+    "TrueDistribution",
     "dataset_spec",
 ]

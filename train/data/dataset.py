@@ -18,17 +18,31 @@ from train.foundation.fields import Field
 
 @dataclass(frozen=True)
 class Dataset:
-    """The three splits of a data set, and the names of its classes."""
+    """A data set that has been opened: its three splits, and what only the data say.
+
+    Attributes:
+        train: the training examples.
+        validation: the validation examples.
+        test: the test examples.
+        class_names: the names of the classes, in the order of the labels.
+        image_shape: height, width and channels of what the model gets.
+    """
 
     train: Split
     validation: Split
     test: Split
     class_names: tuple[str, ...]
+    image_shape: tuple[int, int, int]
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes L."""
+        return len(self.class_names)
 
 
 @dataclass(frozen=True)
-class KnownLaw:
-    """The law of images and classes, of which the best classifier follows.
+class TrueDistribution:
+    """The distribution of images and classes, from which the best classifier follows.
 
     Attributes:
         posterior: uint8 images [n, ...] to p(y | x) [n, L], float64.
@@ -45,7 +59,7 @@ class DatasetSpec:
 
     Attributes:
         name: its name in `config.dataset.name` and for `train.prepare`.
-        num_classes: the number of classes L.
+        num_classes: the number of classes L; `None` where only the data say it.
         image_shape: height, width and channels of what the model gets.
         builder: makes the tfds builder; called with `data_dir` and `file_format`. Its features have
             "image" and "label", and may have "file_name" for messages.
@@ -62,11 +76,11 @@ class DatasetSpec:
         train_size: the number of training examples used; `None` for all.
         balanced_subset: whether a training subset has as many examples of every class.
         label_noise: what is done to the labels of the training part; `None` for nothing.
-        law: the law of the data, where it is known.
+        true_distribution: the distribution of the data, where it is known.
     """
 
     name: str
-    num_classes: int
+    num_classes: int | None
     image_shape: tuple[int, int, int]
     builder: Callable[..., tfds.core.DatasetBuilder]
     augment: Callable[[jax.Array, jax.Array], jax.Array]
@@ -79,7 +93,7 @@ class DatasetSpec:
     train_size: int | None = None
     balanced_subset: bool = False
     label_noise: LabelNoise | None = None
-    law: KnownLaw | None = None
+    true_distribution: TrueDistribution | None = None
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Opens the prepared data set: reads small images into memory, of large ones the labels.
@@ -95,18 +109,21 @@ class DatasetSpec:
         builder = prepared_files.open_builder(
             self.builder, data_dir, name=self.name, prepare=self.prepared_on_use
         )
-        prepared_files.check_classes(builder, self.num_classes, name=self.name)
+        class_names = prepared_files.class_names(builder)
+        num_classes = len(class_names)
+        if self.num_classes is not None:
+            prepared_files.check_classes(builder, self.num_classes, name=self.name)
         source = prepared_files.read(builder, "train", streamed=self.streamed)
         if isinstance(self.validation, Holdout):
             train, held_out = splits.hold_out(
-                source.labels, self.validation, num_classes=self.num_classes
+                source.labels, self.validation, num_classes=num_classes
             )
             validation = Split(source.images[held_out], source.labels[held_out])
         else:
             train = np.arange(len(source.labels))
             validation = prepared_files.read(builder, self.validation, streamed=self.streamed)
         if self.train_size is not None:
-            train = self._subset(source.labels, train, self.train_size)
+            train = self._subset(source.labels, train, self.train_size, num_classes)
         labels = source.labels
         if self.label_noise is not None:
             # Of all examples before any is chosen: the noise of one does not depend on the others.
@@ -115,10 +132,13 @@ class DatasetSpec:
             train=Split(source.images[train], labels[train]),
             validation=validation,
             test=prepared_files.read(builder, self.test, streamed=self.streamed),
-            class_names=prepared_files.class_names(builder),
+            class_names=class_names,
+            image_shape=self.image_shape,
         )
 
-    def _subset(self, labels: np.ndarray, train: np.ndarray, size: int) -> np.ndarray:
+    def _subset(
+        self, labels: np.ndarray, train: np.ndarray, size: int, num_classes: int
+    ) -> np.ndarray:
         if size > len(train):
             raise UserError(
                 f"config.dataset.train_size must be at most the {len(train)} training examples; "
@@ -126,14 +146,12 @@ class DatasetSpec:
             )
         if not self.balanced_subset:
             return splits.subset(train, size)
-        if size % self.num_classes:
+        if size % num_classes:
             raise UserError(
-                f"config.dataset.train_size must be a multiple of the {self.num_classes} classes "
+                f"config.dataset.train_size must be a multiple of the {num_classes} classes "
                 f"of {self.name}, whose subsets are balanced; got {size}"
             )
-        return splits.balanced_subset(
-            labels, train, size // self.num_classes, num_classes=self.num_classes
-        )
+        return splits.balanced_subset(labels, train, size // num_classes, num_classes=num_classes)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from train.data import augmentation, options
-from train.data.dataset import DatasetFamily, DatasetSpec, KnownLaw
+from train.data.dataset import DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.species_model import (
     CHUNK_SIZE,
     IMAGE_SHAPE,
@@ -122,7 +122,7 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         std=model.channel_std,
         prepared_on_use=True,
         label_noise=options.label_noise_of(config, tuple(model.genera.tolist())),
-        law=KnownLaw(model.bayes_probabilities, np.exp(model.log_prior)),
+        true_distribution=TrueDistribution(model.bayes_probabilities, np.exp(model.log_prior)),
     )
 
 

@@ -1,16 +1,16 @@
-"""What the best classifier reaches, for data whose law is known, measured as a trained one is."""
+"""The metrics of the best possible classifier, for data whose true distribution is known."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from train.data import KnownLaw, Split
+from train.data import Split, TrueDistribution
 from train.evaluation import summaries
 from train.evaluation.ranking import label_ranks
 
 
 def summarize(
-    law: KnownLaw,
+    true_distribution: TrueDistribution,
     examples: Split,
     calibrated_on: Split,
     ks: Sequence[int],
@@ -24,17 +24,17 @@ def summarize(
     is the one that never returns another class.
 
     Args:
-        law: the law of the data.
+        true_distribution: that of the data.
         examples: those that the metrics are of.
         calibrated_on: those that thresholds are calibrated on.
         ks: the set sizes.
         class_counts: the training images of each class.
     """
-    weights = law.class_probabilities.min() / law.class_probabilities
+    weights = true_distribution.class_probabilities.min() / true_distribution.class_probabilities
     over_examples = _summarize(
-        law, examples, calibrated_on, ks, class_counts, np.ones_like(weights)
+        true_distribution, examples, calibrated_on, ks, class_counts, np.ones_like(weights)
     )
-    over_classes = _summarize(law, examples, calibrated_on, ks, class_counts, weights)
+    over_classes = _summarize(true_distribution, examples, calibrated_on, ks, class_counts, weights)
     of_classes = ("macro_", "few_", "medium_", "many_")
     return {
         name: over_classes[name] if name.startswith(of_classes) else value
@@ -43,7 +43,7 @@ def summarize(
 
 
 def _summarize(
-    law: KnownLaw,
+    true_distribution: TrueDistribution,
     examples: Split,
     calibrated_on: Split,
     ks: Sequence[int],
@@ -51,7 +51,7 @@ def _summarize(
     weights: np.ndarray,
 ) -> dict[str, float]:
     def predictions(split: Split) -> summaries.Predictions:
-        probabilities = law.posterior(np.asarray(split.images))
+        probabilities = true_distribution.posterior(np.asarray(split.images))
         of_labels = probabilities[np.arange(len(split)), split.labels]
         scores = weights * probabilities
         ranks = label_ranks(scores, split.labels)

@@ -109,7 +109,7 @@ def chosen(values: dict[str, float | None]) -> Callable[[TrainedClassifier], Cal
 def _calibrate(classifier: TrainedClassifier, name: str, value: float) -> CalibratedRule:
     if name == "coverage":
         return CalibratedRule(name, value, Calibration(classifier).conformal(value))
-    num_classes = classifier.spec.num_classes
+    num_classes = classifier.num_classes
     if not 1 <= value <= num_classes:
         raise UserError(
             f"--{name} must be from 1 to {num_classes}, the number of classes; got {value}"

@@ -44,6 +44,11 @@ class TrainedClassifier:
     batch_stats: Any
 
     @property
+    def num_classes(self) -> int:
+        """The number of classes L."""
+        return len(self.classes.names)
+
+    @property
     def class_counts(self) -> np.ndarray:
         """The training images of each class, [L]."""
         return np.array(self.classes.training_images)
@@ -54,7 +59,7 @@ class TrainedClassifier:
 
     def scores(self) -> Callable[[jax.Array], jax.Array]:
         """uint8 images [n, height, width, channels] to the scores of the classes [n, L]; pure."""
-        apply = assembly.build_classifier(self.config, self.spec.num_classes).apply
+        apply = assembly.build_classifier(self.config, self.num_classes).apply
         objective, normalize = self.objective(), assembly.build_normalize(self.spec)
         variables = {"params": self.params, "batch_stats": self.batch_stats}
         return lambda images: objective.scores(apply(variables, normalize(images), train=False))
@@ -66,7 +71,7 @@ class TrainedClassifier:
             UserError: it is not prepared on this machine, or not the one of the run.
         """
         dataset = self.spec.load(self.config["dataset"]["data_dir"], seed=self.config["seed"])
-        counts = np.bincount(dataset.train.labels, minlength=self.spec.num_classes)
+        counts = np.bincount(dataset.train.labels, minlength=self.num_classes)
         if dataset.class_names != self.classes.names or not np.array_equal(
             counts, self.class_counts
         ):
@@ -79,7 +84,7 @@ class TrainedClassifier:
     def predict(self, dataset: Dataset, split: str) -> summaries.Predictions:
         """What the classifier says of a split of the data set, on all devices."""
         devices = parallel.DEVICES[self.config["parallel"]]()
-        model = assembly.build_classifier(self.config, self.spec.num_classes)
+        model = assembly.build_classifier(self.config, self.num_classes)
         eval_step = devices.compile_eval_step(
             steps.make_eval_step(
                 model.apply, self.objective(), normalize=assembly.build_normalize(self.spec)
@@ -118,12 +123,12 @@ def load(workdir: Path) -> TrainedClassifier:
         ) from error
     spec = dataset_spec(config["dataset"])
     classes = run_files.read_classes(workdir)
-    if len(classes.names) != spec.num_classes:
+    if spec.num_classes not in (None, len(classes.names)):
         raise UserError(
             f"--workdir {workdir} has {len(classes.names)} classes in its classes.json, and "
             f"{spec.num_classes} in its configuration"
         )
-    params, batch_stats = _selected(workdir, config, spec)
+    params, batch_stats = _selected(workdir, config, classes, spec)
     return TrainedClassifier(workdir, config, results, spec, classes, params, batch_stats)
 
 
@@ -142,9 +147,11 @@ def _finished_run(workdir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return config, results
 
 
-def _selected(workdir: Path, config: Mapping[str, Any], spec: DatasetSpec) -> tuple[Any, Any]:
+def _selected(
+    workdir: Path, config: Mapping[str, Any], classes: Classes, spec: DatasetSpec
+) -> tuple[Any, Any]:
     """The selected parameters, and the statistics with them."""
-    model = assembly.build_classifier(config, spec.num_classes)
+    model = assembly.build_classifier(config, len(classes.names))
     image = np.zeros((1, *spec.image_shape), np.float32)
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), image, train=True))
     like = {"params": shapes["params"], "batch_stats": shapes.get("batch_stats", {})}

@@ -1,9 +1,9 @@
-"""The best classifier's metrics are those that its law has in closed form or by Monte Carlo."""
+"""The best classifier's metrics: those of the distribution in closed form, or by Monte Carlo."""
 
 import numpy as np
 import pytest
 
-from train.data import KnownLaw, Split
+from train.data import Split, TrueDistribution
 from train.data.species_model import SpeciesModel
 from train.evaluation import bayes
 
@@ -23,11 +23,11 @@ def summary(model):
         examples = model.sample(part, size)
         return Split(model.render(examples.latents), examples.labels)
 
-    law = KnownLaw(model.bayes_probabilities, np.exp(model.log_prior))
+    distribution = TrueDistribution(model.bayes_probabilities, np.exp(model.log_prior))
     test = split("test", 6000)
     counts = np.bincount(test.labels, minlength=NUM_CLASSES)
     assert counts.min() >= 10
-    return bayes.summarize(law, test, split("validation", 6000), (1, 2), counts), counts
+    return bayes.summarize(distribution, test, split("validation", 6000), (1, 2), counts), counts
 
 
 @pytest.mark.slow
