@@ -85,7 +85,8 @@ def logits_and_labels(
 ) -> tuple[jax.Array, jax.Array]:
     """Returns logits [..., L] and labels [...] of matching shapes, or refuses them.
 
-    A label outside [0, L) cannot be seen here when it is traced; `_numerics.contagious` marks it.
+    The values of traced labels cannot be checked here. `_numerics.nan_where_invalid` turns the
+    result of a label outside [0, L) into NaN.
     """
     scores = floating_array(logits, name)
     return scores, integer_array(labels, "labels", scores.shape[:-1], of=(name, scores.shape))
@@ -95,7 +96,7 @@ def logits_and_targets(logits: ArrayLike, targets: ArrayLike) -> tuple[jax.Array
     """Returns logits and multi-label targets, both [..., L] in the logits' dtype, or refuses them.
 
     Targets are given as booleans or numbers; that they are 0 or 1 cannot be seen here when they are
-    traced: `_numerics.contagious_targets` marks the others.
+    traced: `_numerics.nan_where_invalid_targets` marks the others.
     """
     scores = floating_array(logits, "logits")
     converted = _as_array(targets, "targets", "boolean or real array")

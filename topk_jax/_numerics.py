@@ -22,7 +22,8 @@ def finite_scores(logits: jax.Array) -> jax.Array:
 def score_of_label(logits: jax.Array, labels: jax.Array) -> jax.Array:
     """The score of the true class, `[...]`; for a label out of range, that of some class.
 
-    `contagious` turns the results of such labels into NaN: JAX would clamp or wrap them silently.
+    `nan_where_invalid` turns the results of such labels into NaN. JAX would clamp or wrap them
+    silently.
     """
     index = jnp.clip(labels, 0, logits.shape[-1] - 1)[..., None]
     return jnp.take_along_axis(logits, index, axis=-1, mode="promise_in_bounds")[..., 0]
@@ -46,7 +47,7 @@ def without_label(scores: jax.Array, labels: jax.Array) -> jax.Array:
     return jnp.where(is_label(scores, labels), -jnp.inf, scores)
 
 
-def contagious(values: jax.Array, logits: jax.Array, labels: jax.Array) -> jax.Array:
+def nan_where_invalid(values: jax.Array, logits: jax.Array, labels: jax.Array) -> jax.Array:
     """The values of examples, with NaN where a logit is NaN or the label is outside [0, L).
 
     Hazard: sorts, selections and clamps can make a plausible number of either. Choice: multiply by
@@ -56,7 +57,7 @@ def contagious(values: jax.Array, logits: jax.Array, labels: jax.Array) -> jax.A
     return _nan_unless(valid_examples(logits, labels), values)
 
 
-def contagious_labels(values: jax.Array, labels: jax.Array, num_classes: int) -> jax.Array:
+def nan_where_invalid_labels(values: jax.Array, labels: jax.Array, num_classes: int) -> jax.Array:
     """The values of examples, with NaN where the label is outside [0, L).
 
     For values that are NaN already where a logit is: it spares the reduction over the logits.
@@ -70,15 +71,17 @@ def valid_examples(logits: jax.Array, labels: jax.Array) -> jax.Array:
     return in_range & ~jnp.isnan(logits).any(axis=-1)
 
 
-def contagious_scores(values: jax.Array, scores: jax.Array) -> jax.Array:
+def nan_where_invalid_scores(values: jax.Array, scores: jax.Array) -> jax.Array:
     """The values [...] of score vectors [..., L], with NaN where a score is NaN."""
     return _nan_unless(~jnp.isnan(scores).any(axis=-1), values)
 
 
-def contagious_targets(values: jax.Array, scores: jax.Array, targets: jax.Array) -> jax.Array:
+def nan_where_invalid_targets(
+    values: jax.Array, scores: jax.Array, targets: jax.Array
+) -> jax.Array:
     """The values [...], with NaN where a score [..., L] is NaN or a target is neither 0 nor 1."""
     valid = ((targets == 0) | (targets == 1)).all(axis=-1)
-    return _nan_unless(valid, contagious_scores(values, scores))
+    return _nan_unless(valid, nan_where_invalid_scores(values, scores))
 
 
 def batch_mean(values: jax.Array, axis_name: Hashable | None) -> jax.Array:
@@ -94,7 +97,7 @@ def batch_mean(values: jax.Array, axis_name: Hashable | None) -> jax.Array:
     return local if axis_name is None else jax.lax.pmean(local, axis_name)
 
 
-def contagious_vectors(values: jax.Array, scores: jax.Array) -> jax.Array:
+def nan_where_invalid_vectors(values: jax.Array, scores: jax.Array) -> jax.Array:
     """The vectors `[..., m]` made of score vectors `[..., L]`, all NaN where a score is NaN."""
     return _nan_unless(~jnp.isnan(scores).any(axis=-1, keepdims=True), values)
 

@@ -89,7 +89,7 @@ def average_k(
     weights = jnp.where(positive, jnp.ones_like(alpha), alpha * weights)
     cost = weights * negative_log_likelihood(scores, positive | candidates)
     cost = jnp.where(candidates & jnp.isneginf(scores), 0.0, cost).sum(axis=-1)
-    examples = cross_entropy(proposals, labels) + _numerics.contagious(cost, scores, labels)
+    examples = cross_entropy(proposals, labels) + _numerics.nan_where_invalid(cost, scores, labels)
     return _numerics.batch_mean(examples, axis_name)
 
 
@@ -157,7 +157,7 @@ def _candidates(
     if num_candidates == 0:
         return jnp.zeros(proposals.shape, jnp.bool_)
     proposals = jax.lax.stop_gradient(_numerics.finite_scores(proposals))
-    log_odds = _numerics.contagious(
+    log_odds = _numerics.nan_where_invalid(
         _log_odds(proposals), proposals[..., None, :], labels[..., None]
     )
     # A masked class has log-odds of about FLOOR and comes before those struck out here.

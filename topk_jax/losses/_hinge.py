@@ -1,7 +1,7 @@
 """Hinges on the k-th largest score, and the error that they bound.
 
-`contagious` stands inside each hinge: outside, an inactive hinge would stop the NaN of a broken
-example on its way to the gradient.
+Each hinge applies `nan_where_invalid` to its argument. If it were applied to the result, an
+inactive hinge would keep the NaN of an invalid example out of the gradient.
 """
 
 import jax
@@ -51,7 +51,7 @@ def top_k_error(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
     gap = top_k_value(scores, k) - _numerics.score_of_label(scores, labels)
     # Hazard: XLA rewrites the product of a comparison and a number as a selection, in which a NaN
     # is lost. Choice: the sign of a number that is NaN already. Cost: none.
-    return jnp.sign(jax.nn.relu(_numerics.contagious(gap, scores, labels)))
+    return jnp.sign(jax.nn.relu(_numerics.nan_where_invalid(gap, scores, labels)))
 
 
 def top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
@@ -86,7 +86,9 @@ def top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
     k = _checks.rank(k, scores.shape[-1] - 1, reason=REASON_WITHOUT_LABEL)
     scores = _numerics.finite_scores(scores)
     threshold = top_k_value(_numerics.without_label(scores, labels), k)
-    gap = _numerics.contagious(threshold - _numerics.score_of_label(scores, labels), scores, labels)
+    gap = _numerics.nan_where_invalid(
+        threshold - _numerics.score_of_label(scores, labels), scores, labels
+    )
     return jax.nn.relu(1.0 + gap)
 
 
@@ -126,7 +128,7 @@ def convex_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.A
     # Cost: one elementwise pass.
     gaps = scores - _numerics.score_of_label(scores, labels)[..., None]
     gaps = jnp.where(_numerics.is_label(scores, labels), 0.0, 1.0 + gaps)
-    return jax.nn.relu(_numerics.contagious(top_k_sum(gaps, k) / k, scores, labels))
+    return jax.nn.relu(_numerics.nan_where_invalid(top_k_sum(gaps, k) / k, scores, labels))
 
 
 def calibrated_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
@@ -162,4 +164,4 @@ def calibrated_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> j
     k = _checks.rank(k, scores.shape[-1] - 1, reason=REASON_NEXT_RANK)
     scores = _numerics.finite_scores(scores)
     gap = top_k_value(scores, k + 1) - _numerics.score_of_label(scores, labels)
-    return jax.nn.relu(1.0 + _numerics.contagious(gap, scores, labels))
+    return jax.nn.relu(1.0 + _numerics.nan_where_invalid(gap, scores, labels))

@@ -44,7 +44,7 @@ def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
     """
     scores, targets = _checks.logits_and_targets(logits, targets)
     loss = negative_log_likelihood(scores, targets == 1).sum(axis=-1)
-    return _numerics.contagious_targets(loss, scores, targets)
+    return _numerics.nan_where_invalid_targets(loss, scores, targets)
 
 
 def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
@@ -79,7 +79,7 @@ def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     positive = _numerics.is_label(scores, labels)
     weights = jnp.where(positive, 1.0, 1.0 / max(num_classes - 1, 1)).astype(scores.dtype)
     loss = (weights * negative_log_likelihood(scores, positive)).sum(axis=-1)
-    return _numerics.contagious(loss, scores, labels)
+    return _numerics.nan_where_invalid(loss, scores, labels)
 
 
 def expected_positive_regularization(
@@ -222,7 +222,7 @@ def negative_log_likelihood(scores: jax.Array, positive: jax.Array) -> jax.Array
 
 def _positive_loss(scores: jax.Array, labels: jax.Array) -> jax.Array:
     score = _numerics.score_of_label(_numerics.finite_scores(scores), labels)
-    return _numerics.contagious(-jax.nn.log_sigmoid(score), scores, labels)
+    return _numerics.nan_where_invalid(-jax.nn.log_sigmoid(score), scores, labels)
 
 
 def _cross_loss(scores: jax.Array, others: jax.Array) -> jax.Array:

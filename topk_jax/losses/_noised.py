@@ -149,5 +149,5 @@ def _smoothed_hinge(
     shift = jax.lax.stop_gradient(jnp.where(jnp.abs(score) < -_numerics.FLOOR, score, 0.0))
     gap = smoothed_top_k_value(scores - shift[..., None], k + 1) + (shift - score)
     # Inside the hinge: outside, an inactive hinge would stop the NaN on its way to the gradient.
-    gap = _numerics.contagious_labels(gap, labels, num_classes)
+    gap = _numerics.nan_where_invalid_labels(gap, labels, num_classes)
     return scale * jax.nn.relu(_numerics.value_of_class(margins, labels) + gap)

@@ -63,7 +63,7 @@ def smooth_top_k_hinge(
     threshold, excess = _log_ratio_of_sigmas(scores, labels, k, k * tau)
     gap = threshold - _numerics.score_of_label(scores, labels)
     loss = _tempered_softplus(1.0 + gap / k + tau * excess, tau)
-    return _numerics.contagious(loss, scores, labels)
+    return _numerics.nan_where_invalid(loss, scores, labels)
 
 
 @jax.custom_jvp

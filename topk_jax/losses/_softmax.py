@@ -33,7 +33,7 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     Source: Garcin (2023), thesis, table 4.1.
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
-    return _numerics.contagious(jax.nn.softplus(_rival(scores, labels)), scores, labels)
+    return _numerics.nan_where_invalid(jax.nn.softplus(_rival(scores, labels)), scores, labels)
 
 
 def focal(logits: ArrayLike, labels: ArrayLike, *, gamma: ArrayLike) -> jax.Array:
@@ -72,7 +72,7 @@ def focal(logits: ArrayLike, labels: ArrayLike, *, gamma: ArrayLike) -> jax.Arra
     # power has infinite slopes where p rounds to 1. Choice: the exponential, which has none. Cost:
     # a softplus an example.
     damping = jnp.exp(-gamma * jax.nn.softplus(-rival))
-    return _numerics.contagious(damping * jax.nn.softplus(rival), scores, labels)
+    return _numerics.nan_where_invalid(damping * jax.nn.softplus(rival), scores, labels)
 
 
 def ldam(
@@ -113,7 +113,7 @@ def ldam(
     margins = _checks.per_class(margins, "margins", scores.shape[-1], scores.dtype)
     scale = _checks.scalar(scale, "scale", scores.dtype, above=0)
     rival = _rival(scores, labels, _numerics.value_of_class(margins, labels), scale)
-    return _numerics.contagious(jax.nn.softplus(rival), scores, labels)
+    return _numerics.nan_where_invalid(jax.nn.softplus(rival), scores, labels)
 
 
 def class_margins(class_counts: ArrayLike, *, max_margin: ArrayLike) -> jax.Array:

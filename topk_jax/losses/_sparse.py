@@ -42,7 +42,7 @@ def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     scores, labels = _checks.logits_and_labels(logits, labels)
     scores = _numerics.finite_scores(scores)
     targets = _numerics.is_label(scores, labels).astype(scores.dtype)
-    return _numerics.contagious(
+    return _numerics.nan_where_invalid(
         _projection_loss(scores, targets, sparse_top(scores, 1)), scores, labels
     )
 
@@ -86,7 +86,7 @@ def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
     present = targets == 1
     projection = sparse_top(scores, present.sum(axis=-1))
     loss = _projection_loss(scores, present.astype(scores.dtype), projection)
-    return _numerics.contagious_targets(loss, scores, targets)
+    return _numerics.nan_where_invalid_targets(loss, scores, targets)
 
 
 def _projection_loss(scores: jax.Array, targets: jax.Array, projection: jax.Array) -> jax.Array:

@@ -10,14 +10,14 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
-from topk_jax.operators import _lumps, _poisson_binomial
+from topk_jax.operators import _binning, _poisson_binomial
 from topk_jax.operators._top_k import classes_last, largest
 
 # Scores this many times the noise away from the k-th are as good as infinitely far from it.
 _FAR = 60.0
 # Chances are cut off at exp(-_LOG_TAIL), 1e-7, at the default number of nodes.
 _LOG_TAIL = 16.0
-# Where the mean of the lumped classes' count is looked at, in units of the noise.
+# Where the mean of the binned classes' count is looked at, in units of the noise.
 _COARSE = np.arange(-6.0, 6.5, 0.125)
 # All nodes at once up to this many bytes of their largest arrays, then one at a time.
 _BYTES_AT_ONCE = 1 << 26
@@ -51,7 +51,7 @@ def expected_top_k_value(
             0 gives `top_k_value`. May be traced, and has a gradient.
         num_nodes: static number of nodes of the quadrature, at least 1; chosen from L and k if
             `None`. Twice as many square the error; but where there are more than some 4 k + 20
-            classes, all but the likeliest are lumped, which leaves about 2e-6.
+            classes, all but the likeliest are binned, which leaves about 2e-6.
         axis: the axis of the classes.
 
     Returns:
@@ -83,7 +83,7 @@ def expected_top_k_value(
     if num_nodes is None:
         num_nodes = _default_nodes(k, num_classes)
     num_nodes = _checks.whole_number(num_nodes, "num_nodes", minimum=1)
-    rows = _numerics.contagious_vectors(_numerics.finite_scores(last), last)
+    rows = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(last), last)
     rows = rows.reshape(-1, num_classes)
     # One number an example, of the scores' type under shard_map, as the rule below needs it.
     epsilon_rows = epsilon + jnp.zeros_like(rows[:, 0])
@@ -135,28 +135,28 @@ def _value_and_slopes(
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The value [b], its gradient in the scores [b, L] and its slope in epsilon [b]."""
     num_classes = scores.shape[-1]
-    # The C likeliest classes are multiplied out, and the others lumped; or all are multiplied out.
+    # The C likeliest classes are multiplied out, and the others binned; or all are multiplied out.
     num_likely = min(_poisson_binomial.num_likely(k), num_classes)
-    lumped = num_classes > 2 * num_likely
+    use_binning = num_classes > 2 * num_likely
     # Like the interval, the origin is a choice that the result does not depend on: a constant.
     highest, likely = largest(jax.lax.stop_gradient(scores), num_likely)
     origin = highest[:, k - 1]
     smooth = ~(epsilon < jnp.finfo(scores.dtype).tiny)
     gaps = _in_units_of_noise(scores - origin[:, None], epsilon, smooth)
     highest = jnp.take_along_axis(gaps, likely, axis=-1, mode="promise_in_bounds")
-    # Far below, where the lumps are of classes that have no part in the result.
+    # Far below, where the binned are of classes that have no part in the result.
     others = jnp.put_along_axis(
         gaps, likely, -_FAR, axis=-1, inplace=False, mode="promise_in_bounds"
     )
-    points = _lumps.grid(k, num_classes)
-    lumps = _lumps.lump(others, points) if lumped else None
-    weights = None if lumps is None else lumps.weights
+    points = _binning.grid(k, num_classes)
+    binned = _binning.bin_scores(others, points) if use_binning else None
+    weights = None if binned is None else binned.weights
     interval = _interval(k, num_classes, num_nodes, highest, weights, points)
-    likely_gaps = highest if lumped else gaps
+    likely_gaps = highest if use_binning else gaps
     value, chances, table = _integrate(k, num_nodes, interval, likely_gaps, weights, points)
-    if lumps is not None:
+    if binned is not None:
         # The cubics may pass below zero by a rounding error where the chances vanish.
-        of_others = jnp.maximum(_lumps.interpolate(table, lumps), 0.0)
+        of_others = jnp.maximum(_binning.interpolate(table, binned), 0.0)
         chances = jnp.put_along_axis(
             of_others, likely, chances, axis=-1, inplace=False, mode="promise_in_bounds"
         )
@@ -200,7 +200,7 @@ def _interval(
 
     At least k scores exceed t if k out of the j largest do, and no more than k do if the j largest
     do and k - j out of the others, none of which is above the j-th. Each j gives a bound that is
-    sharp for other scores; all hold. So does that from the mean of the lumped classes' count.
+    sharp for other scores; all hold. So does that from the mean of the binned classes' count.
 
     The tail is balanced with the error between the nodes: for a normal both are exponentials of
     their number.

@@ -183,7 +183,7 @@ def _perturbed(
     if noise is not None:
         # A NaN in the noise, like one in the scores, could be hidden by the selection.
         rows += jnp.where(jnp.isnan(source).any(axis=1), jnp.nan, 0.0).astype(rows.dtype)
-    return _numerics.contagious_scores(values, rows).reshape(last.shape[:-1])
+    return _numerics.nan_where_invalid_scores(values, rows).reshape(last.shape[:-1])
 
 
 def _given_noise(

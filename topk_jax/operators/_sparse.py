@@ -50,7 +50,7 @@ def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
     sums = _checks.ranks(k, num_classes, last.shape[:-1])
     in_range = ((sums >= 0) & (sums <= num_classes))[..., None]
     marked = jnp.where(in_range, last, jnp.nan)
-    finite = _numerics.contagious_vectors(_numerics.finite_scores(last), marked)
+    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(last), marked)
     projection = _project(finite, sums[..., None].astype(last.dtype))
     return jnp.moveaxis(projection, -1, axis)
 

@@ -52,7 +52,7 @@ def log_symmetric_polynomials(log_values: ArrayLike, k: int, *, axis: int = -1) 
     num_values = jnp.sum(last > -jnp.inf, axis=-1, keepdims=True)
     degrees = jax.lax.broadcasted_iota(num_values.dtype, logs.shape, logs.ndim - 1)
     logs = jnp.where(degrees > num_values, -jnp.inf, logs)
-    return jnp.moveaxis(_numerics.contagious_vectors(logs, last), -1, axis)
+    return jnp.moveaxis(_numerics.nan_where_invalid_vectors(logs, last), -1, axis)
 
 
 def _product(log_values: jax.Array, k: int) -> jax.Array:

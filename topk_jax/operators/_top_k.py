@@ -101,8 +101,8 @@ def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     candidates = jnp.take_along_axis(
         chunks, chosen[..., None], axis=-2, mode="promise_in_bounds"
     ).reshape(*scores.shape[:-1], -1)
-    _, places = _selected(candidates, k)
-    indices = _CHUNK * _entries(chosen, places // _CHUNK) + places % _CHUNK
+    _, positions = _selected(candidates, k)
+    indices = _CHUNK * _entries(chosen, positions // _CHUNK) + positions % _CHUNK
     return _entries(scores, indices), indices
 
 
@@ -162,4 +162,4 @@ def _scores_and_k(scores: ArrayLike, k: int, axis: int) -> tuple[jax.Array, int]
     scores = classes_last(scores, axis)
     k = _checks.rank(k, scores.shape[-1])
     # Before the selection, so that the whole gradient beside a NaN is NaN, not one coordinate.
-    return _numerics.contagious_vectors(scores, scores), k
+    return _numerics.nan_where_invalid_vectors(scores, scores), k

@@ -53,7 +53,7 @@ def assert_is(value, gradient, expected, expected_gradient, epsilon, tolerance=P
     assert_close(np.asarray(gradient, np.float64).sum(axis=-1), 1, 16 * EPS)
 
 
-# All multiplied out (48 classes and fewer for k = 6), or the most lumped; low and high ranks.
+# All multiplied out (48 classes and fewer for k = 6), or the most binned; low and high ranks.
 SIZES = [(1, 1), (2, 1), (2, 2), (7, 7), (30, 1), (40, 20), (100, 6), (100, 60), (1081, 6)]
 
 
@@ -114,7 +114,7 @@ def groups(size, k):
     ],
 )
 def test_many_classes_in_groups(size, k, num_nodes):
-    # With many nodes, what is left is the lumping, 2e-6, and the rounding of float32.
+    # With many nodes, what is left is the binning, 2e-6, and the rounding of float32.
     tolerance = 5e-6 if num_nodes else PROMISED
     for levels, counts in groups(size, k):
         scores = jnp.asarray(np.repeat(levels, counts), jnp.float32)[::-1]
@@ -184,13 +184,13 @@ def test_much_noise_ranks_at_random(rng):
     assert_close(slope, expected, PROMISED)
 
 
-# Lumped and not, low rank and high.
+# Binned and not, low rank and high.
 CURVED = [(6, 2), (6, 5), (40, 2), (40, 39)]
 
 
 @pytest.mark.parametrize(("size", "k"), CURVED)
 def test_derivatives_by_differences_in_float64(rng, size, k):
-    lumped = size > 6
+    binned = size > 6
     with jax.enable_x64(True):
         row, direction = rng.normal(size=size), rng.normal(size=size)
         nodes = {"num_nodes": 100}
@@ -205,8 +205,8 @@ def test_derivatives_by_differences_in_float64(rng, size, k):
             below = {name: -number for name, number in above.items()}
             return (at(**above)[part] - at(**below)[part]) / (2 * step)
 
-        # Differences have an error of order step^2 = 1e-10 and 1e-16 / step; lumping one of 2e-6.
-        tolerance = 1e-5 if lumped else 1e-8
+        # Differences have an error of order step^2 = 1e-10 and 1e-16 / step; binning one of 2e-6.
+        tolerance = 1e-5 if binned else 1e-8
         along = slope_of(0, offset=step)
         in_epsilon = (at(epsilon=0.6 + step)[0] - at(epsilon=0.6 - step)[0]) / (2 * step)
         assert_close(gradient @ direction, along, tolerance)
@@ -226,7 +226,7 @@ def test_derivatives_by_differences_in_float64(rng, size, k):
         assert_close(curvature, expected, tolerance)
         hessian = jax.jit(jax.hessian(lambda row: function(row, epsilon=0.6)))(row)
         assert_close(hessian @ direction, curvature, tolerance)
-        if lumped:
+        if binned:
             return
         reverse = jax.jit(jax.jacrev(jax.grad(lambda row: function(row, epsilon=0.6))))(row)
         assert_close(reverse, hessian, 1e-12)

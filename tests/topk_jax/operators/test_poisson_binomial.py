@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from topk_jax.operators import _lumps, _poisson_binomial
+from topk_jax.operators import _binning, _poisson_binomial
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def test_bounds_hold(k):
     odds = _poisson_binomial.highest_odds(k)
     likely = _poisson_binomial.num_likely(k)
     assert binom.cdf(k - 1, likely, odds / (1 + odds)) <= _poisson_binomial.NEGLIGIBLE
-    lowest = _lumps.grid(k, 1000)[1]
+    lowest = _binning.grid(k, 1000)[1]
     assert 1000 * k * norm.cdf(lowest / math.sqrt(2)) <= _poisson_binomial.NEGLIGIBLE
 
 

@@ -1,7 +1,8 @@
-"""Many scores lumped on a grid: sums over scores and functions of a score become those of points.
+"""Binning of scores on a fixed grid, so that sums over many scores become sums over few points.
 
-`Lumps.weights` and `interpolate` are each other's transpose. So what a sum over the points is
-differentiated to is the interpolation of its derivatives at them.
+Each score is shared by the points next to it. `bin_scores` computes the total share of each point,
+and `interpolate` is its transpose: it maps a function's values at the points to its values at the
+scores. A sum over the points therefore has interpolated derivatives in the scores.
 """
 
 import math
@@ -25,7 +26,7 @@ _SPACING = 1 / 12
 _BLOCK = 512
 
 
-class Lumps(NamedTuple):
+class BinnedScores(NamedTuple):
     """Where scores [b, L] lie on a grid of Q points.
 
     Attributes:
@@ -53,7 +54,7 @@ def grid(k: int, num_classes: int) -> np.ndarray:
     return np.arange(1 - half - num_cells, half) * _SPACING
 
 
-def lump(scores: jax.Array, points: np.ndarray) -> Lumps:
+def bin_scores(scores: jax.Array, points: np.ndarray) -> BinnedScores:
     """The scores [b, L], none above 0, on the grid."""
     num_examples, num_classes = scores.shape
     num_cells = len(points) - _NUM_POINTS + 1
@@ -85,7 +86,7 @@ def lump(scores: jax.Array, points: np.ndarray) -> Lumps:
             lambda sums, start: (sums + sums_of_block(start, _BLOCK), None), sums, starts
         )
     padded = [jnp.pad(sums[..., i], ((0, 0), (i, _NUM_POINTS - 1 - i))) for i in range(_NUM_POINTS)]
-    return Lumps(cells, offsets, sum(padded[1:], padded[0]))
+    return BinnedScores(cells, offsets, sum(padded[1:], padded[0]))
 
 
 def _share(offsets: jax.Array, i: int) -> jax.Array:
@@ -97,12 +98,12 @@ def _share(offsets: jax.Array, i: int) -> jax.Array:
     return math.prod(factors[1:], start=factors[0])
 
 
-def interpolate(table: jax.Array, lumps: Lumps) -> jax.Array:
+def interpolate(table: jax.Array, binned: BinnedScores) -> jax.Array:
     """A function of a score, known at the points [b, Q], at the scores [b, L]."""
     # The shares again: computed in the same pass, they need not be kept.
     values = [
-        _share(lumps.offsets, i)
-        * jnp.take_along_axis(table, lumps.cells + i, axis=-1, mode="promise_in_bounds")
+        _share(binned.offsets, i)
+        * jnp.take_along_axis(table, binned.cells + i, axis=-1, mode="promise_in_bounds")
         for i in range(_NUM_POINTS)
     ]
     return sum(values[1:], values[0])
