@@ -17,6 +17,7 @@ from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.batches import steps_in_epoch
 from train.devices import parallel, processes
 from train.evaluation import bayes, summaries
+from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.nested import differences
 from train.models import pretrained
@@ -32,7 +33,7 @@ from train.training.state import (
     start_from,
 )
 from train.training.stop_signals import Requests
-from train.workdir import reporting, run_files, terminal
+from train.workdir import reporting, run_files
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.classes import Classes
 from train.workdir.progress import Progress
@@ -216,7 +217,7 @@ def _with_pretrained(state: TrainState, settings: Mapping[str, Any]) -> TrainSta
         settings["pretrained"], state.params, state.batch_stats, model_name=settings["name"]
     )
     if processes.is_first():
-        terminal.show_line(loaded.message)
+        show_line(loaded.message)
     return start_from(state, loaded.params, loaded.batch_stats)
 
 

@@ -18,11 +18,11 @@ from absl import flags
 from train import command_line
 from train.data import DatasetSpec, images
 from train.foundation import files, output_files
+from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.prediction import calibrated_rule, inference, trained
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
-from train.workdir import terminal
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
 
@@ -50,14 +50,12 @@ def main() -> None:
     # First, for the program is what is loaded.
     files.write_whole(described, files.to_json(describe(classifier, rule), indent=1))
     files.write_whole(out, program)
-    terminal.show_line(f"program      {out} ({len(program) / 1e6:,.1f} MB)")
-    terminal.show_line(f"description  {described}")
-    terminal.show_line("to run it, where jax and flatbuffers are installed:")
-    terminal.show_line("  import jax.export, pathlib")
-    terminal.show_line(
-        f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())"
-    )
-    terminal.show_line("  probabilities, chosen = program.call(images)")
+    show_line(f"program      {out} ({len(program) / 1e6:,.1f} MB)")
+    show_line(f"description  {described}")
+    show_line("to run it, where jax and flatbuffers are installed:")
+    show_line("  import jax.export, pathlib")
+    show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
+    show_line("  probabilities, chosen = program.call(images)")
 
 
 def export(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:

@@ -17,12 +17,12 @@ from typing import BinaryIO
 
 from absl import flags
 from PIL import Image
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from train import command_line
 from train.foundation import files, output_files
+from train.foundation.console import make_console
 from train.foundation.errors import UserError
+from train.foundation.progress_bar import image_counts, make_bar
 from train.prediction import calibrated_rule, html_page, image_files, image_sets, trained
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.image_sets import ImageSet, Unreadable
@@ -80,7 +80,13 @@ def main() -> None:
             facts = html_page.Facts.of(classifier, rule, names)
             page = stack.enter_context(html_page.writing(html, facts))
         lines = stack.enter_context(_lines(out))
-        progress = stack.enter_context(_Progress(len(paths), shares_terminal=out is None))
+        # Lines of JSON that go to the same terminal are the progress themselves.
+        bar = make_bar(
+            make_console(stderr=True),
+            after=image_counts(),
+            shown=out is not None or not sys.stdout.isatty(),
+        )
+        progress = stack.enter_context(bar).add_task("", total=len(paths))
         found = image_sets.make_sets(classifier, rule, paths, thumbnails=page is not None)
         for entry in found:
             lines.write(_to_line(entry, rule, names))
@@ -90,7 +96,7 @@ def main() -> None:
                 unreadable += 1
                 # Above the bar, where there is one.
                 _say(entry.error)
-            progress.advance()
+            bar.advance(progress)
     if unreadable:
         _say(f"{unreadable:,} of {len(paths):,} images could not be read")
         sys.exit(1)
@@ -156,44 +162,6 @@ def _lines(out: Path | None) -> Iterator[BinaryIO]:
         # Whoever read the lines has had enough, as `head` has. Python would try once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
-
-
-class _Progress(contextlib.AbstractContextManager["_Progress"]):
-    """A bar on standard error, where that is a terminal, and lines.
-
-    Args:
-        total: the number of images.
-        shares_terminal: whether the lines of JSON may go to the same terminal. If they do, they are
-            the progress.
-    """
-
-    def __init__(self, total: int, *, shares_terminal: bool) -> None:
-        is_shown = sys.stderr.isatty() and not (shares_terminal and sys.stdout.isatty())
-        self._bar = Progress(
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("images"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            # Said outright, for a variable of the environment makes rich take pipes for terminals.
-            console=Console(stderr=True, highlight=False, force_terminal=sys.stderr.isatty()),
-            expand=True,
-            # Standard output is not a terminal here, and has the lines.
-            redirect_stdout=False,
-            disable=not is_shown,
-        )
-        self._task = self._bar.add_task("", total=total)
-
-    def __enter__(self) -> "_Progress":
-        self._bar.start()
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._bar.stop()
-
-    def advance(self) -> None:
-        """Counts one more image as done."""
-        self._bar.advance(self._task)
 
 
 def _say(text: str) -> None:

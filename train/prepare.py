@@ -19,8 +19,8 @@ from train.data.preparing import dataset_writer, tfds_datasets
 from train.data.preparing.dataset_writer import PreparedBuilder
 from train.data.synthetic_species import SyntheticSpecies
 from train.foundation import fields
+from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
-from train.foundation.progress_bar import show_line
 
 _BUILDERS: dict[str, Callable[..., tfds.core.DatasetBuilder]] = {
     "cifar100": functools.partial(tfds.builder, "cifar100"),

@@ -12,13 +12,13 @@ from absl import flags
 
 from train import command_line
 from train.foundation import fields, files
+from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.papers.tables import collecting, display, embedded, evidence, papers, runs
 from train.papers.tables.execution import execute
 from train.papers.tables.planning import Plan, Planner
 from train.papers.tables.runs import RunsFolder
 from train.papers.tables.table import Table
-from train.workdir import terminal
 
 _TABLE = flags.DEFINE_string(
     "table",
@@ -89,9 +89,9 @@ def main() -> None:
         content = files.to_json(collecting.to_json(collected), indent=2)
         files.write_whole(Path(_JSON.value), content)
     if execution is not None and execution.failed:
-        terminal.show_line(f"{len(execution.failed)} failed:")
+        show_line(f"{len(execution.failed)} failed:")
         for name, reason in execution.failed.items():
-            terminal.show_line(f"  {name}: {reason}")
+            show_line(f"  {name}: {reason}")
         sys.exit(1)
 
 
@@ -153,9 +153,9 @@ def _folder(*, must_exist: bool) -> Path:
 def _print_plan(plan: Plan, folder: RunsFolder) -> None:
     for run in plan.runs:
         workdir = folder.workdir(run)
-        terminal.show_line(shlex.join(["python", *run.training(workdir)]))
+        show_line(shlex.join(["python", *run.training(workdir)]))
         if run.evaluated:
-            terminal.show_line(shlex.join(["python", *run.evaluation(workdir)]))
+            show_line(shlex.join(["python", *run.evaluation(workdir)]))
     if plan.waiting:
         # Apart from the commands, which may be piped into a shell.
         sys.stderr.write(

@@ -1,16 +1,64 @@
-"""How far a preparation is: a bar on a terminal, a line now and then elsewhere."""
+"""Progress bars, all made by one function."""
 
-import sys
+from collections.abc import Sequence
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Column
 
-# Where there is no terminal, so many lines in all; a log wants no more.
+from train.foundation.console import make_console, show_line
+
+# Without a terminal, an `ImageProgress` prints this many lines in all.
 _LINES = 20
 
 
+def make_bar(
+    console: Console,
+    *,
+    before: str = "{task.description}",
+    after: Sequence[ProgressColumn] = (),
+    transient: bool = False,
+    shown: bool = True,
+) -> Progress:
+    """A progress bar as wide as the terminal, which ends with the time left.
+
+    Args:
+        console: where it is drawn; nothing is drawn where this is no terminal that can animate.
+        before: the text left of the bar, a format string of rich.
+        after: what is between the bar and the time left.
+        transient: whether the bar is removed at the end.
+        shown: whether it is drawn at all.
+    """
+    return Progress(
+        TextColumn(before),
+        BarColumn(bar_width=None),
+        *after,
+        # On a narrow terminal the bar shrinks, not the time.
+        TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
+        TextColumn("left"),
+        console=console,
+        expand=True,
+        transient=transient,
+        # A bar on standard error leaves standard output alone: that may be a file.
+        redirect_stdout=not console.stderr,
+        disable=not (shown and console.is_terminal and not console.is_dumb_terminal),
+    )
+
+
+def image_counts() -> tuple[ProgressColumn, ...]:
+    """The columns that show how many images of all are done."""
+    return (MofNCompleteColumn(), TextColumn("images"))
+
+
 class ImageProgress:
-    """Shows on standard output how many images of all are done.
+    """Shows on standard output how many images of all are done: a bar, or lines in a log.
 
     Args:
         what: what is done with them, as "checking and writing".
@@ -23,18 +71,7 @@ class ImageProgress:
         self._total = total
         self._done = done
         self._shown = done
-        console = Console(highlight=False, force_terminal=sys.stdout.isatty())
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            MofNCompleteColumn(),
-            TextColumn("images"),
-            TimeRemainingColumn(),
-            TextColumn("left"),
-            console=console,
-            expand=True,
-            disable=not console.is_terminal,
-        )
+        self._bar = make_bar(make_console(), after=image_counts())
         self._task = self._bar.add_task(what, total=total, completed=done)
 
     def advance(self, images: int) -> None:
@@ -55,8 +92,3 @@ class ImageProgress:
     def __exit__(self, *_exception: object) -> None:
         """Leaves the bar as it is."""
         self._bar.stop()
-
-
-def show_line(text: str) -> None:
-    """Prints a line at once: whoever waits for a preparation reads along."""
-    print(text, flush=True)  # noqa: T201

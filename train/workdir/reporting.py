@@ -16,6 +16,7 @@ import numpy as np
 
 from train.evaluation.summaries import Evaluation
 from train.foundation import files
+from train.foundation.console import show_line
 from train.workdir import plots, run_files, terminal
 from train.workdir.classes import Classes
 from train.workdir.events import Events
@@ -25,7 +26,7 @@ _TOP_K_ACCURACY = re.compile(r"top_\d+_accuracy")
 
 def show_finished(workdir: Path, results: dict[str, Any]) -> None:
     """Prints the closing table of a run that was finished before."""
-    terminal.show_line("this run is finished; these are its results")
+    show_line("this run is finished; these are its results")
     terminal.show_results(results, run_files.present(workdir))
 
 

@@ -2,17 +2,17 @@
 
 import math
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.box import SIMPLE
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import TextColumn
 from rich.table import Column, Table
 
 from train.evaluation import metric_names
+from train.foundation.console import make_console, show_line
+from train.foundation.progress_bar import make_bar
 
 Batch = TypeVar("Batch")
 
@@ -38,18 +38,11 @@ class Terminal:
 
     def __init__(self, *, num_epochs: int, steps_per_epoch: int, first_step: int) -> None:
         self._num_epochs = num_epochs
-        self._console = _console()
-        self._is_live = self._console.is_terminal and not self._console.is_dumb_terminal
-        self._bar = Progress(
-            TextColumn("epoch {task.fields[epoch]}/" + str(num_epochs)),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[metrics]}"),
-            # Where the terminal is narrow, the bar gives way, not the time.
-            TimeRemainingColumn(table_column=Column(no_wrap=True, min_width=len("0:00:00"))),
-            TextColumn("left"),
-            console=self._console,
-            expand=True,
-            disable=not self._is_live,
+        self._console = make_console()
+        self._bar = make_bar(
+            self._console,
+            before="epoch {task.fields[epoch]}/" + str(num_epochs),
+            after=[TextColumn("{task.fields[metrics]}")],
         )
         self._task = self._bar.add_task(
             "training",
@@ -62,7 +55,7 @@ class Terminal:
         if first_step > 0:
             epochs, steps = divmod(first_step, steps_per_epoch)
             within = f" and {steps} of {steps_per_epoch} steps" if steps else ""
-            self._line(f"going on after epoch {epochs} of {num_epochs}{within}")
+            show_line(f"going on after epoch {epochs} of {num_epochs}{within}", self._console)
         self._bar.start()
 
     def training(
@@ -79,99 +72,65 @@ class Terminal:
         self, epoch: int, seconds: float, validation: Mapping[str, float], is_best: bool
     ) -> None:
         """Prints a line for a finished epoch, above the bar where there is one."""
-        self._line(
+        show_line(
             f"epoch {epoch}/{self._num_epochs}  training: {_words(self._training)}  "
-            f"validation: {_words(validation)}  {seconds:.1f} s{'  best' if is_best else ''}"
+            f"validation: {_words(validation)}  {seconds:.1f} s{'  best' if is_best else ''}",
+            self._console,
         )
 
     def close(self) -> None:
         """Leaves the bar as it is; may be called again."""
         self._bar.stop()
 
-    def _line(self, text: str) -> None:
-        _print_line(self._console, text)
-
 
 def show_results(results: Mapping[str, Any], files: Mapping[str, Path]) -> None:
     """Prints the closing table: the test metrics, a note on them, and where every file is."""
-    console = _console()
+    console = make_console()
     loss = _format("loss", results["test"]["loss"])
-    _print_line(console, f"test, with the parameters of epoch {results['best_epoch']}: loss {loss}")
+    show_line(f"test, with the parameters of epoch {results['best_epoch']}: loss {loss}")
     console.print(_table(results["test"]))
     if "bayes" in results:
-        _print_line(console, "what the true class probabilities reach on the same images:")
+        show_line("what the true class probabilities reach on the same images:")
         console.print(_table(results["bayes"]))
     note = _note_on_metrics(results["config"])
     if note is not None:
         console.print(note, markup=False)
-        _print_line(console, "")
-    _print_files(console, files)
+        show_line("")
+    show_files(files)
 
 
 def show_report(title: str, report: Mapping[str, Any]) -> None:
     """Prints the report of an evaluation."""
-    console = _console()
-    _print_line(
-        console,
+    console = make_console()
+    show_line(
         f"{title}: {report['num_examples']:,} examples, {report['num_classes']:,} classes; "
         f"thresholds from {report['num_calibration_examples']:,}, {report['calibrated_on']}",
     )
     console.print(_table(report["metrics"]))
     if "bayes" in report:
-        _print_line(console, "what the true class probabilities reach on the same images:")
+        show_line("what the true class probabilities reach on the same images:")
         console.print(_table(report["bayes"]))
-        _print_line(console, "how much more that is:")
+        show_line("how much more that is:")
         console.print(_table(report["gap_to_bayes"]))
     if report["coverages"]:
-        _print_line(console, "sets that are to have the label with a given probability:")
+        show_line("sets that are to have the label with a given probability:")
         console.print(_coverage_table(report["coverages"]))
     if "accuracy_by_count" in report:
-        _print_line(console, "accuracy by the number of training images of the class:")
+        show_line("accuracy by the number of training images of the class:")
         console.print(_count_table(report["accuracy_by_count"]))
 
 
 def tracked(batches: Iterable[Batch], total: int, what: str) -> Iterator[Batch]:
     """The batches, with a bar on standard error where that is a terminal."""
-    is_live = sys.stderr.isatty()
-    bar = Progress(
-        TextColumn(what),
-        BarColumn(bar_width=None),
-        TimeRemainingColumn(),
-        TextColumn("left"),
-        console=Console(stderr=True, highlight=False, force_terminal=is_live),
-        expand=True,
-        transient=True,
-        redirect_stdout=False,
-        disable=not is_live,
-    )
-    with bar:
+    with make_bar(make_console(stderr=True), before=what, transient=True) as bar:
         yield from bar.track(batches, total=total)
 
 
 def show_files(files: Mapping[str, Path]) -> None:
     """Prints where files are, by what they are."""
-    _print_files(_console(), files)
-
-
-def show_line(text: str) -> None:
-    """Prints a line on its own."""
-    _print_line(_console(), text)
-
-
-def _console() -> Console:
-    # Said outright, for a variable of the environment makes rich take a pipe for a terminal.
-    return Console(highlight=False, force_terminal=sys.stdout.isatty())
-
-
-def _print_line(console: Console, text: str) -> None:
-    """Prints a line that is never cut or folded, so that a path in it can be copied."""
-    console.print(text, markup=False, soft_wrap=True)
-
-
-def _print_files(console: Console, files: Mapping[str, Path]) -> None:
     width = max((len(what) for what in files), default=0)
     for what, path in files.items():
-        _print_line(console, f"{what:<{width}}  {_shortest(path)}")
+        show_line(f"{what:<{width}}  {_shortest(path)}")
 
 
 def _note_on_metrics(config: Mapping[str, Any]) -> str | None:

@@ -23,8 +23,9 @@ from train.data.preparing import shards
 from train.data.preparing.shards import Example, Journal, Shard
 from train.data.preparing.sources import Source
 from train.foundation import files
+from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.foundation.progress_bar import ImageProgress, show_line
+from train.foundation.progress_bar import ImageProgress
 
 _JOURNAL = "journal.jsonl"
 _LOCK = "lock"

@@ -21,8 +21,9 @@ from train.data.prepared_files import check_writable, full_disk, labels_file, ma
 from train.data.preparing.dataset_writer import check_absent, locked
 from train.data.preparing.sources import absent
 from train.foundation import files
+from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.foundation.progress_bar import ImageProgress, show_line
+from train.foundation.progress_bar import ImageProgress
 
 
 @dataclass(frozen=True)

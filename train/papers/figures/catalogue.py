@@ -8,9 +8,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from train.foundation import fields, files
+from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.papers.figures import accuracies, curves, learning, level_sets, runs, set_sizes
-from train.workdir import figure_style, terminal
+from train.workdir import figure_style
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def draw(
     drawn = _runs(name, workdirs, folder) if kind.of_runs else []
     figure = kind.draw(drawn, **settings) if kind.of_runs else kind.draw(**settings)
     files.write_whole(path, figure_style.encode(figure, path.suffix))
-    terminal.show_line(f"wrote {path}" + (f"; runs drawn: {len(drawn)}" if drawn else ""))
+    show_line(f"wrote {path}" + (f"; runs drawn: {len(drawn)}" if drawn else ""))
 
 
 def _file(out: str | None) -> Path:

@@ -1,6 +1,5 @@
 """Prints a table for people: ours, and below it what was published."""
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from train.evaluation import metric_names
+from train.foundation.console import make_console, show_line
 from train.papers.tables.collecting import Collected, Number
 from train.papers.tables.planning import Tuned
 from train.papers.tables.table import Overrides, Published
@@ -37,7 +37,7 @@ class _Row:
 def show(collected: Collected) -> None:
     """Prints the numbers, what they are, the grids, and what is missing."""
     table = collected.table
-    console = _console()
+    console = make_console(width_without_terminal=_WIDTH)
     where = f" on {table.on}" if table.on else ""
     _paragraph(console, f"Table {table.number}{where}: {table.title}")
     _show_rows(console, list(table.columns.items()), list(_rows(collected)))
@@ -47,9 +47,9 @@ def show(collected: Collected) -> None:
         _paragraph(console, "")
         _show_tuned(console, tuned)
     for path, differing in collected.foreign.items():
-        _line(console, f"not taken, for it is another run: {path} ({'; '.join(differing)})")
+        show_line(f"not taken, for it is another run: {path} ({'; '.join(differing)})")
     if collected.to_go:
-        _line(console, f"{_runs(collected.to_go)} to go; --run makes them, --plan prints how")
+        show_line(f"{_runs(collected.to_go)} to go; --run makes them, --plan prints how")
 
 
 def _rows(collected: Collected) -> Iterator[_Row]:
@@ -216,19 +216,6 @@ def _width(text: str) -> int:
     return max(map(cell_len, text.split("\n")))
 
 
-def _console() -> Console:
-    is_terminal = sys.stdout.isatty()
-    # Said outright, for a variable of the environment makes rich take a pipe for a terminal.
-    return Console(
-        highlight=False, force_terminal=is_terminal, width=None if is_terminal else _WIDTH
-    )
-
-
 def _paragraph(console: Console, text: str) -> None:
     """Prints a text that is folded where the terminal ends."""
     console.print(text, markup=False)
-
-
-def _line(console: Console, text: str) -> None:
-    """Prints a line that is never folded, so that a path in it can be copied."""
-    console.print(text, markup=False, soft_wrap=True)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError
 from train.papers.tables.planning import Planner
 from train.papers.tables.runs import Run, RunsFolder, Status
 from train.papers.tables.table import Table
-from train.workdir import terminal
 
 _TO_MAKE = (Status.ABSENT, Status.UNFINISHED)
 _MINUTE = 60
@@ -64,8 +64,8 @@ def execute(table: Table, look: Callable[[], Planner]) -> Execution:
             left = len(to_make) + plan.waiting
             number = len(execution.ended) + 1
             if number == 1:
-                terminal.show_line(f"what a run prints goes to its .log in {folder.path}")
-            terminal.show_line(
+                show_line(f"what a run prints goes to its .log in {folder.path}")
+            show_line(
                 f"run {number} of {number + left - 1}: {to_make[0].name}"
                 + _time_left(left, execution.seconds)
             )
@@ -80,10 +80,10 @@ def _make(run: Run, folder: RunsFolder, child: "_Child", execution: Execution) -
     execution.ended.add(run.key)
     if reason is None:
         execution.seconds.append(took)
-        terminal.show_line(f"  finished in {_duration(took)}")
+        show_line(f"  finished in {_duration(took)}")
     else:
         execution.failed[run.name] = reason
-        terminal.show_line(f"  failed after {_duration(took)}: {reason} (see {log})")
+        show_line(f"  failed after {_duration(took)}: {reason} (see {log})")
 
 
 def _commands(run: Run, folder: RunsFolder, child: "_Child", log: Path) -> str | None:

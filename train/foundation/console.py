@@ -1,0 +1,33 @@
+"""Standard output and standard error as rich's consoles, and how a line is printed on them."""
+
+import sys
+
+from rich.console import Console
+
+
+def make_console(*, stderr: bool = False, width_without_terminal: int | None = None) -> Console:
+    """A console that animates and colours on a terminal only.
+
+    Args:
+        stderr: whether it is standard error, not standard output.
+        width_without_terminal: the width of a pipe or a file; by default rich's.
+    """
+    is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    return Console(
+        stderr=stderr,
+        highlight=False,
+        # Explicit: with FORCE_COLOR in the environment, rich treats a pipe as a terminal.
+        force_terminal=is_terminal,
+        width=None if is_terminal else width_without_terminal,
+    )
+
+
+def show_line(text: str, console: Console | None = None) -> None:
+    """Prints a line that is never cut or folded, so that a path in it can be copied.
+
+    Args:
+        text: the line.
+        console: where to print it, above its progress bar if it has one; by default standard
+            output.
+    """
+    (console or make_console()).print(text, markup=False, emoji=False, soft_wrap=True)
