@@ -14,10 +14,10 @@ from train import command_line
 from train.foundation import fields, files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.papers.tables import collecting, display, embedded, evidence, papers, runs
+from train.papers.tables import collecting, display, embedded, evidence, papers, planned_runs
 from train.papers.tables.execution import execute
 from train.papers.tables.planning import Plan, Planner
-from train.papers.tables.runs import RunsFolder
+from train.papers.tables.runs_folder import RunsFolder
 from train.papers.tables.table import Table
 
 _TABLE = flags.DEFINE_string(
@@ -72,7 +72,7 @@ def main() -> None:
         raise UserError(f"--json must be a file in a folder that is there; got {_JSON.value!r}")
     folder = _folder(must_exist=not (_PLAN.value or _RUN.value))
     overrides = tuple(_OVERRIDE.value)
-    runs.check_overrides(overrides)
+    planned_runs.check_overrides(overrides)
 
     def look() -> Planner:
         return Planner(RunsFolder(folder), seeds, overrides)

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.workdir.classes import Classes
@@ -87,38 +85,6 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     if not path.is_file():
         raise UserError(f"there is no {path}")
     return [line for line, _ in files.read_lines(path)]
-
-
-def first_epoch_mean(workdir: Path, name: str) -> float:
-    """The mean of a metric of the training steps over the first epoch of a run.
-
-    Raises:
-        UserError: the run did not log it, all through that epoch.
-    """
-    first_epoch = [
-        line
-        for line in read_metrics(workdir)
-        if line.get("split") == "train" and line.get("epoch") == 1
-    ]
-    values = [line[name] for line in first_epoch if isinstance(line.get(name), int | float)]
-    if not values or len(values) < len(first_epoch):
-        raise UserError(f"{workdir / METRICS} has no {name} for all of the first epoch")
-    # A line is the mean over the steps since the line before.
-    steps = np.diff([0, *(line["step"] for line in first_epoch)])
-    return float(np.average(values, weights=steps))
-
-
-def last_epoch(workdir: Path, name: str) -> float | None:
-    """A metric of the validation split after the last epoch of a run; None where it has no value.
-
-    Raises:
-        UserError: the run did not log it.
-    """
-    epochs = [line for line in read_metrics(workdir) if line.get("split") == "validation"]
-    if not epochs or name not in epochs[-1]:
-        raise UserError(f"{workdir / METRICS} has no validation {name} after the last epoch")
-    value = epochs[-1][name]
-    return None if value is None else float(value)
 
 
 def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:

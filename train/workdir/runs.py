@@ -1,12 +1,19 @@
-"""When two runs are the same: the fields of a configuration that say so, and a run's name."""
+"""A run on disk, its name, and when two runs are the same."""
 
 import copy
+import functools
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from train.foundation.errors import UserError
 from train.foundation.nested import flatten
+from train.workdir import run_files
 
 # These may differ from machine to machine: no number of the results depends on them.
 FIELDS_OF_THE_MACHINE = frozenset(
@@ -32,15 +39,31 @@ def with_added_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     return filled
 
 
+def all_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a configuration by dotted names, with those that were added since."""
+    fields = dict(flatten(config))
+    for name, value in ADDED_FIELDS.items():
+        fields.setdefault(name, value)
+    return fields
+
+
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields by dotted names that the results of a run depend on."""
-    fields = {**ADDED_FIELDS, **dict(flatten(config))}
-    return {name: value for name, value in fields.items() if name not in FIELDS_OF_THE_MACHINE}
+    return {
+        name: value
+        for name, value in all_fields(config).items()
+        if name not in FIELDS_OF_THE_MACHINE
+    }
 
 
 def identity_without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields that are equal in all seeds of one experiment."""
     return {name: value for name, value in identity(config).items() if name != "seed"}
+
+
+def key(config: Mapping[str, Any]) -> str:
+    """The identity as a text, equal for configurations of the same run."""
+    return json.dumps(identity(config), sort_keys=True)
 
 
 def run_name(config: Mapping[str, Any]) -> str:
@@ -54,6 +77,113 @@ def run_name(config: Mapping[str, Any]) -> str:
     digest = hashlib.sha256(json.dumps(earlier, sort_keys=True).encode()).hexdigest()
     values = dict(flatten(config))
     return f"{values.get('dataset.name')}-{values.get('loss.name')}-{digest[:8]}"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk, finished or not.
+
+    Attributes:
+        workdir: where it is.
+        config: its configuration, nested, as it was written.
+    """
+
+    workdir: Path
+    config: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, workdir: Path) -> "Run | None":
+        """The run that a workdir holds; None where it holds none.
+
+        Raises:
+            UserError: the file of the configuration is not one.
+        """
+        config = run_files.read_config(workdir)
+        if config is not None:
+            return cls(workdir, config)
+        results = run_files.read_results(workdir)
+        # Results say of what run they are, wherever they were copied to.
+        return None if results is None else cls(workdir, results.get("config") or {})
+
+    @functools.cached_property
+    def fields(self) -> dict[str, Any]:
+        """The configuration by dotted names, with the fields that were added since."""
+        return all_fields(self.config)
+
+    @functools.cached_property
+    def key(self) -> str:
+        """The same for runs that give the same results."""
+        return key(self.config)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run left results that can be read."""
+        return self._results is not None
+
+    @property
+    def results(self) -> Mapping[str, Any]:
+        """What `results.json` has.
+
+        Raises:
+            UserError: the run is not finished.
+        """
+        if self._results is None:
+            raise UserError(f"{self.workdir} has no finished run")
+        return self._results
+
+    def metrics(self) -> list[dict[str, Any]]:
+        """The lines of `metrics.jsonl`.
+
+        Raises:
+            UserError: there is no such file.
+        """
+        return run_files.read_metrics(self.workdir)
+
+    def evaluation(self, split: str) -> dict[str, Any]:
+        """What `train.evaluate` left of a split.
+
+        Raises:
+            UserError: there is no such file, or it is not an evaluation of that split.
+        """
+        return run_files.read_evaluation(self.workdir, split)
+
+    def first_epoch_mean(self, name: str) -> float:
+        """The mean of a metric of the training steps over the first epoch.
+
+        Raises:
+            UserError: the run did not log it, all through that epoch.
+        """
+        first_epoch = [
+            line
+            for line in self.metrics()
+            if line.get("split") == "train" and line.get("epoch") == 1
+        ]
+        values = [line[name] for line in first_epoch if isinstance(line.get(name), int | float)]
+        if not values or len(values) < len(first_epoch):
+            raise UserError(
+                f"{self.workdir / run_files.METRICS} has no {name} for all of the first epoch"
+            )
+        # A line is the mean over the steps since the line before.
+        steps = np.diff([0, *(line["step"] for line in first_epoch)])
+        return float(np.average(values, weights=steps))
+
+    def last_epoch(self, name: str) -> float | None:
+        """A metric of the validation split after the last epoch; None where it has no value.
+
+        Raises:
+            UserError: the run did not log it.
+        """
+        epochs = [line for line in self.metrics() if line.get("split") == "validation"]
+        if not epochs or name not in epochs[-1]:
+            raise UserError(
+                f"{self.workdir / run_files.METRICS} has no validation {name} after the last epoch"
+            )
+        value = epochs[-1][name]
+        return None if value is None else float(value)
+
+    @functools.cached_property
+    def _results(self) -> dict[str, Any] | None:
+        return run_files.read_results(self.workdir)
 
 
 def _group_and_field(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:

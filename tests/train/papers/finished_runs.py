@@ -2,7 +2,7 @@
 
 import json
 
-from train.papers.figures import runs as runs_module
+from train.papers.figures import selection
 
 STEPS_PER_EPOCH = 10
 
@@ -72,4 +72,4 @@ def make_run(
 
 
 def read(*workdirs):
-    return runs_module.read([str(workdir) for workdir in workdirs])
+    return selection.read([str(workdir) for workdir in workdirs])

@@ -5,8 +5,7 @@ import pytest
 
 from tests.train.papers.finished_runs import lines_of_run, make_run, read
 from train.foundation.errors import UserError
-from train.papers.figures import accuracies, curves, learning, set_sizes
-from train.papers.figures import runs as runs_module
+from train.papers.figures import accuracies, curves, learning, selection, set_sizes
 
 
 def legend(figure):
@@ -25,17 +24,17 @@ def test_runs_are_told_apart_by_what_their_loss_takes_and_by_the_model(tmp_path)
         make_run(tmp_path / "d", "cross_entropy", k=1, seed=1),
         make_run(tmp_path / "e", "calibrated_top_k_hinge"),
     )
-    assert runs_module.labels(runs) == [
+    assert selection.labels(runs) == [
         "noised balanced, M = 10",
         "noised balanced, M = 30",
         "cross-entropy",
         "cross-entropy",
         "calibrated top-K hinge",
     ]
-    assert runs_module.labels(runs, without="loss.num_samples")[0] == "noised balanced"
-    assert [len(seeds) for seeds in runs_module.by_label(runs).values()] == [1, 1, 2, 1]
+    assert selection.labels(runs, without="loss.num_samples")[0] == "noised balanced"
+    assert [len(seeds) for seeds in selection.by_label(runs).values()] == [1, 1, 2, 1]
     other = read(make_run(tmp_path / "f", "ldam", model="mlp", max_margin=0.2, scale=20.0))
-    assert runs_module.labels([runs[0], *other]) == ["noised balanced, small_cnn", "LDAM, mlp"]
+    assert selection.labels([runs[0], *other]) == ["noised balanced, small_cnn", "LDAM, mlp"]
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_what_are_no_seeds_of_one_experiment_are_not_averaged(tmp_path, change, 
     runs = read(make_run(tmp_path / "a"), make_run(tmp_path / "b", **change))
     for draw in (
         lambda: curves.gradient_sparsity(runs),
-        lambda: runs_module.by_label(runs),
+        lambda: selection.by_label(runs),
     ):
         with pytest.raises(UserError, match=message):
             draw()

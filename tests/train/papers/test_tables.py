@@ -25,9 +25,10 @@ from train.papers.tables import (
     papers,
     statistics,
 )
+from train.papers.tables.planned_runs import PlannedRun
 from train.papers.tables.planning import Planner, tunings
 from train.papers.tables.published import PUBLISHED
-from train.papers.tables.runs import Run, RunsFolder, Status
+from train.papers.tables.runs_folder import RunsFolder, Status
 from train.papers.tables.statistics import Summary
 from train.papers.tables.table import (
     Cell,
@@ -107,7 +108,7 @@ def test_a_published_number_is_read_as_it_is_printed():
 def test_every_run_of_a_table_can_be_made_and_leaves_the_cells_metric(name):
     table = TABLES[name]
     for cell in table.cells.values():
-        config = Run(cell.recipe, 0).config
+        config = PlannedRun(cell.recipe, 0).config
         configuration.check(config)
         names = metric_names.selectable(config["eval"]["ks"])
         if isinstance(cell.metric, Metric):
@@ -115,7 +116,7 @@ def test_every_run_of_a_table_can_be_made_and_leaves_the_cells_metric(name):
             assert {metric.name for metric in metrics} <= set(names)
     for tuning in tunings(table):
         for candidate in tuning.candidates:
-            config = Run(tuning.recipe.changed(candidate), 0).config
+            config = PlannedRun(tuning.recipe.changed(candidate), 0).config
             configuration.check(config)
             assert tuning.metric in metric_names.selectable(config["eval"]["ks"])
 
@@ -187,14 +188,14 @@ CONFIGURATIONS = {
 def test_a_cell_is_run_as_the_thesis_says(place):
     number, row, column = place
     recipe = papers.table(number).cells[row, column].recipe
-    config = dict(flatten(Run(recipe, 0).config))
+    config = dict(flatten(PlannedRun(recipe, 0).config))
     expected = CONFIGURATIONS[place]
     assert {name: config[name] for name in expected} == expected
 
 
 def keys(number, *places):
     cells = papers.table(number).cells
-    return {Run(cells[place].recipe, 0).key for place in places or cells}
+    return {PlannedRun(cells[place].recipe, 0).key for place in places or cells}
 
 
 def test_cells_share_the_runs_that_are_the_same():
@@ -209,23 +210,23 @@ def test_cells_share_the_runs_that_are_the_same():
 
 def test_a_runs_folder_is_named_after_what_is_changed(tmp_path):
     recipe = Recipe("digits", "focal", (("loss.gamma", 2.0), ("model.name", "mlp")))
-    assert Run(recipe, 3).name == "digits-focal-model=mlp-gamma=2.0-seed=3"
+    assert PlannedRun(recipe, 3).name == "digits-focal-model=mlp-gamma=2.0-seed=3"
     # Whatever is written out that the recipe has anyway, it is the same run in the same place.
     same = recipe.changed({"num_epochs": 30})
-    assert Run(same, 3).name == Run(recipe, 3).name
-    assert Run(same, 3).key == Run(recipe, 3).key
+    assert PlannedRun(same, 3).name == PlannedRun(recipe, 3).name
+    assert PlannedRun(same, 3).key == PlannedRun(recipe, 3).key
     # Where the data lie changes nothing of the run; a parameter does.
-    assert Run(recipe, 3, ("dataset.data_dir=/data",)).key == Run(recipe, 3).key
-    assert Run(recipe, 3, ("dataset.data_dir=/data",)).name == Run(recipe, 3).name
-    shorter = Run(recipe, 3, ("num_epochs=2",))
-    assert shorter.key != Run(recipe, 3).key
+    assert PlannedRun(recipe, 3, ("dataset.data_dir=/data",)).key == PlannedRun(recipe, 3).key
+    assert PlannedRun(recipe, 3, ("dataset.data_dir=/data",)).name == PlannedRun(recipe, 3).name
+    shorter = PlannedRun(recipe, 3, ("num_epochs=2",))
+    assert shorter.key != PlannedRun(recipe, 3).key
     # Each has a place, so that a trial is not in the way of the run.
     assert shorter.name == "digits-focal-model=mlp-gamma=2.0-num_epochs=2-seed=3"
     # No file system takes a name of 300 letters; two that begin alike are two all the same.
-    long = [Run(recipe, 3, (f"model.pretrained={300 * 'a'}{end}",)).name for end in "bc"]
+    long = [PlannedRun(recipe, 3, (f"model.pretrained={300 * 'a'}{end}",)).name for end in "bc"]
     assert len(set(long)) == 2
     assert max(map(len, long)) < 220
-    assert Run(recipe, 4).key != Run(recipe, 3).key
+    assert PlannedRun(recipe, 4).key != PlannedRun(recipe, 3).key
 
 
 def test_rows_and_columns_can_be_left_out():
@@ -415,7 +416,7 @@ def test_nothing_waits_for_a_grid_that_diverged_everywhere(tmp_path, capsys):
 
 
 def test_a_run_is_found_under_any_name_and_an_unfinished_one_gone_on_with(tmp_path):
-    run = Run(BASE, 0)
+    run = PlannedRun(BASE, 0)
     config = {**run.config, "dataset": {**run.config["dataset"], "data_dir": "/elsewhere"}}
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
@@ -430,13 +431,13 @@ def test_a_run_is_found_under_any_name_and_an_unfinished_one_gone_on_with(tmp_pa
 
 
 def test_a_changed_run_in_the_planned_place_is_not_taken(tmp_path):
-    run = Run(BASE, 1)
+    run = PlannedRun(BASE, 1)
     config = {**run.config, "num_epochs": 2}
     finish(tmp_path, run.name, config, test={"top_1_accuracy": 0.5, "top_3_accuracy": 0.5})
     folder = RunsFolder(tmp_path)
     assert folder.foreign(run) == ["num_epochs: 30 -> 2"]
     assert folder.status(run) is Status.ABSENT
-    assert folder.results(run) is None
+    assert folder.finished(run) is None
 
 
 def test_numbers_are_per_cent_and_some_runs_have_none(tmp_path):
@@ -450,9 +451,9 @@ def test_numbers_are_per_cent_and_some_runs_have_none(tmp_path):
             "medium_top_1_accuracy": value - 0.1,
             "many_top_1_accuracy": 0.9,
         }
-        run = Run(BASE, seed)
+        run = PlannedRun(BASE, seed)
         finish(tmp_path, run.name, run.config, test=test)
-    diverge(tmp_path, Run(BASE, 2))
+    diverge(tmp_path, PlannedRun(BASE, 2))
     collected = collecting.collect(table, look(tmp_path, table))
     number = collected.numbers["focal", "K=1"]
     # Rounding of float64.
@@ -471,7 +472,7 @@ def one_cell(metric):
 
 
 def test_a_share_of_sets_is_that_of_the_examples_of_all_shots(tmp_path):
-    table, run = one_cell(SetSizeShare(3, size=1)), Run(BASE, 0)
+    table, run = one_cell(SetSizeShare(3, size=1)), PlannedRun(BASE, 0)
     counts = {"average_3": {"all": [1, 6, 13], "few": [0, 1, 0]}, "average_1": {"all": [0, 20, 0]}}
     evaluation = {"split": "test", "set_size_counts": counts}
     finish(tmp_path, run.name, run.config, evaluation=evaluation)
@@ -487,7 +488,7 @@ def test_a_share_of_sets_is_that_of_the_examples_of_all_shots(tmp_path):
 
 
 def test_a_metric_of_the_last_epoch_is_that_of_validation(tmp_path):
-    table, run = one_cell(LastEpoch("top_1_accuracy")), Run(BASE, 0)
+    table, run = one_cell(LastEpoch("top_1_accuracy")), PlannedRun(BASE, 0)
     finish(tmp_path, run.name, run.config)
     lines = [
         {"step": 10, "epoch": 1, "split": "validation", "top_1_accuracy": 0.75},
@@ -509,7 +510,7 @@ def test_a_metric_of_the_last_epoch_is_that_of_validation(tmp_path):
 
 
 def test_a_mean_of_the_first_epoch_weighs_steps_alike_and_is_no_share(tmp_path, capsys):
-    table, run = one_cell(FirstEpochMean("nonzero_gradients")), Run(BASE, 0)
+    table, run = one_cell(FirstEpochMean("nonzero_gradients")), PlannedRun(BASE, 0)
     finish(tmp_path, run.name, run.config)
     lines = [
         {"step": 10, "epoch": 1, "split": "train", "nonzero_gradients": 2.0},
@@ -570,7 +571,7 @@ def made(monkeypatch):
         script, *rest = scripts.get(order[-1], (LEAVES_RESULTS,))
         return ["-c", script, str(workdir), json.dumps(run.config), *rest]
 
-    monkeypatch.setattr(Run, "training", training)
+    monkeypatch.setattr(PlannedRun, "training", training)
     return order, scripts
 
 
@@ -664,7 +665,9 @@ def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypat
         "path.write_text(json.dumps({'split': 'test', 'accuracy_by_count': "
         "[{'from': 10, 'to': 50, 'top_1_accuracy': 0.25}]}))"
     )
-    monkeypatch.setattr(Run, "evaluation", lambda _, workdir: ["-c", evaluates, str(workdir)])
+    monkeypatch.setattr(
+        PlannedRun, "evaluation", lambda _, workdir: ["-c", evaluates, str(workdir)]
+    )
     plain, counted = Metric("top_1_accuracy"), CountBin(10, 50)
     cells = {
         ("focal", "K=1"): Cell(BASE, plain),
@@ -677,8 +680,8 @@ def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypat
     numbers = collecting.collect(table, look(tmp_path, table)).numbers
     assert [number.summary.mean for number in numbers.values()] == [50.0, 25.0, 50.0]
     # Where the evaluation alone is missing, it alone is made.
-    (tmp_path / Run(BASE, 0).name / "evaluation_test.json").unlink()
+    (tmp_path / PlannedRun(BASE, 0).name / "evaluation_test.json").unlink()
     execution.execute(table, lambda: look(tmp_path, table))
     assert collecting.collect(table, look(tmp_path, table)).to_go == 0
-    trained = (tmp_path / f"{Run(BASE, 0).name}.log").read_text()
+    trained = (tmp_path / f"{PlannedRun(BASE, 0).name}.log").read_text()
     assert trained == "trained\n"

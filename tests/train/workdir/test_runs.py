@@ -6,9 +6,11 @@ import json
 import pytest
 
 from configs import cifar100, digits, plantnet300k_average_k
+from train.foundation.errors import UserError
 from train.workdir.runs import (
     ADDED_FIELDS,
     FIELDS_OF_THE_MACHINE,
+    Run,
     identity,
     identity_without_seed,
     run_name,
@@ -93,3 +95,29 @@ def test_seeds_of_one_experiment_differ_by_the_seed_alone(config):
     assert identity_without_seed(other) == identity_without_seed(config)
     other = changed(other, "loss.k", 1)
     assert identity_without_seed(other) != identity_without_seed(config)
+
+
+# A run on disk
+
+
+def test_a_run_is_read_from_its_configuration_and_finished_with_its_results(tmp_path, config):
+    assert Run.read(tmp_path) is None
+    (tmp_path / "config.json").write_text(json.dumps(of_an_earlier_version(config)))
+    run = Run.read(tmp_path)
+    assert run.fields["optimizer.name"] == "sgd"
+    assert not run.is_finished
+    with pytest.raises(UserError, match="has no finished run"):
+        _ = run.results
+    (tmp_path / "results.json").write_text(json.dumps({"config": config, "test": {"loss": 1.0}}))
+    run = Run.read(tmp_path)
+    assert run.is_finished
+    assert run.results["test"] == {"loss": 1.0}
+    # Where the results alone were copied to, they say of what run they are.
+    (tmp_path / "config.json").unlink()
+    assert Run.read(tmp_path).key == run.key
+
+
+def test_what_is_no_configuration_is_named(tmp_path):
+    (tmp_path / "config.json").write_text("[]")
+    with pytest.raises(UserError, match=r"config\.json is not the configuration of a run"):
+        Run.read(tmp_path)

@@ -6,14 +6,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from train.evaluation import metric_names
-from train.papers.figures import runs as runs_module
-from train.papers.figures.runs import Run
+from train.papers.figures import selection
 from train.workdir import figure_style
+from train.workdir.runs import Run
 
 
 def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
     """A point for each run, seeds alike: over all test images, and as the mean over classes."""
-    by_label = runs_module.by_label(runs)
+    by_label = selection.by_label(runs)
     figure = figure_style.new_figure(9.5, 3.8)
     panels = figure.subplots(1, 2)
     averages = {"micro": "over all test images", "macro": "macro: mean over the classes"}
@@ -23,7 +23,9 @@ def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
             for rule in (metric_names.average_k(k), metric_names.top_k(k))
         ]
         for index, (label, seeds) in enumerate(by_label.items()):
-            x, y = np.array([[run.test_metric(name) for name in names] for run in seeds]).T
+            x, y = np.array(
+                [[selection.test_metric(run, name) for name in names] for run in seeds]
+            ).T
             look = figure_style.point_look(index)
             axes.plot(x, y, linestyle="", mew=1.5, ms=7, label=label, **look)
         for limits, set_limits in ((axes.get_xlim, axes.set_xlim), (axes.get_ylim, axes.set_ylim)):

@@ -10,8 +10,9 @@ from matplotlib.figure import Figure
 from train.foundation import fields, files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.papers.figures import accuracies, curves, learning, level_sets, runs, set_sizes
+from train.papers.figures import accuracies, curves, learning, level_sets, selection, set_sizes
 from train.workdir import figure_style
+from train.workdir.runs import Run
 
 
 @dataclass(frozen=True)
@@ -119,13 +120,13 @@ def _file(out: str | None) -> Path:
     return path
 
 
-def _runs(name: str, workdirs: Sequence[str] | None, folder: str | None) -> list[runs.Run]:
+def _runs(name: str, workdirs: Sequence[str] | None, folder: str | None) -> list[Run]:
     if (workdirs is None) == (folder is None):
         raise UserError(
             f"--figure={name} needs either --workdirs=A,B,C or --runs=FOLDER, and not both"
         )
     if folder is not None:
-        return runs.find(folder)
+        return selection.find(folder)
     if not workdirs or not all(workdirs):
         raise UserError("--workdirs must be workdirs with commas between; one is empty")
-    return runs.read(workdirs)
+    return selection.read(workdirs)

@@ -11,10 +11,10 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
 from train.evaluation import metric_names
 from train.foundation.errors import UserError
-from train.papers.figures import runs as runs_module
-from train.papers.figures.runs import Run
+from train.papers.figures import selection
 from train.papers.tables.statistics import Summary, summarize
-from train.workdir import figure_style, run_files
+from train.workdir import figure_style
+from train.workdir.runs import Run
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dic
     Raises:
         UserError: no run has the field, or runs at one point differ by more than the seed.
     """
-    runs_module.check_field(runs, field)
+    selection.check_field(runs, field)
     experiments: dict[str, dict[float | None, list[Run]]] = defaultdict(lambda: defaultdict(list))
-    for run, label in zip(runs, runs_module.labels(runs, without=field), strict=True):
-        experiments[label][runs_module.number(run, field)].append(run)
+    for run, label in zip(runs, selection.labels(runs, without=field), strict=True):
+        experiments[label][selection.number(run, field)].append(run)
     found: dict[str, list[Point]] = {}
     for label, by_x in experiments.items():
         if None in by_x and len(by_x) > 1:
@@ -48,7 +48,7 @@ def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dic
             )
         points = []
         for x, seeds in by_x.items():
-            runs_module.check_seeds(seeds)
+            selection.check_seeds(seeds)
             points.append(Point(x, summarize([value(run) for run in seeds])))
         found[label] = sorted(points, key=lambda point: point.x or 0.0)
     return found
@@ -56,7 +56,7 @@ def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dic
 
 def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Figure:
     """A test metric over any field of the configuration (thesis, Figures 5.5 and 5.6)."""
-    figure, axes = _draw(runs, field, lambda run: run.test_metric(metric))
+    figure, axes = _draw(runs, field, lambda run: selection.test_metric(run, metric))
     if metric.endswith("accuracy"):
         figure_style.show_as_percent(axes.yaxis)
         # The interval of few seeds can pass what a share can be.
@@ -64,7 +64,7 @@ def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Fig
         axes.set_ylim(max(low, 0.0), min(high, 1.005))
     figure_style.finish(
         axes,
-        x_label=f"{runs_module.symbol(field)} (config.{field})",
+        x_label=f"{selection.symbol(field)} (config.{field})",
         y_label=f"test {metric_names.in_words(metric)}",
     )
     figure_style.legend_beside(figure, axes)
@@ -101,7 +101,7 @@ def epoch_time(runs: Sequence[Run]) -> Figure:
 
 def nonzero_gradients(run: Run) -> float:
     """The mean over the steps of the first epoch of a run."""
-    return run_files.first_epoch_mean(run.workdir, "nonzero_gradients")
+    return run.first_epoch_mean("nonzero_gradients")
 
 
 def epoch_seconds(run: Run) -> float:

@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 from train.evaluation import metric_names
 from train.foundation.errors import UserError
-from train.papers.figures.runs import Run
 from train.workdir import plots
+from train.workdir.runs import Run
 
 
 def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
@@ -22,7 +22,7 @@ def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
     Raises:
         UserError: a run has no lines of an epoch, or none with the metric.
     """
-    lines = {_name(run, runs): run.lines() for run in runs}
+    lines = {_name(run, runs): run.metrics() for run in runs}
     steps_per_epoch = {name: _steps_per_epoch(name, lines[name]) for name in lines}
     wanted = metric or str(runs[0].fields.get("select_by"))
     for name, of_run in lines.items():

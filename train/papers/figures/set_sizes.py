@@ -9,9 +9,9 @@ from matplotlib.ticker import MaxNLocator
 
 from train.evaluation import metric_names
 from train.foundation.errors import UserError
-from train.papers.figures import runs as runs_module
-from train.papers.figures.runs import Run
+from train.papers.figures import selection
 from train.workdir import figure_style
+from train.workdir.runs import Run
 
 ALL = "all"
 # The few sets that are larger than those of all but so many are left of the axis, and counted.
@@ -66,14 +66,14 @@ def set_size_counts(
         UserError: a run was not evaluated, or not with this K, or two differ by more than seeds.
     """
     counts = {}
-    for label, seeds in runs_module.by_label(runs).items():
+    for label, seeds in selection.by_label(runs).items():
         evaluated = [_counts(run, k, shots) for run in seeds]
         counts[label] = {shot: np.sum([one[shot] for one in evaluated], axis=0) for shot in shots}
     return counts
 
 
 def _counts(run: Run, k: int, shots: Sequence[str]) -> dict[str, np.ndarray]:
-    by_rule = run.evaluation().get("set_size_counts")
+    by_rule = run.evaluation("test").get("set_size_counts")
     if not isinstance(by_rule, Mapping):
         raise UserError(f"the evaluation in {run.workdir} has no set_size_counts")
     rule = metric_names.average_k(k)

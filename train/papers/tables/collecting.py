@@ -7,7 +7,7 @@ from typing import Any, Literal
 from train.evaluation import metric_names
 from train.papers.tables import readings, statistics
 from train.papers.tables.planning import Planner, Tuned, tunings
-from train.papers.tables.runs import Status
+from train.papers.tables.runs_folder import TO_MAKE, Status
 from train.papers.tables.statistics import Summary
 from train.papers.tables.table import (
     AnyMetric,
@@ -118,8 +118,7 @@ def collect(table: Table, planner: Planner) -> Collected:
         best=_best(table, planner) if table.has_best else {},
         tuned=tuple(planner.tuned(tuning) for tuning in tunings(table)),
         foreign={path: differing for path, differing in foreign.items() if differing},
-        to_go=sum(folder.status(run) in (Status.ABSENT, Status.UNFINISHED) for run in plan.runs)
-        + plan.waiting,
+        to_go=sum(folder.status(run) in TO_MAKE for run in plan.runs) + plan.waiting,
     )
 
 
@@ -131,19 +130,23 @@ def _number(cell: Cell, planner: Planner) -> Number:
         return Number(cell, None, Values({}), {}, to_go=0, diverged=diverged, is_tuned=failed)
     folder = planner.folder
     statuses = {run: folder.status(run) for run in runs}
-    finished = [run for run, status in statuses.items() if status is Status.FINISHED]
+    finished = {
+        planned.seed: run
+        for planned, status in statuses.items()
+        if status is Status.FINISHED and (run := folder.finished(planned)) is not None
+    }
     metric = cell.metric
     shots = metric.shots if isinstance(metric, Metric) else {}
 
     def values(metric: AnyMetric) -> Values:
-        return Values.of({run.seed: readings.read(metric, run, folder) for run in finished})
+        return Values.of({seed: readings.read(metric, run) for seed, run in finished.items()})
 
     return Number(
         cell=cell,
         recipe=runs[0].recipe,
         values=values(metric),
         shots={shot: values(metric) for shot, metric in shots.items()},
-        to_go=sum(s in (Status.ABSENT, Status.UNFINISHED) for s in statuses.values()),
+        to_go=sum(s in TO_MAKE for s in statuses.values()),
         diverged=tuple(run.seed for run, s in statuses.items() if s is Status.DIVERGED),
     )
 
@@ -154,9 +157,9 @@ def _best(table: Table, planner: Planner) -> dict[str, tuple[float, tuple[float 
     for (_, column), cell in table.cells.items():
         if column in found or not isinstance(cell.metric, Metric):
             continue
-        for run in planner.finals(cell) or ():
-            results = planner.folder.results(run)
-            best: Mapping[str, Any] = (results or {}).get("bayes", {})
+        for planned in planner.finals(cell) or ():
+            run = planner.folder.finished(planned)
+            best: Mapping[str, Any] = {} if run is None else run.results.get("bayes", {})
             value = readings.per_cent(best.get(cell.metric.name))
             if value is not None:
                 shots = cell.metric.shots.values()

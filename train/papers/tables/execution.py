@@ -14,11 +14,11 @@ from types import FrameType
 
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError
+from train.papers.tables.planned_runs import PlannedRun
 from train.papers.tables.planning import Planner
-from train.papers.tables.runs import Run, RunsFolder, Status
+from train.papers.tables.runs_folder import TO_MAKE, RunsFolder, Status
 from train.papers.tables.table import Table
 
-_TO_MAKE = (Status.ABSENT, Status.UNFINISHED)
 _MINUTE = 60
 _HOUR = 3600
 
@@ -57,7 +57,7 @@ def execute(table: Table, look: Callable[[], Planner]) -> Execution:
             to_make = [
                 run
                 for run in plan.runs
-                if run.key not in execution.ended and folder.status(run) in _TO_MAKE
+                if run.key not in execution.ended and folder.status(run) in TO_MAKE
             ]
             if not to_make:
                 return execution
@@ -72,7 +72,7 @@ def execute(table: Table, look: Callable[[], Planner]) -> Execution:
             _make(to_make[0], folder, child, execution)
 
 
-def _make(run: Run, folder: RunsFolder, child: "_Child", execution: Execution) -> None:
+def _make(run: PlannedRun, folder: RunsFolder, child: "_Child", execution: Execution) -> None:
     start = time.monotonic()
     log = folder.log(run)
     reason = _commands(run, folder, child, log)
@@ -86,10 +86,10 @@ def _make(run: Run, folder: RunsFolder, child: "_Child", execution: Execution) -
         show_line(f"  failed after {_duration(took)}: {reason} (see {log})")
 
 
-def _commands(run: Run, folder: RunsFolder, child: "_Child", log: Path) -> str | None:
+def _commands(run: PlannedRun, folder: RunsFolder, child: "_Child", log: Path) -> str | None:
     """Runs what is needed; returns why it failed, or None."""
     workdir = folder.workdir(run)
-    commands = [run.training(workdir)] if folder.results(run) is None else []
+    commands = [run.training(workdir)] if folder.finished(run) is None else []
     if run.evaluated:
         commands.append(run.evaluation(workdir))
     for arguments in commands:

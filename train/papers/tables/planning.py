@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from train.evaluation import metric_names
 from train.foundation.errors import UserError
-from train.papers.tables import runs, statistics
-from train.papers.tables.runs import Run, RunsFolder, Status
+from train.papers.tables import planned_runs, statistics
+from train.papers.tables.planned_runs import PlannedRun
+from train.papers.tables.runs_folder import TO_MAKE, RunsFolder
 from train.papers.tables.table import Cell, CountBin, Recipe, SetSizeShare, Table, Tuning
-from train.workdir import run_files
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class Plan:
         waiting: how many runs are known only when the grid is finished, at most.
     """
 
-    grid: tuple[Run, ...]
-    finals: tuple[Run, ...]
+    grid: tuple[PlannedRun, ...]
+    finals: tuple[PlannedRun, ...]
     waiting: int
 
     @property
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[PlannedRun, ...]:
         """All that are known, none twice."""
         return _distinct([*self.grid, *self.finals])
 
@@ -87,18 +87,18 @@ class Planner:
     def check(self, table: Table) -> None:
         """Raises `UserError` where the user's changes do not fit one of the runs."""
         for recipe in {cell.recipe for cell in table.cells.values()}:
-            runs.check(Run(recipe, 0, self.overrides))
+            planned_runs.check(PlannedRun(recipe, 0, self.overrides))
         for tuning in tunings(table):
             for candidate in tuning.candidates:
-                runs.check(Run(tuning.recipe.changed(candidate), 0, self.overrides))
+                planned_runs.check(PlannedRun(tuning.recipe.changed(candidate), 0, self.overrides))
 
-    def finals(self, cell: Cell) -> tuple[Run, ...] | None:
+    def finals(self, cell: Cell) -> tuple[PlannedRun, ...] | None:
         """The runs of a cell, one a seed; None where tuning has not selected."""
         recipe = self._recipe(cell)
         if recipe is None:
             return None
         evaluated = isinstance(cell.metric, CountBin | SetSizeShare)
-        return tuple(Run(recipe, seed, self.overrides, evaluated) for seed in self.seeds)
+        return tuple(PlannedRun(recipe, seed, self.overrides, evaluated) for seed in self.seeds)
 
     def tuned(self, tuning: Tuning) -> Tuned:
         """What the finished runs of a tuning say."""
@@ -115,7 +115,7 @@ class Planner:
             tuple(scores[first : first + per_candidate])
             for first in range(0, len(scores), per_candidate)
         )
-        to_go = sum(status in (Status.ABSENT, Status.UNFINISHED) for status in statuses)
+        to_go = sum(status in TO_MAKE for status in statuses)
         selected = None
         if to_go == 0:
             smaller_is_better = tuning.metric == metric_names.LOSS
@@ -133,22 +133,22 @@ class Planner:
     def _failed(self, cell: Cell) -> bool:
         return cell.tuning is not None and self.tuned(cell.tuning).failed
 
-    def _grid(self, tuning: Tuning) -> tuple[Run, ...]:
+    def _grid(self, tuning: Tuning) -> tuple[PlannedRun, ...]:
         return tuple(
-            Run(tuning.recipe.changed(candidate), seed, self.overrides)
+            PlannedRun(tuning.recipe.changed(candidate), seed, self.overrides)
             for candidate in tuning.candidates
             for seed in tuning.seeds
         )
 
-    def _score(self, run: Run, tuning: Tuning) -> float | None:
-        results, metric = self.folder.results(run), tuning.metric
-        if results is None:
+    def _score(self, planned: PlannedRun, tuning: Tuning) -> float | None:
+        run, metric = self.folder.finished(planned), tuning.metric
+        if run is None:
             return None
         if tuning.at_last_epoch:
-            return run_files.last_epoch(self.folder.workdir(run), metric)
-        if metric not in results.get("validation", {}):
-            raise UserError(f"{self.folder.workdir(run)} has no {metric} on validation to tune by")
-        value = results["validation"][metric]
+            return run.last_epoch(metric)
+        if metric not in run.results.get("validation", {}):
+            raise UserError(f"{run.workdir} has no {metric} on validation to tune by")
+        value = run.results["validation"][metric]
         return None if value is None else float(value)
 
 
@@ -158,9 +158,9 @@ def tunings(table: Table) -> tuple[Tuning, ...]:
     return tuple(dict.fromkeys(tuning for tuning in found if tuning is not None))
 
 
-def _distinct(planned: Iterable[Run]) -> tuple[Run, ...]:
+def _distinct(planned: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
     """The runs, none twice; one that is to be evaluated anywhere is."""
-    found: dict[str, Run] = {}
+    found: dict[str, PlannedRun] = {}
     for run in planned:
         if run.key not in found or run.evaluated:
             found[run.key] = run

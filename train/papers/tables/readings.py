@@ -5,7 +5,7 @@ from typing import Any
 
 from train.evaluation import metric_names
 from train.foundation.errors import UserError
-from train.papers.tables.runs import SPLIT, Run, RunsFolder
+from train.papers.tables.planned_runs import SPLIT
 from train.papers.tables.table import (
     AnyMetric,
     CountBin,
@@ -15,11 +15,12 @@ from train.papers.tables.table import (
     SetSizeShare,
 )
 from train.workdir import run_files
+from train.workdir.runs import Run
 
 _PER_CENT = 100.0
 
 
-def read(metric: AnyMetric, run: Run, folder: RunsFolder) -> float | None:
+def read(metric: AnyMetric, run: Run) -> float | None:
     """The number of a finished run, shares in per cent; None where no example counts for it.
 
     Raises:
@@ -27,15 +28,15 @@ def read(metric: AnyMetric, run: Run, folder: RunsFolder) -> float | None:
     """
     match metric:
         case Metric():
-            return _read_result(metric, run, folder)
+            return _read_result(metric, run)
         case CountBin():
-            return _read_count_bin(metric, run, folder)
+            return _read_count_bin(metric, run)
         case SetSizeShare():
-            return _read_set_size_share(metric, run, folder)
+            return _read_set_size_share(metric, run)
         case LastEpoch():
-            return per_cent(run_files.last_epoch(folder.workdir(run), metric.name))
+            return per_cent(run.last_epoch(metric.name))
         case FirstEpochMean():
-            return run_files.first_epoch_mean(folder.workdir(run), metric.name)
+            return run.first_epoch_mean(metric.name)
 
 
 def per_cent(share: Any) -> float | None:
@@ -43,16 +44,15 @@ def per_cent(share: Any) -> float | None:
     return None if share is None else _PER_CENT * float(share)
 
 
-def _read_result(metric: Metric, run: Run, folder: RunsFolder) -> float | None:
-    metrics = (folder.results(run) or {}).get(metric.split, {})
+def _read_result(metric: Metric, run: Run) -> float | None:
+    metrics = run.results.get(metric.split, {})
     if metric.name not in metrics:
-        where = folder.workdir(run)
-        raise UserError(f"the results in {where} have no {metric.name} on {metric.split}")
+        raise UserError(f"the results in {run.workdir} have no {metric.name} on {metric.split}")
     return per_cent(metrics[metric.name])
 
 
-def _read_count_bin(metric: CountBin, run: Run, folder: RunsFolder) -> float | None:
-    path, evaluation = _evaluation(run, folder)
+def _read_count_bin(metric: CountBin, run: Run) -> float | None:
+    path, evaluation = _evaluation(run)
     try:
         bins = list(evaluation["accuracy_by_count"])
         bins[0]["top_1_accuracy"]
@@ -62,13 +62,13 @@ def _read_count_bin(metric: CountBin, run: Run, folder: RunsFolder) -> float | N
         if (found.get("from"), found.get("to")) == (metric.above, metric.up_to):
             return per_cent(found.get("top_1_accuracy"))
     raise UserError(
-        f"{folder.workdir(run)} has no accuracy on classes with more than {metric.above} "
+        f"{run.workdir} has no accuracy on classes with more than {metric.above} "
         f"training images{'' if metric.up_to is None else f', up to {metric.up_to}'}"
     )
 
 
-def _read_set_size_share(metric: SetSizeShare, run: Run, folder: RunsFolder) -> float | None:
-    path, evaluation = _evaluation(run, folder)
+def _read_set_size_share(metric: SetSizeShare, run: Run) -> float | None:
+    path, evaluation = _evaluation(run)
     try:
         # Counts of images by the size of their set, from 0.
         counts = list(evaluation["set_size_counts"][metric_names.average_k(metric.k)]["all"])
@@ -77,10 +77,10 @@ def _read_set_size_share(metric: SetSizeShare, run: Run, folder: RunsFolder) -> 
         raise _unreadable(path) from error
 
 
-def _evaluation(run: Run, folder: RunsFolder) -> tuple[Path, dict[str, Any]]:
-    path = folder.evaluation(run)
+def _evaluation(run: Run) -> tuple[Path, dict[str, Any]]:
+    path = run_files.evaluation(run.workdir, SPLIT)
     try:
-        return path, run_files.read_evaluation(path.parent, SPLIT)
+        return path, run.evaluation(SPLIT)
     except (OSError, UserError) as error:
         raise _unreadable(path) from error
 

@@ -1,18 +1,18 @@
-"""Finished runs: their configurations and results, and which of them differ by the seed alone."""
+"""The finished runs that a figure is drawn from, and which of them differ by the seed alone."""
 
 import difflib
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from train.evaluation import metric_names
-from train.foundation import nested
 from train.foundation.errors import UserError
+from train.foundation.nested import differences
 from train.training.objectives import LOSSES
 from train.workdir import run_files
+from train.workdir.runs import Run, identity_without_seed
 
 # How a legend calls the fields of a configuration that the papers have a symbol for.
 _SYMBOLS = {
@@ -27,56 +27,6 @@ _SYMBOLS = {
 }
 # Losses that people do not write as their names with spaces.
 _LOSSES_IN_WORDS = {"cross_entropy": "cross-entropy", "ldam": "LDAM", "role": "ROLE"}
-# Fields that do not make another experiment of a run.
-_INCIDENTAL = frozenset({"seed", "dataset.data_dir"})
-
-
-@dataclass(frozen=True)
-class Run:
-    """A finished run.
-
-    Attributes:
-        workdir: where it is.
-        fields: the fields of its configuration by dotted names, without those of `config.loss`
-            that its loss does not take.
-        results: what `results.json` has.
-    """
-
-    workdir: Path
-    fields: Mapping[str, Any]
-    results: Mapping[str, Any]
-
-    @property
-    def loss(self) -> str:
-        """The loss as people write it."""
-        name: str = self.fields["loss.name"]
-        if name in _LOSSES_IN_WORDS:
-            return _LOSSES_IN_WORDS[name]
-        return (
-            metric_names.in_words(name).replace("top k", "top-K").replace("average k", "average-K")
-        )
-
-    def test_metric(self, name: str) -> float:
-        """A metric of the test split.
-
-        Raises:
-            UserError: there is none of that name, or it has no value.
-        """
-        metrics = self.results["test"]
-        if name not in metrics:
-            hint = _nearest(name, metrics)
-            raise UserError(f"the results in {self.workdir} have no test metric {name!r}{hint}")
-        if metrics[name] is None:
-            raise UserError(f"the test metric {name} has no value in {self.workdir}")
-        return float(metrics[name])
-
-    def lines(self) -> list[dict[str, Any]]:
-        """The lines of `metrics.jsonl`."""
-        return run_files.read_metrics(self.workdir)
-
-    def evaluation(self) -> dict[str, Any]:
-        """What `evaluation_test.json` has."""
-        return run_files.read_evaluation(self.workdir, "test")
 
 
 def read(workdirs: Iterable[str]) -> list[Run]:
@@ -118,13 +68,13 @@ def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
     identities = [
         {
             name: value
-            for name, value in run.fields.items()
+            for name, value in used_fields(run).items()
             if (name.startswith("loss.") or name == "model.name") and name != without
         }
         for run in runs
     ]
     return [
-        ", ".join([run.loss, *_distinctions(identity, identities)])
+        ", ".join([loss_in_words(run), *_distinctions(identity, identities)])
         for run, identity in zip(runs, identities, strict=True)
     ]
 
@@ -145,15 +95,14 @@ def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 def check_seeds(runs: Sequence[Run]) -> None:
     """Raises `UserError` unless all runs are one experiment with as many seeds."""
-    for run, other in itertools.combinations(runs, 2):
-        ours, others = (
-            {name: value for name, value in fields.items() if name not in _INCIDENTAL}
-            for fields in (run.fields, other.fields)
-        )
-        if differences := nested.differences(ours, others):
+    experiments = [identity_without_seed(used_fields(run)) for run in runs]
+    for (run, ours), (other, others) in itertools.combinations(
+        zip(runs, experiments, strict=True), 2
+    ):
+        if differing := differences(ours, others):
             raise UserError(
                 f"{run.workdir} and {other.workdir} would be seeds of one experiment, but they "
-                f"differ in {differences[0]}"
+                f"differ in {differing[0]}"
             )
         if run.fields["seed"] == other.fields["seed"]:
             raise UserError(
@@ -162,13 +111,40 @@ def check_seeds(runs: Sequence[Run]) -> None:
             )
 
 
+def used_fields(run: Run) -> dict[str, Any]:
+    """The fields of the configuration, less those of `config.loss` that the loss does not take."""
+    loss = run.fields["loss.name"]
+    # Any number of classes will do: only the names are wanted.
+    taken = {"loss.name", *(f"loss.{name}" for name in LOSSES[loss].parameters(2))}
+    return {
+        name: value
+        for name, value in run.fields.items()
+        if not name.startswith("loss.") or name in taken
+    }
+
+
+def test_metric(run: Run, name: str) -> float:
+    """A metric of the test split.
+
+    Raises:
+        UserError: there is none of that name, or it has no value.
+    """
+    metrics = run.results["test"]
+    if name not in metrics:
+        hint = _nearest(name, metrics)
+        raise UserError(f"the results in {run.workdir} have no test metric {name!r}{hint}")
+    if metrics[name] is None:
+        raise UserError(f"the test metric {name} has no value in {run.workdir}")
+    return float(metrics[name])
+
+
 def number(run: Run, field: str) -> float | None:
     """A field of the configuration as a number; None where the run, or its loss, has none.
 
     Raises:
         UserError: it is no number.
     """
-    value = run.fields.get(field)
+    value = used_fields(run).get(field)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -178,9 +154,18 @@ def number(run: Run, field: str) -> float | None:
 
 def check_field(runs: Sequence[Run], field: str) -> None:
     """Raises `UserError` if none of the runs has a value of the field."""
-    if all(run.fields.get(field) is None for run in runs):
-        hint = _nearest(field, {name for run in runs for name in run.fields} - {field})
+    known = [used_fields(run) for run in runs]
+    if all(fields.get(field) is None for fields in known):
+        hint = _nearest(field, {name for fields in known for name in fields} - {field})
         raise UserError(f"no run has a value of config.{field} that it makes use of{hint}")
+
+
+def loss_in_words(run: Run) -> str:
+    """The loss of a run as people write it."""
+    name: str = run.fields["loss.name"]
+    if name in _LOSSES_IN_WORDS:
+        return _LOSSES_IN_WORDS[name]
+    return metric_names.in_words(name).replace("top k", "top-K").replace("average k", "average-K")
 
 
 def symbol(field: str) -> str:
@@ -202,27 +187,18 @@ def _distinctions(
 def _read(workdir: Path) -> Run:
     if not workdir.is_dir():
         raise UserError(f"there is no workdir {workdir}")
-    results = run_files.read_results(workdir)
-    if results is None:
+    run = Run.read(workdir)
+    if run is None or not run.is_finished:
         raise UserError(f"{workdir} has no finished run")
-    if not isinstance(results["test"], dict) or "best_epoch" not in results:
+    if not isinstance(run.results["test"], dict) or "best_epoch" not in run.results:
         raise UserError(f"the results in {workdir} have no test metrics or no best_epoch")
-    config = results.get("config")
-    values = dict(nested.flatten(config)) if isinstance(config, dict) else {}
     for name in ("loss.name", "model.name", "dataset.name", "seed"):
-        if name not in values:
+        if name not in run.fields:
             raise UserError(f"the results in {workdir} have no config.{name}")
-    loss = values["loss.name"]
+    loss = run.fields["loss.name"]
     if loss not in LOSSES:
         raise UserError(f"{workdir} was trained with a loss that is not known here, {loss!r}")
-    # Any number of classes will do: only the names are wanted.
-    taken = {"loss.name", *(f"loss.{name}" for name in LOSSES[loss].parameters(2))}
-    fields = {
-        name: value
-        for name, value in values.items()
-        if not name.startswith("loss.") or name in taken
-    }
-    return Run(workdir, fields, results)
+    return run
 
 
 def _of_one_data_set(runs: list[Run]) -> list[Run]:

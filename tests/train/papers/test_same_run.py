@@ -1,0 +1,79 @@
+"""Tables and figures have one idea of the same run, also of one that an earlier version made."""
+
+import json
+
+import pytest
+
+from tests.train.papers.test_tables_command import finish
+from train.foundation.errors import UserError
+from train.papers.figures import selection
+from train.papers.tables.planned_runs import PlannedRun
+from train.papers.tables.runs_folder import RunsFolder, Status
+from train.papers.tables.table import Recipe
+from train.workdir.runs import FIELDS_OF_THE_MACHINE, all_fields, identity
+
+OTHER_VALUES = {
+    "dataset.data_dir": "/elsewhere",
+    "dataset.num_workers": 3,
+    "checkpoint.every_steps": 7,
+    "checkpoint.every_minutes": 1.5,
+    "parallel": "shard_map",
+    "compilation_cache": False,
+}
+
+
+@pytest.fixture
+def planned():
+    return PlannedRun(Recipe("digits", "noised_balanced"), 0)
+
+
+def changed(config, name, value):
+    group, _, field = name.rpartition(".")
+    if not group:
+        return {**config, field: value}
+    return {**config, group: {**config[group], field: value}}
+
+
+def make(folder, name, config):
+    finish(folder, name, config, test={"top_1_accuracy": 0.5}, best_epoch=1)
+    return str(folder / name)
+
+
+def test_all_fields_of_the_machine_are_tried():
+    assert OTHER_VALUES.keys() == FIELDS_OF_THE_MACHINE
+
+
+@pytest.mark.parametrize("name", OTHER_VALUES)
+def test_a_run_on_another_machine_is_the_same_for_tables_and_figures(tmp_path, planned, name):
+    elsewhere = changed(planned.config, name, OTHER_VALUES[name])
+    assert all_fields(elsewhere) != all_fields(planned.config)
+    other = make(tmp_path, "other", elsewhere)
+    folder = RunsFolder(tmp_path)
+    assert folder.status(planned) is Status.FINISHED
+    assert folder.workdir(planned) == tmp_path / "other"
+    ours = make(tmp_path, "ours", planned.config)
+    with pytest.raises(UserError, match="the same experiment with the same seed, 0"):
+        selection.check_seeds(selection.read([ours, other]))
+    seed = make(tmp_path, "seed", {**elsewhere, "seed": 1})
+    selection.check_seeds(selection.read([ours, seed]))
+
+
+def test_a_run_of_an_earlier_version_is_the_same_for_tables_and_figures(tmp_path, planned):
+    earlier = json.loads(json.dumps(planned.config))
+    earlier["optimizer"].pop("name", None)
+    earlier.pop("compilation_cache", None)
+    assert identity(earlier) == identity(planned.config)
+    other = make(tmp_path, "other", {**earlier, "seed": 1})
+    ours = make(tmp_path, "ours", earlier)
+    assert RunsFolder(tmp_path).workdir(planned) == tmp_path / "ours"
+    selection.check_seeds(selection.read([ours, other]))
+    now = changed({**earlier, "compilation_cache": True, "seed": 2}, "optimizer.name", "sgd")
+    selection.check_seeds(selection.read([ours, make(tmp_path, "now", now)]))
+
+
+def test_another_optimizer_makes_another_run(tmp_path, planned):
+    other = make(tmp_path, "other", changed(planned.config, "optimizer.name", "adamw"))
+    assert RunsFolder(tmp_path).status(planned) is Status.ABSENT
+    ours = make(tmp_path, "ours", {**planned.config, "seed": 1})
+    with pytest.raises(UserError, match=r"differ in optimizer\.name: 'sgd' -> 'adamw'"):
+        selection.check_seeds(selection.read([ours, other]))

@@ -1,0 +1,109 @@
+"""The runs on disk that a table finds its planned runs in."""
+
+from enum import Enum
+from pathlib import Path
+
+from train.foundation import nested
+from train.foundation.errors import UserError
+from train.papers.tables.planned_runs import SPLIT, PlannedRun
+from train.workdir import run_files
+from train.workdir.runs import Run, identity
+
+# How the last line of a run's log begins where training came to numbers that are not finite.
+_DIVERGED = "error: training diverged"
+
+
+class Status(Enum):
+    """How far a run is."""
+
+    ABSENT = "not started"
+    UNFINISHED = "unfinished"
+    DIVERGED = "diverged"
+    FINISHED = "finished"
+
+
+# What is still to be made.
+TO_MAKE = (Status.ABSENT, Status.UNFINISHED)
+
+
+class RunsFolder:
+    """A folder with a folder for each run, whoever made them and under whatever name.
+
+    The runs are those that are there when this is made.
+
+    Args:
+        path: the folder; it may not be there yet.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._by_name: dict[str, Run] = {}
+        self._by_key: dict[str, Run] = {}
+        for workdir in sorted(path.iterdir()) if path.is_dir() else ():
+            run = Run.read(workdir) if workdir.is_dir() else None
+            if run is not None:
+                self._by_name[workdir.name] = run
+                # Of several folders with the same run, a finished one.
+                if run.key not in self._by_key or not self._by_key[run.key].is_finished:
+                    self._by_key[run.key] = run
+
+    def found(self, planned: PlannedRun) -> Run | None:
+        """The run on disk; None where it is not started."""
+        in_its_place = self._by_name.get(planned.name)
+        if in_its_place is not None and in_its_place.key == planned.key:
+            return in_its_place
+        return self._by_key.get(planned.key)
+
+    def finished(self, planned: PlannedRun) -> Run | None:
+        """The run on disk; None where it is not finished.
+
+        Raises:
+            UserError: there are results, and they cannot be read.
+        """
+        run = self.found(planned)
+        if run is None or run.is_finished:
+            return run
+        path = run.workdir / run_files.RESULTS
+        if path.exists():
+            raise UserError(
+                f"{path} cannot be read as the results of a run; delete it, and the same command "
+                "makes it anew"
+            )
+        return None
+
+    def workdir(self, planned: PlannedRun) -> Path:
+        """Where the run is, or is to be."""
+        run = self.found(planned)
+        return self.path / planned.name if run is None else run.workdir
+
+    def log(self, planned: PlannedRun) -> Path:
+        """What the commands of the run print when they are run from here."""
+        workdir = self.workdir(planned)
+        return workdir.with_name(f"{workdir.name}.log")
+
+    def last_line(self, planned: PlannedRun) -> str:
+        """The last that the run's commands printed; empty where nothing was."""
+        try:
+            lines = self.log(planned).read_text(encoding="utf-8", errors="replace").split("\n")
+        except OSError:
+            return ""
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def foreign(self, planned: PlannedRun) -> list[str]:
+        """How another run that has this one's folder differs from it; empty where none has."""
+        run = self._by_name.get(planned.name)
+        if self.found(planned) is not None or run is None:
+            return []
+        return nested.differences(identity(planned.config), identity(run.config))
+
+    def status(self, planned: PlannedRun) -> Status:
+        """How far the run is."""
+        if self.foreign(planned):
+            return Status.ABSENT
+        run = self.finished(planned)
+        if run is not None:
+            evaluated = not planned.evaluated or run_files.evaluation(run.workdir, SPLIT).exists()
+            return Status.FINISHED if evaluated else Status.UNFINISHED
+        if self.last_line(planned).startswith(_DIVERGED):
+            return Status.DIVERGED
+        return Status.ABSENT if self.found(planned) is None else Status.UNFINISHED
