@@ -74,7 +74,7 @@ test: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m "not long"
 
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m "fast and not long"
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m "not slow and not long"
 
 test-long: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 -m long tests/train/long

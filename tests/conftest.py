@@ -4,6 +4,9 @@ import os
 import signal
 import zlib
 
+from tests import compilation_cache
+
+os.environ.update(compilation_cache.settings(os.environ))
 # Set before jax starts: the tests of pmap and of several devices need real (virtual) devices.
 os.environ["XLA_FLAGS"] = (
     os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
@@ -22,12 +25,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Every test that is not marked slow belongs to the quick selection; no docstring does."""
-    for item in items:
-        is_slow = item.get_closest_marker("slow") is not None
-        if not is_slow and not isinstance(item, pytest.DoctestItem):
-            item.add_marker(pytest.mark.fast)
+def pytest_configure(config: pytest.Config) -> None:
+    """Bounds what earlier runs have left; once, not in every worker of pytest-xdist."""
+    if not hasattr(config, "workerinput"):
+        compilation_cache.prune(os.environ)
 
 
 @pytest.fixture

@@ -97,7 +97,7 @@ class Program:
     """One command, which is typed again after whatever stopped it.
 
     Attributes:
-        folder: where data sets are prepared, and compiled steps kept: a start takes half the time.
+        folder: where data sets are prepared.
         arguments: the configuration.
     """
 
@@ -130,9 +130,6 @@ class Program:
             "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
             "TFDS_DATA_DIR": str(self.folder / "data"),
             "JAX_ENABLE_COMPILATION_CACHE": str(compiled).lower(),
-            "JAX_COMPILATION_CACHE_DIR": str(self.folder / "compiled"),
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
         workdir.parent.mkdir(parents=True, exist_ok=True)
         return Running(
