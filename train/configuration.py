@@ -12,7 +12,7 @@ from ml_collections import ConfigDict, config_flags
 
 from train.data import DATASETS, dataset_spec
 from train.devices import parallel
-from train.evaluation import metric_names
+from train.evaluation import metric
 from train.foundation import fields
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
@@ -99,7 +99,8 @@ def check(config: Mapping[str, Any]) -> None:
         )
     ks = fields.integer(1, num_classes, "the classes of the data set")
     _check_field(values, "eval.ks", fields.several(ks, increasing=True))
-    _check_field(values, "select_by", fields.one_of(metric_names.selectable(values["eval.ks"])))
+    selectable = [one.name for one in metric.selectable(values["eval.ks"])]
+    _check_field(values, "select_by", fields.one_of(selectable))
 
 
 def from_flag(flag: flags.FlagHolder) -> dict[str, Any]:

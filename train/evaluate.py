@@ -13,8 +13,9 @@ import numpy as np
 from absl import flags
 
 from train import command_line
-from train.evaluation import bayes, metric_names, score_files, set_report
-from train.evaluation.summaries import Predictions
+from train.evaluation import bayes, metric, score_files
+from train.evaluation.predictions import Predictions
+from train.evaluation.set_report import SetReport, set_report
 from train.foundation import fields, files, output_files
 from train.foundation.errors import UserError
 from train.prediction import calibration, trained
@@ -112,20 +113,17 @@ def _evaluate_run(workdir: Path) -> None:
     calibrated_on = examples if same else classifier.predict(dataset, "validation")
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
     report = _report(examples.take(chosen), calibrated_on.take(others), ks, class_counts)
+    document = report.to_json()
     if spec.true_distribution is not None:
-        report["bayes"] = bayes.summarize(
+        best = bayes.summarize(
             spec.true_distribution,
             getattr(dataset, split).take(chosen),
             dataset.validation.take(others),
             ks,
             class_counts,
         )
-        report["gap_to_bayes"] = {
-            name: best - report["metrics"][name]
-            for name, best in report["bayes"].items()
-            # It need not be the best for a group of classes alone.
-            if name.endswith("accuracy") and not name.startswith(metric_names.SHOTS)
-        }
+        document["bayes"] = metric.to_json(best)
+        document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
     about = {
         "split": split,
         "config": classifier.config,
@@ -133,7 +131,7 @@ def _evaluate_run(workdir: Path) -> None:
     }
     title = f"{spec.name}, {classifier.config['loss']['name']}, {split} split"
     out = run_files.evaluation(workdir, split) if _OUT.value is None else Path(_OUT.value)
-    _finish(title, about | report, examples.take(chosen), class_counts, out)
+    _finish(title, about | document, examples.take(chosen), class_counts, out)
 
 
 def _evaluate_scores(logits: Path) -> None:
@@ -154,19 +152,20 @@ def _evaluate_scores(logits: Path) -> None:
     ks = _ks(num_classes) or [k for k in _DEFAULT_KS if k <= num_classes]
     class_counts = _class_counts(logits, num_classes)
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
-    counts = np.zeros(num_classes, np.int64) if class_counts is None else class_counts
-    report = _report(examples.take(chosen), calibrated_on.take(others), ks, counts)
-    if class_counts is None:
-        report = set_report.without_shots(report)
+    report = _report(examples.take(chosen), calibrated_on.take(others), ks, class_counts)
     others_are = "examples of --calibration_logits"
     about = {"logits": str(logits), "calibrated_on": _calibrated_on(others_are, same=same)}
-    _finish(str(logits), about | report, examples.take(chosen), class_counts, _path(_OUT))
+    document = about | report.to_json()
+    _finish(str(logits), document, examples.take(chosen), class_counts, _path(_OUT))
 
 
 def _report(
-    examples: Predictions, calibrated_on: Predictions, ks: list[int], class_counts: np.ndarray
-) -> dict[str, Any]:
-    return set_report.set_report(
+    examples: Predictions,
+    calibrated_on: Predictions,
+    ks: list[int],
+    class_counts: np.ndarray | None,
+) -> SetReport:
+    return set_report(
         examples,
         calibrated_on,
         ks=ks,
@@ -199,7 +198,7 @@ def _finish(
 def _divided(
     num_examples: int, num_calibration: int, *, same: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the examples that are evaluated, and of those that are calibrated on."""
+    """The indices of the examples that are evaluated, and of those that are calibrated on."""
     if _CALIBRATION.value == "all":
         return np.arange(num_examples), np.arange(num_calibration)
     if num_calibration < 2:

@@ -16,7 +16,9 @@ from train import assembly, configuration
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.batches import steps_in_epoch
 from train.devices import parallel, processes
-from train.evaluation import bayes, summaries
+from train.evaluation import bayes, metric, predictions, summaries
+from train.evaluation.metric import Metric
+from train.evaluation.predictions import Predictions
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.nested import differences
@@ -99,14 +101,14 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         )
     )
 
-    def predict(state: TrainState, split: str) -> summaries.Predictions:
+    def predict(state: TrainState, split: str) -> Predictions:
         batches = pipeline.evaluation(getattr(dataset, split))
-        return summaries.predict(eval_step, *state.evaluated, batches, devices)
+        return predictions.predict(eval_step, *state.evaluated, batches, devices)
 
     def validate(state: TrainState) -> tuple[summaries.Evaluation, dict[int, jax.Array]]:
-        predictions = predict(state, "validation")
-        thresholds = summaries.average_k_thresholds(predictions, config["eval"]["ks"])
-        return summaries.summarize(predictions, thresholds, class_counts), thresholds
+        found = predict(state, "validation")
+        thresholds = summaries.average_k_thresholds(found, config["eval"]["ks"])
+        return summaries.summarize(found, thresholds, class_counts), thresholds
 
     last_step = config["num_epochs"] * steps_per_epoch
     with Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer:
@@ -145,7 +147,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
                     asked=asked,
                     num_epochs=config["num_epochs"],
                     steps_per_epoch=steps_per_epoch,
-                    select_by=config["select_by"],
+                    select_by=Metric.parse(config["select_by"]),
                     stop_after=config["stop_after"],
                     save_every=config["checkpoint"]["every_steps"],
                 )
@@ -165,17 +167,18 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
                 "epoch_seconds": list(progress.epoch_seconds),
                 "examples_per_second": steps_per_epoch * batch_size / progress.seconds_per_epoch(),
                 "data_wait_share": progress.data_wait_share(),
-                "validation": validation.metrics,
-                "test": test.metrics,
+                "validation": metric.to_json(validation.metrics),
+                "test": metric.to_json(test.metrics),
             }
             if spec.true_distribution is not None:
-                results["bayes"] = bayes.summarize(
+                best_metrics = bayes.summarize(
                     spec.true_distribution,
                     dataset.test,
                     dataset.validation,
                     config["eval"]["ks"],
                     class_counts,
                 )
+                results["bayes"] = metric.to_json(best_metrics)
             return reporter.results(results, test.size_counts)
 
 
@@ -202,7 +205,8 @@ def _class_counts(config: Mapping[str, Any], dataset: Dataset) -> np.ndarray:
     """The training images of each class; refuses a selection that they leave without a value."""
     class_counts = np.bincount(dataset.train.labels, minlength=dataset.num_classes)
     # Here and not where it is selected by: an epoch can take an hour.
-    summaries.check_has_value(config["select_by"], dataset.validation.labels, class_counts)
+    select_by = Metric.parse(config["select_by"])
+    summaries.check_has_value(select_by, dataset.validation.labels, class_counts)
     return class_counts
 
 

@@ -1,11 +1,13 @@
 """The metrics of the best possible classifier, for data whose true distribution is known."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from train.data import Split, TrueDistribution
 from train.evaluation import summaries
+from train.evaluation.metric import SHOTS, Metric
+from train.evaluation.predictions import Predictions
 from train.evaluation.ranking import label_ranks
 
 
@@ -15,7 +17,7 @@ def summarize(
     calibrated_on: Split,
     ks: Sequence[int],
     class_counts: np.ndarray,
-) -> dict[str, float]:
+) -> dict[Metric, float]:
     """The metrics of the best scores on some examples.
 
     The best over all examples are the probabilities p(y | x); the best over classes, each of which
@@ -35,10 +37,19 @@ def summarize(
         true_distribution, examples, calibrated_on, ks, class_counts, np.ones_like(weights)
     )
     over_classes = _summarize(true_distribution, examples, calibrated_on, ks, class_counts, weights)
-    of_classes = ("macro_", "few_", "medium_", "many_")
     return {
-        name: over_classes[name] if name.startswith(of_classes) else value
-        for name, value in over_examples.items()
+        metric: value if metric.average == "micro" else over_classes[metric]
+        for metric, value in over_examples.items()
+    }
+
+
+def gap(best: Mapping[Metric, float], reached: Mapping[Metric, float]) -> dict[Metric, float]:
+    """How much more the best classifier reaches in the accuracies that it is the best for."""
+    return {
+        metric: value - reached[metric]
+        for metric, value in best.items()
+        # It need not be the best for the classes of few, medium or many shots alone.
+        if metric.is_accuracy and metric.average not in SHOTS
     }
 
 
@@ -49,15 +60,13 @@ def _summarize(
     ks: Sequence[int],
     class_counts: np.ndarray,
     weights: np.ndarray,
-) -> dict[str, float]:
-    def predictions(split: Split) -> summaries.Predictions:
+) -> dict[Metric, float]:
+    def predictions(split: Split) -> Predictions:
         probabilities = true_distribution.posterior(np.asarray(split.images))
         of_labels = probabilities[np.arange(len(split)), split.labels]
         scores = weights * probabilities
         ranks = label_ranks(scores, split.labels)
-        return summaries.Predictions(
-            -np.log(of_labels), scores.astype(np.float32), split.labels, ranks
-        )
+        return Predictions(-np.log(of_labels), scores.astype(np.float32), split.labels, ranks)
 
     thresholds = summaries.average_k_thresholds(predictions(calibrated_on), ks)
     return summaries.summarize(predictions(examples), thresholds, class_counts).metrics

@@ -10,8 +10,8 @@ import numpy as np
 from absl import logging
 from scipy import special
 
+from train.evaluation.predictions import Predictions
 from train.evaluation.ranking import label_ranks
-from train.evaluation.summaries import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
 

@@ -2,18 +2,64 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
 from topk_jax import sets
-from train.evaluation import metric_names, score_files, set_rules, summaries
+from train.evaluation import metric, score_files, set_rules, summaries
+from train.evaluation.metric import SHOTS, Metric
+from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
-from train.evaluation.summaries import Predictions, Sets
+from train.evaluation.summaries import Sets
 from train.prediction import calibration
+
+Value = TypeVar("Value")
 
 # The groups of classes by training images, each after one bound up to the next: thesis, table 3.1.
 _COUNT_BOUNDS = (0, 10, 50, 500, 2000)
+
+
+@dataclass(frozen=True)
+class SetReport:
+    """What is reported of the sets of a split.
+
+    Attributes:
+        num_examples: the examples of the split.
+        num_classes: the classes.
+        num_calibration_examples: the examples that thresholds are calibrated on.
+        metrics: those of the split.
+        thresholds: those of the average-K sets, by K.
+        size_counts: how many average-K sets have 0, 1, …, L classes, by K and by group of classes.
+        coverages: what sets of a coverage are worth, by the coverage and by what makes them.
+        accuracy_by_count: the top-K accuracies by the training images of the class; None where
+            nobody knows these.
+    """
+
+    num_examples: int
+    num_classes: int
+    num_calibration_examples: int
+    metrics: dict[Metric, float]
+    thresholds: dict[int, float]
+    size_counts: dict[int, dict[str, list[int]]]
+    coverages: dict[float, dict[str, dict[str, float]]]
+    accuracy_by_count: list[dict[str, Any]] | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as files have it."""
+        fields = {
+            "num_examples": self.num_examples,
+            "num_classes": self.num_classes,
+            "num_calibration_examples": self.num_calibration_examples,
+            "metrics": metric.to_json(self.metrics),
+            "thresholds": _by_rule(self.thresholds),
+            "set_size_counts": _by_rule(self.size_counts),
+            "coverages": {f"{coverage}": kinds for coverage, kinds in self.coverages.items()},
+        }
+        if self.accuracy_by_count is None:
+            return fields
+        return fields | {"accuracy_by_count": self.accuracy_by_count}
 
 
 def set_report(
@@ -22,71 +68,61 @@ def set_report(
     *,
     ks: Sequence[int],
     coverages: Sequence[float],
-    class_counts: np.ndarray,
-) -> dict[str, Any]:
-    """Everything that is reported of a split, as JSON has it.
+    class_counts: np.ndarray | None,
+) -> SetReport:
+    """Everything that is reported of a split.
 
     Args:
         examples: what the classifier says of the split.
         calibrated_on: what it says of the examples that thresholds are calibrated on.
         ks: sizes, and mean sizes, of sets.
         coverages: in (0, 1); sets are to have the label with these probabilities.
-        class_counts: the training images of each class.
+        class_counts: the training images of each class; where they are None, nothing is said by
+            class size.
 
     Raises:
         UserError: there are too few examples to calibrate on.
     """
+    num_classes = examples.scores.shape[-1]
     thresholds = summaries.average_k_thresholds(calibrated_on, ks)
-    summary = summaries.summarize(examples, thresholds, class_counts)
-    classes_of = {"all": np.ones(len(class_counts), np.bool_), **_shots(class_counts)}
-    at_coverages = {
-        f"{coverage}": _at_coverage(examples, calibrated_on, coverage, class_counts)
-        for coverage in coverages
-    }
-    return {
-        "num_examples": len(examples.labels),
-        "num_classes": len(class_counts),
-        "num_calibration_examples": len(calibrated_on.labels),
-        "metrics": summary.metrics,
-        "thresholds": {
-            metric_names.average_k(k): float(threshold) for k, threshold in thresholds.items()
-        },
-        "set_size_counts": {
-            metric_names.average_k(k): _size_counts(
+    groups = {"all": np.ones(num_classes, np.bool_)}
+    if class_counts is not None:
+        groups |= _shots(class_counts)
+    return SetReport(
+        num_examples=len(examples.labels),
+        num_classes=num_classes,
+        num_calibration_examples=len(calibrated_on.labels),
+        metrics=summaries.summarize(examples, thresholds, class_counts).metrics,
+        thresholds={k: float(threshold) for k, threshold in thresholds.items()},
+        size_counts={
+            k: _size_counts(
                 summaries.find_sets(examples, set_rules.at_threshold(threshold)),
                 examples.labels,
-                classes_of,
+                groups,
             )
             for k, threshold in thresholds.items()
         },
-        "coverages": at_coverages,
-        "accuracy_by_count": _accuracy_by_count(examples, ks, class_counts),
-    }
-
-
-def without_shots(report: Mapping[str, Any]) -> dict[str, Any]:
-    """The report without what follows from the training images of each class."""
-    of_shot = tuple(f"{shot}_" for shot in metric_names.SHOTS)
-
-    def stripped(values: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in values.items() if not name.startswith(of_shot)}
-
-    return {
-        **{name: value for name, value in report.items() if name != "accuracy_by_count"},
-        "metrics": stripped(report["metrics"]),
-        "set_size_counts": {
-            rule: {"all": counts["all"]} for rule, counts in report["set_size_counts"].items()
+        coverages={
+            coverage: _at_coverage(examples, calibrated_on, coverage, class_counts)
+            for coverage in coverages
         },
-        "coverages": {
-            coverage: {kind: stripped(values) for kind, values in kinds.items()}
-            for coverage, kinds in report["coverages"].items()
-        },
-    }
+        accuracy_by_count=None
+        if class_counts is None
+        else _accuracy_by_count(examples, ks, class_counts),
+    )
+
+
+def _by_rule(values: Mapping[int, Value]) -> dict[str, Value]:
+    """What is known of the average-K sets by K, by the names of these rules."""
+    return {metric.rule_name("average", k): value for k, value in values.items()}
 
 
 def _at_coverage(
-    examples: Predictions, calibrated_on: Predictions, coverage: float, class_counts: np.ndarray
-) -> dict[str, Any]:
+    examples: Predictions,
+    calibrated_on: Predictions,
+    coverage: float,
+    class_counts: np.ndarray | None,
+) -> dict[str, dict[str, float]]:
     """What three kinds of sets of that coverage are worth."""
     error = min(float(calibration.error_of(coverage)), math.nextafter(1, 0))
     conformal = calibration.conformal_threshold(calibrated_on, coverage)
@@ -99,16 +135,18 @@ def _at_coverage(
 
 
 def _described(
-    examples: Predictions, class_counts: np.ndarray, threshold: float
+    examples: Predictions, class_counts: np.ndarray | None, threshold: float
 ) -> dict[str, float]:
     rule = set_rules.at_threshold(threshold)
     return {"threshold": threshold, **_worth(examples, rule, class_counts)}
 
 
-def _worth(examples: Predictions, rule: SetRule, class_counts: np.ndarray) -> dict[str, float]:
+def _worth(
+    examples: Predictions, rule: SetRule, class_counts: np.ndarray | None
+) -> dict[str, float]:
     """How often the sets have the label, and how large they are."""
     found = summaries.find_sets(examples, rule)
-    covered = summaries.accuracies_by_average(found, examples.labels, class_counts)
+    covered = summaries.accuracies_by_average(found, examples, class_counts)
     return {
         "coverage": covered.pop("micro"),
         **{f"{average}_coverage": value for average, value in covered.items()},
@@ -119,9 +157,9 @@ def _worth(examples: Predictions, rule: SetRule, class_counts: np.ndarray) -> di
 
 def _shots(class_counts: np.ndarray) -> dict[str, np.ndarray]:
     """Which classes are few, medium and many shot: booleans [L] each."""
-    few = class_counts < metric_names.FEW_BELOW
-    many = class_counts > metric_names.MANY_ABOVE
-    return dict(zip(metric_names.SHOTS, (few, ~few & ~many, many), strict=True))
+    few = class_counts < 20
+    many = class_counts > 100
+    return dict(zip(SHOTS, (few, ~few & ~many, many), strict=True))
 
 
 def _size_counts(
@@ -152,7 +190,7 @@ def _accuracy_by_count(
                 "classes": int(((class_counts > low) & (class_counts <= high)).sum()),
                 "examples": int(chosen.sum()),
                 **{
-                    f"{metric_names.top_k(k)}_accuracy": (
+                    Metric.accuracy("top", k).name: (
                         float(of_k[chosen].mean()) if chosen.any() else None
                     )
                     for k, of_k in hits.items()

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from topk_jax import sets
 from train.evaluation import summaries
-from train.evaluation.summaries import Predictions
+from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.prediction.trained import TrainedClassifier

@@ -12,7 +12,8 @@ import numpy as np
 from train import assembly, configuration
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.devices import parallel
-from train.evaluation import summaries
+from train.evaluation import predictions
+from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.training import steps
 from train.training.objectives import Objective
@@ -81,7 +82,7 @@ class TrainedClassifier:
             )
         return dataset
 
-    def predict(self, dataset: Dataset, split: str) -> summaries.Predictions:
+    def predict(self, dataset: Dataset, split: str) -> Predictions:
         """What the classifier says of a split of the data set, on all devices."""
         devices = parallel.DEVICES[self.config["parallel"]]()
         model = assembly.build_classifier(self.config, self.num_classes)
@@ -95,7 +96,7 @@ class TrainedClassifier:
         batch_size = share * jax.device_count()
         pipeline = assembly.build_pipeline(self.config, batch_size)
         examples = getattr(dataset, split)
-        return summaries.predict(
+        return predictions.predict(
             eval_step,
             devices.replicate(self.params),
             devices.replicate(self.batch_stats),

@@ -8,7 +8,7 @@ from typing import Any
 
 from train.data.batches import Batch
 from train.devices.parallel import Devices
-from train.evaluation import metric_names
+from train.evaluation.metric import LOSS, Metric
 from train.evaluation.summaries import Evaluation
 from train.foundation.errors import InterruptedRunError, UserError
 from train.training import stop_signals
@@ -47,7 +47,7 @@ class Loop:
     asked: Requests
     num_epochs: int
     steps_per_epoch: int
-    select_by: str
+    select_by: Metric
     stop_after: int | None
     save_every: int | None
 
@@ -150,13 +150,13 @@ class Loop:
         self.asked.saved()
 
 
-def _score(validation: Mapping[str, float], select_by: str) -> float:
-    if not math.isfinite(validation[metric_names.LOSS]):
-        raise DivergedError(f"the validation loss is {validation[metric_names.LOSS]}")
+def _score(validation: Mapping[Metric, float], select_by: Metric) -> float:
+    if not math.isfinite(validation[LOSS]):
+        raise DivergedError(f"the validation loss is {validation[LOSS]}")
     value = validation[select_by]
     if math.isnan(value):
         raise UserError(
-            f"config.select_by must be a metric that the validation split has; {select_by!r} has "
-            "no value, because no class of that kind occurs in it"
+            "config.select_by must be a metric that the validation split has; "
+            f"{select_by.name!r} has no value, because no class of that kind occurs in it"
         )
-    return -value if select_by == metric_names.LOSS else value
+    return -value if select_by == LOSS else value

@@ -52,15 +52,15 @@ class Events:
         metrics: Mapping[str, float],
         size_counts: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> None:
-        """Adds the metrics that have a value, and histograms of the sizes of sets."""
+        """Adds the metrics that have a value, and histograms of the sizes of sets, by name."""
         values = [
             Summary.Value(tag=f"{split}/{name}", simple_value=value)
             for name, value in metrics.items()
             if not math.isnan(value)
         ]
         histograms = [
-            Summary.Value(tag=f"{split}/{rule}_set_sizes", histo=_histogram(counts))
-            for rule, counts in size_counts.items()
+            Summary.Value(tag=f"{split}/{name}s", histo=_histogram(counts))
+            for name, counts in size_counts.items()
         ]
         self._add_values(step, values + histograms)
         if time.time() > self._next_flush:

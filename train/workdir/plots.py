@@ -1,6 +1,5 @@
 """Learning curves of one run or several; nothing is written here."""
 
-import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from train.evaluation import metric_names
+from train.evaluation.metric import LOSS, Metric
 from train.workdir import figure_style
 
 
@@ -17,7 +16,7 @@ def learning_curves(
     *,
     steps_per_epoch: int,
     best_epoch: int,
-    accuracies: Iterable[str],
+    accuracies: Iterable[Metric],
 ) -> Figure:
     """Loss and accuracies over the epochs, in training and validation.
 
@@ -25,35 +24,25 @@ def learning_curves(
         lines: the lines of `metrics.jsonl`, in order.
         steps_per_epoch: the steps of one epoch.
         best_epoch: the selected epoch, counted from 1; marked where it is among the lines.
-        accuracies: the validation accuracies to draw; those of training are drawn all.
+        accuracies: the validation accuracies to draw, beside that of training.
     """
     training = [line for line in lines if line["split"] == "train"]
     validation = [line for line in lines if line["split"] == "validation"]
     figure = figure_style.new_figure(10, 4)
     loss_axes, accuracy_axes = figure.subplots(1, 2)
-    training_accuracies = sorted(
-        {name for line in training for name in line if name.endswith("accuracy")}
-    )
-    panels: list[tuple[Axes, str, list[str], list[str]]] = [
-        (loss_axes, "loss", ["loss"], ["loss"]),
-        (accuracy_axes, "accuracy", training_accuracies, list(accuracies)),
+    panels: list[tuple[Axes, str, list[Metric]]] = [
+        (loss_axes, "loss", [LOSS]),
+        (accuracy_axes, "accuracy", list(accuracies)),
     ]
-    for axes, label, in_training, in_validation in panels:
-        for name in in_training:
-            epochs, values = _curve(training, name, steps_per_epoch)
-            # Training has one look, its own, for it may have names that validation lacks.
-            axes.plot(
-                epochs,
-                values,
-                "--",
-                color=figure_style.COLORS[0],
-                lw=1,
-                label=f"training {metric_names.in_words(name)}",
-            )
-        for name, index in zip(in_validation, itertools.count(1)):
-            epochs, values = _curve(validation, name, steps_per_epoch)
+    for axes, label, in_validation in panels:
+        # The training steps have a loss and an accuracy of these names.
+        epochs, values = _curve(training, label, steps_per_epoch)
+        color = figure_style.COLORS[0]
+        axes.plot(epochs, values, "--", color=color, lw=1, label=f"training {label}")
+        for index, metric in enumerate(in_validation, start=1):
+            epochs, values = _curve(validation, metric.name, steps_per_epoch)
             look = {**figure_style.line_look(index), "linestyle": "-"}
-            axes.plot(epochs, values, **look, label=f"validation {metric_names.in_words(name)}")
+            axes.plot(epochs, values, **look, label=f"validation {metric.in_words}")
         for line in validation:
             if line["epoch"] == best_epoch:
                 epoch = line["step"] / steps_per_epoch
@@ -75,7 +64,7 @@ def compare_runs(
     lines: Mapping[str, Sequence[Mapping[str, Any]]],
     *,
     steps_per_epoch: Mapping[str, int],
-    metric: str,
+    metric: Metric,
 ) -> Figure:
     """The training loss and a metric of validation over the epochs, a line for each run.
 
@@ -87,16 +76,16 @@ def compare_runs(
     figure = figure_style.new_figure(11, 4)
     panels = figure.subplots(1, 2)
     # A loss is comparable with the same loss alone; the metric is with that of any.
-    drawn = (("train", "loss", "training"), ("validation", metric, "validation"))
-    for axes, (split, name, words) in zip(panels, drawn, strict=True):
+    drawn = (("train", LOSS, "training"), ("validation", metric, "validation"))
+    for axes, (split, shown, words) in zip(panels, drawn, strict=True):
         for index, run in enumerate(lines):
             of_split = [line for line in lines[run] if line["split"] == split]
-            epochs, values = _curve(of_split, name, steps_per_epoch[run])
+            epochs, values = _curve(of_split, shown.name, steps_per_epoch[run])
             look = figure_style.line_look(index)
             axes.plot(epochs, values, **look, markevery=max(1, len(epochs) // 10), label=run)
-        if name.endswith("accuracy"):
+        if shown.is_accuracy:
             figure_style.show_as_percent(axes.yaxis)
-        figure_style.finish(axes, x_label="epoch", y_label=f"{words} {metric_names.in_words(name)}")
+        figure_style.finish(axes, x_label="epoch", y_label=f"{words} {shown.in_words}")
     figure_style.legend_beside(figure, panels[0])
     return figure
 

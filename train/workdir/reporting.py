@@ -5,7 +5,6 @@ written whole or not at all, except those that grow, of which a torn end does no
 """
 
 import json
-import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from train.evaluation import metric
+from train.evaluation.metric import LOSS, Metric
 from train.evaluation.summaries import Evaluation
 from train.foundation import files
 from train.foundation.console import show_line
 from train.workdir import plots, run_files, terminal
 from train.workdir.classes import Classes
 from train.workdir.events import Events
-
-_TOP_K_ACCURACY = re.compile(r"top_\d+_accuracy")
 
 
 def show_finished(workdir: Path, results: dict[str, Any]) -> None:
@@ -68,7 +67,7 @@ class Reporter:
         self._steps_between_logs = min(max(5, steps_per_epoch // 10), 100)
         self._pending = list(unlogged)
         self._last_step = first_step
-        self._select_by = config.get("select_by")
+        self._select_by = Metric.parse(config["select_by"])
         self._window_start: float | None = None
         self._window_steps = 0
         workdir.mkdir(parents=True, exist_ok=True)
@@ -139,34 +138,37 @@ class Reporter:
             is_best: whether it is the selected one up to now.
         """
         line = {"step": step, "epoch": epoch, "split": "validation", "seconds": seconds}
-        self._append({**line, **validation.metrics})
-        self._events.write(step, "validation", validation.metrics, validation.size_counts)
+        metrics = metric.to_json(validation.metrics)
+        self._append({**line, **metrics})
+        self._events.write(step, "validation", metrics, metric.to_json(validation.size_counts))
         self._events.flush()
         self._terminal.epoch(epoch, seconds, self._headline(validation.metrics), is_best)
         # Evaluation is no part of the speed of training.
         self._window_start = None
 
     def results(
-        self, results: dict[str, Any], size_counts: Mapping[str, np.ndarray]
+        self, results: dict[str, Any], size_counts: Mapping[Metric, np.ndarray]
     ) -> dict[str, Any]:
         """Writes the results and the learning curves, and prints the closing table.
 
         Args:
             results: the fields of `results.json`.
-            size_counts: how many sets of the test images have 0, 1, 2, … classes, for each rule.
+            size_counts: how many sets of the test images have 0, 1, 2, … classes, for each mean
+                size of sets.
 
         Returns:
             What was written: what is not finite is None.
         """
+        validation = metric.from_json(results["validation"])
         figure = plots.learning_curves(
             [line for line, _ in files.read_lines(self._metrics)],
             steps_per_epoch=self._steps_per_epoch,
             best_epoch=results["best_epoch"],
-            accuracies=[name for name in self._headline(results["validation"]) if name != "loss"],
+            accuracies=[one for one in self._headline(validation) if one != LOSS],
         )
         curves = plots.to_png(figure)
         files.write_whole(self._workdir / run_files.CURVES, curves)
-        self._events.write(self._last_step, "test", results["test"], size_counts)
+        self._events.write(self._last_step, "test", results["test"], metric.to_json(size_counts))
         self._events.write_image(self._last_step, "learning_curves", curves)
         self._events.flush()
         # Last, for the run is finished where they are.
@@ -206,12 +208,13 @@ class Reporter:
         self._window_start, self._window_steps = now, 0
         return None if start is None or steps == 0 else steps * self._batch_size / (now - start)
 
-    def _headline(self, metrics: Mapping[str, float]) -> dict[str, float]:
+    def _headline(self, metrics: Mapping[Metric, float]) -> dict[Metric, float]:
         """The few metrics that a line or a plot has room for."""
         return {
-            name: value
-            for name, value in metrics.items()
-            if name in ("loss", self._select_by) or _TOP_K_ACCURACY.fullmatch(name)
+            one: value
+            for one, value in metrics.items()
+            if one in (LOSS, self._select_by)
+            or (one.is_accuracy and one.rule == "top" and one.average == "micro")
         }
 
     def _append(self, line: Mapping[str, Any]) -> None:
@@ -245,7 +248,7 @@ class SilentReporter:
     def results(
         self,
         results: dict[str, Any],
-        size_counts: Mapping[str, np.ndarray],  # noqa: ARG002 (as those of `Reporter`)
+        size_counts: Mapping[Metric, np.ndarray],  # noqa: ARG002 (as those of `Reporter`)
     ) -> dict[str, Any]:
         """The results as the first process writes them."""
         return _as_written(results)

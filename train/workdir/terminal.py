@@ -1,6 +1,5 @@
 """What a run shows on the terminal: a progress bar or lines, and the closing table."""
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from rich.box import SIMPLE
 from rich.progress import TextColumn
 from rich.table import Column, Table
 
-from train.evaluation import metric_names
+from train.evaluation.metric import LOSS, Metric, Rule, from_json
 from train.foundation.console import make_console, show_line
 from train.foundation.progress_bar import make_bar
 
@@ -19,12 +18,9 @@ Batch = TypeVar("Batch")
 # In the names of the losses that optimise the top K; expected_positive_regularization is none.
 _TOP_K_LOSS = re.compile("noised|hinge|expected_(im)?balanced")
 
-_RULE_METRIC = re.compile(
-    r"((?P<kind>macro|few|medium|many)_)?(?P<rule>(top|average)_\d+)_(?P<what>accuracy|set_size)"
-)
 # The columns of the closing table: over all examples, over classes, and over classes by their
 # number of training images.
-_KINDS = ("all", "macro", "few", "medium", "many", "set size")
+_COLUMNS = ("all", "macro", "few", "medium", "many", "set size")
 
 
 class Terminal:
@@ -63,18 +59,18 @@ class Terminal:
     ) -> None:
         """Moves the bar to a step, with its loss and accuracy and the speed up to there."""
         self._training = metrics
-        shown = _words(metrics)
+        shown = _training_in_words(metrics)
         if images_per_second is not None:
             shown += f"  {images_per_second:,.0f} images/s"
         self._bar.update(self._task, completed=step, epoch=epoch, metrics=shown)
 
     def epoch(
-        self, epoch: int, seconds: float, validation: Mapping[str, float], is_best: bool
+        self, epoch: int, seconds: float, validation: Mapping[Metric, float], is_best: bool
     ) -> None:
         """Prints a line for a finished epoch, above the bar where there is one."""
         show_line(
-            f"epoch {epoch}/{self._num_epochs}  training: {_words(self._training)}  "
-            f"validation: {_words(validation)}  {seconds:.1f} s{'  best' if is_best else ''}",
+            f"epoch {epoch}/{self._num_epochs}  training: {_training_in_words(self._training)}  "
+            f"validation: {_in_words(validation)}  {seconds:.1f} s{'  best' if is_best else ''}",
             self._console,
         )
 
@@ -86,12 +82,13 @@ class Terminal:
 def show_results(results: Mapping[str, Any], files: Mapping[str, Path]) -> None:
     """Prints the closing table: the test metrics, a note on them, and where every file is."""
     console = make_console()
-    loss = _format("loss", results["test"]["loss"])
+    test = from_json(results["test"])
+    loss = LOSS.format(test[LOSS])
     show_line(f"test, with the parameters of epoch {results['best_epoch']}: loss {loss}")
-    console.print(_table(results["test"]))
+    console.print(_table(test))
     if "bayes" in results:
         show_line("what the true class probabilities reach on the same images:")
-        console.print(_table(results["bayes"]))
+        console.print(_table(from_json(results["bayes"])))
     note = _note_on_metrics(results["config"])
     if note is not None:
         console.print(note, markup=False)
@@ -106,12 +103,12 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
         f"{title}: {report['num_examples']:,} examples, {report['num_classes']:,} classes; "
         f"thresholds from {report['num_calibration_examples']:,}, {report['calibrated_on']}",
     )
-    console.print(_table(report["metrics"]))
+    console.print(_table(from_json(report["metrics"])))
     if "bayes" in report:
         show_line("what the true class probabilities reach on the same images:")
-        console.print(_table(report["bayes"]))
+        console.print(_table(from_json(report["bayes"])))
         show_line("how much more that is:")
-        console.print(_table(report["gap_to_bayes"]))
+        console.print(_table(from_json(report["gap_to_bayes"])))
     if report["coverages"]:
         show_line("sets that are to have the label with a given probability:")
         console.print(_coverage_table(report["coverages"]))
@@ -144,21 +141,25 @@ def _note_on_metrics(config: Mapping[str, Any]) -> str | None:
     )
 
 
-def _table(metrics: Mapping[str, float | None]) -> Table:
+def _table(metrics: Mapping[Metric, float | None]) -> Table:
     """A row for each rule that makes sets, and a column for each kind of accuracy it has."""
-    cells: dict[str, dict[str, str]] = {}
-    for name, value in metrics.items():
-        match = _RULE_METRIC.fullmatch(name)
-        if match is not None and value is not None:
-            kind = "set size" if match["what"] == "set_size" else match["kind"] or "all"
-            cells.setdefault(match["rule"], {})[kind] = _format(name, value)
-    kinds = [kind for kind in _KINDS if any(kind in row for row in cells.values())]
-    table = Table("accuracy", *(Column(kind, justify="right") for kind in kinds), box=SIMPLE)
-    for rule in sorted(
-        cells, key=lambda rule: (int(rule.split("_")[1]), rule.startswith("average"))
-    ):
-        table.add_row(metric_names.in_words(rule), *(cells[rule].get(kind, "-") for kind in kinds))
+    rows: dict[tuple[int, Rule], dict[str, str]] = {}
+    for metric, value in metrics.items():
+        if metric.rule is not None and metric.k is not None and value is not None:
+            row = rows.setdefault((metric.k, metric.rule), {})
+            row[_column(metric)] = metric.format(value)
+    columns = [column for column in _COLUMNS if any(column in row for row in rows.values())]
+    table = Table("accuracy", *(Column(column, justify="right") for column in columns), box=SIMPLE)
+    for k, rule in sorted(rows, key=lambda row: (row[0], row[1] == "average")):
+        cells = rows[k, rule]
+        table.add_row(f"{rule}-{k}", *(cells.get(column, "-") for column in columns))
     return table
+
+
+def _column(metric: Metric) -> str:
+    if not metric.is_accuracy:
+        return "set size"
+    return "all" if metric.average == "micro" else metric.average
 
 
 def _coverage_table(coverages: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Table:
@@ -169,7 +170,7 @@ def _coverage_table(coverages: Mapping[str, Mapping[str, Mapping[str, float]]]) 
         for kind, values in kinds.items():
             table.add_row(
                 level,
-                metric_names.in_words(kind),
+                kind.replace("_", " "),
                 *(f"{values[name]:.2%}" for name in ("coverage", "macro_coverage")),
                 f"{values['set_size']:.2f}",
                 f"{values['empty_share']:.2%}",
@@ -179,12 +180,12 @@ def _coverage_table(coverages: Mapping[str, Mapping[str, Mapping[str, float]]]) 
 
 def _count_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """For each group of classes: how many there are, and their accuracies."""
-    rules = [name for name in rows[0] if name.endswith("accuracy")]
+    metrics = list(from_json(rows[0]))
     columns = (
         "training images",
         "classes",
         "examples",
-        *(metric_names.in_words(name.removesuffix("_accuracy")) for name in rules),
+        *(metric.in_few_words for metric in metrics),
     )
     table = Table(*(Column(name, justify="right") for name in columns), box=SIMPLE)
     for row in rows:
@@ -194,26 +195,19 @@ def _count_table(rows: Sequence[Mapping[str, Any]]) -> Table:
                 f"{first} or more" if row["to"] is None else f"{first} to {row['to']}",
                 f"{row['classes']:,}",
                 f"{row['examples']:,}",
-                *(_format(name, row[name]) for name in rules),
+                *(metric.format(row[metric.name]) for metric in metrics),
             )
     return table
 
 
-def _words(metrics: Mapping[str, float]) -> str:
-    """The loss, then the accuracies; what else there is has no room in a line."""
-    shown = ["loss", *(name for name in metrics if name.endswith("accuracy"))]
-    return ", ".join(
-        # Without the word, but where there is no other.
-        f"{metric_names.in_words(name).removesuffix(' accuracy')} {_format(name, metrics[name])}"
-        for name in shown
-    )
+def _training_in_words(metrics: Mapping[str, float]) -> str:
+    """The loss and the accuracy of training steps; what else there is has no room in a line."""
+    return f"loss {metrics['loss']:.4g}, accuracy {metrics['accuracy']:.2%}"
 
 
-def _format(name: str, value: float | None) -> str:
-    """A value for people; a dash where there is none, as for a kind of class that is not there."""
-    if value is None or math.isnan(value):
-        return "-"
-    return f"{value:.2%}" if name.endswith("accuracy") else f"{value:.4g}"
+def _in_words(metrics: Mapping[Metric, float]) -> str:
+    """The metrics with their values, in a line."""
+    return ", ".join(f"{one.in_few_words} {one.format(metrics[one])}" for one in metrics)
 
 
 def _shortest(path: Path) -> str:

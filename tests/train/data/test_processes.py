@@ -20,9 +20,10 @@ jax.distributed.initialize(f"localhost:{port}", 2, index, initialization_timeout
 import types
 import jax.numpy as jnp
 import numpy as np
-from train import evaluation, parallel
+from train.devices import parallel
 from train.data import Split
 from train.data.pipeline import Pipeline
+from train.evaluation import predictions
 
 split = Split(np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3), np.arange(21, dtype=np.int32))
 
@@ -34,7 +35,7 @@ def step(params, batch_stats, batch):
 for make_devices in parallel.DEVICES.values():
     devices = make_devices()
     nothing = devices.replicate({"nothing": jnp.zeros(1)})
-    found = evaluation.predict(
+    found = predictions.predict(
         devices.compile_eval_step(step),
         nothing,
         nothing,

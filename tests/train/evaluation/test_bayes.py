@@ -5,7 +5,7 @@ import pytest
 
 from train.data import Split, TrueDistribution
 from train.data.species_model import SpeciesModel
-from train.evaluation import bayes
+from train.evaluation import bayes, metric
 
 NUM_CLASSES = 12
 
@@ -27,7 +27,8 @@ def summary(model):
     test = split("test", 6000)
     counts = np.bincount(test.labels, minlength=NUM_CLASSES)
     assert counts.min() >= 10
-    return bayes.summarize(distribution, test, split("validation", 6000), (1, 2), counts), counts
+    found = bayes.summarize(distribution, test, split("validation", 6000), (1, 2), counts)
+    return metric.to_json(found), counts
 
 
 @pytest.mark.slow

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from tests import reference
-from train.evaluation import set_report, summaries
+from train.evaluation import summaries
+from train.evaluation.metric import Metric
+from train.evaluation.predictions import Predictions
 from train.evaluation.ranking import label_ranks
-from train.evaluation.summaries import Predictions
+from train.evaluation.set_report import set_report
 
 NUM_CLASSES = 12
 KS = (1, 3, 5)
@@ -44,9 +46,9 @@ def report(examples, validation):
     with pytest.MonkeyPatch.context() as patch:
         # Several chunks, the last of them smaller.
         patch.setattr(summaries, "_CHUNK", 16)
-        return set_report.set_report(
+        return set_report(
             examples, validation, ks=KS, coverages=COVERAGES, class_counts=COUNTS
-        )
+        ).to_json()
 
 
 def expected_accuracies(chosen, labels):
@@ -124,7 +126,7 @@ def test_sets_of_a_coverage_equal_the_references(report, examples, validation, c
 
 def test_set_sizes_are_counted_from_0(examples):
     thresholds = {3: 0.125}
-    counts = summaries.summarize(examples, thresholds, COUNTS).size_counts["average_3"]
+    counts = summaries.summarize(examples, thresholds, COUNTS).size_counts[Metric.set_size(3)]
     sizes = reference.threshold_set(examples.scores, 0.125).sum(axis=-1)
     np.testing.assert_array_equal(counts, np.bincount(sizes))
 
@@ -155,15 +157,20 @@ def test_accuracies_by_count_are_over_the_examples_of_each_group(report, example
 def test_scores_that_are_no_probabilities_have_conformal_sets_alone(examples, validation):
     doubled = dataclasses.replace(validation, scores=2 * validation.scores)
     for pair in ((examples, doubled), (doubled, validation)):
-        found = set_report.set_report(*pair, ks=(1,), coverages=(0.5,), class_counts=COUNTS)
-        assert list(found["coverages"]["0.5"]) == ["conformal"]
+        found = set_report(*pair, ks=(1,), coverages=(0.5,), class_counts=COUNTS)
+        assert list(found.coverages[0.5]) == ["conformal"]
 
 
-def test_nothing_is_said_by_shot_where_nobody_knows_the_counts(report):
-    rest = set_report.without_shots(report)
+def test_nothing_is_said_by_shot_where_nobody_knows_the_counts(report, examples, validation):
+    rest = set_report(examples, validation, ks=KS, coverages=COVERAGES, class_counts=None).to_json()
     assert not [name for name in str(rest).split("'") if name.startswith(("few", "many"))]
     assert "accuracy_by_count" not in rest
     assert rest["metrics"]["macro_top_3_accuracy"] == report["metrics"]["macro_top_3_accuracy"]
+    # What is said is the same to the last bit.
+    assert rest["metrics"].items() <= report["metrics"].items()
+    for coverage, kinds in rest["coverages"].items():
+        for kind, values in kinds.items():
+            assert values.items() <= report["coverages"][coverage][kind].items()
     assert (
         rest["set_size_counts"]["average_3"]["all"]
         == (report["set_size_counts"]["average_3"]["all"])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from train.evaluation.summaries import Predictions
+from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.prediction import calibration
 from train.prediction.calibration import Calibration

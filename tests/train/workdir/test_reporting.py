@@ -18,6 +18,7 @@ import pytest
 from PIL import Image
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
+from train.evaluation.metric import Metric, from_json
 from train.evaluation.summaries import Evaluation
 from train.foundation import files
 from train.foundation.errors import UserError
@@ -53,7 +54,7 @@ RESULTS = {
 }
 STEPS_PER_EPOCH = 20
 # 4 sets of 1 class, 3 of 2 and 3 of 5.
-SIZES = {"average_3": np.array([0, 4, 3, 0, 0, 3])}
+SIZES = {Metric.set_size(3): np.array([0, 4, 3, 0, 0, 3])}
 CLASSES = Classes(("daisy", "dandelion"), (3, 200))
 
 
@@ -83,7 +84,7 @@ def train(reporter, steps):
         )
         if step % STEPS_PER_EPOCH == 0:
             epoch = step // STEPS_PER_EPOCH
-            validation = {**RESULTS["validation"], "few_top_3_accuracy": float("nan")}
+            validation = from_json({**RESULTS["validation"], "few_top_3_accuracy": float("nan")})
             reporter.epoch(epoch, step, 1.25, Evaluation(validation, SIZES), is_best=epoch < 3)
 
 
@@ -486,7 +487,7 @@ def test_the_curves_have_the_lines_of_both_splits(tmp_path):
         lines(tmp_path),
         steps_per_epoch=STEPS_PER_EPOCH,
         best_epoch=2,
-        accuracies=["top_1_accuracy", "few_top_3_accuracy"],
+        accuracies=[Metric.accuracy("top", 1), Metric.accuracy("top", 3, "few")],
     )
     loss, accuracy = figure.axes
     drawn = {line.get_label(): line for line in loss.lines + accuracy.lines}

@@ -5,7 +5,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from train.evaluation import metric_names
+from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
 from train.workdir import plots
 from train.workdir.runs import Run
@@ -28,13 +28,14 @@ def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
     for name, of_run in lines.items():
         if not any(wanted in line for line in of_run if line["split"] == "validation"):
             raise UserError(f"metrics.jsonl in {name} has no validation metric {wanted!r}")
+    shown = Metric.parse(wanted)
     if len(runs) > 1:
-        return plots.compare_runs(lines, steps_per_epoch=steps_per_epoch, metric=wanted)
+        return plots.compare_runs(lines, steps_per_epoch=steps_per_epoch, metric=shown)
     [run], [name] = runs, lines
-    top_k = [metric_names.top_k(k) for k in run.fields.get("eval.ks", ())]
-    accuracies = [f"{rule}_accuracy" for rule in top_k] if metric is None else []
-    if wanted not in (metric_names.LOSS, *accuracies):
-        accuracies.append(wanted)
+    ks = run.fields.get("eval.ks", ()) if metric is None else ()
+    accuracies = [Metric.accuracy("top", k) for k in ks]
+    if shown not in (LOSS, *accuracies):
+        accuracies.append(shown)
     return plots.learning_curves(
         lines[name],
         steps_per_epoch=steps_per_epoch[name],

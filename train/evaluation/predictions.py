@@ -1,0 +1,61 @@
+"""What a model says of the examples of a split."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from train.data.batches import Batch
+from train.devices import processes
+from train.devices.parallel import Devices
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of the n examples of a split.
+
+    Attributes:
+        loss: of each example, [n].
+        scores: what sets are made of, [n, L].
+        labels: the classes, [n].
+        ranks: how many classes come before the label, [n]; see `ranking.label_ranks`. Those of the
+            logits: probabilities of 32 bits are 0 where a logit is 104 below the largest.
+    """
+
+    loss: np.ndarray
+    scores: np.ndarray
+    labels: np.ndarray
+    ranks: np.ndarray
+
+    def take(self, indices: np.ndarray) -> "Predictions":
+        """Those of the examples at some indices."""
+        arrays = (self.loss, self.scores, self.labels, self.ranks)
+        return Predictions(*(array[indices] for array in arrays))
+
+    def mean_loss(self) -> float:
+        """The mean of the losses."""
+        return float(self.loss.mean(dtype=np.float64))
+
+
+def predict(
+    eval_step: Callable[..., Any],
+    params: Any,
+    batch_stats: Any,
+    batches: Iterable[Batch],
+    devices: Devices,
+) -> Predictions:
+    """Runs the compiled step, with what each device has a copy of, and drops the padding.
+
+    Every process runs it over its share, and gets what all of them found.
+    """
+    parts: dict[str, list[np.ndarray]] = {"loss": [], "scores": [], "labels": [], "ranks": []}
+    for share in batches:
+        outputs = devices.join(eval_step(params, batch_stats, devices.split(share)))
+        batch = processes.gather(
+            {**outputs, "labels": np.asarray(share["labels"]), "mask": np.asarray(share["mask"])}
+        )
+        mask = batch["mask"]
+        for name, found in parts.items():
+            found.append(batch[name][mask])
+    return Predictions(**{name: np.concatenate(found) for name, found in parts.items()})
