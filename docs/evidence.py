@@ -17,7 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from train.evaluation.metric_names import SHOTS
-from train.papers.tables import evidence
+from train.papers.tables.catalogue import EVIDENCE
 from train.papers.tables.layouts import EPSILONS, LOSSES
 from train.papers.tables.statistics import half_width, summarize
 from train.training import objectives
@@ -472,7 +472,7 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 # The experiments that tune, less those that are other readings of the same tuning.
 TUNED = ("E1", "E3", "E3c", "E3d", "E4", "E4b", "E5", "E6", "E6c")
 TABLES: dict[str, Callable[[], str]] = {
-    **{name: functools.partial(accuracies, name) for name in evidence.NUMBERS},
+    **{name: functools.partial(accuracies, name) for name in EVIDENCE},
     "digits 42": functools.partial(accuracies, "digits-4.2"),
     "digits 43": functools.partial(accuracies, "digits-4.3"),
     **{f"{name} selected": functools.partial(selected, name) for name in TUNED},

@@ -14,7 +14,8 @@ from train import command_line
 from train.foundation import fields, files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.papers.tables import collecting, display, embedded, evidence, papers, planned_runs
+from train.papers.tables import collecting, display, planned_runs
+from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, EVIDENCE, THESIS
 from train.papers.tables.execution import execute
 from train.papers.tables.planning import Plan, Planner
 from train.papers.tables.runs_folder import RunsFolder
@@ -23,13 +24,13 @@ from train.papers.tables.table import Table
 _TABLE = flags.DEFINE_string(
     "table",
     None,
-    f"Needed. The table of the thesis, one of {', '.join(papers.NUMBERS)}, or an experiment of "
-    f"docs/evidence.md, which says what each is, one of {', '.join(evidence.NUMBERS)}.",
+    f"Needed. The table of the thesis, one of {', '.join(THESIS)}, or an experiment of "
+    f"docs/evidence.md, which says what each is, one of {', '.join(EVIDENCE)}.",
 )
 _ON = flags.DEFINE_string(
     "on",
     None,
-    f"An embedded data set, {' or '.join(embedded.NAMES)}, on which to make the same table without "
+    f"An embedded data set, {' or '.join(EMBEDDED)}, on which to make the same table without "
     "a download; by default the table is on the paper's own.",
 )
 _RUNS = flags.DEFINE_string(
@@ -96,19 +97,16 @@ def main() -> None:
 
 
 def _table() -> Table:
-    numbers = (*papers.NUMBERS, *evidence.NUMBERS)
-    if _TABLE.value is None:
+    numbers = (*THESIS, *EVIDENCE)
+    number, on = _TABLE.value, _ON.value
+    if number is None:
         raise UserError(f"--table is needed: it must be one of {', '.join(numbers)}")
-    _check("--table", _TABLE.value, numbers)
-    if _TABLE.value in evidence.NUMBERS:
-        if _ON.value is not None:
-            raise UserError(f"--on says nothing to --table={_TABLE.value}, which has its data set")
-        table = evidence.table(_TABLE.value)
-    elif _ON.value is None:
-        table = papers.table(_TABLE.value)
-    else:
-        _check("--on", _ON.value, embedded.NAMES)
-        table = embedded.table(_TABLE.value, _ON.value)
+    _check("--table", number, numbers)
+    if on is not None and number in EVIDENCE:
+        raise UserError(f"--on says nothing to --table={number}, which has its data set")
+    if on is not None:
+        _check("--on", on, EMBEDDED)
+    table = CATALOGUE[number, on]
     for flag, keys in ((_ROWS, table.rows), (_COLUMNS, table.columns)):
         if flag.value is not None:
             for value in flag.value or [""]:

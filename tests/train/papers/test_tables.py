@@ -19,12 +19,10 @@ from train.foundation.nested import flatten
 from train.papers.tables import (
     collecting,
     display,
-    embedded,
-    evidence,
     execution,
-    papers,
     statistics,
 )
+from train.papers.tables.catalogue import CATALOGUE, THESIS
 from train.papers.tables.planned_runs import PlannedRun
 from train.papers.tables.planning import Planner, tunings
 from train.papers.tables.published import PUBLISHED
@@ -45,23 +43,16 @@ from train.papers.tables.table import (
 )
 from train.training.steps_in_flight import DivergedError
 
-TABLES = {
-    **{number: papers.table(number) for number in papers.NUMBERS},
-    **{
-        f"{number} on {on}": embedded.table(number, on)
-        for number in papers.NUMBERS
-        for on in embedded.NAMES
-    },
-    **{number: evidence.table(number) for number in evidence.NUMBERS},
-}
+# The number, and the data set where it is an embedded one.
+NAMES = {key: " on ".join(filter(None, key)) for key in CATALOGUE}
 
 
 # The numbers
 
 
-@pytest.mark.parametrize("number", papers.NUMBERS)
+@pytest.mark.parametrize("number", THESIS)
 def test_every_published_number_has_its_cell(number):
-    table = papers.table(number)
+    table = CATALOGUE[number, None]
     assert table.cells.keys() == PUBLISHED[number].keys()
     assert {row for row, _ in table.cells} == set(table.rows)
     assert {column for _, column in table.cells} == set(table.columns)
@@ -85,7 +76,7 @@ def test_published_numbers_are_those_that_the_recipes_cite():
     }
     for (number, config), columns in cited.items():
         words = importlib.import_module(f"configs.{config}").__doc__
-        for row in papers.table(number).rows:
+        for row in CATALOGUE[number, None].rows:
             ours = [PUBLISHED[number][row, column].value for column in columns]
             lines = re.findall(rf"\b{row} +([\d. ]+\d)", words)
             theirs = [[float(value) for value in line.split()] for line in lines]
@@ -103,10 +94,10 @@ def test_a_published_number_is_read_as_it_is_printed():
 # The runs
 
 
-@pytest.mark.parametrize("name", TABLES)
+@pytest.mark.parametrize("key", CATALOGUE, ids=NAMES.values())
 @pytest.mark.slow
-def test_every_run_of_a_table_can_be_made_and_leaves_the_cells_metric(name):
-    table = TABLES[name]
+def test_every_run_of_a_table_can_be_made_and_leaves_the_cells_metric(key):
+    table = CATALOGUE[key]
     for cell in table.cells.values():
         config = PlannedRun(cell.recipe, 0).config
         configuration.check(config)
@@ -187,14 +178,14 @@ CONFIGURATIONS = {
 @pytest.mark.parametrize("place", CONFIGURATIONS, ids=" ".join)
 def test_a_cell_is_run_as_the_thesis_says(place):
     number, row, column = place
-    recipe = papers.table(number).cells[row, column].recipe
+    recipe = CATALOGUE[number, None].cells[row, column].recipe
     config = dict(flatten(PlannedRun(recipe, 0).config))
     expected = CONFIGURATIONS[place]
     assert {name: config[name] for name in expected} == expected
 
 
 def keys(number, *places):
-    cells = papers.table(number).cells
+    cells = CATALOGUE[number, None].cells
     return {PlannedRun(cells[place].recipe, 0).key for place in places or cells}
 
 
@@ -230,7 +221,7 @@ def test_a_runs_folder_is_named_after_what_is_changed(tmp_path):
 
 
 def test_rows_and_columns_can_be_left_out():
-    part = papers.table("4.4").part(["noised_balanced", "cross_entropy"], ["p=0.2"])
+    part = CATALOGUE["4.4", None].part(["noised_balanced", "cross_entropy"], ["p=0.2"])
     assert list(part.cells) == [("cross_entropy", "p=0.2"), ("noised_balanced", "p=0.2")]
     assert list(part.rows) == ["cross_entropy", "noised_balanced"]
     assert list(part.columns) == ["p=0.2"]

@@ -5,12 +5,27 @@ data sets are balanced, have balanced species; the others have the recipe's long
 are balanced, so easy that K = 3 stands for 5, and without label noise.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from train.papers.tables import layouts
-from train.papers.tables.layouts import k_columns, make_table
-from train.papers.tables.table import Cell, Recipe, Table, Tuning, grid
+from train.papers.tables.layouts import (
+    AVERAGE_K,
+    BALANCED,
+    IMBALANCED,
+    Column,
+    average_k,
+    count_table,
+    epsilon_columns,
+    k_columns,
+    macro_top_k,
+    noise_columns,
+    sample_columns,
+    top_k,
+    with_expectation,
+)
+from train.papers.tables.table import Metric, Recipe, Table, Tuning, grid
 
 # Enough for an interval, and a table of a few columns is an hour on two cores.
 _SEEDS = 5
@@ -45,24 +60,32 @@ class _Embedded:
     selects: bool
     has_best: bool
 
-    def recipe(self, loss: str, *, balanced: bool = False) -> Recipe:
-        """The recipe with a loss, with balanced classes or as they are."""
-        recipe = Recipe(self.name, loss)
-        if not balanced or self.balanced:
-            return recipe
-        return recipe.changed({"dataset.long_tail_exponent": 0.0})
+    def recipe(self, loss: str) -> Recipe:
+        """The recipe with a loss, and with its classes as they are."""
+        return Recipe(self.name, loss)
 
-    def for_k(self, recipe: Recipe, k: int, select_by: str) -> Recipe:
-        """The recipe for sets of K classes."""
-        return layouts.for_k(recipe, k, select_by if self.selects else None)
+    def balanced_recipe(self, loss: str) -> Recipe:
+        """The recipe with a loss and with balanced classes."""
+        recipe = self.recipe(loss)
+        return recipe if self.balanced else recipe.changed({"dataset.long_tail_exponent": 0.0})
 
-    def title(self, text: str, *, balanced: bool = False) -> str:
-        """A title that says how the classes are."""
-        return f"test {text}" + (", balanced classes" if balanced and not self.balanced else "")
+    def k_columns(
+        self,
+        ks: Iterable[int],
+        metric: Callable[[int], Metric],
+        *,
+        select_by: Callable[[int], Metric],
+    ) -> dict[str, Column]:
+        """A column for each K."""
+        return k_columns(ks, metric, select_by=select_by if self.selects else None)
+
+    def balanced_title(self, text: str) -> str:
+        """A title that says that the classes are balanced where the recipe's are not."""
+        return text if self.balanced else f"{text}, balanced classes"
 
 
-_DATA_SETS = {
-    "synthetic_species": _Embedded(
+_DATA_SETS = (
+    _Embedded(
         name="synthetic_species",
         k=5,
         ks=(1, 3, 5),
@@ -71,7 +94,7 @@ _DATA_SETS = {
         selects=True,
         has_best=True,
     ),
-    "digits": _Embedded(
+    _Embedded(
         name="digits",
         k=3,
         ks=(1, 3, 5),
@@ -81,172 +104,116 @@ _DATA_SETS = {
         selects=False,
         has_best=False,
     ),
-}
-NAMES = tuple(_DATA_SETS)
+)
 
 
-def _table_3_1(data: _Embedded) -> Table:
-    return layouts.count_table(
-        data.recipe("cross_entropy"),
-        data.title("top-1 accuracy (%) by training images of the class"),
-        seeds=_SEEDS,
-        on=data.name,
+def _tables(data: _Embedded) -> tuple[Table, ...]:
+    make_table = functools.partial(
+        layouts.make_table, seeds=_SEEDS, on=data.name, has_best=data.has_best
     )
-
-
-def _table_4_2(data: _Embedded) -> Table:
-    def cell(loss: str, epsilon: float) -> Cell:
-        recipe = data.recipe(loss, balanced=True).changed({"loss.epsilon": epsilon})
-        return Cell(recipe, layouts.top_k(data.k))
-
-    return make_table(
-        "4.2",
-        data.title(f"top-{data.k} accuracy (%) by epsilon, K = {data.k}, M = 10", balanced=True),
-        ("noised_balanced", "expected_balanced"),
-        layouts.epsilon_columns(),
-        cell,
-        seeds=_SEEDS,
-        note="Expected balanced has the exact expectation in place of M samples.",
-        on=data.name,
-        has_best=data.has_best,
+    k, metric = data.k, top_k(data.k)
+    tail = not data.balanced
+    imbalanced = functools.partial(
+        make_table,
+        tuning=functools.partial(_tuning, data),
+        note=f"The grids of the thesis, searched with K = {k} for all columns." if tail else "",
     )
-
-
-def _table_4_3(data: _Embedded) -> Table:
-    def cell(loss: str, samples: int | None) -> Cell:
-        if samples is None:
-            return Cell(data.recipe("expected_balanced", balanced=True), layouts.top_k(data.k))
-        recipe = data.recipe(loss, balanced=True).changed({"loss.num_samples": samples})
-        return Cell(recipe, layouts.top_k(data.k))
-
-    return make_table(
-        "4.3",
-        data.title(f"top-{data.k} accuracy (%) by noise samples M, K = {data.k}", balanced=True),
-        ("noised_balanced",),
-        {**{f"M={samples}": samples for samples in layouts.SAMPLES}, "M=inf": None},
-        cell,
-        seeds=_SEEDS,
-        note="M = inf is the exact expectation, the loss expected_balanced.",
-        on=data.name,
-        has_best=data.has_best,
+    macro_columns = data.k_columns(
+        data.ks, lambda k: top_k(k, macro=True, with_shots=tail), select_by=macro_top_k
     )
-
-
-def _by_noise(number: str, metric_k: int | None) -> Callable[[_Embedded], Table]:
-    def make(data: _Embedded) -> Table:
-        k = metric_k or data.k
-        return make_table(
-            number,
-            data.title(f"top-{k} accuracy (%) by label noise p", balanced=True),
-            layouts.BALANCED,
-            layouts.noise_columns(data.noises),
-            lambda loss, noise: Cell(
-                layouts.with_noise(data.recipe(loss, balanced=True), noise), layouts.top_k(k)
-            ),
+    noise_note = f"Trained with K = {k}."
+    return (
+        count_table(
+            data.recipe("cross_entropy"),
+            "test top-1 accuracy (%) by training images of the class",
             seeds=_SEEDS,
-            note=f"Trained with K = {data.k}.",
             on=data.name,
-            has_best=data.has_best,
-        )
-
-    return make
-
-
-def _imbalanced(
-    number: str, *, macro: bool, losses: tuple[str, ...] = layouts.IMBALANCED
-) -> Callable[[_Embedded], Table]:
-    """Tables 4.5, 4.6, 4.8: the same runs and two metrics."""
-
-    def make(data: _Embedded) -> Table:
-        def tuning(loss: str) -> Tuning | None:
-            # Balanced, no parameter here is to be tuned to few-shot classes.
-            if data.balanced or loss not in _GRIDS:
-                return None
-            select_by = f"macro_top_{data.k}_accuracy"
-            recipe = data.for_k(data.recipe(loss), data.k, select_by)
-            return Tuning(recipe, _GRIDS[loss], select_by)
-
-        def cell(loss: str, k: int) -> Cell:
-            return Cell(
-                data.for_k(data.recipe(loss), k, f"macro_top_{k}_accuracy"),
-                layouts.top_k(k, macro=macro, with_shots=macro and not data.balanced),
-                tuning=tuning(loss),
-            )
-
-        return make_table(
-            number,
-            data.title(f"{'macro ' if macro else ''}top-K accuracy (%)"),
-            losses,
-            k_columns(data.ks),
-            cell,
-            seeds=_SEEDS,
-            note=(
-                ""
-                if data.balanced
-                else f"The grids of the thesis, searched with K = {data.k} for all columns."
-            ),
-            on=data.name,
-            has_best=data.has_best,
-        )
-
-    return make
-
-
-def _table_4_9(data: _Embedded) -> Table:
-    return make_table(
-        "4.9",
-        data.title("top-K accuracy (%)", balanced=True),
-        layouts.BALANCED,
-        k_columns((1, data.k)),
-        lambda loss, k: Cell(
-            data.for_k(data.recipe(loss, balanced=True), k, f"top_{k}_accuracy"), layouts.top_k(k)
         ),
-        seeds=_SEEDS,
-        on=data.name,
-        has_best=data.has_best,
+        make_table(
+            "4.2",
+            data.balanced_title(f"test top-{k} accuracy (%) by epsilon, K = {k}, M = 10"),
+            ("noised_balanced", "expected_balanced"),
+            epsilon_columns(metric),
+            data.balanced_recipe,
+            note="Expected balanced has the exact expectation in place of M samples.",
+        ),
+        make_table(
+            "4.3",
+            data.balanced_title(f"test top-{k} accuracy (%) by noise samples M, K = {k}"),
+            ("noised_balanced",),
+            with_expectation(sample_columns(layouts.SAMPLES, metric), metric),
+            data.balanced_recipe,
+            note="M = inf is the exact expectation, the loss expected_balanced.",
+        ),
+        make_table(
+            "4.4",
+            data.balanced_title(f"test top-{k} accuracy (%) by label noise p"),
+            BALANCED,
+            noise_columns(data.noises, metric),
+            data.balanced_recipe,
+            note=noise_note,
+        ),
+        imbalanced("4.5", "test macro top-K accuracy (%)", IMBALANCED, macro_columns, data.recipe),
+        # The published one is on a test set of balanced classes, where macro and regular are the
+        # same.
+        imbalanced(
+            "4.6",
+            "test macro top-K accuracy (%)",
+            [loss for loss in IMBALANCED if loss != "noised_balanced"],
+            macro_columns,
+            data.recipe,
+        ),
+        make_table(
+            "4.7",
+            data.balanced_title("test top-1 accuracy (%) by label noise p"),
+            BALANCED,
+            noise_columns(data.noises, top_k(1)),
+            data.balanced_recipe,
+            note=noise_note,
+        ),
+        # The runs of table 4.5, and another metric.
+        imbalanced(
+            "4.8",
+            "test top-K accuracy (%)",
+            IMBALANCED,
+            data.k_columns(data.ks, top_k, select_by=macro_top_k),
+            data.recipe,
+        ),
+        make_table(
+            "4.9",
+            data.balanced_title("test top-K accuracy (%)"),
+            BALANCED,
+            data.k_columns((1, k), top_k, select_by=top_k),
+            data.balanced_recipe,
+        ),
+        make_table(
+            "5.1",
+            data.balanced_title("test average-K accuracy (%)"),
+            AVERAGE_K,
+            data.k_columns((k,), average_k, select_by=average_k),
+            data.balanced_recipe,
+        ),
+        make_table(
+            "5.2",
+            "test average-K accuracy (%)",
+            [loss for loss in AVERAGE_K if loss != "role"],
+            data.k_columns(
+                [k for k in data.ks if k > 1],
+                lambda k: average_k(k, with_shots=tail),
+                select_by=average_k,
+            ),
+            data.recipe,
+        ),
     )
 
 
-def _average_k(number: str, *, all_ks: bool) -> Callable[[_Embedded], Table]:
-    def make(data: _Embedded) -> Table:
-        ks = tuple(k for k in data.ks if k > 1) if all_ks else (data.k,)
-        return make_table(
-            number,
-            data.title("average-K accuracy (%)", balanced=not all_ks),
-            [loss for loss in layouts.AVERAGE_K if not (all_ks and loss == "role")],
-            k_columns(ks),
-            lambda loss, k: Cell(
-                data.for_k(data.recipe(loss, balanced=not all_ks), k, f"average_{k}_accuracy"),
-                layouts.average_k(k, with_shots=all_ks and not data.balanced),
-            ),
-            seeds=_SEEDS,
-            on=data.name,
-            has_best=data.has_best,
-        )
-
-    return make
+def _tuning(data: _Embedded, loss: str, _column: Column) -> Tuning | None:
+    # Balanced, no parameter here is to be tuned to few-shot classes.
+    if data.balanced or loss not in _GRIDS:
+        return None
+    select_by = macro_top_k(data.k).name
+    [column] = data.k_columns((data.k,), macro_top_k, select_by=macro_top_k).values()
+    return Tuning(column.recipe(data.recipe(loss)), _GRIDS[loss], select_by)
 
 
-_TABLES: dict[str, Callable[[_Embedded], Table]] = {
-    "3.1": _table_3_1,
-    "4.2": _table_4_2,
-    "4.3": _table_4_3,
-    "4.4": _by_noise("4.4", None),
-    "4.5": _imbalanced("4.5", macro=True),
-    # The published one is on a test set of balanced classes, where macro and regular are the same.
-    "4.6": _imbalanced(
-        "4.6",
-        macro=True,
-        losses=tuple(loss for loss in layouts.IMBALANCED if loss != "noised_balanced"),
-    ),
-    "4.7": _by_noise("4.7", 1),
-    "4.8": _imbalanced("4.8", macro=False),
-    "4.9": _table_4_9,
-    "5.1": _average_k("5.1", all_ks=False),
-    "5.2": _average_k("5.2", all_ks=True),
-}
-
-
-def table(number: str, on: str) -> Table:
-    """The table of that number on an embedded data set."""
-    return _TABLES[number](_DATA_SETS[on])
+TABLES = tuple(table for data in _DATA_SETS for table in _tables(data))

@@ -5,14 +5,24 @@ learning rates by two values of its own parameter, or eight learning rates where
 is swept is not tuned: of epsilon, each value has its own learning rate out of four.
 """
 
+import functools
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
-from train.papers.tables import layouts
-from train.papers.tables.layouts import k_columns, make_table
+from train.papers.tables.layouts import (
+    AVERAGE_K,
+    Column,
+    average_k,
+    epsilon_columns,
+    k_columns,
+    macro_top_k,
+    make_table,
+    noise_columns,
+    sample_columns,
+    top_k,
+    with_expectation,
+)
 from train.papers.tables.table import (
-    Cell,
     FirstEpochMean,
     LastEpoch,
     Metric,
@@ -74,12 +84,20 @@ _FEW_IMAGES_LONG_TAIL = (
     "noised_balanced",
     "noised_imbalanced",
 )
-_MACRO = layouts.top_k(_K, macro=True, with_shots=True)
-_CLASSES_AND_IMAGES = {f"macro top-{_K}": _MACRO, f"top-{_K}": layouts.top_k(_K)}
+_TOP_K = top_k(_K)
+_CLASSES_AND_IMAGES = {
+    f"macro top-{_K}": Column(top_k(_K, macro=True, with_shots=True)),
+    f"top-{_K}": Column(_TOP_K),
+}
 _SAMPLES = (1, 3, 10, 50)
 _SET_SIZES = (1, 2, 5, 10)
 _NOISES = (0, 0.2, 0.4)
+_FEWER_NOISES = (0, 0.4)
 _ALPHAS = (0.01, 0.1, 0.3, 1.0, 10.0, 100.0)
+
+
+# A table of five seeds on the species.
+_table = functools.partial(make_table, seeds=_SEEDS, on="synthetic_species", has_best=True)
 
 
 def _candidates(loss: str, rates: tuple[float, ...]) -> tuple[Overrides, ...]:
@@ -94,94 +112,87 @@ def _rates(values: tuple[float, ...]) -> tuple[Overrides, ...]:
     return tuple((("optimizer.learning_rate", value),) for value in values)
 
 
-def _recipe(loss: str, select_by: str, *, balanced: bool) -> Recipe:
-    recipe = Recipe("synthetic_species", loss).changed(_SHORTER | {"select_by": select_by})
-    return recipe.changed({"dataset.long_tail_exponent": 0.0}) if balanced else recipe
+def _on_a_long_tail(
+    select_by: Metric, changes: Mapping[str, Any] | Overrides = ()
+) -> Callable[[str], Recipe]:
+    def recipe(loss: str) -> Recipe:
+        shorter = Recipe("synthetic_species", loss).changed(_SHORTER)
+        return shorter.changed({"select_by": select_by.name}).changed(changes)
+
+    return recipe
 
 
-def _tuned(recipe: Recipe, select_by: str, rates: tuple[float, ...] = _RATES) -> Tuning:
-    return Tuning(recipe, _candidates(recipe.loss, rates), select_by)
+def _balanced(changes: Mapping[str, Any]) -> Callable[[str], Recipe]:
+    return _on_a_long_tail(_TOP_K, {"dataset.long_tail_exponent": 0.0, **changes})
+
+
+def _tuned(
+    recipe: Callable[[str], Recipe],
+    select_by: Metric,
+    rates: tuple[float, ...] = _RATES,
+) -> Callable[[str, Column], Tuning]:
+    """Tunes each loss once, for all columns."""
+    return lambda loss, _column: Tuning(recipe(loss), _candidates(loss, rates), select_by.name)
 
 
 def _by_epsilon() -> Table:
-    select_by = f"top_{_K}_accuracy"
-
-    def cell(loss: str, epsilon: float) -> Cell:
-        recipe = _recipe(loss, select_by, balanced=True).changed({"loss.epsilon": epsilon})
-        return Cell(recipe, layouts.top_k(_K), tuning=Tuning(recipe, _rates(_RATES), select_by))
-
+    recipe = _balanced({})
     return _table(
         "E1",
         f"test top-{_K} accuracy (%) by epsilon, M = 10, balanced classes",
         ("noised_balanced",),
-        layouts.epsilon_columns(),
-        cell,
+        epsilon_columns(_TOP_K),
+        recipe,
+        tuning=lambda loss, column: Tuning(
+            column.recipe(recipe(loss)), _rates(_RATES), _TOP_K.name
+        ),
     )
 
 
 def _by_samples() -> Table:
-    select_by = f"top_{_K}_accuracy"
-
-    def cell(loss: str, samples: int | None) -> Cell:
-        if samples is None:
-            recipe = _recipe("expected_balanced", select_by, balanced=True)
-        else:
-            recipe = _recipe(loss, select_by, balanced=True).changed({"loss.num_samples": samples})
-        return Cell(recipe, layouts.top_k(_K))
-
     return _table(
         "E2",
         f"test top-{_K} accuracy (%) by noise samples M, epsilon = 1, balanced classes",
         ("noised_balanced",),
-        {**{f"M={samples}": samples for samples in _SAMPLES}, "M=inf": None},
-        cell,
+        with_expectation(sample_columns(_SAMPLES, _TOP_K), _TOP_K),
+        _balanced({}),
         note="M = inf is the exact expectation, the loss expected_balanced.",
     )
 
 
-def _by_noise(number: str, k: int) -> Callable[[], Table]:
-    def make() -> Table:
-        select_by = f"top_{_K}_accuracy"
+def _by_noise(number: str, k: int) -> Table:
+    recipe = _balanced({})
+    return _table(
+        number,
+        f"test top-{k} accuracy (%) by label noise p, balanced classes",
+        _LABEL_NOISE,
+        noise_columns(_NOISES, top_k(k)),
+        recipe,
+        note=f"Tuned without noise. Trained and selected with K = {_K}.",
+        tuning=_tuned(recipe, _TOP_K),
+    )
 
-        def cell(loss: str, noise: float) -> Cell:
-            recipe = _recipe(loss, select_by, balanced=True)
-            return Cell(
-                layouts.with_noise(recipe, noise),
-                layouts.top_k(k),
-                tuning=_tuned(recipe, select_by),
-            )
 
-        return _table(
-            number,
-            f"test top-{k} accuracy (%) by label noise p, balanced classes",
-            _LABEL_NOISE,
-            layouts.noise_columns(_NOISES),
-            cell,
-            note=f"Tuned without noise. Trained and selected with K = {_K}.",
+def _few_images_noise(number: str, title: str, metric: Metric | LastEpoch, note: str) -> Table:
+    recipe = _balanced(_FEW_IMAGES)
+
+    def tuning(loss: str, column: Column) -> Tuning:
+        return Tuning(
+            column.recipe(recipe(loss)),
+            _candidates(loss, _RATES),
+            _TOP_K.name,
+            # Runs that are read after the last epoch are tuned by it too.
+            at_last_epoch=isinstance(metric, LastEpoch),
         )
 
-    return make
-
-
-def _few_images_noise(
-    number: str, title: str, metric: Metric | LastEpoch, note: str
-) -> Callable[[], Table]:
-    def cell(loss: str, noise: float) -> Cell:
-        select_by = f"top_{_K}_accuracy"
-        recipe = _recipe(loss, select_by, balanced=True).changed(_FEW_IMAGES)
-        recipe = layouts.with_noise(recipe, noise)
-        # Runs that are read after the last epoch are tuned by it too.
-        at_last_epoch = isinstance(metric, LastEpoch)
-        tuning = replace(_tuned(recipe, select_by), at_last_epoch=at_last_epoch)
-        return Cell(recipe, metric, tuning=tuning)
-
-    return lambda: _table(
+    return _table(
         number,
         title,
         _LABEL_NOISE,
-        layouts.noise_columns((_NOISES[0], _NOISES[-1])),
-        cell,
+        noise_columns(_FEWER_NOISES, metric),
+        recipe,
         note=note,
+        tuning=tuning,
     )
 
 
@@ -189,145 +200,89 @@ def _long_tail(
     number: str,
     title: str,
     losses: tuple[str, ...],
-    columns: dict[str, Metric],
+    columns: Mapping[str, Column],
     note: str,
     *,
     changes: Mapping[str, Any] | Overrides = (),
     rates: tuple[float, ...] = _RATES,
-) -> Callable[[], Table]:
-    def cell(loss: str, metric: Metric) -> Cell:
-        select_by = f"macro_top_{_K}_accuracy"
-        recipe = _recipe(loss, select_by, balanced=False).changed(changes)
-        return Cell(recipe, metric, tuning=_tuned(recipe, select_by, rates))
-
-    return lambda: _table(number, title, losses, columns, cell, note=note)
+) -> Table:
+    select_by = macro_top_k(_K)
+    recipe = _on_a_long_tail(select_by, changes)
+    tuning = _tuned(recipe, select_by, rates)
+    return _table(number, title, losses, columns, recipe, note=note, tuning=tuning)
 
 
-def _average_k_cell(*, by_sigmoids: bool) -> Callable[[str, int], Cell]:
-    def cell(loss: str, k: int) -> Cell:
-        select_by = f"average_{_K}_accuracy"
-        recipe = _recipe(loss, select_by, balanced=False).changed({"eval.ks": _SET_SIZES})
+def _average_k(
+    number: str, title: str, columns: Mapping[str, Column], note: str, *, by_sigmoids: bool
+) -> Table:
+    select_by = average_k(_K)
+
+    def recipe(loss: str) -> Recipe:
+        found = _on_a_long_tail(select_by, {"eval.ks": _SET_SIZES})(loss)
         has_sigmoids = by_sigmoids and "sigmoid" in LOSSES[loss].scores
-        scores = {"eval.scores": "sigmoid"} if has_sigmoids else {}
-        return Cell(
-            layouts.for_k(recipe, k, None).changed(scores),
-            layouts.average_k(k, with_shots=True),
-            tuning=_tuned(recipe.changed(scores), select_by),
-        )
+        return found.changed({"eval.scores": "sigmoid"} if has_sigmoids else {})
 
-    return cell
-
-
-def _average_k(number: str, cell: Callable[[str, int], Cell], note: str) -> Callable[[], Table]:
-    return lambda: _table(
-        number,
-        "test average-K accuracy (%) on a long tail",
-        layouts.AVERAGE_K,
-        k_columns(_SET_SIZES[1:]),
-        cell,
-        note=note,
-    )
-
-
-def _single_answers(
-    number: str, cell: Callable[[str, int], Cell], note: str
-) -> Callable[[], Table]:
-    return lambda: _table(
-        number,
-        f"test sets of one class (%), of sets of average size {_K}, on a long tail",
-        layouts.AVERAGE_K,
-        k_columns((_K,)),
-        lambda loss, k: replace(cell(loss, k), metric=SetSizeShare(k, size=1)),
-        note=note,
-    )
+    tuning = _tuned(recipe, select_by)
+    return _table(number, title, AVERAGE_K, columns, recipe, note=note, tuning=tuning)
 
 
 def _by_alpha() -> Table:
-    select_by = f"average_{_K}_accuracy"
-
-    def cell(loss: str, alpha: float) -> Cell:
-        recipe = _recipe(loss, select_by, balanced=False).changed({"loss.alpha": alpha})
-        return Cell(recipe, layouts.average_k(_K))
-
+    metric = average_k(_K)
     return _table(
         "E7",
         f"test average-{_K} accuracy (%) by alpha, on a long tail",
         ("average_k",),
-        {f"alpha={alpha:g}": alpha for alpha in _ALPHAS},
-        cell,
+        {f"alpha={alpha:g}": Column(metric, (("loss.alpha", alpha),)) for alpha in _ALPHAS},
+        _on_a_long_tail(metric),
     )
 
 
 def _gradient_sparsity() -> Table:
-    changes = {"loss.num_samples": 3, "num_epochs": 1}
-
-    def cell(loss: str, epsilon: float) -> Cell:
-        recipe = _recipe(loss, f"top_{_K}_accuracy", balanced=True)
-        recipe = recipe.changed(changes | {"loss.epsilon": epsilon})
-        return Cell(recipe, FirstEpochMean("nonzero_gradients"))
-
     return _table(
         "E8",
         "gradient coordinates other than 0, an image, in the first epoch, M = 3, balanced classes",
         ("noised_balanced",),
-        layouts.epsilon_columns(),
-        cell,
+        epsilon_columns(FirstEpochMean("nonzero_gradients")),
+        _balanced({"loss.num_samples": 3, "num_epochs": 1}),
         note="Of 100; an image that the hinge is at rest for has none.",
     )
 
 
-def _table(
-    number: str,
-    title: str,
-    losses: tuple[str, ...],
-    columns: dict[str, Any],
-    cell: Callable[[str, Any], Cell],
-    *,
-    note: str = "",
-) -> Table:
-    return make_table(
-        number,
-        title,
-        losses,
-        columns,
-        cell,
-        seeds=_SEEDS,
-        note=note,
-        on="synthetic_species",
-        has_best=True,
-    )
+_AVERAGE_K_TITLE = "test average-K accuracy (%) on a long tail"
+_AVERAGE_K_COLUMNS = k_columns(_SET_SIZES[1:], lambda k: average_k(k, with_shots=True))
+_SINGLE_TITLE = f"test sets of one class (%), of sets of average size {_K}, on a long tail"
+_SINGLE_COLUMNS = k_columns((_K,), lambda k: SetSizeShare(k, size=1))
 
-
-_TABLES: dict[str, Callable[[], Table]] = {
-    "E1": _by_epsilon,
-    "E2": _by_samples,
-    "E3": _by_noise("E3", _K),
-    "E3b": _by_noise("E3b", 1),
-    "E3c": _few_images_noise(
+TABLES = (
+    _by_epsilon(),
+    _by_samples(),
+    _by_noise("E3", _K),
+    _by_noise("E3b", 1),
+    _few_images_noise(
         "E3c",
         f"test top-{_K} accuracy (%) by label noise p, balanced classes, few images, many epochs",
-        layouts.top_k(_K),
+        _TOP_K,
         "A fifth of the images of E3, four times the epochs; tuned with the noise.",
     ),
-    "E3d": _few_images_noise(
+    _few_images_noise(
         "E3d",
         f"validation top-{_K} accuracy (%) after the last epoch, by label noise p",
-        LastEpoch(layouts.top_k(_K).name),
+        LastEpoch(_TOP_K.name),
         "The candidates of E3c, selected by their last epoch.",
     ),
-    "E4": _long_tail(
+    _long_tail(
         "E4",
         "test accuracy (%) on a long tail",
         _LONG_TAIL,
         {
-            f"macro top-{_K}": _MACRO,
-            "top-1": layouts.top_k(1),
-            f"top-{_K}": layouts.top_k(_K),
-            f"average-{_K}": layouts.average_k(_K),
+            f"macro top-{_K}": _CLASSES_AND_IMAGES[f"macro top-{_K}"],
+            "top-1": Column(top_k(1)),
+            f"top-{_K}": _CLASSES_AND_IMAGES[f"top-{_K}"],
+            f"average-{_K}": Column(average_k(_K)),
         },
         f"Trained with K = {_K}, selected and tuned by macro top-{_K} accuracy.",
     ),
-    "E4b": _long_tail(
+    _long_tail(
         "E4b",
         "test accuracy (%) on a long tail, few images, many epochs",
         _FEW_IMAGES_LONG_TAIL,
@@ -335,7 +290,7 @@ _TABLES: dict[str, Callable[[], Table]] = {
         "A fifth of the images of E4, four times the epochs.",
         changes=_FEW_IMAGES,
     ),
-    "E5": _long_tail(
+    _long_tail(
         "E5",
         "test accuracy (%) on a long tail, the smooth hinge at larger rates",
         ("cross_entropy", "smooth_top_k_hinge"),
@@ -343,24 +298,22 @@ _TABLES: dict[str, Callable[[], Table]] = {
         f"The rates of the smooth hinge are {', '.join(map(str, _LARGE_RATES))}.",
         rates=_LARGE_RATES,
     ),
-    "E6": _average_k(
+    _average_k(
         "E6",
-        _average_k_cell(by_sigmoids=False),
+        _AVERAGE_K_TITLE,
+        _AVERAGE_K_COLUMNS,
         f"Selected by average-{_K} accuracy, and tuned by it with K = {_K}.",
+        by_sigmoids=False,
     ),
-    "E6b": _single_answers("E6b", _average_k_cell(by_sigmoids=False), "The runs of E6."),
-    "E6c": _average_k(
+    _average_k("E6b", _SINGLE_TITLE, _SINGLE_COLUMNS, "The runs of E6.", by_sigmoids=False),
+    _average_k(
         "E6c",
-        _average_k_cell(by_sigmoids=True),
+        _AVERAGE_K_TITLE,
+        _AVERAGE_K_COLUMNS,
         "As E6, but the multi-label losses are scored, selected and tuned by sigmoids.",
+        by_sigmoids=True,
     ),
-    "E6d": _single_answers("E6d", _average_k_cell(by_sigmoids=True), "The runs of E6c."),
-    "E7": _by_alpha,
-    "E8": _gradient_sparsity,
-}
-NUMBERS = tuple(_TABLES)
-
-
-def table(number: str) -> Table:
-    """An experiment by its number."""
-    return _TABLES[number]()
+    _average_k("E6d", _SINGLE_TITLE, _SINGLE_COLUMNS, "The runs of E6c.", by_sigmoids=True),
+    _by_alpha(),
+    _gradient_sparsity(),
+)

@@ -1,12 +1,19 @@
-"""What the tables of the papers and their embedded versions share: rows, columns, their runs."""
+"""What the tables share: groups of losses, columns, and how both make the cells."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from dataclasses import dataclass
 
 from train.evaluation import metric_names
-from train.papers.tables.table import Cell, CountBin, Metric, Recipe, Table
-
-Value = TypeVar("Value")
+from train.papers.tables.table import (
+    AnyMetric,
+    Cell,
+    CountBin,
+    Metric,
+    Overrides,
+    Recipe,
+    Table,
+    Tuning,
+)
 
 LOSSES = {
     "cross_entropy": "cross-entropy",
@@ -62,15 +69,27 @@ COUNT_BINS = {
 }
 
 
-def for_k(recipe: Recipe, k: int, select_by: str | None) -> Recipe:
-    """The recipe for sets of K classes, with another K and another selection where it has them."""
-    changes: dict[str, object] = {"loss.k": k} if recipe.loss in _WITH_K else {}
-    return recipe.changed(changes | ({} if select_by is None else {"select_by": select_by}))
+@dataclass(frozen=True)
+class Column:
+    """A column of a table with a loss a row.
 
+    Attributes:
+        metric: what is read of its runs.
+        changes: what it changes in the recipes.
+        k: the K that the losses get which have one; None for that of the recipe.
+        loss: the loss that its runs are made with; None for that of the row.
+    """
 
-def with_noise(recipe: Recipe, noise: float) -> Recipe:
-    """The recipe with label noise in the training split."""
-    return recipe.changed({"dataset.label_noise": noise} if noise else {})
+    metric: AnyMetric
+    changes: Overrides = ()
+    k: int | None = None
+    loss: str | None = None
+
+    def recipe(self, recipe: Recipe) -> Recipe:
+        """The recipe of a loss as the runs of the column have it."""
+        if self.k is not None and recipe.loss in _WITH_K:
+            recipe = recipe.changed({"loss.k": self.k})
+        return recipe.changed(self.changes)
 
 
 def top_k(k: int, *, macro: bool = False, with_shots: bool = False) -> Metric:
@@ -78,61 +97,103 @@ def top_k(k: int, *, macro: bool = False, with_shots: bool = False) -> Metric:
     return _accuracy(metric_names.top_k(k), macro=macro, with_shots=with_shots)
 
 
+def macro_top_k(k: int) -> Metric:
+    """The test macro top-K accuracy."""
+    return top_k(k, macro=True)
+
+
 def average_k(k: int, *, with_shots: bool = False) -> Metric:
     """The test average-K accuracy."""
     return _accuracy(metric_names.average_k(k), macro=False, with_shots=with_shots)
 
 
-def k_columns(ks: Iterable[int]) -> dict[str, int]:
-    """The columns of a table by K."""
-    return {f"K={k}": k for k in ks}
+def k_columns(
+    ks: Iterable[int],
+    metric: Callable[[int], AnyMetric],
+    *,
+    select_by: Callable[[int], Metric] | None = None,
+) -> dict[str, Column]:
+    """A column for each K, with the metric of that K, and the selection where it is told."""
+    return {
+        f"K={k}": Column(
+            metric(k), () if select_by is None else (("select_by", select_by(k).name),), k
+        )
+        for k in ks
+    }
 
 
-def noise_columns(noises: Iterable[float]) -> dict[str, float]:
-    """The columns of a table by label noise."""
-    return {f"p={noise:g}": noise for noise in noises}
+def noise_columns(noises: Iterable[float], metric: AnyMetric) -> dict[str, Column]:
+    """A column for each share of label noise in the training split."""
+    return {
+        f"p={noise:g}": Column(metric, (("dataset.label_noise", noise),) if noise else ())
+        for noise in noises
+    }
 
 
-def epsilon_columns() -> dict[str, float]:
-    """The columns of a table by epsilon."""
-    return {f"epsilon={epsilon}": float(epsilon) for epsilon in EPSILONS}
+def epsilon_columns(metric: AnyMetric) -> dict[str, Column]:
+    """A column for each epsilon."""
+    return {
+        f"epsilon={epsilon}": Column(metric, (("loss.epsilon", float(epsilon)),))
+        for epsilon in EPSILONS
+    }
+
+
+def sample_columns(samples: Iterable[int], metric: AnyMetric) -> dict[str, Column]:
+    """A column for each number of noise samples."""
+    return {f"M={count}": Column(metric, (("loss.num_samples", count),)) for count in samples}
+
+
+def with_expectation(columns: Mapping[str, Column], metric: AnyMetric) -> dict[str, Column]:
+    """The columns of noise samples, and last the exact expectation, which is another loss."""
+    return {**columns, "M=inf": Column(metric, loss="expected_balanced")}
 
 
 def make_table(
     number: str,
     title: str,
     losses: Iterable[str],
-    columns: Mapping[str, Value],
-    cell: Callable[[str, Value], Cell | None],
+    columns: Mapping[str, Column],
+    recipe: Callable[[str], Recipe],
     *,
     seeds: int,
     note: str = "",
     on: str | None = None,
     has_best: bool = False,
+    tuning: Callable[[str, Column], Tuning | None] = lambda _loss, _column: None,
 ) -> Table:
-    """A table with a loss a row."""
-    found: dict[tuple[str, str], Cell] = {}
-    for loss in losses:
-        for column, value in columns.items():
-            made = cell(loss, value)
-            if made is not None:
-                found[loss, column] = made
+    """A table with a loss a row.
+
+    Args:
+        number: as in `Table`; so are title, note, on and has_best.
+        title: see there.
+        losses: the rows.
+        columns: by their keys.
+        recipe: that of a loss, before a column changes it.
+        seeds: how many there are.
+        note: see there.
+        on: see there.
+        has_best: see there.
+        tuning: of the cell of a loss and a column.
+    """
     return Table(
         number=number,
         title=title,
         rows={loss: LOSSES[loss] for loss in losses},
-        columns={column: column.replace("=", " = ") for column in columns},
-        cells=found,
+        columns={key: key.replace("=", " = ") for key in columns},
+        cells={
+            (loss, key): Cell(
+                column.recipe(recipe(column.loss or loss)),
+                column.metric,
+                tuning=tuning(loss, column),
+            )
+            for loss in losses
+            for key, column in columns.items()
+        },
         seeds=tuple(range(seeds)),
         note=note,
         on=on,
         has_best=has_best,
     )
-
-
-def _accuracy(rule: str, *, macro: bool, with_shots: bool) -> Metric:
-    name = metric_names.rule_accuracies(rule)["macro" if macro else "micro"]
-    return Metric(name, with_shots=with_shots)
 
 
 def count_table(
@@ -154,3 +215,8 @@ def count_table(
         note=note,
         on=on,
     )
+
+
+def _accuracy(rule: str, *, macro: bool, with_shots: bool) -> Metric:
+    name = metric_names.rule_accuracies(rule)["macro" if macro else "micro"]
+    return Metric(name, with_shots=with_shots)
