@@ -10,6 +10,7 @@ import pytest
 from configs import digits
 from train import experiment
 from train.data import dataset_spec
+from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
 from train.training import loop
 from train.workdir.progress import Progress
@@ -182,20 +183,24 @@ def test_a_damaged_data_set_is_refused(config, tmp_path):
     refused(config, tmp_path / "run", "digits.* is damaged .* delete its folder")
 
 
+TOP_1 = Metric.accuracy("top", 1)
+FEW_TOP_3 = Metric.accuracy("top", 3, "few")
+
+
 def test_a_run_that_diverges_says_so():
     with pytest.raises(UserError, match="training diverged: the validation loss is nan"):
-        loop._score({"loss": float("nan"), "top_1_accuracy": 0.1}, "top_1_accuracy")
+        loop._score({LOSS: float("nan"), TOP_1: 0.1}, TOP_1)
 
 
 def test_a_selection_without_a_value_is_refused():
     with pytest.raises(UserError, match="'few_top_3_accuracy' has no value"):
-        loop._score({"loss": 1.0, "few_top_3_accuracy": float("nan")}, "few_top_3_accuracy")
+        loop._score({LOSS: 1.0, FEW_TOP_3: float("nan")}, FEW_TOP_3)
 
 
 def test_only_a_strictly_better_epoch_is_selected():
     progress = Progress()
     for step, loss in ((10, 0.5), (20, 0.3), (30, 0.3), (40, 0.4)):
         progress = dataclasses.replace(progress, step=step, seconds=1.0)
-        progress = progress.after_epoch(loop._score({"loss": loss}, "loss"))
+        progress = progress.after_epoch(loop._score({LOSS: loss}, LOSS))
     assert (progress.best_epoch, progress.best_step, progress.best_score) == (2, 20, -0.3)
     assert progress.epoch_seconds == (1.0,) * 4
