@@ -265,7 +265,7 @@ def _coverages(num_examples: int) -> list[float]:
             for coverage in _DEFAULT_COVERAGES
             if num_examples >= calibration.fewest_examples(coverage)
         ]
-    return _several(_COVERAGES, float, fields.number(above=0, below=1)) if _COVERAGES.value else []
+    return _several(_COVERAGES, float, fields.Number(above=0, below=1)) if _COVERAGES.value else []
 
 
 def _ks(num_classes: int | None) -> list[int]:

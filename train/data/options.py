@@ -22,7 +22,7 @@ STREAMED = {
 }
 
 LABEL_NOISE = {
-    "label_noise": fields.number(at_least=0, at_most=1),
+    "label_noise": fields.Number(at_least=0, at_most=1),
     "label_noise_kind": fields.one_of(("superclass", "blocks")),
 }
 

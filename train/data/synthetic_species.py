@@ -133,8 +133,8 @@ SYNTHETIC_SPECIES = DatasetFamily(
     {
         "num_classes": fields.integer(2),
         "num_genera": fields.integer(1),
-        "ambiguity": fields.number(above=0),
-        "long_tail_exponent": fields.number(at_least=0),
+        "ambiguity": fields.Number(above=0),
+        "long_tail_exponent": fields.Number(at_least=0),
         # Of the data set, not of the run.
         "data_seed": fields.integer(0, 2**32 - 1),
         **_SIZES,

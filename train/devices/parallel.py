@@ -1,74 +1,85 @@
 """The one file that knows devices: copies the state to each, splits batches, runs steps on all."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 from flax import jax_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from typing_extensions import override
 
 from train.foundation.errors import UserError
 
 AXIS_NAME = "devices"
 
 
-class Devices(Protocol):
+class Devices(ABC):
     """All devices of all processes, each with a copy of the state and a share of every batch."""
 
+    @abstractmethod
     def replicate(self, state: Any) -> Any:
         """A copy of the state on every device."""
 
+    @abstractmethod
     def to_host(self, state: Any) -> Any:
-        """What is the same on every device as one copy of NumPy arrays, which are the caller's."""
+        """What is the same on every device, as one copy of NumPy arrays that the caller owns."""
 
+    @abstractmethod
     def split(self, batch: Mapping[str, np.ndarray]) -> Any:
         """This process's share [n, ...] of a batch, as equal shares on its devices."""
 
+    @abstractmethod
     def join(self, outputs: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
-        """What this process's devices made of their shares, on the host as [n, ...]."""
+        """The outputs of this process's devices for their shares, on the host as [n, ...]."""
 
+    @abstractmethod
     def compile_train_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """The step on every device at once; the old state's memory is given up to the new one."""
+        """The step `(state, hyperparameters, batch)` on every device at once.
 
+        The memory of the old state is reused for the new one.
+        """
+
+    @abstractmethod
     def compile_eval_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """The step, of parameters, statistics and a batch, on every device at once."""
+        """The step `(params, batch_stats, hyperparameters, batch)` on every device at once."""
 
 
-class PmapDevices:
-    """Devices by `jax.pmap`: on the host every array has a first axis for this process's."""
+class PmapDevices(Devices):
+    """Devices by `jax.pmap`: every array has a first axis over this process's devices."""
 
+    @override
     def replicate(self, state: Any) -> Any:
-        """A copy of the state on every device."""
         return jax_utils.replicate(state)
 
+    @override
     def to_host(self, state: Any) -> Any:
-        """What is the same on every device as one copy of NumPy arrays, which are the caller's."""
         return jax.tree.map(lambda leaf: leaf[0], _first_shards(state))
 
+    @override
     def split(self, batch: Mapping[str, np.ndarray]) -> Any:
-        """This process's share [n, ...] of a batch, as equal shares on its devices."""
         devices = jax.local_device_count()
         return {name: array.reshape(devices, -1, *array.shape[1:]) for name, array in batch.items()}
 
+    @override
     def join(self, outputs: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
-        """What this process's devices made of their shares, on the host as [n, ...]."""
         return {
             name: array.reshape(-1, *array.shape[2:])
             for name, array in _local_shards(outputs).items()
         }
 
+    @override
     def compile_train_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """The step on every device at once; the old state's memory is given up to the new one."""
         return jax.pmap(step, axis_name=AXIS_NAME, donate_argnums=0)
 
+    @override
     def compile_eval_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """The step, of parameters, statistics and a batch, on every device at once."""
         return jax.pmap(step, axis_name=AXIS_NAME)
 
 
-class ShardMapDevices:
-    """Devices by `jax.shard_map`: arrays are whole, and span the devices of all processes."""
+class ShardMapDevices(Devices):
+    """Devices by `jax.shard_map`: arrays are global and span the devices of all processes."""
 
     def __init__(self) -> None:
         mesh = Mesh(np.array(jax.devices()), (AXIS_NAME,))
@@ -76,50 +87,48 @@ class ShardMapDevices:
         self._replicated = NamedSharding(mesh, PartitionSpec())
         self._split = NamedSharding(mesh, PartitionSpec(AXIS_NAME))
 
+    @override
     def replicate(self, state: Any) -> Any:
-        """A copy of the state on every device."""
         return jax.tree.map(
             lambda leaf: jax.make_array_from_process_local_data(self._replicated, np.array(leaf)),
             state,
         )
 
+    @override
     def to_host(self, state: Any) -> Any:
-        """What is the same on every device as one copy of NumPy arrays, which are the caller's."""
         return _first_shards(state)
 
+    @override
     def split(self, batch: Mapping[str, np.ndarray]) -> Any:
-        """This process's share [n, ...] of a batch, as equal shares on its devices."""
         return {
             name: jax.make_array_from_process_local_data(self._split, array)
             for name, array in batch.items()
         }
 
+    @override
     def join(self, outputs: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
-        """What this process's devices made of their shares, on the host as [n, ...]."""
         return _local_shards(outputs)
 
+    @override
     def compile_train_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """The step on every device at once; the old state's memory is given up to the new one."""
-        return jax.jit(self._mapped(step, (self._replicated, self._split)), donate_argnums=0)
+        inputs = (self._replicated, self._replicated, self._split)
+        return jax.jit(self._mapped(step, inputs, out=self._replicated), donate_argnums=0)
 
+    @override
     def compile_eval_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        """The step, of parameters, statistics and a batch, on every device at once."""
-        everywhere = (self._replicated, self._replicated, self._split)
-        return jax.jit(self._mapped(step, everywhere, out=self._split))
+        inputs = (self._replicated, self._replicated, self._replicated, self._split)
+        return jax.jit(self._mapped(step, inputs, out=self._split))
 
     def _mapped(
-        self,
-        step: Callable[..., Any],
-        shardings: tuple[NamedSharding, ...],
-        out: NamedSharding | None = None,
+        self, step: Callable[..., Any], inputs: tuple[NamedSharding, ...], *, out: NamedSharding
     ) -> Callable[..., Any]:
         return jax.shard_map(
             step,
             mesh=self._mesh,
-            in_specs=tuple(sharding.spec for sharding in shardings),
-            out_specs=(out or self._replicated).spec,
-            # With the check, the gradients of replicated parameters come summed over the devices,
-            # and the step, which is that of pmap, would take the sum for a mean.
+            in_specs=tuple(sharding.spec for sharding in inputs),
+            out_specs=out.spec,
+            # With the check, the gradients of replicated parameters arrive summed over the devices,
+            # and the step, which is also that of pmap, would take the sum for a mean.
             check_vma=False,
         )
 

@@ -4,6 +4,7 @@ import difflib
 import itertools
 import math
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 # A value in, what it must be instead out; None where the value is fine.
@@ -30,36 +31,60 @@ def integer(minimum: int, maximum: int | None = None, reason: str = "") -> Field
     return check
 
 
-def number(
-    *,
-    at_least: float = -math.inf,
-    above: float = -math.inf,
-    at_most: float = math.inf,
-    below: float = math.inf,
-) -> Field:
-    """A finite number within bounds."""
-    bounds = [
-        f"{words} {bound:g}"
-        for words, bound in (
-            ("at least", at_least),
-            ("greater than", above),
-            ("at most", at_most),
-            ("less than", below),
-        )
-        if math.isfinite(bound)
-    ]
+@dataclass(frozen=True, kw_only=True)
+class Number:
+    """A finite real number within bounds.
 
-    def check(value: Any) -> str | None:
+    A parameter of this kind is an input of the compiled steps: another value is no other program.
+    """
+
+    at_least: float = -math.inf
+    above: float = -math.inf
+    at_most: float = math.inf
+    below: float = math.inf
+
+    def __call__(self, value: Any) -> str | None:
+        """What the value must be instead; None where it is fine."""
         fits = (
             isinstance(value, int | float)
             and not isinstance(value, bool)
             and math.isfinite(value)
-            and at_least <= value <= at_most
-            and above < value < below
+            and self.at_least <= value <= self.at_most
+            and self.above < value < self.below
         )
-        return None if fits else " ".join(["a finite number", " and ".join(bounds)]).strip()
+        return None if fits else " ".join(["a finite number", self._bounds()]).strip()
 
-    return check
+    def _bounds(self) -> str:
+        bounds = (
+            ("at least", self.at_least),
+            ("greater than", self.above),
+            ("at most", self.at_most),
+            ("less than", self.below),
+        )
+        return " and ".join(f"{words} {bound:g}" for words, bound in bounds if math.isfinite(bound))
+
+
+@dataclass(frozen=True)
+class SetSize:
+    """A number of classes, from 1 to all of them.
+
+    The number of classes may be known later than the configuration: `among` gives the field then.
+
+    Attributes:
+        leaves_one_out: whether the largest size is one less than the number of classes.
+    """
+
+    leaves_one_out: bool = False
+
+    def __call__(self, value: Any) -> str | None:
+        """What the value must be instead, whatever the number of classes."""
+        return integer(1)(value)
+
+    def among(self, num_classes: int) -> Field:
+        """The field for that number of classes."""
+        if self.leaves_one_out:
+            return integer(1, num_classes - 1, "one less than the classes of the data set")
+        return integer(1, num_classes, "the classes of the data set")
 
 
 def boolean() -> Field:

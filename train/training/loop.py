@@ -14,7 +14,7 @@ from train.foundation.errors import InterruptedRunError, UserError
 from train.training import stop_signals
 from train.training.state import TrainState
 from train.training.steps_in_flight import DivergedError, StepsInFlight
-from train.training.stop_signals import Requests
+from train.training.stop_signals import StopSignals
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
@@ -22,15 +22,15 @@ from train.workdir.reporting import Reporter, SilentReporter
 
 @dataclass(frozen=True)
 class Loop:
-    """A run's epochs.
+    """The epochs of a run.
 
     Attributes:
         train_step: the compiled step: state and batch to state and metrics.
-        validate: a state on the devices to what is reported of the validation split.
+        validate: takes a state on the devices and returns the metrics of the validation split.
         devices: those that the state is on.
         checkpointer: saves the state and the progress.
-        reporter: told of every step and epoch.
-        asked: what the run is asked while it goes on.
+        reporter: receives the metrics of every step and epoch.
+        stop_signals: the requests to this process while the run goes on.
         num_epochs: the epochs of the whole run.
         steps_per_epoch: the steps of one.
         select_by: the validation metric that selects an epoch.
@@ -44,7 +44,7 @@ class Loop:
     devices: Devices
     checkpointer: Checkpointer
     reporter: Reporter | SilentReporter
-    asked: Requests
+    stop_signals: StopSignals
     num_epochs: int
     steps_per_epoch: int
     select_by: Metric
@@ -87,7 +87,7 @@ class Loop:
     def _run(
         self, state: TrainState, progress: Progress, batches: Iterator[Batch]
     ) -> tuple[TrainState, Progress]:
-        steps = StepsInFlight(self.train_step, self.devices, self.reporter, self.asked)
+        steps = StepsInFlight(self.train_step, self.devices, self.reporter, self.stop_signals)
         first_epoch = progress.epochs + 1
         saved_step = progress.step
         # The order of an iteration is an invariant: evaluate, save, stop, next batch, step, report.
@@ -103,7 +103,7 @@ class Loop:
                 or steps.request != stop_signals.NOTHING
                 or (due and progress.step > saved_step)
             ):
-                progress = steps.finish(progress)
+                progress = steps.drain(progress)
                 if at_end:
                     is_first = progress.epochs + 1 == first_epoch
                     progress = self._evaluate(state, progress, compiled=is_first)
@@ -119,7 +119,7 @@ class Loop:
                     )
                 continue
             progress = dataclasses.replace(progress, step=progress.step + 1)
-            state = steps.make(state, progress.step, batches)
+            state = steps.dispatch(state, progress.step, batches)
         return state, progress
 
     def _is_finished(self, progress: Progress) -> bool:
@@ -147,7 +147,7 @@ class Loop:
         self.checkpointer.save(
             progress.step, self.devices.to_host(state), dataclasses.asdict(progress)
         )
-        self.asked.saved()
+        self.stop_signals.saved()
 
 
 def _score(validation: Mapping[Metric, float], select_by: Metric) -> float:

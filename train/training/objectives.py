@@ -1,7 +1,6 @@
-"""Losses by name: their parameters, the head they need, and how logits become a loss and scores."""
+"""What a training step needs of a loss, and how the program describes a loss."""
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,267 +8,117 @@ from typing import Any
 import jax
 import numpy as np
 
-from topk_jax import losses
 from train.foundation import fields
 from train.models.heads import TwoLogits
 
-# Outputs of a head to the scores of the classes, by what `config.eval.scores` calls it.
+# Parameters that are real numbers, or arrays of them, by name. They are inputs of the compiled
+# steps, so that other values do not make another program; whole numbers such as K are constants.
+Hyperparameters = dict[str, Any]
+
+# The functions from logits to scores, by the names that `config.eval.scores` has for them.
 _SCORES = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What a step needs of a loss. Outputs are what the head gives: logits [n, L], or two of them.
+    """A loss with its parameters, as functions of outputs and labels.
+
+    Outputs are what the head returns: logits [n, L], or two of them.
 
     Attributes:
-        loss: outputs, labels [n], one random key an example [n] and the logits [n, L] of their
-            estimated labels, None where none are estimated, to losses [n], or to that of the whole
-            batch on all devices.
-        evaluation_loss: outputs and labels [n] to losses [n], without randomness, so that the
-            losses of two epochs differ by the parameters alone. Of the losses of a batch it is that
-            of each example as a batch of its own, which does not depend on how a split is divided.
-        scores: outputs to the scores that sets are made of, [n, L].
-        label_learning_rate: the rate at which the labels of the training examples are estimated
-            beside the network; None where they are not.
+        loss: takes outputs, labels [n], random keys [n], one per example, and the logits [n, L] of
+            the estimated labels, None where labels are not estimated. It returns losses [n], or one
+            loss for the whole batch on all devices.
+        evaluation_loss: takes outputs and labels [n] and returns losses [n]. It is deterministic,
+            so that the losses of two epochs differ by the parameters alone. For a loss of a whole
+            batch it treats each example as a batch of its own, so that the value does not depend on
+            how a split is divided into batches.
+        scores: takes outputs and returns the scores [n, L] that sets are made of.
     """
 
     loss: Callable[[Any, jax.Array, jax.Array, jax.Array | None], jax.Array]
     evaluation_loss: Callable[[Any, jax.Array], jax.Array]
     scores: Callable[[Any], jax.Array] = jax.nn.softmax
-    label_learning_rate: float | None = None
 
 
 @dataclass(frozen=True)
 class LossSpec:
-    """A loss of the program.
+    """A loss of the program, described in one place.
 
     Attributes:
-        build: makes the objective from the class counts of the training examples, [L], the
-            parameters' values and, where the loss is one of the batch, the devices' `axis_name`.
-        parameters: the fields of `config.loss` that it needs, each with what it may be, as a
-            function of the number of classes.
+        title: the name in tables, figures and messages.
+        build: makes the objective from the parameters, by name, and, for a loss of a whole batch,
+            from the devices' `axis_name`.
+        parameters: the fields that the loss has in `config.loss`.
+        derive: replaces parameters by what is computed from them and the class counts [L], before
+            they reach `build`.
         head: the name of the model's head.
         of_batch: whether the loss is one of the whole batch, on all devices.
-        scores: what `config.eval.scores` may be.
+        optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
+        scores: the allowed values of `config.eval.scores`.
     """
 
+    title: str
     build: Callable[..., Objective]
-    parameters: Callable[[int], Mapping[str, fields.Field]] = lambda _num_classes: {}
+    parameters: Mapping[str, fields.Field] = dataclasses.field(default_factory=dict)
+    derive: Callable[[Hyperparameters, np.ndarray], Hyperparameters] = (
+        lambda hyperparameters, _class_counts: hyperparameters
+    )
     head: str = "linear"
     of_batch: bool = False
+    optimizes_top_k: bool = False
     scores: tuple[str, ...] = ("softmax",)
+
+    @property
+    def has_k(self) -> bool:
+        """Whether the loss has a K of its own."""
+        return "k" in self.parameters
+
+    @property
+    def estimates_labels(self) -> bool:
+        """Whether the labels of the training examples are estimated beside the network."""
+        return "label_learning_rate" in self.parameters
+
+    def hyperparameters(
+        self, config: Mapping[str, Any], class_counts: np.ndarray
+    ) -> Hyperparameters:
+        """The parameters in `config.loss` that are inputs of the compiled steps."""
+        values = {
+            name: np.float32(config[name])
+            for name, field in self.parameters.items()
+            if isinstance(field, fields.Number)
+        }
+        return self.derive(values, class_counts)
 
     def objective(
         self,
         config: Mapping[str, Any],
-        class_counts: np.ndarray,
+        hyperparameters: Hyperparameters,
         *,
         axis_name: str,
         scores: str = "softmax",
     ) -> Objective:
-        """The objective with the parameters that `config.loss` gives."""
-        parameters = {name: config[name] for name in self.parameters(len(class_counts))}
-        if self.of_batch:
-            parameters["axis_name"] = axis_name
-        objective = self.build(class_counts, **parameters)
+        """The objective.
+
+        Args:
+            config: `config.loss`; the parameters that are constants are taken from it.
+            hyperparameters: what the method `hyperparameters` returned; they may be traced.
+            axis_name: the axis over devices.
+            scores: `config.eval.scores`.
+        """
+        constants = {
+            name: config[name]
+            for name, field in self.parameters.items()
+            if not isinstance(field, fields.Number)
+        }
+        axis = {"axis_name": axis_name} if self.of_batch else {}
+        objective = self.build(**constants, **hyperparameters, **axis)
         if scores == "softmax":
             return objective
         score = _SCORES[scores]
-        return dataclasses.replace(objective, scores=lambda outputs: score(label_logits(outputs)))
+        return dataclasses.replace(objective, scores=lambda outputs: score(class_logits(outputs)))
 
 
-def label_logits(outputs: jax.Array | TwoLogits) -> jax.Array:
-    """The logits [n, L] that say which labels an example has."""
+def class_logits(outputs: jax.Array | TwoLogits) -> jax.Array:
+    """The logits [n, L] that rank the classes, for either kind of outputs."""
     return outputs.logits if isinstance(outputs, TwoLogits) else outputs
-
-
-def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
-    """Builds the objective of a loss that takes logits, labels and its parameters."""
-
-    def build(_class_counts: np.ndarray, **parameters: Any) -> Objective:
-        return _without_randomness(functools.partial(loss, **parameters))
-
-    return build
-
-
-def _ldam(class_counts: np.ndarray, max_margin: float, scale: float) -> Objective:
-    margins = losses.class_margins(class_counts, max_margin=max_margin)
-    loss = functools.partial(losses.ldam, margins=margins, scale=scale)
-    return _without_randomness(loss, _scaled_softmax(scale))
-
-
-def _noised_balanced(
-    _class_counts: np.ndarray, k: int, epsilon: float, num_samples: int
-) -> Objective:
-    return _noised(num_samples, jax.nn.softmax, k=k, epsilon=epsilon)
-
-
-def _noised_imbalanced(
-    class_counts: np.ndarray,
-    k: int,
-    epsilon: float,
-    num_samples: int,
-    max_margin: float,
-    scale: float,
-) -> Objective:
-    margins = losses.class_margins(class_counts, max_margin=max_margin)
-    return _noised(
-        num_samples, _scaled_softmax(scale), k=k, epsilon=epsilon, margins=margins, scale=scale
-    )
-
-
-def _expected_imbalanced(
-    class_counts: np.ndarray, k: int, epsilon: float, max_margin: float, scale: float
-) -> Objective:
-    margins = losses.class_margins(class_counts, max_margin=max_margin)
-    loss = functools.partial(
-        losses.expected_top_k_hinge, k=k, epsilon=epsilon, margins=margins, scale=scale
-    )
-    return _without_randomness(loss, _scaled_softmax(scale))
-
-
-def _expected_positive_regularization(
-    _class_counts: np.ndarray, k: int, beta: float, axis_name: str
-) -> Objective:
-    loss = functools.partial(
-        losses.expected_positive_regularization, expected_positives=float(k), beta=beta
-    )
-    return _of_batch(loss, axis_name)
-
-
-def _average_k(_class_counts: np.ndarray, k: int, alpha: float, axis_name: str) -> Objective:
-    def loss(outputs: TwoLogits, labels: jax.Array, axis_name: str | None = None) -> jax.Array:
-        return losses.average_k(
-            outputs.logits, outputs.proposal_logits, labels, k=k, alpha=alpha, axis_name=axis_name
-        )
-
-    return _of_batch(loss, axis_name)
-
-
-def _role(
-    _class_counts: np.ndarray, k: int, weight: float, label_learning_rate: float, axis_name: str
-) -> Objective:
-    settings = {"expected_positives": float(k)}
-
-    def loss(logits: jax.Array, labels: jax.Array, _keys: jax.Array, estimates: Any) -> jax.Array:
-        return losses.role(
-            logits, estimates, labels, weight=weight, axis_name=axis_name, **settings
-        )
-
-    # Nobody estimates the labels of other examples: what is left is the network's own part.
-    networks_part = functools.partial(
-        losses.expected_positive_regularization, beta=weight, **settings
-    )
-    return dataclasses.replace(
-        _of_batch(networks_part, axis_name), loss=loss, label_learning_rate=label_learning_rate
-    )
-
-
-def _of_batch(loss: Callable[..., jax.Array], axis_name: str) -> Objective:
-    def of_example(outputs: Any, label: jax.Array) -> jax.Array:
-        return loss(jax.tree.map(lambda array: array[None], outputs), label[None])
-
-    return Objective(
-        lambda outputs, labels, _keys, _estimates: loss(outputs, labels, axis_name=axis_name),
-        jax.vmap(of_example),
-        lambda outputs: jax.nn.softmax(label_logits(outputs)),
-    )
-
-
-def _noised(
-    num_samples: int, scores: Callable[[jax.Array], jax.Array], **settings: Any
-) -> Objective:
-    def loss(
-        logits: jax.Array, labels: jax.Array, keys: jax.Array, _estimates: jax.Array | None
-    ) -> jax.Array:
-        return losses.noised_top_k_hinge(
-            logits, labels, num_samples=num_samples, key=keys, **settings
-        )
-
-    return Objective(loss, functools.partial(losses.expected_top_k_hinge, **settings), scores)
-
-
-def _without_randomness(
-    loss: Callable[[jax.Array, jax.Array], jax.Array],
-    scores: Callable[[jax.Array], jax.Array] = jax.nn.softmax,
-) -> Objective:
-    return Objective(lambda logits, labels, _keys, _estimates: loss(logits, labels), loss, scores)
-
-
-def _scaled_softmax(scale: float) -> Callable[[jax.Array], jax.Array]:
-    """Probabilities from cosines, which differ by at most 2."""
-    return lambda cosines: jax.nn.softmax(scale * cosines)
-
-
-def _k(num_classes: int) -> dict[str, fields.Field]:
-    return {"k": fields.integer(1, num_classes - 1, "one less than the classes of the data set")}
-
-
-def _mean_size(num_classes: int) -> dict[str, fields.Field]:
-    return {"k": fields.integer(1, num_classes, "the classes of the data set")}
-
-
-def _smoothed_hinge(num_classes: int) -> dict[str, fields.Field]:
-    return {**_k(num_classes), "epsilon": fields.number(at_least=0)}
-
-
-def _noised_hinge(num_classes: int) -> dict[str, fields.Field]:
-    return {**_smoothed_hinge(num_classes), "num_samples": fields.integer(1)}
-
-
-def _margins(_num_classes: int) -> dict[str, fields.Field]:
-    return {"max_margin": fields.number(at_least=0), "scale": fields.number(above=0)}
-
-
-# Each class can be given a probability of its own.
-_MULTI_LABEL = ("softmax", "sigmoid")
-
-LOSSES = {
-    "cross_entropy": LossSpec(_plain(losses.cross_entropy)),
-    "focal": LossSpec(_plain(losses.focal), lambda _: {"gamma": fields.number(at_least=0)}),
-    "ldam": LossSpec(_ldam, _margins, head="cosine"),
-    "top_k_hinge": LossSpec(_plain(losses.top_k_hinge), _k),
-    "convex_top_k_hinge": LossSpec(_plain(losses.convex_top_k_hinge), _k),
-    "calibrated_top_k_hinge": LossSpec(_plain(losses.calibrated_top_k_hinge), _k),
-    "smooth_top_k_hinge": LossSpec(
-        _plain(losses.smooth_top_k_hinge),
-        lambda num_classes: {**_k(num_classes), "tau": fields.number(above=0)},
-    ),
-    "noised_balanced": LossSpec(_noised_balanced, _noised_hinge),
-    "noised_imbalanced": LossSpec(
-        _noised_imbalanced,
-        lambda num_classes: {**_noised_hinge(num_classes), **_margins(num_classes)},
-        head="cosine",
-    ),
-    "expected_balanced": LossSpec(_plain(losses.expected_top_k_hinge), _smoothed_hinge),
-    "expected_imbalanced": LossSpec(
-        _expected_imbalanced,
-        lambda num_classes: {**_smoothed_hinge(num_classes), **_margins(num_classes)},
-        head="cosine",
-    ),
-    "assume_negative": LossSpec(_plain(losses.assume_negative), scores=_MULTI_LABEL),
-    "expected_positive_regularization": LossSpec(
-        _expected_positive_regularization,
-        lambda num_classes: {**_mean_size(num_classes), "beta": fields.number(at_least=0)},
-        of_batch=True,
-        scores=_MULTI_LABEL,
-    ),
-    "average_k": LossSpec(
-        _average_k,
-        lambda num_classes: {**_mean_size(num_classes), "alpha": fields.number(at_least=0)},
-        head="two_heads",
-        of_batch=True,
-        scores=_MULTI_LABEL,
-    ),
-    "role": LossSpec(
-        _role,
-        lambda num_classes: {
-            **_mean_size(num_classes),
-            "weight": fields.number(at_least=0),
-            "label_learning_rate": fields.number(at_least=0),
-        },
-        of_batch=True,
-        scores=_MULTI_LABEL,
-    ),
-    "sparsemax": LossSpec(_plain(losses.sparsemax_loss)),
-}

@@ -9,7 +9,8 @@ import optax
 
 from train.evaluation.ranking import label_ranks
 from train.training import label_estimates, objectives, randomness
-from train.training.objectives import Objective
+from train.training.objectives import Hyperparameters, Objective
+from train.training.optimizer import Optimizer
 from train.training.state import TrainState
 
 Arrays = dict[str, jax.Array]
@@ -18,42 +19,43 @@ Preprocess = Callable[[jax.Array], jax.Array]
 
 def make_train_step(
     apply: Callable[..., Any],
-    objective: Objective,
-    optimizer: optax.GradientTransformation,
-    schedule: optax.Schedule,
+    make_objective: Callable[[Hyperparameters], Objective],
+    make_optimizer: Callable[[Hyperparameters], Optimizer],
     *,
     augment: Callable[[jax.Array, jax.Array], jax.Array],
     normalize: Preprocess,
-    seed: int,
     axis_name: str,
     sync_batch_norm: bool = True,
     accumulation_steps: int = 1,
-    average_decay: float | None = None,
-    label_schedule: optax.Schedule | None = None,
-) -> Callable[[TrainState, Arrays], tuple[TrainState, Arrays]]:
-    """Makes `(state, batch) -> (state, metrics)`, to run on every device of the axis at once.
+) -> Callable[[TrainState, Any, Arrays], tuple[TrainState, Arrays]]:
+    """Makes `(state, hyperparameters, batch) -> (state, metrics)`, to run on every device at once.
+
+    The hyperparameters are `{"seed", "loss", "optimizer"}`, the last two as the arguments below
+    take them. They are inputs, so that runs that differ by a seed or a rate share one program.
 
     Args:
         apply: the model's apply function.
-        objective: the loss.
-        optimizer: the optimiser.
-        schedule: the learning rate by step, for the report.
+        make_objective: makes the loss from its hyperparameters.
+        make_optimizer: makes the optimizer from its hyperparameters. With "average_decay" among
+            them, the moving averages in the state are updated.
         augment: changes one uint8 image with one random key.
         normalize: uint8 images to the model's input.
-        seed: the run's seed.
         axis_name: the axis over devices; each holds an equal share of the batch.
         sync_batch_norm: whether the model's batch norm sees the batch of all devices; otherwise
             their statistics are averaged after the step, for evaluation.
         accumulation_steps: the parts that the batch is computed in, one after another.
-        average_decay: the decay of the moving averages in the state; None where it has none.
-        label_schedule: the learning rate of the estimated labels in the state, by step; None where
-            it has none.
     """
 
     def gradients_of(
-        params: Any, batch_stats: Any, step: jax.Array, batch: Arrays, label_logits: Any
+        params: Any,
+        batch_stats: Any,
+        step: jax.Array,
+        hyperparameters: Any,
+        batch: Arrays,
+        estimates: Any,
     ) -> tuple[Any, Any, Any, Arrays]:
-        """The gradients by parameters and label logits, the new statistics, and the metrics."""
+        """The gradients by parameters and label estimates, the new statistics, and the metrics."""
+        seed, objective = hyperparameters["seed"], make_objective(hyperparameters["loss"])
         labels, positions = batch["labels"], batch["positions"]
         augmentation_keys = randomness.augmentation_keys(seed, step, positions)
         images = normalize(jax.vmap(augment)(augmentation_keys, batch["images"]))
@@ -68,25 +70,27 @@ def make_train_step(
             )
             return outputs, updates["batch_stats"]
 
-        def mean_loss(outputs: Any, label_logits: Any) -> jax.Array:
-            return objective.loss(outputs, labels, loss_keys, label_logits).mean()
+        def mean_loss(outputs: Any, estimates: Any) -> jax.Array:
+            return objective.loss(outputs, labels, loss_keys, estimates).mean()
 
         # In two stages, for the gradient between them is a metric.
         outputs, pull_back, new_batch_stats = jax.vjp(network, params, has_aux=True)
-        loss, (by_outputs, by_label_logits) = jax.value_and_grad(mean_loss, argnums=(0, 1))(
-            outputs, label_logits
+        loss, (by_outputs, by_estimates) = jax.value_and_grad(mean_loss, argnums=(0, 1))(
+            outputs, estimates
         )
         (by_params,) = pull_back(by_outputs)
         hits = objective.scores(outputs).argmax(axis=-1) == labels
-        nonzero = jnp.count_nonzero(objectives.label_logits(by_outputs), axis=-1)
+        nonzero = jnp.count_nonzero(objectives.class_logits(by_outputs), axis=-1)
         metrics = {
             "loss": loss,
             "accuracy": hits.mean(dtype=jnp.float32),
             "nonzero_gradients": nonzero.mean(dtype=jnp.float32),
         }
-        return by_params, by_label_logits, new_batch_stats, metrics
+        return by_params, by_estimates, new_batch_stats, metrics
 
-    def accumulated(state: TrainState, batch: Arrays) -> tuple[Any, Any, Arrays]:
+    def accumulated(
+        state: TrainState, hyperparameters: Any, batch: Arrays
+    ) -> tuple[Any, Any, Arrays]:
         """As `gradients_of`, the means over parts of the batch."""
         # A part has every so many-th example, so that it is the same on any number of devices.
         parts = {
@@ -97,7 +101,7 @@ def make_train_step(
         def add(carried: tuple[Any, Any], part: Arrays) -> tuple[tuple[Any, Any], Arrays]:
             gradients, batch_stats = carried
             by_params, _, batch_stats, metrics = gradients_of(
-                state.params, batch_stats, state.step, part, None
+                state.params, batch_stats, state.step, hyperparameters, part, None
             )
             return (jax.tree.map(jnp.add, gradients, by_params), batch_stats), metrics
 
@@ -106,33 +110,40 @@ def make_train_step(
         gradients = jax.tree.map(lambda gradient: gradient / accumulation_steps, total)
         return gradients, batch_stats, jax.tree.map(lambda values: values.mean(axis=0), metrics)
 
-    def train_step(state: TrainState, batch: Arrays) -> tuple[TrainState, Arrays]:
+    def train_step(
+        state: TrainState, hyperparameters: Any, batch: Arrays
+    ) -> tuple[TrainState, Arrays]:
+        optimizer = make_optimizer(hyperparameters["optimizer"])
         label_logits = state.label_logits
         if accumulation_steps > 1:
-            gradients, batch_stats, metrics = accumulated(state, batch)
+            gradients, batch_stats, metrics = accumulated(state, hyperparameters, batch)
         else:
             rows = None if label_logits is None else label_logits[batch["examples"]]
             gradients, by_rows, batch_stats, metrics = gradients_of(
-                state.params, state.batch_stats, state.step, batch, rows
+                state.params, state.batch_stats, state.step, hyperparameters, batch, rows
             )
         gradients, metrics = jax.lax.pmean((gradients, metrics), axis_name)
         if not sync_batch_norm:
             batch_stats = jax.lax.pmean(batch_stats, axis_name)
-        updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+        updates, opt_state = optimizer.transformation.update(
+            gradients, state.opt_state, state.params
+        )
         params = optax.apply_updates(state.params, updates)
-        if label_schedule is not None:
+        learning_rate = jnp.asarray(optimizer.schedule(state.step), jnp.float32)
+        if label_logits is not None:
             label_logits = label_estimates.update(
                 label_logits,
                 batch["examples"],
                 by_rows,
-                label_schedule(state.step),
+                _label_learning_rate(learning_rate, hyperparameters),
                 axis_name=axis_name,
             )
         averages = state.averages
-        if average_decay is not None:
-            averages = _moved_averages(averages, params, batch_stats, state.step, average_decay)
+        if averages is not None:
+            decay = hyperparameters["optimizer"]["average_decay"]
+            averages = _moved_averages(averages, params, batch_stats, state.step, decay)
         metrics |= {
-            "learning_rate": jnp.asarray(schedule(state.step), jnp.float32),
+            "learning_rate": learning_rate,
             "gradient_norm": optax.tree.norm(gradients),
             "update_norm": optax.tree.norm(updates),
             "parameter_norm": optax.tree.norm(params),
@@ -150,8 +161,14 @@ def make_train_step(
     return train_step
 
 
+def _label_learning_rate(learning_rate: jax.Array, hyperparameters: Any) -> jax.Array:
+    """The rate of the label estimates: a rate of their own with the decays of the network's."""
+    of_labels = hyperparameters["loss"]["label_learning_rate"]
+    return of_labels / hyperparameters["optimizer"]["learning_rate"] * learning_rate
+
+
 def _moved_averages(
-    averages: Any, params: Any, batch_stats: Any, step: jax.Array, decay: float
+    averages: Any, params: Any, batch_stats: Any, step: jax.Array, decay: jax.Array
 ) -> Any:
     """The averages moved towards new values, faster at first: the start is soon forgotten."""
     made = step.astype(jnp.float32)
@@ -161,20 +178,29 @@ def _moved_averages(
 
 
 def make_eval_step(
-    apply: Callable[..., Any], objective: Objective, *, normalize: Preprocess
-) -> Callable[[Any, Any, Arrays], Arrays]:
-    """Makes `(params, batch_stats, batch) -> {"loss": [n], "scores": [n, L], "ranks": [n]}`."""
+    apply: Callable[..., Any],
+    make_objective: Callable[[Hyperparameters], Objective],
+    *,
+    normalize: Preprocess,
+) -> Callable[[Any, Any, Any, Arrays], Arrays]:
+    """Makes `(params, batch_stats, hyperparameters, batch) -> {"loss", "scores", "ranks"}`.
 
-    def eval_step(params: Any, batch_stats: Any, batch: Arrays) -> Arrays:
+    The loss is [n], the scores are [n, L], and the ranks of the labels are [n]. The hyperparameters
+    are those of the training step.
+    """
+
+    def eval_step(params: Any, batch_stats: Any, hyperparameters: Any, batch: Arrays) -> Arrays:
+        objective = make_objective(hyperparameters["loss"])
         outputs = apply(
             {"params": params, "batch_stats": batch_stats}, normalize(batch["images"]), train=False
         )
-        # Once: computed for each use, a logit could be rounded in two ways, and come before itself.
+        # Without the barrier XLA may compute a logit once per use, with two roundings, and the
+        # label would rank behind itself.
         outputs = jax.lax.optimization_barrier(outputs)
         return {
             "loss": objective.evaluation_loss(outputs, batch["labels"]),
             "scores": objective.scores(outputs),
-            "ranks": label_ranks(objectives.label_logits(outputs), batch["labels"]),
+            "ranks": label_ranks(objectives.class_logits(outputs), batch["labels"]),
         }
 
     return eval_step

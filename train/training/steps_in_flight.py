@@ -1,4 +1,4 @@
-"""Steps that the devices have been given, and what the host has yet to see of them."""
+"""Steps that were dispatched to the devices, and whose metrics the host has not read yet."""
 
 import dataclasses
 import math
@@ -8,29 +8,33 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 
 from train.data.batches import Batch
 from train.devices.parallel import Devices
 from train.foundation.errors import UserError
-from train.training import stop_signals
 from train.training.state import TrainState
-from train.training.stop_signals import Requests
+from train.training.stop_signals import (
+    NOTHING,
+    StopSignals,
+    is_stop,
+    take_request,
+    with_request,
+)
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
 
-# How many steps the devices are given ahead of the one whose metrics the host has seen: enough that
-# they never wait for the host, few enough that the batches in their memory are few.
+# How many steps are dispatched ahead of the one whose metrics the host reads: enough that the
+# devices never wait for the host, few enough that few batches are in their memory.
 _AHEAD = 4
-# A step of which one is not finite must not be followed by a checkpoint. The first two tell of the
-# parameters before the step, the last of those after it.
+# No checkpoint follows a step in which one of these is not finite. The first two depend on the
+# parameters before the step, the last on those after it.
 _CHECKED = ("loss", "gradient_norm", "parameter_norm")
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A step that was given to the devices: its number, from 1, and what it is of and gives."""
+    """A dispatched step: its number, from 1, its examples, and its metrics on the devices."""
 
     number: int
     examples: np.ndarray
@@ -38,13 +42,13 @@ class _Step:
 
 
 class StepsInFlight:
-    """Gives steps to the devices and, a few steps later, their metrics to the reporter.
+    """Dispatches steps to the devices and reports their metrics a few steps later.
 
     Args:
         train_step: the compiled step: state and batch to state and metrics.
         devices: those that the state is on.
-        reporter: told of every step, in order.
-        asked: what the run is asked in this process.
+        reporter: receives the metrics of every step, in order.
+        stop_signals: the requests to this process.
     """
 
     def __init__(
@@ -52,48 +56,47 @@ class StepsInFlight:
         train_step: Callable[..., Any],
         devices: Devices,
         reporter: Reporter | SilentReporter,
-        asked: Requests,
+        stop_signals: StopSignals,
     ) -> None:
         self._train_step = train_step
         self._devices = devices
         self._reporter = reporter
-        self._asked = asked
+        self._stop_signals = stop_signals
         self._steps: deque[_Step] = deque()
-        self._request = stop_signals.NOTHING
+        self._request = NOTHING
         self._waiting = 0.0
         self._started = time.perf_counter()
 
     @property
     def request(self) -> int:
-        """What the run is asked in any process, known in all of them after the same step."""
+        """The largest request to any process, known in all of them after the same step."""
         return self._request
 
-    def make(self, state: TrainState, number: int, batches: Iterator[Batch]) -> TrainState:
-        """Gives a step to the devices, numbered from 1; waits for one that was given before.
+    def dispatch(self, state: TrainState, number: int, batches: Iterator[Batch]) -> TrainState:
+        """Dispatches a step, numbered from 1, and reads the metrics of an earlier one.
 
         Raises:
             DivergedError: that step's loss, gradient or parameters are not finite.
         """
-        asked_for_data = time.perf_counter()
+        before_data = time.perf_counter()
         batch = next(batches)
         if self._are_devices_idle():
-            self._waiting += time.perf_counter() - asked_for_data
-        request = np.full(jax.local_device_count(), self._asked.current(), np.int32)
-        share = self._devices.split({**batch, stop_signals.NAME: request})
+            self._waiting += time.perf_counter() - before_data
+        share = self._devices.split(with_request(batch, self._stop_signals.current()))
         state, metrics = self._train_step(state, share)
         self._steps.append(_Step(number, batch["examples"], metrics))
         if len(self._steps) > _AHEAD:
-            self._take_oldest()
+            self._read_oldest()
         return state
 
-    def finish(self, progress: Progress) -> Progress:
-        """Waits for all steps, and adds to the progress what a checkpoint saves of them.
+    def drain(self, progress: Progress) -> Progress:
+        """Reads the metrics of all steps and returns the progress that a checkpoint saves.
 
         Raises:
             DivergedError: a step's loss, gradient or parameters are not finite.
         """
         while self._steps:
-            self._take_oldest()
+            self._read_oldest()
         return dataclasses.replace(
             progress,
             seconds=progress.seconds + time.perf_counter() - self._started,
@@ -102,22 +105,22 @@ class StepsInFlight:
         )
 
     def restart(self) -> None:
-        """Goes on after `finish`: what was done in between is no part of the training's time."""
-        if not stop_signals.is_stop(self._request):
-            self._request = stop_signals.NOTHING
+        """Goes on after `drain`; the time in between is no part of the training's time."""
+        if not is_stop(self._request):
+            self._request = NOTHING
         self._waiting = 0.0
         self._started = time.perf_counter()
 
     def _are_devices_idle(self) -> bool:
-        """Whether they have made all steps that they were given."""
+        """Whether the devices have finished all dispatched steps."""
         return not self._steps or self._steps[-1].metrics[_CHECKED[0]].is_ready()
 
-    def _take_oldest(self) -> None:
+    def _read_oldest(self) -> None:
         step = self._steps.popleft()
         metrics = {
             name: float(value) for name, value in self._devices.to_host(step.metrics).items()
         }
-        self._request = max(self._request, int(metrics.pop(stop_signals.NAME)))
+        self._request = max(self._request, take_request(metrics))
         for name in _CHECKED:
             if not math.isfinite(metrics[name]):
                 raise DivergedError(
@@ -128,11 +131,11 @@ class StepsInFlight:
 
 
 class DivergedError(UserError):
-    """Training has come to numbers that are not finite.
+    """A loss, a gradient or parameters are not finite.
 
     Args:
-        what: where that was seen.
-        examples: the training examples that it was seen with.
+        what: which of them, and at which step.
+        examples: the training examples of that step.
     """
 
     def __init__(self, what: str, examples: Sequence[int] = ()) -> None:

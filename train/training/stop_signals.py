@@ -1,6 +1,9 @@
-"""What a run is asked while it goes on: to save, or to save and stop.
+"""Signals that stop a run, and the clock that asks it to save.
 
-A request goes through the step to all processes, so that they do the same after the same step.
+What one process is asked becomes known to all of them after the same step: each step takes the
+largest request over the devices, one integer in a program that communicates anyway. JAX's own
+`multihost_utils.reached_preemption_sync_point` does this for SIGTERM alone, and Ctrl-C and the
+clock need it too. A collective of its own beside the step could deadlock with it on CPUs.
 """
 
 import signal
@@ -10,48 +13,61 @@ from types import FrameType
 from typing import Any
 
 import jax
+import numpy as np
 
-# What a batch and its metrics call the request.
-NAME = "request"
+_NAME = "request"
 NOTHING = 0
 SAVE = 1
-# A larger number is that of the signal which asks to stop.
+# A larger request is the number of the signal that asks the run to stop.
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
 def is_stop(request: int) -> bool:
-    """Whether a request is to stop."""
+    """Whether a request asks the run to stop."""
     return request > SAVE
 
 
-def carried_by(step: Callable[..., Any], *, axis_name: str) -> Callable[..., Any]:
-    """The training step with a request a device in the batch, and the greatest in the metrics."""
+def agreeing(step: Callable[..., Any], *, axis_name: str) -> Callable[..., Any]:
+    """The training step, with the largest request of all devices among its metrics.
 
-    def carrying_step(state: Any, batch: dict[str, jax.Array]) -> Any:
-        request = batch[NAME]
-        rest = {name: array for name, array in batch.items() if name != NAME}
-        state, metrics = step(state, rest)
-        return state, {**metrics, NAME: jax.lax.pmax(request.max(), axis_name)}
-
-    return carrying_step
-
-
-class Requests:
-    """The requests that come to this process; signals are caught while the context is open.
-
-    A second signal does what it would have done without: it ends the process at once.
-
-    Args:
-        every_minutes: the time after which a save is asked for; None to ask for none.
+    The step is `(state, hyperparameters, batch) -> (state, metrics)`; see `with_request` for the
+    batch and `take_request` for the metrics.
     """
 
-    def __init__(self, every_minutes: float | None) -> None:
-        self._seconds = None if every_minutes is None else 60 * every_minutes
-        self._asked = time.monotonic()
+    def agreeing_step(state: Any, hyperparameters: Any, batch: dict[str, jax.Array]) -> Any:
+        rest = {name: array for name, array in batch.items() if name != _NAME}
+        state, metrics = step(state, hyperparameters, rest)
+        return state, {**metrics, _NAME: jax.lax.pmax(batch[_NAME].max(), axis_name)}
+
+    return agreeing_step
+
+
+def with_request(batch: dict[str, Any], request: int) -> dict[str, Any]:
+    """This process's share of a batch with its request, once per device."""
+    return {**batch, _NAME: np.full(jax.local_device_count(), request, np.int32)}
+
+
+def take_request(metrics: dict[str, float]) -> int:
+    """Takes the largest request of all processes out of the metrics of a step."""
+    return int(metrics.pop(_NAME))
+
+
+class StopSignals:
+    """The requests to this process; signals are caught while the context is open.
+
+    A second signal has its usual effect: it ends the process at once.
+
+    Args:
+        save_every_minutes: the time after which a save is requested; None for never.
+    """
+
+    def __init__(self, save_every_minutes: float | None) -> None:
+        self._seconds = None if save_every_minutes is None else 60 * save_every_minutes
+        self._last_save = time.monotonic()
         self._signal = NOTHING
         self._handlers: dict[signal.Signals, signal._HANDLER] = {}
 
-    def __enter__(self) -> "Requests":
+    def __enter__(self) -> "StopSignals":
         for number in _STOPPING:
             self._handlers[number] = signal.signal(number, self._receive)
         return self
@@ -60,17 +76,17 @@ class Requests:
         self._restore_handlers()
 
     def current(self) -> int:
-        """What is asked for now; a save is asked for once."""
+        """The request now; each save is requested once."""
         if self._signal != NOTHING:
             return self._signal
-        if self._seconds is None or time.monotonic() < self._asked + self._seconds:
+        if self._seconds is None or time.monotonic() < self._last_save + self._seconds:
             return NOTHING
         self.saved()
         return SAVE
 
     def saved(self) -> None:
-        """Starts to count the minutes anew."""
-        self._asked = time.monotonic()
+        """Restarts the clock, because the run has saved."""
+        self._last_save = time.monotonic()
 
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         self._signal = number

@@ -1,0 +1,201 @@
+"""The losses of the program by name. To add a loss, add an entry to `LOSSES`."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from topk_jax import losses
+from train.foundation.fields import Number, SetSize, integer
+from train.models.heads import TwoLogits
+from train.training.objectives import Hyperparameters, LossSpec, Objective, class_logits
+
+
+def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+    """Builds the objective of a loss that takes logits, labels and its parameters."""
+
+    def build(**parameters: Any) -> Objective:
+        return _deterministic(functools.partial(loss, **parameters))
+
+    return build
+
+
+def _scaled(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+    """As `_plain`, for a loss of cosines that has a `scale`."""
+
+    def build(*, scale: jax.Array, **parameters: Any) -> Objective:
+        return _deterministic(
+            functools.partial(loss, scale=scale, **parameters), _scaled_softmax(scale)
+        )
+
+    return build
+
+
+def _noised_balanced(*, num_samples: int, **settings: Any) -> Objective:
+    return _noised(num_samples, jax.nn.softmax, **settings)
+
+
+def _noised_imbalanced(*, num_samples: int, scale: jax.Array, **settings: Any) -> Objective:
+    return _noised(num_samples, _scaled_softmax(scale), scale=scale, **settings)
+
+
+def _expected_positive_regularization(*, k: int, beta: jax.Array, axis_name: str) -> Objective:
+    loss = functools.partial(
+        losses.expected_positive_regularization, expected_positives=float(k), beta=beta
+    )
+    return _of_batch(loss, axis_name)
+
+
+def _average_k(*, k: int, alpha: jax.Array, axis_name: str) -> Objective:
+    def loss(outputs: TwoLogits, labels: jax.Array, axis_name: str | None = None) -> jax.Array:
+        return losses.average_k(
+            outputs.logits, outputs.proposal_logits, labels, k=k, alpha=alpha, axis_name=axis_name
+        )
+
+    return _of_batch(loss, axis_name)
+
+
+def _role(
+    *, k: int, weight: jax.Array, label_learning_rate: jax.Array, axis_name: str
+) -> Objective:
+    del label_learning_rate  # A parameter of the step, which updates the estimates.
+    settings = {"expected_positives": float(k)}
+
+    def loss(logits: jax.Array, labels: jax.Array, _keys: jax.Array, estimates: Any) -> jax.Array:
+        return losses.role(
+            logits, estimates, labels, weight=weight, axis_name=axis_name, **settings
+        )
+
+    # The labels of other examples are not estimated, which leaves the network's own part.
+    networks_part = functools.partial(
+        losses.expected_positive_regularization, beta=weight, **settings
+    )
+    return dataclasses.replace(_of_batch(networks_part, axis_name), loss=loss)
+
+
+def _of_batch(loss: Callable[..., jax.Array], axis_name: str) -> Objective:
+    def of_example(outputs: Any, label: jax.Array) -> jax.Array:
+        return loss(jax.tree.map(lambda array: array[None], outputs), label[None])
+
+    return Objective(
+        lambda outputs, labels, _keys, _estimates: loss(outputs, labels, axis_name=axis_name),
+        jax.vmap(of_example),
+        lambda outputs: jax.nn.softmax(class_logits(outputs)),
+    )
+
+
+def _noised(
+    num_samples: int, scores: Callable[[jax.Array], jax.Array], **settings: Any
+) -> Objective:
+    def loss(
+        logits: jax.Array, labels: jax.Array, keys: jax.Array, _estimates: jax.Array | None
+    ) -> jax.Array:
+        return losses.noised_top_k_hinge(
+            logits, labels, num_samples=num_samples, key=keys, **settings
+        )
+
+    return Objective(loss, functools.partial(losses.expected_top_k_hinge, **settings), scores)
+
+
+def _deterministic(
+    loss: Callable[[jax.Array, jax.Array], jax.Array],
+    scores: Callable[[jax.Array], jax.Array] = jax.nn.softmax,
+) -> Objective:
+    return Objective(lambda logits, labels, _keys, _estimates: loss(logits, labels), loss, scores)
+
+
+def _scaled_softmax(scale: jax.Array) -> Callable[[jax.Array], jax.Array]:
+    """Probabilities from cosines, which differ by at most 2."""
+    return lambda cosines: jax.nn.softmax(scale * cosines)
+
+
+def _with_margins(values: Hyperparameters, class_counts: np.ndarray) -> Hyperparameters:
+    """One margin per class in place of the largest margin."""
+    rest = {name: value for name, value in values.items() if name != "max_margin"}
+    margins = losses.class_margins(class_counts, max_margin=values["max_margin"])
+    return {**rest, "margins": margins}
+
+
+# The size of the sets that a top-K loss compares the label with leaves the label out.
+_K = {"k": SetSize(leaves_one_out=True)}
+_MEAN_SIZE = {"k": SetSize()}
+_NOISE = {"epsilon": Number(at_least=0)}
+_SAMPLES = {"num_samples": integer(1)}
+_MARGINS = {"max_margin": Number(at_least=0), "scale": Number(above=0)}
+# Each class can have a probability of its own.
+_MULTI_LABEL = ("softmax", "sigmoid")
+
+LOSSES = {
+    "cross_entropy": LossSpec("cross-entropy", _plain(losses.cross_entropy)),
+    "focal": LossSpec("focal", _plain(losses.focal), {"gamma": Number(at_least=0)}),
+    "ldam": LossSpec(
+        "LDAM", _scaled(losses.ldam), _MARGINS, derive=_with_margins, head="cosine"
+    ),
+    "top_k_hinge": LossSpec("top-K hinge", _plain(losses.top_k_hinge), _K, optimizes_top_k=True),
+    "convex_top_k_hinge": LossSpec(
+        "convex top-K hinge", _plain(losses.convex_top_k_hinge), _K, optimizes_top_k=True
+    ),
+    "calibrated_top_k_hinge": LossSpec(
+        "calibrated top-K hinge", _plain(losses.calibrated_top_k_hinge), _K, optimizes_top_k=True
+    ),
+    "smooth_top_k_hinge": LossSpec(
+        "smooth top-K hinge",
+        _plain(losses.smooth_top_k_hinge),
+        {**_K, "tau": Number(above=0)},
+        optimizes_top_k=True,
+    ),
+    "noised_balanced": LossSpec(
+        "noised balanced", _noised_balanced, {**_K, **_NOISE, **_SAMPLES}, optimizes_top_k=True
+    ),
+    "noised_imbalanced": LossSpec(
+        "noised imbalanced",
+        _noised_imbalanced,
+        {**_K, **_NOISE, **_SAMPLES, **_MARGINS},
+        derive=_with_margins,
+        head="cosine",
+        optimizes_top_k=True,
+    ),
+    "expected_balanced": LossSpec(
+        "expected balanced",
+        _plain(losses.expected_top_k_hinge),
+        {**_K, **_NOISE},
+        optimizes_top_k=True,
+    ),
+    "expected_imbalanced": LossSpec(
+        "expected imbalanced",
+        _scaled(losses.expected_top_k_hinge),
+        {**_K, **_NOISE, **_MARGINS},
+        derive=_with_margins,
+        head="cosine",
+        optimizes_top_k=True,
+    ),
+    "assume_negative": LossSpec(
+        "assume negative", _plain(losses.assume_negative), scores=_MULTI_LABEL
+    ),
+    "expected_positive_regularization": LossSpec(
+        "expected positive regularization",
+        _expected_positive_regularization,
+        {**_MEAN_SIZE, "beta": Number(at_least=0)},
+        of_batch=True,
+        scores=_MULTI_LABEL,
+    ),
+    "average_k": LossSpec(
+        "average-K",
+        _average_k,
+        {**_MEAN_SIZE, "alpha": Number(at_least=0)},
+        head="two_heads",
+        of_batch=True,
+        scores=_MULTI_LABEL,
+    ),
+    "role": LossSpec(
+        "ROLE",
+        _role,
+        {**_MEAN_SIZE, "weight": Number(at_least=0), "label_learning_rate": Number(at_least=0)},
+        of_batch=True,
+        scores=_MULTI_LABEL,
+    ),
+    "sparsemax": LossSpec("sparsemax", _plain(losses.sparsemax_loss)),
+}
