@@ -14,7 +14,6 @@ are used; on a CPU the batches of the large networks are smaller than the recipe
 
 import contextlib
 import dataclasses
-import functools
 import importlib.metadata
 import statistics
 import time
@@ -27,21 +26,19 @@ import numpy as np
 
 from benchmarks import command, data, markdown, timing
 from configs import cifar100, digits, imagenet, synthetic_species
-from train.data import DatasetSpec, dataset_spec
-from train.data.augmentation import normalize
+from train.assembly import Assembly, assemble
+from train.data import Dataset, dataset_spec
 from train.data.batches import Batch
 from train.data.pipeline import Pipeline
 from train.data.records import Split
-from train.devices import parallel
 from train.devices.parallel import Devices
-from train.models import build_model
-from train.training import optimizer, randomness, steps, stop_signals
-from train.training.objectives import LOSSES
-from train.training.state import TrainState, initial_state
+from train.training.state import TrainState
 from train.training.steps_in_flight import StepsInFlight
-from train.training.stop_signals import Requests
+from train.training.stop_signals import NOTHING, StopSignals, with_request
+from train.workdir.classes import Classes
 from train.workdir.progress import Progress
 from train.workdir.reporting import SilentReporter
+from train.workdir.runs import with_added_fields
 
 WORKERS = 2
 
@@ -113,10 +110,9 @@ def measure(name: str, repetitions: int) -> dict[str, Any]:
         config["dataset"]["batch_size"] = workload.cpu_batch
     batch_size = config["dataset"]["batch_size"]
     num_steps = workload.cpu_steps if on_cpu else workload.steps
-    spec = dataset_spec(config["dataset"])
-    split = spec.load(None).train if workload.split is None else workload.split()
-    devices = parallel.DEVICES[config["parallel"]]()
-    train_step, state = compiled(config, spec, split, devices)
+    assembly = _assembled(config, workload)
+    split, devices, train_step = assembly.dataset.train, assembly.devices, assembly.train_step
+    state = assembly.initial_state()
     training = Pipeline(batch_size, seed=0, num_workers=WORKERS).training(
         split, first_step=0, last_step=10**9
     )
@@ -125,7 +121,7 @@ def measure(name: str, repetitions: int) -> dict[str, Any]:
         on_devices = [_split(devices, next(batches)) for _ in range(num_steps)]
         bare_state = devices.replicate(state)
         state = devices.replicate(state)
-        in_flight = StepsInFlight(train_step, devices, SilentReporter(), Requests(None))
+        in_flight = StepsInFlight(train_step, devices, SilentReporter(), StopSignals(None))
         for epoch in range(1 + repetitions):
             state, progress = _epoch(in_flight, state, progress, batches, num_steps)
             progress = progress.after_epoch(0.0, compiled=epoch == 0)
@@ -144,42 +140,17 @@ def measure(name: str, repetitions: int) -> dict[str, Any]:
     }
 
 
-def compiled(
-    config: Mapping[str, Any], spec: DatasetSpec, split: Split, devices: Devices
-) -> tuple[TrainStep, TrainState]:
-    """The step as the program compiles it, and the state before the first."""
-    loss = LOSSES[config["loss"]["name"]]
-    num_classes = spec.num_classes or int(split.labels.max()) + 1
-    class_counts = np.bincount(split.labels, minlength=num_classes)
-    model = build_model(
-        config["model"]["name"],
-        num_classes=num_classes,
-        head=loss.head,
-        axis_name=parallel.AXIS_NAME,
-        half_precision=config["model"]["half_precision"],
-    )
-    schedule = optimizer.schedule(config["optimizer"], num_epochs=1, steps_per_epoch=10**6)
-    sgd = optimizer.sgd(
-        schedule,
-        momentum=config["optimizer"]["momentum"],
-        nesterov=config["optimizer"]["nesterov"],
-        weight_decay=config["optimizer"]["weight_decay"],
-    )
-    step = steps.make_train_step(
-        model.apply,
-        loss.objective(config["loss"], class_counts, axis_name=parallel.AXIS_NAME),
-        sgd,
-        schedule,
-        augment=spec.augment,
-        normalize=functools.partial(normalize, mean=spec.mean, std=spec.std),
-        seed=0,
-        axis_name=parallel.AXIS_NAME,
-    )
-    train_step = devices.compile_train_step(
-        stop_signals.carried_by(step, axis_name=parallel.AXIS_NAME)
-    )
-    state = initial_state(model, sgd, spec.image_shape, randomness.initialization_key(0))
-    return train_step, jax.device_get(state)
+def _assembled(config: Mapping[str, Any], workload: Workload) -> Assembly:
+    """The parts of the recipe, on its own data set or on the images of the workload."""
+    config = with_added_fields(config)
+    if workload.split is None:
+        return assemble(config)
+    spec, split = dataset_spec(config["dataset"]), workload.split()
+    names = tuple(str(label) for label in range(spec.num_classes or 0))
+    counts = np.bincount(split.labels, minlength=len(names))
+    assembly = assemble(config, Classes(names, tuple(counts.tolist())))
+    assembly.dataset = Dataset(split, split, split, names, spec.image_shape)
+    return assembly
 
 
 def tables(results: Mapping[str, Any]) -> str:
@@ -216,8 +187,8 @@ def _epoch(
     in_flight.restart()
     for _ in range(num_steps):
         progress = dataclasses.replace(progress, step=progress.step + 1)
-        state = in_flight.make(state, progress.step, batches)
-    return state, in_flight.finish(progress)
+        state = in_flight.dispatch(state, progress.step, batches)
+    return state, in_flight.drain(progress)
 
 
 def _steps_alone(
@@ -233,8 +204,7 @@ def _steps_alone(
 
 def _split(devices: Devices, batch: Batch) -> Any:
     """A batch on the devices."""
-    request = np.zeros(jax.local_device_count(), np.int32)
-    share = devices.split({**batch, stop_signals.NAME: request})
+    share = devices.split(with_request(batch, NOTHING))
     return jax.block_until_ready(jax.tree.map(jax.device_put, share))
 
 

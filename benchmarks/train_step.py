@@ -24,8 +24,9 @@ from flax import jax_utils
 from benchmarks import command, timing
 from topk_jax import losses
 from train.models import build_model
-from train.training import optimizer, randomness, steps
+from train.training import randomness, steps
 from train.training.objectives import Objective
+from train.training.optimizer import Optimizer
 from train.training.state import initial_state, num_parameters
 
 AXIS_NAME = "devices"
@@ -217,7 +218,10 @@ def whole_steps(
         half_precision=False,
     )
     schedule = optax.constant_schedule(LEARNING_RATE)
-    sgd = optimizer.sgd(schedule, momentum=0.9, nesterov=True, weight_decay=1e-4)
+    sgd = optax.chain(
+        optax.add_decayed_weights(1e-4), optax.sgd(schedule, momentum=0.9, nesterov=True)
+    )
+    hyperparameters = {"seed": np.uint32(0), "loss": {}, "optimizer": {}}
     image_shape = (workload.size, workload.size, 3)
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(
@@ -236,18 +240,21 @@ def whole_steps(
         step = steps.make_train_step(
             model.apply,
             # A training step makes no use of the loss of evaluation; no labels are estimated.
-            Objective(
-                lambda logits, labels, keys, _label_logits: loss.function(logits, labels, keys),
+            lambda _values: Objective(
+                lambda logits, labels, keys, _estimates: loss.function(logits, labels, keys),
                 evaluation_loss=losses.cross_entropy,
             ),
-            sgd,
-            schedule,
+            lambda _values: Optimizer(sgd, schedule),
             augment=lambda _key, image: image,
             normalize=lambda images: images.astype(jnp.float32) / 128 - 1,
-            seed=0,
             axis_name=AXIS_NAME,
         )
-        compiled = jax.pmap(step, axis_name=AXIS_NAME, devices=[device], donate_argnums=0)
+        compiled = jax.pmap(
+            lambda state, batch: step(state, hyperparameters, batch),
+            axis_name=AXIS_NAME,
+            devices=[device],
+            donate_argnums=0,
+        )
 
         def run() -> None:
             nonlocal state

@@ -19,8 +19,15 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 "half_precision": False,
             },
             "optimizer": {
+                # sgd, adamw, lamb, lars, lion or rmsprop.
+                "name": "sgd",
+                # The decay of the first moment, for the optimizers of Adam's kind too.
                 "momentum": 0.9,
+                # For sgd, lars and rmsprop.
                 "nesterov": True,
+                # The decay of the second moment, for adamw, lamb, lion and rmsprop; None for the
+                # default of the optimizer.
+                "beta2": config_dict.placeholder(float),
                 # "step": times decay_factor at decay_epochs; "cosine": down to 0 at the end.
                 "schedule": "step",
                 "decay_epochs": (),
@@ -43,6 +50,8 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
             # Beside the checkpoint at the end of each epoch; every_steps may be None.
             "checkpoint": {"every_steps": config_dict.placeholder(int), "every_minutes": 10.0},
             "parallel": "pmap",
+            # Whether compiled programs are kept in the user's cache folder for later runs.
+            "compilation_cache": True,
         }
     )
     result.update(ConfigDict(config))

@@ -20,7 +20,7 @@ from train.evaluation.metric_names import SHOTS
 from train.papers.tables.catalogue import EVIDENCE
 from train.papers.tables.layouts import EPSILONS, LOSSES
 from train.papers.tables.statistics import half_width, summarize
-from train.training import objectives
+from train.training import losses
 
 PAGE = Path(__file__).with_suffix(".md")
 NUMBERS = PAGE.with_suffix("")
@@ -406,7 +406,7 @@ def regret() -> str:
     by_sigmoids = {
         (loss, column): cell
         for (loss, column), cell in read("E6c").items()
-        if "sigmoid" in objectives.LOSSES[loss].scores
+        if "sigmoid" in losses.LOSSES[loss].scores
     }
     tables = {"E4": read("E4"), "E6": read("E6"), "E6c": by_sigmoids}
     columns = {

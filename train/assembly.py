@@ -1,60 +1,252 @@
-"""The parts of a classifier, from its configuration: what training and using it share."""
+"""From a configuration to the parts of a run, wired once for training and for finished runs."""
 
-import functools
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Generator, Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
 
-from train.data import DatasetSpec
+from train import configuration
+from train.data import Dataset, dataset_spec
 from train.data.augmentation import normalize
+from train.data.batches import Batch, steps_in_epoch
 from train.data.pipeline import Pipeline
-from train.devices import parallel
+from train.devices import parallel, processes
+from train.devices.parallel import Devices
+from train.evaluation import predictions, summaries
+from train.evaluation.predictions import Predictions
+from train.evaluation.summaries import Evaluation
+from train.foundation.errors import UserError
 from train.models import build_model
 from train.models.classifier import Classifier
-from train.training.objectives import LOSSES, Objective
+from train.training import label_estimates, optimizer, randomness, steps, stop_signals
+from train.training.losses import LOSSES
+from train.training.objectives import Hyperparameters, Objective
+from train.training.optimizer import Optimizer
+from train.training.state import TrainState, initial_state, parameters_digest
+from train.workdir import terminal
+from train.workdir.classes import Classes
 
 
-def build_objective(config: Mapping[str, Any], class_counts: np.ndarray) -> Objective:
-    """The objective of a configuration.
+def assemble(config: Mapping[str, Any], classes: Classes | None = None) -> "Assembly":
+    """The parts of a run.
 
     Args:
-        config: the fields of the configuration, nested.
-        class_counts: the training images of each class.
+        config: the fields of the configuration, nested and checked.
+        classes: those of a finished run, which is used without its data set. Training leaves them
+            out: the data set is opened, and has them.
+
+    Raises:
+        UserError: the data set cannot be opened, or does not fit the configuration.
     """
-    return LOSSES[config["loss"]["name"]].objective(
-        config["loss"],
-        class_counts,
-        axis_name=parallel.AXIS_NAME,
-        scores=config["eval"]["scores"],
-    )
+    assembly = Assembly(config, classes)
+    configuration.check_classes(config, len(assembly.classes.names))
+    return assembly
 
 
-def build_classifier(config: Mapping[str, Any], num_classes: int) -> Classifier:
-    """The network of a configuration."""
-    return build_model(
-        config["model"]["name"],
-        num_classes=num_classes,
-        head=LOSSES[config["loss"]["name"]].head,
-        axis_name=parallel.AXIS_NAME if config["model"]["sync_batch_norm"] else None,
-        half_precision=config["model"]["half_precision"],
-    )
+class Assembly:
+    """The parts of a run, each made when it is first used.
 
+    Args:
+        config: the fields of the configuration, nested and checked.
+        classes: what is known of each class; None to ask the data set.
+    """
 
-def build_normalize(spec: DatasetSpec) -> Callable[[jax.Array], jax.Array]:
-    """uint8 images to the network's input."""
-    return functools.partial(normalize, mean=spec.mean, std=spec.std)
+    def __init__(self, config: Mapping[str, Any], classes: Classes | None) -> None:
+        self.config = config
+        self.spec = dataset_spec(config["dataset"])
+        self.loss = LOSSES[config["loss"]["name"]]
+        self._classes = classes
 
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The opened data set, the same in all processes."""
+        # The first use prepares some data sets.
+        dataset = processes.first_then_others(
+            lambda: self.spec.load(self.config["dataset"]["data_dir"], seed=self.config["seed"])
+        )
+        labels = [split.labels for split in (dataset.train, dataset.validation, dataset.test)]
+        processes.check_same("the data set", lambda: parameters_digest(labels))
+        return dataset
 
-def build_pipeline(config: Mapping[str, Any], batch_size: int) -> Pipeline:
-    """How the examples are read, in batches of that size over all processes."""
-    return Pipeline(
-        batch_size,
-        config["seed"],
-        process_index=jax.process_index(),
-        process_count=jax.process_count(),
-        # Only streamed data sets have these two.
-        num_workers=config["dataset"].get("num_workers", 0),
-        skip_unreadable=config["dataset"].get("skip_unreadable", False),
-    )
+    @cached_property
+    def classes(self) -> Classes:
+        """The names of the classes and their numbers of training images."""
+        if self._classes is not None:
+            return self._classes
+        counts = np.bincount(self.dataset.train.labels, minlength=self.dataset.num_classes)
+        return Classes(self.dataset.class_names, tuple(counts.tolist()))
+
+    @property
+    def num_classes(self) -> int:
+        """The number of classes L."""
+        return len(self.classes.names)
+
+    @property
+    def class_counts(self) -> np.ndarray:
+        """The training images of each class, [L]."""
+        return np.array(self.classes.training_images)
+
+    @cached_property
+    def steps_per_epoch(self) -> int:
+        """The full batches of an epoch."""
+        batch_size = self.config["dataset"]["batch_size"]
+        steps_per_epoch = steps_in_epoch(len(self.dataset.train), batch_size)
+        if steps_per_epoch == 0:
+            raise UserError(
+                f"config.dataset.batch_size must be at most the {len(self.dataset.train)} training "
+                f"examples; got {batch_size}"
+            )
+        return steps_per_epoch
+
+    @cached_property
+    def model(self) -> Classifier:
+        """The network with its head."""
+        settings = self.config["model"]
+        return build_model(
+            settings["name"],
+            num_classes=self.num_classes,
+            head=self.loss.head,
+            axis_name=parallel.AXIS_NAME if settings["sync_batch_norm"] else None,
+            half_precision=settings["half_precision"],
+        )
+
+    @cached_property
+    def devices(self) -> Devices:
+        """All devices of all processes."""
+        return parallel.DEVICES[self.config["parallel"]]()
+
+    @cached_property
+    def hyperparameters(self) -> dict[str, Any]:
+        """The numbers of the configuration that are inputs of the compiled steps."""
+        return {
+            "seed": np.uint32(self.config["seed"]),
+            "loss": self.loss.hyperparameters(self.config["loss"], self.class_counts),
+            "optimizer": optimizer.hyperparameters(self.config["optimizer"]),
+        }
+
+    @cached_property
+    def objective(self) -> Objective:
+        """The loss with its hyperparameters as constants."""
+        return self._make_objective(self.hyperparameters["loss"])
+
+    @cached_property
+    def train_step(self) -> Callable[[TrainState, Any], tuple[TrainState, Any]]:
+        """The compiled step of training: state and batch, on the devices, to state and metrics."""
+        step = steps.make_train_step(
+            self.model.apply,
+            self._make_objective,
+            self._make_optimizer,
+            augment=self.spec.augment,
+            normalize=self.normalize,
+            axis_name=parallel.AXIS_NAME,
+            sync_batch_norm=self.config["model"]["sync_batch_norm"],
+            accumulation_steps=self.config["optimizer"]["accumulation_steps"],
+        )
+        compiled = self.devices.compile_train_step(
+            stop_signals.agreeing(step, axis_name=parallel.AXIS_NAME)
+        )
+        hyperparameters = self.devices.replicate(self.hyperparameters)
+        return lambda state, batch: compiled(state, hyperparameters, batch)
+
+    @cached_property
+    def eval_step(self) -> Callable[[Any, Any, Any], Any]:
+        """The compiled step of evaluation: parameters, statistics and batch to predictions."""
+        compiled = self.devices.compile_eval_step(
+            steps.make_eval_step(self.model.apply, self._make_objective, normalize=self.normalize)
+        )
+        loss = self.devices.replicate({"loss": self.hyperparameters["loss"]})
+        return lambda params, batch_stats, batch: compiled(params, batch_stats, loss, batch)
+
+    def normalize(self, images: jax.Array) -> jax.Array:
+        """uint8 images to the input of the network."""
+        return normalize(images, self.spec.mean, self.spec.std)
+
+    def initial_state(self) -> TrainState:
+        """The state before the first step, on the host."""
+        estimates = None
+        if self.loss.estimates_labels:
+            estimates = label_estimates.initial(
+                self.dataset.train.labels, num_classes=self.num_classes, seed=self.config["seed"]
+            )
+        state = initial_state(
+            self.model,
+            self._make_optimizer(self.hyperparameters["optimizer"]).transformation,
+            self.spec.image_shape,
+            randomness.initialization_key(self.config["seed"]),
+            averaged=self.config["optimizer"]["average_decay"] is not None,
+            label_logits=estimates,
+        )
+        return jax.device_get(state)
+
+    def training_batches(self, first_step: int) -> Generator[Batch, None, None]:
+        """The batches of the steps from `first_step` to the last, to be closed by the caller."""
+        pipeline = self._pipeline(self.config["dataset"]["batch_size"])
+        last_step = self.config["num_epochs"] * self.steps_per_epoch
+        return pipeline.training(self.dataset.train, first_step=first_step, last_step=last_step)
+
+    def predict(
+        self, params: Any, batch_stats: Any, split: str, *, shows_progress: bool = False
+    ) -> Predictions:
+        """The predictions for a split of the data set.
+
+        Args:
+            params: the parameters, on the devices.
+            batch_stats: batch norm's statistics with them, on the devices.
+            split: "train", "validation" or "test".
+            shows_progress: whether a bar is shown.
+        """
+        # A finished run may be evaluated on other devices; the size of a batch changes no result.
+        share = math.ceil(self.config["dataset"]["batch_size"] / jax.device_count())
+        batch_size = share * jax.device_count()
+        examples = getattr(self.dataset, split)
+        batches: Iterable[Batch] = self._pipeline(batch_size).evaluation(examples)
+        if shows_progress:
+            total = math.ceil(len(examples) / batch_size)
+            batches = terminal.tracked(batches, total=total, what=f"{split} images")
+        return predictions.predict(self.eval_step, params, batch_stats, batches, self.devices)
+
+    def evaluate(
+        self, state: TrainState, split: str, thresholds: Mapping[int, jax.Array] | None = None
+    ) -> tuple[Evaluation, Mapping[int, jax.Array]]:
+        """The metrics of a split, and the thresholds of its average-K sets.
+
+        Args:
+            state: on the devices.
+            split: "train", "validation" or "test".
+            thresholds: by K; None to calibrate them on this split.
+        """
+        found = self.predict(*state.evaluated, split)
+        if thresholds is None:
+            thresholds = summaries.average_k_thresholds(found, self.config["eval"]["ks"])
+        return summaries.summarize(found, thresholds, self.class_counts), thresholds
+
+    def _pipeline(self, batch_size: int) -> Pipeline:
+        dataset = self.config["dataset"]
+        return Pipeline(
+            batch_size,
+            self.config["seed"],
+            process_index=jax.process_index(),
+            process_count=jax.process_count(),
+            # Only streamed data sets have these two fields.
+            num_workers=dataset.get("num_workers", 0),
+            skip_unreadable=dataset.get("skip_unreadable", False),
+        )
+
+    def _make_objective(self, values: Hyperparameters) -> Objective:
+        return self.loss.objective(
+            self.config["loss"],
+            values,
+            axis_name=parallel.AXIS_NAME,
+            scores=self.config["eval"]["scores"],
+        )
+
+    def _make_optimizer(self, values: Hyperparameters) -> Optimizer:
+        return optimizer.build(
+            self.config["optimizer"],
+            values,
+            num_epochs=self.config["num_epochs"],
+            steps_per_epoch=self.steps_per_epoch,
+        )

@@ -2,7 +2,6 @@
 
 import difflib
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,8 +16,8 @@ from train.foundation import fields
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
 from train.models import MODELS, pretrained
-from train.training.objectives import LOSSES
-from train.training.optimizer import SCHEDULES
+from train.training.losses import LOSSES
+from train.training.optimizer import OPTIMIZERS, SCHEDULES
 
 # Fields that every configuration has. Others depend on the loss and the data set: see below.
 _FIELDS: dict[str, fields.Field] = {
@@ -34,6 +33,8 @@ _FIELDS: dict[str, fields.Field] = {
     "optimizer.learning_rate": fields.Number(above=0),
     "optimizer.momentum": fields.Number(at_least=0, below=1),
     "optimizer.nesterov": fields.boolean(),
+    "optimizer.name": fields.one_of(OPTIMIZERS),
+    "optimizer.beta2": fields.optional(fields.Number(at_least=0, below=1)),
     "optimizer.weight_decay": fields.Number(at_least=0),
     "optimizer.schedule": fields.one_of(SCHEDULES),
     "optimizer.decay_epochs": fields.several(fields.integer(1), empty=True, increasing=True),
@@ -46,6 +47,7 @@ _FIELDS: dict[str, fields.Field] = {
     "checkpoint.every_steps": fields.optional(fields.integer(1)),
     "checkpoint.every_minutes": fields.Number(above=0),
     "parallel": fields.one_of(parallel.DEVICES),
+    "compilation_cache": fields.boolean(),
 }
 
 
@@ -72,12 +74,10 @@ def check(config: Mapping[str, Any]) -> None:
             raise UserError(f"config.{name} is not a field of the configuration{hint}")
     for name, field in (_FIELDS | options).items():
         _check_field(values, name, field)
-    # The ranges of the rest depend on the data set and on each other.
-    known_classes = dataset_spec(config["dataset"]).num_classes
-    num_classes = sys.maxsize if known_classes is None else known_classes
+    num_classes = dataset_spec(config["dataset"]).num_classes
     loss = LOSSES[values["loss.name"]]
-    for name, field in loss.parameters(num_classes).items():
-        _check_field(values, f"loss.{name}", field)
+    for name, field in loss.parameters.items():
+        _check_field(values, f"loss.{name}", _among(num_classes, field))
     if values.get("eval.scores") == "sigmoid" and "sigmoid" not in loss.scores:
         multi_label = ", ".join(name for name, spec in LOSSES.items() if "sigmoid" in spec.scores)
         raise UserError(
@@ -97,10 +97,22 @@ def check(config: Mapping[str, Any]) -> None:
             f"config.optimizer.accumulation_steps must be 1 with {values['loss.name']}, a loss of "
             f"the whole batch; got {values['optimizer.accumulation_steps']}"
         )
-    ks = fields.integer(1, num_classes, "the classes of the data set")
-    _check_field(values, "eval.ks", fields.several(ks, increasing=True))
+    ks = fields.several(_among(num_classes, fields.SetSize()), increasing=True)
+    _check_field(values, "eval.ks", ks)
     selectable = [one.name for one in metric.selectable(values["eval.ks"])]
     _check_field(values, "select_by", fields.one_of(selectable))
+
+
+def check_classes(config: Mapping[str, Any], num_classes: int) -> None:
+    """Raises `UserError` for the first size of sets that the number of classes does not allow.
+
+    The opened data set may be the first to know that number.
+    """
+    values = dict(flatten(config))
+    for name, field in LOSSES[values["loss.name"]].parameters.items():
+        _check_field(values, f"loss.{name}", _among(num_classes, field))
+    ks = fields.several(_among(num_classes, fields.SetSize()), increasing=True)
+    _check_field(values, "eval.ks", ks)
 
 
 def from_flag(flag: flags.FlagHolder) -> dict[str, Any]:
@@ -122,8 +134,14 @@ def from_flag(flag: flags.FlagHolder) -> dict[str, Any]:
 
 def _loss_fields() -> Iterator[str]:
     for loss in LOSSES.values():
-        # Any number of classes will do: only the names are wanted.
-        yield from (f"loss.{name}" for name in loss.parameters(2))
+        yield from (f"loss.{name}" for name in loss.parameters)
+
+
+def _among(num_classes: int | None, field: fields.Field) -> fields.Field:
+    """The field for that number of classes, where it is known and the field depends on it."""
+    if num_classes is None or not isinstance(field, fields.SetSize):
+        return field
+    return field.among(num_classes)
 
 
 def _check_field(values: Mapping[str, Any], name: str, field: fields.Field) -> None:

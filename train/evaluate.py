@@ -108,9 +108,9 @@ def _evaluate_run(workdir: Path) -> None:
     spec, class_counts = classifier.spec, classifier.class_counts
     ks = _ks(classifier.num_classes) or classifier.config["eval"]["ks"]
     dataset = classifier.load_dataset()
-    examples = classifier.predict(dataset, split)
+    examples = classifier.predict(split)
     same = split == "validation"
-    calibrated_on = examples if same else classifier.predict(dataset, "validation")
+    calibrated_on = examples if same else classifier.predict("validation")
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
     report = _report(examples.take(chosen), calibrated_on.take(others), ks, class_counts)
     document = report.to_json()

@@ -16,8 +16,22 @@ def test_sgd_is_that_of_pytorch(rng, nesterov):
     theirs = torch.nn.Parameter(torch.tensor(start))
     peer = torch.optim.SGD([theirs], lr=0.1, momentum=0.9, nesterov=nesterov, weight_decay=1e-3)
     decay = torch.optim.lr_scheduler.MultiStepLR(peer, milestones=[2, 4], gamma=0.1)
-    rates = optimizer.step_decay(0.1, decay_epochs=(2, 4), decay_factor=0.1, steps_per_epoch=5)
-    sgd = optimizer.sgd(rates, momentum=0.9, nesterov=nesterov, weight_decay=1e-3)
+    settings = {
+        "name": "sgd",
+        "learning_rate": 0.1,
+        "momentum": 0.9,
+        "nesterov": nesterov,
+        "beta2": None,
+        "weight_decay": 1e-3,
+        "schedule": "step",
+        "decay_epochs": (2, 4),
+        "decay_factor": 0.1,
+        "warmup_epochs": 0.0,
+        "clip_norm": None,
+        "average_decay": None,
+    }
+    values = optimizer.hyperparameters(settings)
+    sgd = optimizer.build(settings, values, num_epochs=6, steps_per_epoch=5).transformation
     ours = {"weights": start}
     state = sgd.init(ours)
     for _epoch in range(6):

@@ -17,7 +17,7 @@ from tests.train.data import small
 from train import command_line, main
 from train.data import DATASETS, images
 from train.foundation import files
-from train.training.stop_signals import Requests
+from train.training.stop_signals import StopSignals
 from train.workdir.checkpoint import Checkpointer
 
 
@@ -107,7 +107,7 @@ def kill_in_deletion(*, half):
 
 def hold_at_save(number):
     """Says that a save is to come and waits there for ever; says when a signal was taken in."""
-    original_save, original_receive = Checkpointer.save, Requests._receive
+    original_save, original_receive = Checkpointer.save, StopSignals._receive
     calls = 0
 
     def save(self, *arguments):
@@ -124,7 +124,7 @@ def hold_at_save(number):
         original_receive(self, *arguments)
         print("took a signal in", flush=True)
 
-    Checkpointer.save, Requests._receive = save, receive
+    Checkpointer.save, StopSignals._receive = save, receive
 
 
 MOMENTS = {

@@ -21,7 +21,7 @@ STREAMED = {
     "skip_unreadable": fields.boolean(),
 }
 
-LABEL_NOISE = {
+LABEL_NOISE: dict[str, fields.Field] = {
     "label_noise": fields.Number(at_least=0, at_most=1),
     "label_noise_kind": fields.one_of(("superclass", "blocks")),
 }

@@ -110,4 +110,4 @@ class Calibration:
 
     @cached_property
     def _validation(self) -> Predictions:
-        return self._classifier.predict(self._classifier.load_dataset(), "validation")
+        return self._classifier.predict("validation")

@@ -1,6 +1,5 @@
 """A finished run as a classifier: what evaluates, predicts and exports begins here."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +8,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from train import assembly, configuration
+from train import configuration
+from train.assembly import Assembly, assemble
 from train.data import Dataset, DatasetSpec, dataset_spec
-from train.devices import parallel
-from train.evaluation import predictions
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
-from train.training import steps
-from train.training.objectives import Objective
-from train.workdir import run_files, terminal
+from train.workdir import run_files, runs
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.classes import Classes
 
@@ -28,42 +24,50 @@ class TrainedClassifier:
 
     Attributes:
         workdir: where the run is.
-        config: its configuration, nested.
         results: what its `results.json` holds.
-        spec: its data set, of which no file has been read.
-        classes: what is known of each class.
+        assembly: its parts, made without its data set.
         params: the selected parameters.
         batch_stats: batch norm's statistics with them.
     """
 
     workdir: Path
-    config: Mapping[str, Any]
     results: Mapping[str, Any]
-    spec: DatasetSpec
-    classes: Classes
+    assembly: Assembly
     params: Any
     batch_stats: Any
 
     @property
+    def config(self) -> Mapping[str, Any]:
+        """The configuration of the run, nested."""
+        return self.assembly.config
+
+    @property
+    def spec(self) -> DatasetSpec:
+        """The data set of the run, of which no file has been read."""
+        return self.assembly.spec
+
+    @property
+    def classes(self) -> Classes:
+        """What is known of each class."""
+        return self.assembly.classes
+
+    @property
     def num_classes(self) -> int:
         """The number of classes L."""
-        return len(self.classes.names)
+        return self.assembly.num_classes
 
     @property
     def class_counts(self) -> np.ndarray:
         """The training images of each class, [L]."""
-        return np.array(self.classes.training_images)
-
-    def objective(self) -> Objective:
-        """The loss, and how outputs become scores."""
-        return assembly.build_objective(self.config, self.class_counts)
+        return self.assembly.class_counts
 
     def scores(self) -> Callable[[jax.Array], jax.Array]:
         """uint8 images [n, height, width, channels] to the scores of the classes [n, L]; pure."""
-        apply = assembly.build_classifier(self.config, self.num_classes).apply
-        objective, normalize = self.objective(), assembly.build_normalize(self.spec)
+        assembly = self.assembly
         variables = {"params": self.params, "batch_stats": self.batch_stats}
-        return lambda images: objective.scores(apply(variables, normalize(images), train=False))
+        return lambda images: assembly.objective.scores(
+            assembly.model.apply(variables, assembly.normalize(images), train=False)
+        )
 
     def load_dataset(self) -> Dataset:
         """The data set of the run.
@@ -71,7 +75,7 @@ class TrainedClassifier:
         Raises:
             UserError: it is not prepared on this machine, or not the one of the run.
         """
-        dataset = self.spec.load(self.config["dataset"]["data_dir"], seed=self.config["seed"])
+        dataset = self.assembly.dataset
         counts = np.bincount(dataset.train.labels, minlength=self.num_classes)
         if dataset.class_names != self.classes.names or not np.array_equal(
             counts, self.class_counts
@@ -82,31 +86,16 @@ class TrainedClassifier:
             )
         return dataset
 
-    def predict(self, dataset: Dataset, split: str) -> Predictions:
-        """What the classifier says of a split of the data set, on all devices."""
-        devices = parallel.DEVICES[self.config["parallel"]]()
-        model = assembly.build_classifier(self.config, self.num_classes)
-        eval_step = devices.compile_eval_step(
-            steps.make_eval_step(
-                model.apply, self.objective(), normalize=assembly.build_normalize(self.spec)
-            )
-        )
-        # The devices here need not be those of the run; the size of a batch changes no result.
-        share = math.ceil(self.config["dataset"]["batch_size"] / jax.device_count())
-        batch_size = share * jax.device_count()
-        pipeline = assembly.build_pipeline(self.config, batch_size)
-        examples = getattr(dataset, split)
-        return predictions.predict(
-            eval_step,
-            devices.replicate(self.params),
-            devices.replicate(self.batch_stats),
-            terminal.tracked(
-                pipeline.evaluation(examples),
-                total=math.ceil(len(examples) / batch_size),
-                what=f"{split} images",
-            ),
-            devices,
-        )
+    def predict(self, split: str) -> Predictions:
+        """The predictions for a split of the run's data set, made on all devices.
+
+        Raises:
+            UserError: the data set is not prepared on this machine, or not the one of the run.
+        """
+        self.load_dataset()
+        devices = self.assembly.devices
+        params, batch_stats = devices.replicate((self.params, self.batch_stats))
+        return self.assembly.predict(params, batch_stats, split, shows_progress=True)
 
 
 def load(workdir: Path) -> TrainedClassifier:
@@ -116,21 +105,23 @@ def load(workdir: Path) -> TrainedClassifier:
         UserError: there is no finished run, or its files are damaged or of another version.
     """
     config, results = _finished_run(workdir)
+    config = runs.with_added_fields(config)
     try:
         configuration.check(config)
     except UserError as error:
         raise UserError(
             f"--workdir {workdir} holds a run of another version of the program: {error}"
         ) from error
-    spec = dataset_spec(config["dataset"])
     classes = run_files.read_classes(workdir)
-    if spec.num_classes not in (None, len(classes.names)):
+    num_classes = dataset_spec(config["dataset"]).num_classes
+    if num_classes not in (None, len(classes.names)):
         raise UserError(
             f"--workdir {workdir} has {len(classes.names)} classes in its classes.json, and "
-            f"{spec.num_classes} in its configuration"
+            f"{num_classes} in its configuration"
         )
-    params, batch_stats = _selected(workdir, config, classes, spec)
-    return TrainedClassifier(workdir, config, results, spec, classes, params, batch_stats)
+    assembly = assemble(config, classes)
+    params, batch_stats = _selected(workdir, assembly)
+    return TrainedClassifier(workdir, results, assembly, params, batch_stats)
 
 
 def _finished_run(workdir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -148,12 +139,10 @@ def _finished_run(workdir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return config, results
 
 
-def _selected(
-    workdir: Path, config: Mapping[str, Any], classes: Classes, spec: DatasetSpec
-) -> tuple[Any, Any]:
+def _selected(workdir: Path, assembly: Assembly) -> tuple[Any, Any]:
     """The selected parameters, and the statistics with them."""
-    model = assembly.build_classifier(config, len(classes.names))
-    image = np.zeros((1, *spec.image_shape), np.float32)
+    model = assembly.model
+    image = np.zeros((1, *assembly.spec.image_shape), np.float32)
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), image, train=True))
     like = {"params": shapes["params"], "batch_stats": shapes.get("batch_stats", {})}
     with Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer:

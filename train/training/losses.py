@@ -131,9 +131,7 @@ _MULTI_LABEL = ("softmax", "sigmoid")
 LOSSES = {
     "cross_entropy": LossSpec("cross-entropy", _plain(losses.cross_entropy)),
     "focal": LossSpec("focal", _plain(losses.focal), {"gamma": Number(at_least=0)}),
-    "ldam": LossSpec(
-        "LDAM", _scaled(losses.ldam), _MARGINS, derive=_with_margins, head="cosine"
-    ),
+    "ldam": LossSpec("LDAM", _scaled(losses.ldam), _MARGINS, derive=_with_margins, head="cosine"),
     "top_k_hinge": LossSpec("top-K hinge", _plain(losses.top_k_hinge), _K, optimizes_top_k=True),
     "convex_top_k_hinge": LossSpec(
         "convex top-K hinge", _plain(losses.convex_top_k_hinge), _K, optimizes_top_k=True

@@ -36,9 +36,7 @@ class Optimizer(NamedTuple):
 def hyperparameters(settings: Mapping[str, Any]) -> Hyperparameters:
     """The fields of `config.optimizer` that are inputs of the compiled step, without None."""
     return {
-        name: np.float32(settings[name])
-        for name in _HYPERPARAMETERS
-        if settings[name] is not None
+        name: np.float32(settings[name]) for name in _HYPERPARAMETERS if settings[name] is not None
     }
 
 

@@ -27,7 +27,11 @@ FIELDS_OF_THE_MACHINE = frozenset(
     }
 )
 # Fields that configurations of earlier versions lack, with the value that those runs had.
-ADDED_FIELDS: Mapping[str, Any] = {"optimizer.name": "sgd", "compilation_cache": True}
+ADDED_FIELDS: Mapping[str, Any] = {
+    "optimizer.name": "sgd",
+    "optimizer.beta2": None,
+    "compilation_cache": True,
+}
 
 
 def with_added_fields(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from topk_jax import losses
 from train.models import HEADS
-from train.training.objectives import LOSSES
+from train.training.losses import LOSSES
 
 PARAMETERS = {
     "k": 2,
@@ -26,13 +26,19 @@ NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])
 
 
+def make_objective(name):
+    loss = LOSSES[name]
+    values = loss.hyperparameters(PARAMETERS, CLASS_COUNTS)
+    return loss.objective(PARAMETERS, values, axis_name="devices")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_trains(name, rng):
     # Classes that a linear or a cosine head can tell apart.
     labels = np.repeat(np.arange(NUM_CLASSES), 4).astype(np.int32)
     features = np.eye(8, dtype=np.float32)[labels] + 0.1 * rng.normal(size=(24, 8)).astype("f4")
-    objective = LOSSES[name].objective(PARAMETERS, CLASS_COUNTS, axis_name="devices")
+    objective = make_objective(name)
     head = HEADS[LOSSES[name].head](NUM_CLASSES)
     params = head.init(jax.random.key(0), features)
     # Where labels are estimated, these are what the estimates may start from.
@@ -80,7 +86,7 @@ def test_every_loss_trains(name, rng):
 def test_rare_classes_have_the_larger_margins(name, rng):
     cosines = jnp.asarray(rng.uniform(-1, 1, (5, NUM_CLASSES)), jnp.float32)
     labels = np.arange(5, dtype=np.int32)
-    objective = LOSSES[name].objective(PARAMETERS, CLASS_COUNTS, axis_name="devices")
+    objective = make_objective(name)
     margins = 0.3 * (CLASS_COUNTS.min() / CLASS_COUNTS) ** 0.25
     settings = {"margins": margins.astype(np.float32), "scale": 20.0}
     if name == "ldam":

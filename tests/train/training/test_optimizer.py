@@ -1,25 +1,48 @@
-"""SGD equals the recurrence of the recipes, written out; the learning rate by step."""
+"""Every optimizer against its recurrence or its peer; the learning rate by step."""
 
+import jax
 import numpy as np
 import optax
 import pytest
 
-from train.training.optimizer import cosine_decay, schedule, sgd, step_decay, with_warmup
+from train.training import optimizer
+from train.training.optimizer import OPTIMIZERS, cosine_decay, schedule, step_decay, with_warmup
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+SETTINGS = {
+    "name": "sgd",
+    "learning_rate": 0.1,
+    "momentum": 0.9,
+    "nesterov": True,
+    "beta2": None,
+    "weight_decay": 0.01,
+    "schedule": "step",
+    "decay_epochs": (),
+    "decay_factor": 0.1,
+    "warmup_epochs": 0.0,
+    "clip_norm": None,
+    "average_decay": None,
+}
+
+
+def build(**changes):
+    """The optimizer of two epochs of two steps, with its hyperparameters as constants."""
+    settings = {**SETTINGS, **changes}
+    values = optimizer.hyperparameters(settings)
+    return optimizer.build(settings, values, num_epochs=4, steps_per_epoch=2).transformation
 
 
 @pytest.mark.parametrize("nesterov", [True, False])
 def test_sgd_is_the_written_out_recurrence(rng, nesterov):
     rate, momentum, decay = 0.1, 0.9, 0.01
-    rates = step_decay(rate, decay_epochs=(2,), decay_factor=0.1, steps_per_epoch=2)
-    optimizer = sgd(rates, momentum=momentum, nesterov=nesterov, weight_decay=decay)
+    sgd = build(decay_epochs=(2,), nesterov=nesterov)
     params = {"weights": rng.normal(size=5).astype(np.float32)}
-    state = optimizer.init(params)
+    state = sgd.init(params)
     expected, velocity = params["weights"].astype(np.float64), np.zeros(5)
     for step in range(7):
         gradient = rng.normal(size=5).astype(np.float32)
-        updates, state = optimizer.update({"weights": gradient}, state, params)
+        updates, state = sgd.update({"weights": gradient}, state, params)
         params = {"weights": np.asarray(params["weights"] + updates["weights"])}
         decayed = gradient + decay * expected
         velocity = momentum * velocity + decayed
@@ -42,14 +65,12 @@ def test_step_decay_may_have_no_decay():
 
 
 def test_a_long_gradient_is_shortened_before_the_decay_is_added():
-    optimizer = sgd(
-        optax.constant_schedule(1.0), momentum=0.0, nesterov=False, weight_decay=0.5, clip_norm=1.0
-    )
+    sgd = build(learning_rate=1.0, momentum=0.0, nesterov=False, weight_decay=0.5, clip_norm=1.0)
     params = {"one": np.float32([2.0]), "other": np.float32([0.0, -4.0])}
     for length in (0.5, 1.0, 7.0):
         # The norm is that of all parameters together.
         gradients = {"one": np.float32([0.6 * length]), "other": np.float32([0.8 * length, 0.0])}
-        updates, _ = optimizer.update(gradients, optimizer.init(params), params)
+        updates, _ = sgd.update(gradients, sgd.init(params), params)
         kept = min(length, 1.0)
         # A division and a product in float32.
         np.testing.assert_allclose(updates["one"], [-0.6 * kept - 1.0], rtol=1e-6)
@@ -74,15 +95,47 @@ def test_warm_up_rises_to_the_schedule_and_never_starts_at_zero():
 
 
 def test_the_schedule_is_the_one_of_the_configuration():
-    settings = {
-        "learning_rate": 0.5,
-        "schedule": "step",
-        "decay_epochs": (1,),
-        "decay_factor": 0.1,
-        "warmup_epochs": 0.5,
-    }
-    rates = [float(schedule(settings, num_epochs=2, steps_per_epoch=4)(step)) for step in range(8)]
+    settings = {**SETTINGS, "decay_epochs": (1,), "warmup_epochs": 0.5}
+    rate = schedule(settings, 0.5, num_epochs=2, steps_per_epoch=4)
+    rates = [float(rate(step)) for step in range(8)]
     np.testing.assert_allclose(rates, [0.25, 0.5, 0.5, 0.5, *[0.05] * 4], rtol=1e-6)
-    cosine = schedule({**settings, "schedule": "cosine"}, num_epochs=2, steps_per_epoch=4)
+    cosine = schedule({**settings, "schedule": "cosine"}, 0.5, num_epochs=2, steps_per_epoch=4)
     assert float(cosine(8)) == pytest.approx(0, abs=1e-7)
     assert float(cosine(4)) == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("beta2", [None, 0.95])
+def test_hyperparameters_may_be_inputs_of_a_compiled_step(name, beta2, rng):
+    settings = {**SETTINGS, "name": name, "beta2": beta2, "clip_norm": 1.0, "decay_epochs": (1,)}
+    values = optimizer.hyperparameters(settings)
+    params = {"weights": rng.normal(size=(3, 4)).astype(np.float32)}
+    gradients = {"weights": rng.normal(size=(3, 4)).astype(np.float32)}
+
+    def updates(values):
+        made = optimizer.build(settings, values, num_epochs=2, steps_per_epoch=3)
+        return made.transformation.update(gradients, made.transformation.init(params), params)[0][
+            "weights"
+        ]
+
+    compiled = jax.jit(updates)
+    np.testing.assert_allclose(compiled(values), updates(values), rtol=1e-5)
+    doubled = {**values, "learning_rate": 2 * values["learning_rate"]}
+    # Every one of them is proportional to the rate, and none is made anew for another.
+    np.testing.assert_allclose(compiled(doubled), 2 * updates(values), rtol=1e-5)
+    assert compiled._cache_size() == 1
+
+
+def test_adamw_is_that_of_optax_with_the_names_of_the_configuration(rng):
+    ours = build(name="adamw", momentum=0.8, beta2=0.95, weight_decay=0.1)
+    peer = optax.adamw(0.1, b1=0.8, b2=0.95, weight_decay=0.1)
+    params = {"weights": rng.normal(size=5).astype(np.float32)}
+    states = [made.init(params) for made in (ours, peer)]
+    for _ in range(3):
+        gradients = {"weights": rng.normal(size=5).astype(np.float32)}
+        updates = []
+        for index, made in enumerate((ours, peer)):
+            update, states[index] = made.update(gradients, states[index], params)
+            updates.append(update["weights"])
+        # The same operations on numbers that were rounded to float32 first.
+        np.testing.assert_allclose(*updates, rtol=1e-5)

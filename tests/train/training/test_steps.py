@@ -14,7 +14,8 @@ from train.models import HEADS
 from train.models.classifier import Classifier
 from train.models.small_cnn import SmallCNN
 from train.training import label_estimates, randomness, steps
-from train.training.objectives import LOSSES
+from train.training.losses import LOSSES
+from train.training.optimizer import Optimizer
 from train.training.state import initial_state, num_parameters, parameters_digest
 
 AXIS = "devices"
@@ -29,40 +30,50 @@ LOSS = {
     "alpha": 0.5,
     "beta": 0.01,
     "weight": 0.01,
-    "label_learning_rate": 0.5,
+    "label_learning_rate": 3.0,
 }
 CLASS_COUNTS = np.arange(1, 11)
 
 
-def build(loss_name, *, label_logits=None, **settings):
+def build(loss_name, *, estimates=None, average_decay=None, **settings):
+    """A state, the step of training with its hyperparameters, and that of evaluation."""
     # Narrow, to compile and run fast; otherwise the model of the digits.
     spec = LOSSES[loss_name]
     axis_name = AXIS if settings.get("sync_batch_norm", True) else None
     model = Classifier(SmallCNN(axis_name, widths=(4, 4, 8)), HEADS[spec.head](10))
-    optimizer = optax.sgd(0.05, momentum=0.9)
+    optimizer = Optimizer(optax.sgd(0.05, momentum=0.9), optax.constant_schedule(0.05))
     state = initial_state(
         model,
-        optimizer,
+        optimizer.transformation,
         (8, 8, 1),
         randomness.initialization_key(0),
-        averaged="average_decay" in settings,
-        label_logits=label_logits,
+        averaged=average_decay is not None,
+        label_logits=estimates,
     )
-    objective = spec.objective(LOSS, CLASS_COUNTS, axis_name=AXIS)
+    hyperparameters = {
+        "seed": np.uint32(0),
+        "loss": spec.hyperparameters(LOSS, CLASS_COUNTS),
+        "optimizer": {"learning_rate": np.float32(0.05)},
+    }
+    if average_decay is not None:
+        hyperparameters["optimizer"]["average_decay"] = np.float32(average_decay)
+    make_objective = functools.partial(spec.objective, LOSS, axis_name=AXIS)
     normalize_images = functools.partial(normalize, mean=(0.3,), std=(0.35,))
     train_step = steps.make_train_step(
         model.apply,
-        objective,
-        optimizer,
-        optax.constant_schedule(0.05),
+        make_objective,
+        lambda _values: optimizer,
         augment=lambda key, image: image + jax.random.randint(key, (), 0, 3).astype(np.uint8),
         normalize=normalize_images,
-        seed=0,
         axis_name=AXIS,
         **settings,
     )
-    eval_step = steps.make_eval_step(model.apply, objective, normalize=normalize_images)
-    return state, train_step, eval_step
+    eval_step = steps.make_eval_step(model.apply, make_objective, normalize=normalize_images)
+    return (
+        state,
+        lambda state, batch: train_step(state, hyperparameters, batch),
+        lambda params, batch_stats, batch: eval_step(params, batch_stats, hyperparameters, batch),
+    )
 
 
 def make_batch(rng, size):
@@ -178,9 +189,7 @@ def test_batch_norm_of_each_device_alone_leaves_the_mean_of_their_statistics(rng
 def test_estimated_labels_take_a_step_of_their_own(rng):
     batch = make_batch(rng, 16)
     estimates = rng.normal(size=(32, 10)).astype(np.float32)
-    state, train_step, _ = build(
-        "role", label_logits=estimates, label_schedule=optax.constant_schedule(3.0)
-    )
+    state, train_step, _ = build("role", estimates=estimates)
     # As the step makes the outputs: with its own augmentation, by its own network.
     keys = randomness.augmentation_keys(0, state.step, batch["positions"])
     shifted = jax.vmap(
@@ -197,7 +206,7 @@ def test_estimated_labels_take_a_step_of_their_own(rng):
         logits, estimates[batch["examples"]], batch["labels"], expected_positives=3.0, weight=0.01
     )
     expected = estimates.copy()
-    expected[batch["examples"]] -= 3.0 * np.asarray(gradients)
+    expected[batch["examples"]] -= LOSS["label_learning_rate"] * np.asarray(gradients)
     assert not np.allclose(expected, estimates, atol=1e-2)
     for devices in (1, 4):
         found, _ = run(state, train_step, [batch], devices)

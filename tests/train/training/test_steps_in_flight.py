@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from train.devices.parallel import PmapDevices
-from train.training import stop_signals
 from train.training.steps_in_flight import StepsInFlight
-from train.training.stop_signals import Requests
+from train.training.stop_signals import StopSignals
 from train.workdir.progress import Progress
 from train.workdir.reporting import SilentReporter
 
@@ -54,15 +53,15 @@ def test_waiting_is_the_time_for_data_while_no_step_is_being_made(monkeypatch):
         loss = np.array(next(losses), np.float32).view(Ready)
         clock.seconds += 1
         metrics = {"loss": loss, "gradient_norm": 0.0, "parameter_norm": 0.0}
-        return state, {**metrics, stop_signals.NAME: batch[stop_signals.NAME].max()}
+        return state, {**metrics, "request": batch["request"].max()}
 
-    steps = StepsInFlight(train_step, OneDevice(), SilentReporter(), Requests(None))
+    steps = StepsInFlight(train_step, OneDevice(), SilentReporter(), StopSignals(None))
     for number in (1, 2, 3):
-        steps.make(None, number, batches())
-    progress = steps.finish(Progress())
+        steps.dispatch(None, number, batches())
+    progress = steps.drain(Progress())
     # Before the first step they had nothing to do; before the third they were at the second.
     assert (progress.seconds, progress.waiting) == pytest.approx((9, 4))
     steps.restart()
-    steps.make(None, 4, batches())
-    progress = steps.finish(progress)
+    steps.dispatch(None, 4, batches())
+    progress = steps.drain(progress)
     assert (progress.seconds, progress.waiting) == pytest.approx((12, 6))

@@ -10,7 +10,7 @@ from typing import Any
 from train.evaluation import metric_names
 from train.foundation.errors import UserError
 from train.foundation.nested import differences
-from train.training.objectives import LOSSES
+from train.training.losses import LOSSES
 from train.workdir import run_files
 from train.workdir.runs import Run, identity_without_seed
 
@@ -115,7 +115,7 @@ def used_fields(run: Run) -> dict[str, Any]:
     """The fields of the configuration, less those of `config.loss` that the loss does not take."""
     loss = run.fields["loss.name"]
     # Any number of classes will do: only the names are wanted.
-    taken = {"loss.name", *(f"loss.{name}" for name in LOSSES[loss].parameters(2))}
+    taken = {"loss.name", *(f"loss.{name}" for name in LOSSES[loss].parameters)}
     return {
         name: value
         for name, value in run.fields.items()

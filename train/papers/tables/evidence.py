@@ -33,7 +33,7 @@ from train.papers.tables.table import (
     Tuning,
     grid,
 )
-from train.training.objectives import LOSSES
+from train.training.losses import LOSSES
 
 _SEEDS = 5
 # Half of the recipe's epochs, so that all the runs take two hours of two cores and not four.
