@@ -114,7 +114,6 @@ def check_seeds(runs: Sequence[Run]) -> None:
 def used_fields(run: Run) -> dict[str, Any]:
     """The fields of the configuration, less those of `config.loss` that the loss does not take."""
     loss = run.fields["loss.name"]
-    # Any number of classes will do: only the names are wanted.
     taken = {"loss.name", *(f"loss.{name}" for name in LOSSES[loss].parameters)}
     return {
         name: value
