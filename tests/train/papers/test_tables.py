@@ -16,18 +16,14 @@ from train import configuration
 from train.evaluation import metric_names
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.nested import flatten
-from train.papers.tables import (
-    collecting,
-    display,
-    execution,
-    statistics,
-)
+from train.papers import statistics
+from train.papers.statistics import Summary
+from train.papers.tables import collecting, display, execution
 from train.papers.tables.catalogue import CATALOGUE, THESIS
 from train.papers.tables.planned_runs import PlannedRun
 from train.papers.tables.planning import Planner, tunings
 from train.papers.tables.published import PUBLISHED
 from train.papers.tables.runs_folder import RunsFolder, Status
-from train.papers.tables.statistics import Summary
 from train.papers.tables.table import (
     Cell,
     CountBin,
@@ -263,7 +259,7 @@ def test_an_interval_covers_the_mean_as_often_as_it_says(rng):
     ],
 )
 def test_what_differs_by_more_than_both_intervals(ours, published, where):
-    assert statistics.compare(ours, Published.parse(published)) == where
+    assert statistics.compare(ours, Published.parse(published).summary) == where
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from train.evaluation import metric_names
-from train.papers.tables import readings, statistics
+from train.papers import statistics
+from train.papers.statistics import Summary
+from train.papers.tables import readings
 from train.papers.tables.planning import Planner, Tuned, tunings
 from train.papers.tables.runs_folder import TO_MAKE, Status
-from train.papers.tables.statistics import Summary
 from train.papers.tables.table import (
     AnyMetric,
     Cell,
@@ -72,7 +73,7 @@ class Number:
         """Where it lies if it differs from the published value by more than both intervals."""
         if self.summary is None or self.cell.published is None:
             return None
-        return statistics.compare(self.summary, self.cell.published)
+        return statistics.compare(self.summary, self.cell.published.summary)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from train.evaluation import metric_names
 from train.foundation.errors import UserError
-from train.papers.tables import planned_runs, statistics
+from train.papers import statistics
+from train.papers.tables import planned_runs
 from train.papers.tables.planned_runs import PlannedRun
 from train.papers.tables.runs_folder import TO_MAKE, RunsFolder
 from train.papers.tables.table import Cell, CountBin, Recipe, SetSizeShare, Table, Tuning

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from train.evaluation import metric_names
+from train.papers.statistics import Summary
 
 # Dotted fields of a configuration and their values.
 Overrides = tuple[tuple[str, Any], ...]
@@ -127,6 +128,11 @@ class Published:
             shots=() if shots is None else tuple(map(float, shots.split("/"))),
             decimals=len(match["decimals"] or ""),
         )
+
+    @property
+    def summary(self) -> Summary:
+        """The number and its half width, as those of runs."""
+        return Summary(self.value, self.half_width)
 
 
 @dataclass(frozen=True)

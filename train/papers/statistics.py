@@ -1,4 +1,4 @@
-"""Several seeds to a mean and its interval, and the comparison with a published number."""
+"""Means over seeds with their intervals, their comparison, and the selection of the best mean."""
 
 import math
 from collections.abc import Sequence
@@ -7,8 +7,6 @@ from typing import Literal
 
 import numpy as np
 from scipy import special
-
-from train.papers.tables.table import Published
 
 _CONFIDENCE = 0.95
 
@@ -39,15 +37,15 @@ def half_width(standard_error: float, degrees_of_freedom: float) -> float:
     return float(special.stdtrit(degrees_of_freedom, (1 + _CONFIDENCE) / 2)) * standard_error
 
 
-def compare(ours: Summary, published: Published) -> Literal["above", "below"] | None:
-    """Where ours lies if it differs from the published value by more than both intervals together.
+def compare(ours: Summary, published: Summary) -> Literal["above", "below"] | None:
+    """Where ours lies if the two means differ by more than both half widths together.
 
-    A value published without an interval is taken as exact; without an interval of ours, nothing
-    can be said.
+    A mean that was published without an interval is taken as exact. The result is None if ours has
+    no interval, for then nothing can be said.
     """
     if ours.half_width is None:
         return None
-    difference = ours.mean - published.value
+    difference = ours.mean - published.mean
     if abs(difference) <= ours.half_width + (published.half_width or 0.0):
         return None
     return "above" if difference > 0 else "below"
