@@ -9,7 +9,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from train.data import DATASETS, dataset_spec
+from train.data import DATASET_NAME, dataset_spec, find
 from train.devices import parallel
 from train.evaluation import metric
 from train.foundation import fields
@@ -54,9 +54,9 @@ _FIELDS: dict[str, fields.Field] = {
 def check(config: Mapping[str, Any]) -> None:
     """Raises `UserError` for the first field that is missing, unknown or out of range."""
     values = dict(flatten(config))
-    _check_field(values, "dataset.name", fields.one_of(DATASETS))
+    _check_field(values, "dataset.name", DATASET_NAME)
     options = {
-        f"dataset.{name}": field for name, field in DATASETS[values["dataset.name"]].options.items()
+        f"dataset.{name}": field for name, field in find(values["dataset.name"]).options.items()
     }
     known = {
         *_FIELDS,

@@ -4,36 +4,22 @@ For ImageNet-LT and Pl@ntNet-300K a second start goes on where the first one was
 begin anew. Nothing is installed, and nothing but CIFAR-100 is downloaded.
 """
 
-import functools
 import signal
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 
 import tensorflow_datasets as tfds
 from absl import flags, logging
 
 from train import command_line
-from train.data import imagenet_lt, plantnet300k, prepared_files
-from train.data.digits import Digits
-from train.data.preparing import dataset_writer, tfds_datasets
-from train.data.preparing.dataset_writer import PreparedBuilder
-from train.data.synthetic_species import SyntheticSpecies
-from train.foundation import fields
+from train.data import DATASET_NAME, DATASETS, DatasetFamily, builders, find, prepared_files
+from train.data.builders import ReadOnlyBuilder
+from train.foundation import import_paths
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
 
-_BUILDERS: dict[str, Callable[..., tfds.core.DatasetBuilder]] = {
-    "cifar100": functools.partial(tfds.builder, "cifar100"),
-    "digits": Digits,
-    "imagenet": functools.partial(tfds.builder, "imagenet2012"),
-    "imagenet_lt": imagenet_lt.ImagenetLt,
-    "plantnet300k": plantnet300k.Plantnet300k,
-    "plantnet300k_v2": plantnet300k.Plantnet300kV2,
-    "synthetic_species": SyntheticSpecies,
-}
-
 _DATASET = flags.DEFINE_string(
-    "dataset", None, f"Needed. The data set: one of {', '.join(_BUILDERS)}."
+    "dataset", None, f"Needed. The data set: one of {', '.join(DATASETS)}."
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
@@ -58,8 +44,8 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
 def main() -> None:
     """Prepares the data set that the flags name."""
     if _DATASET.value is None:
-        raise UserError(f"--dataset is needed: it must be one of {', '.join(_BUILDERS)}")
-    if wrong := fields.one_of(_BUILDERS)(_DATASET.value):
+        raise UserError(f"--dataset is needed: it must be one of {', '.join(DATASETS)}")
+    if wrong := DATASET_NAME(_DATASET.value):
         raise UserError(f"--dataset must be {wrong}; got {_DATASET.value!r}")
     # Below errors, tfds tells that a new folder is empty.
     logging.set_verbosity(logging.ERROR)
@@ -85,7 +71,8 @@ def prepare(
         manual_dir: the folder with what was downloaded; `None` for tfds's own default.
         skip_unreadable: whether images that cannot be decoded are left out.
     """
-    builder = prepared_files.make_builder(_BUILDERS[name], data_dir, name=name)
+    family = find(name)
+    builder = builders.make_builder(family.builder, data_dir, name=name)
     if builder.is_prepared():
         prepared_files.check_files(builder)
         show_line(f"{name} is prepared already, in {builder.data_dir}")
@@ -95,28 +82,31 @@ def prepare(
         if manual_dir is not None
         else Path(builder.data_dir).parents[1] / "downloads" / "manual"
     )
-    skipped: dict[str, int] = {}
     try:
-        match name:
-            case "cifar100":
-                tfds_datasets.prepare_cifar100(builder, downloaded)
-            case "imagenet":
-                tfds_datasets.prepare_imagenet(builder, downloaded)
-            case "imagenet_lt":
-                contents = imagenet_lt.contents(downloaded, data_dir)
-                skipped = dataset_writer.prepare(builder, contents, skip_unreadable=skip_unreadable)
-            case "plantnet300k" | "plantnet300k_v2":
-                contents = plantnet300k.contents(type(builder), downloaded)
-                skipped = dataset_writer.prepare(builder, contents, skip_unreadable=skip_unreadable)
-            case _:
-                prepared_files.generate(builder)
+        skipped = _write(family, builder, downloaded, skip_unreadable=skip_unreadable)
     except KeyboardInterrupt as error:
-        begins = "goes on from here" if isinstance(builder, PreparedBuilder) else "begins anew"
+        begins = "goes on from here" if isinstance(builder, ReadOnlyBuilder) else "begins anew"
         raise InterruptedRunError(signal.SIGINT, f"the same command {begins}") from error
     _summarize(name, builder, skipped)
 
 
-def _summarize(name: str, builder: tfds.core.DatasetBuilder, skipped: dict[str, int]) -> None:
+def _write(
+    family: DatasetFamily,
+    builder: tfds.core.DatasetBuilder,
+    downloaded: Path,
+    *,
+    skip_unreadable: bool,
+) -> Mapping[str, int]:
+    """Writes the files, and returns the numbers of images left out, by split."""
+    if family.prepare is None:
+        builders.generate(builder)
+        return {}
+    write = import_paths.load(family.prepare)
+    skipped: Mapping[str, int] = write(builder, downloaded, skip_unreadable=skip_unreadable)
+    return skipped
+
+
+def _summarize(name: str, builder: tfds.core.DatasetBuilder, skipped: Mapping[str, int]) -> None:
     splits = builder.info.splits
     counts = ", ".join(f"{splits[split].num_examples:,} {split}" for split in splits)
     num_classes = builder.info.features["label"].num_classes

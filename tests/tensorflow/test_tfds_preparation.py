@@ -14,7 +14,7 @@ from tests.train import test_recipes
 from tests.train.data import archives
 from train import prepare
 from train.data.prepared_files import split_labels
-from train.data.preparing import tfds_datasets
+from train.data.preparing import imagenet, tfds_datasets
 from train.foundation.errors import UserError
 
 CIFAR_100_URL = "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz"
@@ -93,7 +93,7 @@ def test_imagenet_has_the_files_of_both_archives(tmp_path, capsys):
     np.testing.assert_array_equal(
         split_labels(builder, "train"), [example["label"] for example in train]
     )
-    assert tfds_datasets.file_names(builder, "train") == [
+    assert imagenet.file_names(builder, "train") == [
         example["file_name"].decode() for example in train
     ]
 

@@ -5,7 +5,6 @@ python -m tests.train.interrupted MOMENT --config=configs/digits.py --workdir=DI
 Photographs are small, and few: those of `tests.train.data.small`.
 """
 
-import dataclasses
 import os
 import shutil
 import signal
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from tests.train.data import small
 from train import command_line, main
-from train.data import DATASETS, images
+from train.data import images
 from train.foundation import files
 from train.training.stop_signals import StopSignals
 from train.workdir.checkpoint import Checkpointer
@@ -24,13 +23,6 @@ from train.workdir.checkpoint import Checkpointer
 def shrink_photographs():
     small.shrink(setattr)
     images.SHORTER_SIDE, images.CROP = 12, 8
-    family = DATASETS["plantnet300k"]
-    DATASETS["plantnet300k"] = dataclasses.replace(
-        family,
-        spec=lambda config: dataclasses.replace(
-            family.spec(config), num_classes=len(small.SPECIES), image_shape=(8, 8, 3)
-        ),
-    )
 
 
 # In the program and in the processes of its own that decode images, but not where pytest looks for

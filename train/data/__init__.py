@@ -1,46 +1,44 @@
-"""Data sets by name."""
+"""Data sets by name.
 
-import functools
+An entry is an import path, so that a data set is imported only where it is asked for: to train on
+one takes nothing of the others.
+"""
+
 from collections.abc import Mapping
 from typing import Any
 
-from train.data.augmentation import random_shift
-from train.data.cifar100 import CIFAR100
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
-from train.data.digits import Digits
-from train.data.photographs import IMAGENET, IMAGENET_LT, PLANTNET300K, PLANTNET300K_V2
 from train.data.records import Records, Split
-from train.data.synthetic_species import SYNTHETIC_SPECIES
-
-_DIGITS = DatasetSpec(
-    name="digits",
-    num_classes=10,
-    image_shape=(8, 8, 1),
-    builder=Digits,
-    augment=functools.partial(random_shift, pixels=1),
-    mean=(0.287,),
-    std=(0.354,),
-    prepared_on_use=True,
-)
+from train.foundation import import_paths
 
 DATASETS = {
-    "cifar100": CIFAR100,
-    "digits": DatasetFamily(lambda _config: _DIGITS),
-    "imagenet": IMAGENET,
-    "imagenet_lt": IMAGENET_LT,
-    "plantnet300k": PLANTNET300K,
-    "plantnet300k_v2": PLANTNET300K_V2,
-    "synthetic_species": SYNTHETIC_SPECIES,
+    "cifar100": "train.data.cifar100:CIFAR100",
+    "digits": "train.data.digits:DIGITS",
+    "imagenet": "train.data.imagenet:IMAGENET",
+    "imagenet_lt": "train.data.imagenet_lt:IMAGENET_LT",
+    "plantnet300k": "train.data.plantnet300k:PLANTNET300K",
+    "plantnet300k_v2": "train.data.plantnet300k:PLANTNET300K_V2",
+    "synthetic_species": "train.data.synthetic_species:SYNTHETIC_SPECIES",
 }
+
+# What `config.dataset.name` may be: a name of ours, or the import path of somebody else's entry.
+DATASET_NAME = import_paths.one_of_or_path(DATASETS, DatasetFamily)
+
+
+def find(name: str) -> DatasetFamily:
+    """The data set of a name that `DATASET_NAME` allows."""
+    family: DatasetFamily = import_paths.load(DATASETS.get(name, name))
+    return family
 
 
 def dataset_spec(config: Mapping[str, Any]) -> DatasetSpec:
     """The data set of `config.dataset`."""
-    return DATASETS[config["name"]].spec(config)
+    return find(config["name"]).spec(config)
 
 
 __all__ = [
     "DATASETS",
+    "DATASET_NAME",
     "Dataset",
     "DatasetFamily",
     "DatasetSpec",
@@ -48,4 +46,5 @@ __all__ = [
     "Split",
     "TrueDistribution",
     "dataset_spec",
+    "find",
 ]

@@ -1,7 +1,6 @@
 """Batches by their number: a function of (seed, epoch, position) alone, with no state to restore.
 
-Any batch can be asked for in any order, which is what lets workers, processes and resumed runs see
-the same ones.
+Any batch can be read in any order. So workers, processes and resumed runs see the same batches.
 """
 
 import functools
@@ -17,12 +16,12 @@ from train.data.images import UnreadableImageError
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
 
-# "images" uint8 [b, ...] and "labels" int32 [b]. Training adds "examples" int32 [b], the places of
-# the examples in the split, and "positions" int32 [b], those in the global batch, which their
-# random keys are made of; evaluation adds "mask" bool [b], false for what is not an example: the
-# padding of the last batch, and what was skipped.
+# "images" uint8 [b, ...] and "labels" int32 [b]. Training adds "examples" int32 [b], the indices of
+# the examples in the split, and "positions" int32 [b], their indices in the global batch, which
+# their random keys are made of. Evaluation adds "mask" bool [b], false for what is not an example:
+# the padding of the last batch, and the images that were skipped.
 Batch = dict[str, Any]
-# In a batch that left out unreadable images, what was wrong with each; no array.
+# In a batch that left out unreadable images, one message for each; no array.
 UNREADABLE = "unreadable"
 
 
@@ -41,7 +40,7 @@ def steps_in_epoch(num_examples: int, batch_size: int) -> int:
 
 @dataclass(frozen=True)
 class _Batches:
-    """What the batches of training and of evaluation share.
+    """The attributes that the batches of training and of evaluation share.
 
     Attributes:
         split: the examples.
@@ -74,10 +73,10 @@ class TrainingBatches(_Batches):
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of a step, counted from 0."""
-        epoch, place = divmod(step, steps_in_epoch(len(self.split), self.batch_size))
+        epoch, step_in_epoch = divmod(step, steps_in_epoch(len(self.split), self.batch_size))
         order = epoch_order(len(self.split), seed=self.seed, epoch=epoch)
         positions = self._share()
-        chosen = order[place * self.batch_size + positions]
+        chosen = order[step_in_epoch * self.batch_size + positions]
         batch: Batch = {
             "labels": self.split.labels[chosen],
             "examples": chosen.astype(np.int32),
@@ -89,7 +88,7 @@ class TrainingBatches(_Batches):
         unreadable = []
         pixels = _empty_images(len(chosen))
         for row, index in enumerate(chosen.tolist()):
-            # The example that comes next in the split stands in for one that cannot be read.
+            # The next example of the split replaces one that cannot be read.
             for candidate in itertools.chain(range(index, len(self.split)), range(index)):
                 try:
                     image = images.decode(*self.split.images.encoded(candidate))
@@ -112,15 +111,15 @@ class EvaluationBatches(_Batches):
     """Every example once, in order; the last batch is filled up and masked."""
 
     def __len__(self) -> int:
-        """The number of batches, the same for every process."""
+        """The number of batches, which is the same for every process."""
         return math.ceil(len(self.split) / self.batch_size)
 
     def __getitem__(self, number: int) -> Batch:
         """A batch, counted from 0."""
-        places = number * self.batch_size + self._share()
-        mask = places < len(self.split)
-        # Padding repeats the last example, so that it is as harmless to compute as any.
-        chosen = np.minimum(places, len(self.split) - 1)
+        indices = number * self.batch_size + self._share()
+        mask = indices < len(self.split)
+        # Padding repeats the last example, which is as harmless to compute as any other.
+        chosen = np.minimum(indices, len(self.split) - 1)
         batch: Batch = {"labels": self.split.labels[chosen], "mask": mask}
         if not isinstance(self.split.images, Records):
             return {"images": self.split.images.take(chosen, axis=0), **batch}

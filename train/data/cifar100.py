@@ -46,13 +46,15 @@ SUPERCLASSES = tuple(
     )
 )
 
+_BUILDER = functools.partial(tfds.builder, "cifar100")
+
 
 def _spec(config: Mapping[str, Any]) -> DatasetSpec:
     return DatasetSpec(
-        name="cifar100",
+        name=config["name"],
         num_classes=100,
         image_shape=(32, 32, 3),
-        builder=functools.partial(tfds.builder, "cifar100"),
+        builder=_BUILDER,
         augment=functools.partial(pad_crop_flip, pixels=4),
         mean=(125.3 / 255, 123.0 / 255, 113.9 / 255),
         std=(63.0 / 255, 62.1 / 255, 66.7 / 255),
@@ -65,7 +67,9 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
 
 CIFAR100 = DatasetFamily(
     _spec,
-    {
+    _BUILDER,
+    prepare="train.data.preparing.cifar100:prepare",
+    options={
         **options.VALIDATION_SIZE,
         # As many validation images of every class, or any: thesis chapters 5 and 4.
         "holdout": fields.one_of(("balanced", "permuted")),

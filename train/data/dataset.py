@@ -2,18 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
-import tensorflow_datasets as tfds
 
-from train.data import label_noise, prepared_files, splits
+from train.data import label_noise, splits
 from train.data.label_noise import LabelNoise
 from train.data.records import Split
 from train.data.splits import Holdout
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class DatasetSpec:
     """What is known of a data set before any file of it is read.
 
     Attributes:
-        name: its name in `config.dataset.name` and for `train.prepare`.
+        name: what `config.dataset.name` is.
         num_classes: the number of classes L; `None` where only the data say it.
         image_shape: height, width and channels of what the model gets.
         builder: makes the tfds builder; called with `data_dir` and `file_format`. Its features have
@@ -68,7 +70,7 @@ class DatasetSpec:
         std: the standard deviation of a channel over the training images, in [0, 1].
         streamed: whether images stay encoded on disk and are decoded, resized and cropped on their
             way to the device; otherwise all of them are in memory.
-        prepared_on_use: whether the first use prepares the data set; otherwise `train.prepare` has
+        generated_on_use: whether the first run generates the files; otherwise `train.prepare` has
             to.
         validation: the prepared split that is validation, or how many examples of the prepared
             training split are held out for it.
@@ -82,12 +84,12 @@ class DatasetSpec:
     name: str
     num_classes: int | None
     image_shape: tuple[int, int, int]
-    builder: Callable[..., tfds.core.DatasetBuilder]
+    builder: Callable[..., "tfds.core.DatasetBuilder"]
     augment: Callable[[jax.Array, jax.Array], jax.Array]
     mean: tuple[float, ...]
     std: tuple[float, ...]
     streamed: bool = False
-    prepared_on_use: bool = False
+    generated_on_use: bool = False
     validation: str | Holdout = "validation"
     test: str = "test"
     train_size: int | None = None
@@ -106,8 +108,11 @@ class DatasetSpec:
         Raises:
             UserError: the data set is not prepared, or damaged, or not the one that is expected.
         """
-        builder = prepared_files.open_builder(
-            self.builder, data_dir, name=self.name, prepare=self.prepared_on_use
+        # Imported here because tensorflow-datasets takes long to import, and only this needs it.
+        from train.data import builders, prepared_files  # noqa: PLC0415
+
+        builder = builders.open_builder(
+            self.builder, data_dir, name=self.name, generate_on_use=self.generated_on_use
         )
         class_names = prepared_files.class_names(builder)
         num_classes = len(class_names)
@@ -156,12 +161,19 @@ class DatasetSpec:
 
 @dataclass(frozen=True)
 class DatasetFamily:
-    """A data set by name, before the configuration has said which variant of it.
+    """An entry of the registry: a data set, of which the configuration chooses the variant.
 
     Attributes:
         spec: `config.dataset` to the data set.
+        builder: makes the tfds builder of what `train.prepare` prepares; called with `data_dir` and
+            `file_format`.
+        prepare: the import path of the function that writes the files; `None` where the builder
+            generates them itself. It is called with the builder, the folder of the downloads and
+            the keyword `skip_unreadable`, and returns how many images it left out, by split.
         options: the fields of `config.dataset` that it has beside those that all data sets have.
     """
 
     spec: Callable[[Mapping[str, Any]], DatasetSpec]
+    builder: Callable[..., "tfds.core.DatasetBuilder"]
+    prepare: str | None = None
     options: Mapping[str, Field] = field(default_factory=dict)

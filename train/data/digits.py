@@ -1,14 +1,17 @@
-"""scikit-learn's 1,797 handwritten digits as a tensorflow-datasets builder."""
+"""scikit-learn's 1,797 handwritten digits."""
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
+from train.data.augmentation import random_shift
+from train.data.dataset import DatasetFamily, DatasetSpec
+
+IMAGE_SHAPE = (8, 8, 1)
 # A constant of the data set, not of the run: every run sees the same split.
 SPLIT_SEED = 20260101
 VALIDATION_SIZE = 270
@@ -31,7 +34,7 @@ class Digits(tfds.core.GeneratorBasedBuilder):
             description="Handwritten digits, 8x8 pixels, from scikit-learn.",
             features=tfds.features.FeaturesDict(
                 {
-                    "image": tfds.features.Image(shape=(8, 8, 1), dtype=np.uint8),
+                    "image": tfds.features.Image(shape=IMAGE_SHAPE, dtype=np.uint8),
                     "label": tfds.features.ClassLabel(names=[str(digit) for digit in range(10)]),
                 }
             ),
@@ -41,22 +44,45 @@ class Digits(tfds.core.GeneratorBasedBuilder):
 
     def _split_generators(self, dl_manager: Any) -> dict[str, Iterator[tuple[int, dict[str, Any]]]]:
         del dl_manager  # Nothing to download: the images come with scikit-learn.
-        labels = load_digits().target
+        # Imported here, as scikit-learn takes long to import and a data set is generated once.
+        from sklearn.datasets import load_digits  # noqa: PLC0415
+        from sklearn.model_selection import train_test_split  # noqa: PLC0415
+
+        digits = load_digits()
         rest, test = train_test_split(
-            np.arange(len(labels)), test_size=TEST_SIZE, stratify=labels, random_state=SPLIT_SEED
+            np.arange(len(digits.target)),
+            test_size=TEST_SIZE,
+            stratify=digits.target,
+            random_state=SPLIT_SEED,
         )
         train, validation = train_test_split(
-            rest, test_size=VALIDATION_SIZE, stratify=labels[rest], random_state=SPLIT_SEED
+            rest, test_size=VALIDATION_SIZE, stratify=digits.target[rest], random_state=SPLIT_SEED
         )
         return {
-            "train": self._generate_examples(train),
-            "validation": self._generate_examples(validation),
-            "test": self._generate_examples(test),
+            split: self._generate_examples(indices, digits.images[indices], digits.target[indices])
+            for split, indices in (("train", train), ("validation", validation), ("test", test))
         }
 
-    def _generate_examples(self, indices: np.ndarray) -> Iterator[tuple[int, dict[str, Any]]]:
-        digits = load_digits()
-        for index in indices.tolist():
-            pixels = (digits.images[index] * 15).astype(np.uint8)
+    def _generate_examples(
+        self, indices: np.ndarray, images: np.ndarray, labels: np.ndarray
+    ) -> Iterator[tuple[int, dict[str, Any]]]:
+        for index, image, label in zip(indices.tolist(), images, labels.tolist(), strict=True):
+            pixels = (image * 15).astype(np.uint8)
             # An image object: tfds encodes arrays with TensorFlow, but this without it.
-            yield index, {"image": Image.fromarray(pixels), "label": int(digits.target[index])}
+            yield index, {"image": Image.fromarray(pixels), "label": label}
+
+
+def _spec(config: Mapping[str, Any]) -> DatasetSpec:
+    return DatasetSpec(
+        name=config["name"],
+        num_classes=10,
+        image_shape=IMAGE_SHAPE,
+        builder=Digits,
+        augment=functools.partial(random_shift, pixels=1),
+        mean=(0.287,),
+        std=(0.354,),
+        generated_on_use=True,
+    )
+
+
+DIGITS = DatasetFamily(_spec, Digits)

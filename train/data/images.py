@@ -55,7 +55,7 @@ def random_crop(image: Image.Image, uniform: np.ndarray) -> np.ndarray:
         uniform: two numbers from [0, 1), which say how far down and to the right the crop lies.
     """
     width, height = resized(image.size)
-    # Products round down to below the number of places, so that each is as likely.
+    # Products round down, so that each crop is as likely.
     top, left = (uniform * (height - CROP + 1, width - CROP + 1)).astype(int).tolist()
     # Only the part that is to be seen is resized, which takes a third less time. Pillow has its
     # edges in 32 bits, and may take the axes in another order: hence the step.

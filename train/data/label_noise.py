@@ -32,7 +32,7 @@ def blocks(num_classes: int) -> tuple[int, ...]:
 
 
 def apply(noise: LabelNoise, labels: np.ndarray, *, seed: int) -> np.ndarray:
-    """The labels [n] with noise; that of an example is a function of the seed and its place alone.
+    """The labels [n] with noise; that of an example is a function of the seed and its index alone.
 
     The examples that are drawn anew with a lower probability are among those of a higher one.
     """

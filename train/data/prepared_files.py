@@ -1,110 +1,24 @@
-"""Prepared data sets on disk: opened, checked, and read without TensorFlow."""
+"""Prepared data sets on disk: checked, and read without TensorFlow."""
 
 import contextlib
 import io
 import os
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
-from absl import logging
 from PIL import Image
 
+from train.data.builders import damaged
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
 
-FILE_FORMAT = "array_record"
-
 
 def labels_file(split: str) -> str:
-    """The file beside the records with the labels of a split, which spares reading the images."""
+    """The file with the labels of a split, beside its records: reading it spares the images."""
     return f"labels-{split}.npy"
-
-
-def make_builder(
-    builder: Callable[..., tfds.core.DatasetBuilder], data_dir: str | None, *, name: str
-) -> tfds.core.DatasetBuilder:
-    """The builder of a data set, prepared or not.
-
-    Args:
-        builder: called with `data_dir` and `file_format`.
-        data_dir: where prepared data sets lie; `None` for tfds's own default.
-        name: what messages call the data set.
-
-    Raises:
-        UserError: the description of the prepared data set is damaged.
-    """
-    try:
-        with quiet_tfds():
-            return builder(data_dir=data_dir, file_format=FILE_FORMAT)
-    except OSError:
-        raise
-    except Exception as error:  # What a damaged description makes tfds raise.
-        below = "" if data_dir is None else f" below {data_dir}"
-        raise _damaged(f"{name}{below}", error) from error
-
-
-def open_builder(
-    builder: Callable[..., tfds.core.DatasetBuilder],
-    data_dir: str | None,
-    *,
-    name: str,
-    prepare: bool,
-) -> tfds.core.DatasetBuilder:
-    """The builder of a prepared data set.
-
-    Args:
-        builder: called with `data_dir` and `file_format`.
-        data_dir: where prepared data sets lie; `None` for tfds's own default.
-        name: what messages call the data set.
-        prepare: whether it is prepared here if it is not yet; otherwise that is an error.
-    """
-    made = make_builder(builder, data_dir, name=name)
-    with quiet_tfds():
-        is_prepared = made.is_prepared()
-    if is_prepared:
-        return made
-    if not prepare:
-        where = "" if data_dir is None else f" --data_dir={data_dir}"
-        raise UserError(
-            f"config.dataset.name: {name} is not prepared in {made.data_dir}; prepare it with "
-            f"python -m train.prepare --dataset={name}{where}"
-        )
-    generate(made)
-    return made
-
-
-def generate(builder: tfds.core.DatasetBuilder) -> None:
-    """Prepares a data set that needs no files."""
-    check_writable(builder)
-    try:
-        with quiet_tfds():
-            builder.download_and_prepare()
-    except RuntimeError as error:
-        raise full_disk(builder.data_dir, error) from error
-
-
-def full_disk(path: Any, error: RuntimeError) -> OSError:
-    """What the writer of records reports as a RuntimeError of several clauses."""
-    return OSError(f"cannot write {path}: {str(error).partition(';')[0]}")
-
-
-def check_writable(builder: tfds.core.DatasetBuilder) -> None:
-    """Says before any work is done that the place of the data set cannot be written to."""
-    folder = Path(builder.data_dir).parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UserError(
-            f"{folder} cannot be written to ({error.strerror}); where prepared data sets lie is "
-            "said by --data_dir of train.prepare, --config.dataset.data_dir, or the environment "
-            "variable TFDS_DATA_DIR"
-        ) from error
 
 
 def check_classes(builder: tfds.core.DatasetBuilder, expected: int, *, name: str) -> None:
@@ -123,11 +37,11 @@ def class_names(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
 
 
 def check_files(builder: tfds.core.DatasetBuilder) -> None:
-    """Refuses a prepared data set of which a file of records is gone."""
+    """Refuses a prepared data set that lacks a file of records."""
     for split in builder.info.splits.values():
         for path in split.filepaths:
             if not Path(path).is_file():
-                raise _damaged(builder.data_dir, FileNotFoundError(f"{Path(path).name} is missing"))
+                raise damaged(builder.data_dir, FileNotFoundError(f"{Path(path).name} is missing"))
 
 
 def read(builder: tfds.core.DatasetBuilder, split: str, *, streamed: bool) -> Split:
@@ -145,21 +59,21 @@ def read(builder: tfds.core.DatasetBuilder, split: str, *, streamed: bool) -> Sp
     except UserError:
         raise
     except Exception as error:  # Whatever a damaged file makes the readers raise.
-        raise _damaged(builder.data_dir, error) from error
+        raise damaged(builder.data_dir, error) from error
 
 
 def split_labels(builder: tfds.core.DatasetBuilder, split: str) -> np.ndarray:
     """The labels int32 [n] of a prepared split, kept in a file beside its records.
 
-    Finding them out takes reading every record, images and all: `train.prepare` does it once.
+    Without that file every record is read, images and all: `train.prepare` does so once.
     """
     path = Path(builder.data_dir) / labels_file(split)
     if path.exists():
         return np.load(path)
     source = _Examples(builder, split)
     labels = np.array([source[index]["label"] for index in range(len(source))], np.int32)
-    # Written under another name first: a file that is there is whole. Where the folder cannot be
-    # written to, the labels are found out anew each time.
+    # Written under another name first, so that a file of this name is whole. Where the folder
+    # cannot be written to, every opening reads the records again.
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
     with contextlib.suppress(OSError):
         with temporary.open("wb") as file:
@@ -191,7 +105,7 @@ class _Examples(Sequence[dict[str, Any]]):
         try:
             return self._source[index]
         except Exception as error:  # Whatever a damaged file makes the reader raise.
-            raise _damaged(self._folder, error) from error
+            raise damaged(self._folder, error) from error
 
 
 def _read_into_memory(source: _Examples, shape: tuple[int, int, int]) -> Split:
@@ -203,25 +117,3 @@ def _read_into_memory(source: _Examples, shape: tuple[int, int, int]) -> Split:
         images[index] = image.reshape(shape)
         labels[index] = example["label"]
     return Split(images, labels)
-
-
-def _damaged(which: Any, error: Exception) -> UserError:
-    first_line = (str(error).splitlines() or [type(error).__name__])[0]
-    return UserError(
-        f"the prepared data set {which} is damaged ({first_line}); delete its folder and prepare "
-        "it again"
-    )
-
-
-@contextlib.contextmanager
-def quiet_tfds() -> Iterator[None]:
-    """Without tfds's bars, its talk of downloads, and its warning that a new folder is empty."""
-    verbosity = logging.get_verbosity()
-    logging.set_verbosity(logging.ERROR)
-    tfds.disable_progress_bar()
-    try:
-        with contextlib.redirect_stdout(io.StringIO()):
-            yield
-    finally:
-        tfds.enable_progress_bar()
-        logging.set_verbosity(verbosity)

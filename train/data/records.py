@@ -12,31 +12,31 @@ class Records:
     """Encoded images of a prepared split, some or all, in some order.
 
     Attributes:
-        source: the examples of the prepared split by their number, images undecoded.
-        places: the numbers of the chosen examples, [n].
-        name: what messages call the prepared split.
+        source: the examples of the prepared split, images undecoded.
+        indices: the indices of the chosen examples in `source`, [n].
+        name: the name of the prepared split in messages.
     """
 
     source: Sequence[dict[str, Any]]
-    places: np.ndarray
+    indices: np.ndarray
     name: str
 
     def __len__(self) -> int:
         """The number of chosen examples."""
-        return len(self.places)
+        return len(self.indices)
 
     def __getitem__(self, chosen: np.ndarray) -> "Records":
-        """Those examples of them."""
-        return Records(self.source, self.places[chosen], self.name)
+        """Some of the chosen examples."""
+        return Records(self.source, self.indices[chosen], self.name)
 
     def encoded(self, index: int) -> tuple[bytes, str]:
-        """The bytes of an image, and what a message calls it."""
-        place = int(self.places[index])
-        example = self.source[place]
+        """The bytes of an image, and its name in messages."""
+        in_source = int(self.indices[index])
+        example = self.source[in_source]
         file_name = example.get("file_name")
         if isinstance(file_name, bytes):
             file_name = file_name.decode(errors="replace")
-        return example["image"], f"{file_name or f'record {place}'} of {self.name}"
+        return example["image"], f"{file_name or f'record {in_source}'} of {self.name}"
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,6 @@ class Split:
         """The number of examples."""
         return len(self.labels)
 
-    def take(self, places: np.ndarray) -> "Split":
+    def take(self, indices: np.ndarray) -> "Split":
         """Some of the examples."""
-        return Split(self.images[places], self.labels[places])
+        return Split(self.images[indices], self.labels[indices])

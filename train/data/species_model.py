@@ -1,4 +1,4 @@
-"""The law that `synthetic_species` is drawn from, and what the best classifier reaches on it.
+"""The distribution of `synthetic_species`, and the accuracies of the best classifier.
 
 A class y, a species, has the prior probability π_y and a mean μ_y near that of its genus. An
 example is a latent z ~ N(μ_y, I) of 16 numbers, shown as an image of 32 by 32 pixels, so that
@@ -280,7 +280,7 @@ class SpeciesModel:
     def _stream(self, name: str, purpose: str = "") -> np.random.RandomState:
         """Numbers that are the same in every version of NumPy: its older generators are frozen.
 
-        The examples on disk were drawn by one version, and the law they follow by another.
+        One version may draw the examples on disk, and another their distribution.
         """
         spawn_key = (_STREAMS.index(name), 1 if purpose else 0)
         bits = np.random.MT19937(np.random.SeedSequence(self.seed, spawn_key=spawn_key))

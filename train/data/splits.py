@@ -1,6 +1,6 @@
-"""Which examples of a prepared split are validation, and which a smaller training set has.
+"""The examples held out for validation, and the examples of a smaller training set.
 
-All of it is a function of the labels and of constants: every run sees the same splits.
+Both are functions of the labels and of constants: every run sees the same splits.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ class Holdout:
 
     Attributes:
         size: their number.
-        balanced: whether every class gives as many; otherwise they are the first of a permutation.
+        balanced: whether they have as many examples of every class; otherwise they are the first of
+            a permutation.
     """
 
     size: int
@@ -29,10 +30,10 @@ class Holdout:
 def hold_out(
     labels: np.ndarray, holdout: Holdout, *, num_classes: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the training and of the validation examples, both in increasing order."""
+    """The indices of the training and of the validation examples, both in increasing order."""
     size = holdout.size
     if holdout.balanced:
-        # Of all classes: one without an example must not be passed over in silence.
+        # Of all classes, so that a class without examples is noticed.
         counts = np.bincount(labels, minlength=num_classes)
         if size % num_classes:
             raise UserError(
@@ -57,14 +58,14 @@ def hold_out(
 
 
 def subset(train: np.ndarray, size: int) -> np.ndarray:
-    """`size` of the places; a smaller subset is part of a larger one."""
+    """`size` of the indices; a smaller subset is part of a larger one."""
     return train[_rank(len(train), _SUBSET_SEED) < size]
 
 
 def balanced_subset(
     labels: np.ndarray, train: np.ndarray, each: int, *, num_classes: int
 ) -> np.ndarray:
-    """`each` places of every class; a smaller subset is part of a larger one."""
+    """`each` indices of every class; a smaller subset is part of a larger one."""
     counts = np.bincount(labels[train], minlength=num_classes)
     if each > counts.min():
         raise UserError(

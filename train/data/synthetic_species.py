@@ -1,4 +1,4 @@
-"""Synthetic species, drawn from a seed, as a tensorflow-datasets builder."""
+"""Synthetic species: images drawn from a seed, with a known probability of each class."""
 
 import dataclasses
 import functools
@@ -23,9 +23,9 @@ from train.foundation import fields
 
 @dataclasses.dataclass(eq=False, kw_only=True)
 class SpeciesConfig(tfds.core.BuilderConfig):
-    """The law that the examples follow, and how many there are.
+    """The distribution of the examples, and how many there are.
 
-    All of it is in the name, so that data sets of different parameters lie in different folders.
+    All of it is in the name, so that data sets of different parameters have different folders.
     """
 
     name: str = dataclasses.field(init=False)
@@ -49,11 +49,11 @@ class SpeciesConfig(tfds.core.BuilderConfig):
 class SyntheticSpecies(tfds.core.GeneratorBasedBuilder):
     """Species within genera, long-tailed, whose posterior p(y | x) is known in closed form.
 
-    `train.data.species_model` tells the law. Examples are independent, those of validation and test
-    are drawn from the long-tailed law itself, and the training part has its class frequencies as
-    closely as whole numbers can, with one example of each class at least. An example is a function
-    of the law, its part and its index: another size of a part changes neither the other parts
-    nor the examples that both sizes have.
+    `train.data.species_model` describes the distribution. Examples are independent. Those of
+    validation and test are drawn from the long-tailed distribution itself. The training part has
+    its class frequencies as closely as whole numbers can, with at least one example of each class.
+    An example is a function of the distribution, its part and its index: another size of a part
+    changes neither the other parts nor the examples that both sizes have.
     """
 
     name = "synthetic_species"
@@ -112,15 +112,15 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
     )
     builder_config = SpeciesConfig(model=model, **{name: config[name] for name in _SIZES})
     return DatasetSpec(
-        name="synthetic_species",
+        name=config["name"],
         num_classes=model.num_classes,
         image_shape=IMAGE_SHAPE,
         builder=functools.partial(SyntheticSpecies, config=builder_config),
-        # A shifted or flipped image would follow another law.
+        # A shifted or flipped image would follow another distribution.
         augment=augmentation.unchanged,
         mean=model.channel_mean,
         std=model.channel_std,
-        prepared_on_use=True,
+        generated_on_use=True,
         label_noise=options.label_noise_of(config, tuple(model.genera.tolist())),
         true_distribution=TrueDistribution(model.bayes_probabilities, np.exp(model.log_prior)),
     )
@@ -130,7 +130,8 @@ _SIZES = {name: fields.integer(1) for name in ("num_train", "num_validation", "n
 
 SYNTHETIC_SPECIES = DatasetFamily(
     _spec,
-    {
+    SyntheticSpecies,
+    options={
         "num_classes": fields.integer(2),
         "num_genera": fields.integer(1),
         "ambiguity": fields.Number(above=0),

@@ -124,7 +124,7 @@ def test_imagenet_is_streamed_and_its_labels_are_kept(data_dir):
             assert name.startswith("record ")
     again = dataset_spec(IMAGENET | {"train_size": 1000}).load(data_dir)
     assert (np.bincount(again.train.labels) == 1).all()
-    assert set(again.train.images.places) <= set(dataset.train.images.places)
+    assert set(again.train.images.indices) <= set(dataset.train.images.indices)
     np.testing.assert_array_equal(again.validation.labels, dataset.validation.labels)
 
 

@@ -9,9 +9,8 @@ import tensorflow_datasets as tfds
 
 from tests.train.data import archives
 from train import prepare
-from train.data import imagenet_lt
 from train.data.imagenet_lt import ImagenetLt
-from train.data.preparing import dataset_writer
+from train.data.preparing import dataset_writer, imagenet_lt
 from train.data.preparing.shards import Example
 from train.data.preparing.sources import FolderSource
 from train.foundation.errors import UserError
@@ -66,7 +65,7 @@ def test_prepared_imagenet_will_do_instead_of_the_folder(manual_dir, tmp_path):
     # As tfds lays it out, written without TensorFlow; in another order than the lists'.
     source = FolderSource(manual_dir)
     paths = sorted(path for path in source.paths() if path.endswith(".JPEG"))
-    dataset_writer.prepare(
+    dataset_writer.write(
         tfds.builder("imagenet2012", data_dir=tmp_path, file_format="array_record"),
         dataset_writer.Contents(
             splits={

@@ -12,7 +12,7 @@ from tests.train.data import archives, small
 from tests.train.data.interrupted import MOMENTS
 from train import prepare
 from train.data.plantnet300k import Plantnet300k
-from train.data.preparing import dataset_writer, shards, tfds_datasets
+from train.data.preparing import dataset_writer, imagenet, shards, tfds_datasets
 from train.foundation.errors import InterruptedRunError, UserError
 
 ROOT = Path(__file__).parents[3]
@@ -293,13 +293,13 @@ def test_an_imagenet_archive_that_is_not_whole_is_refused(tmp_path, case):
     archive.write_bytes(BROKEN_OFF[case](archive.read_bytes(), last))
     message = r"img_train\.tar is not a tar archive, or not all of one; .* MD5 checksum is 1d675b47"
     with pytest.raises(UserError, match=message):
-        tfds_datasets.check_whole(archive, "1d675b47")
+        imagenet.check_whole(archive, "1d675b47")
 
 
 def test_a_whole_archive_is_accepted(tmp_path):
     archives.imagenet_tars(tmp_path, num_classes=3, num_validation=1)
     for part in ("train", "val"):
-        tfds_datasets.check_whole(tmp_path / f"ILSVRC2012_img_{part}.tar", "")
+        imagenet.check_whole(tmp_path / f"ILSVRC2012_img_{part}.tar", "")
 
 
 def test_without_tensorflow_the_extra_is_named(tmp_path, monkeypatch):

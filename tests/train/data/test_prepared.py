@@ -6,7 +6,7 @@ import pytest
 
 from tests.train.data import small
 from train import prepare
-from train.data import prepared_files
+from train.data import builders, prepared_files
 from train.data.digits import Digits
 from train.data.plantnet300k import Plantnet300k
 from train.foundation.errors import UserError
@@ -27,8 +27,8 @@ def folder(tmp_path, monkeypatch):
 
 
 def read(folder):
-    builder = prepared_files.open_builder(
-        Plantnet300k, str(folder.parents[1]), name="plantnet300k", prepare=False
+    builder = builders.open_builder(
+        Plantnet300k, str(folder.parents[1]), name="plantnet300k", generate_on_use=False
     )
     return prepared_files.read(builder, "train", streamed=True)
 
@@ -84,11 +84,11 @@ def test_a_damaged_description_names_the_data_set_and_not_the_folder_of_all(fold
 def test_a_run_that_prepares_into_a_file_says_how_to_choose_a_folder(tmp_path):
     (tmp_path / "data").write_bytes(b"")
     with pytest.raises(UserError, match=r"cannot be written to .* --config\.dataset\.data_dir"):
-        prepared_files.open_builder(Digits, str(tmp_path / "data"), name="digits", prepare=True)
+        builders.open_builder(Digits, str(tmp_path / "data"), name="digits", generate_on_use=True)
 
 
 def test_preparing_on_first_use_and_opening_are_silent(tmp_path, caplog, capfd):
     for _ in range(2):
-        prepared_files.open_builder(Digits, str(tmp_path), name="digits", prepare=True)
+        builders.open_builder(Digits, str(tmp_path), name="digits", generate_on_use=True)
     assert caplog.records == []
     assert capfd.readouterr() == ("", "")

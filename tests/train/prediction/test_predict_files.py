@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from train.data import DATASETS, dataset_spec, images
+from train.data import dataset_spec, images
 from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
 from train.prediction import image_files
 
 DIGITS = dataset_spec({"name": "digits"})
-PHOTOGRAPHS = DATASETS["plantnet300k"].spec({})
+PHOTOGRAPHS = dataset_spec({"name": "plantnet300k"})
 # How a picture is stored that is to be shown after the transposition of its EXIF orientation.
 STORED = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,

@@ -1,7 +1,7 @@
-"""Data sets that `train.prepare` writes itself: a folder that tfds reads, all of it or none.
+"""Writes a data set into a folder that tfds reads, all of it or none.
 
-Everything is written into a folder `incomplete.VERSION` beside the place of the data set, tfds's
-description last, and that folder is then renamed. Nothing else makes a data set prepared.
+Everything is written into a folder `incomplete.VERSION` beside the final one, tfds's description
+last. That folder is then renamed. Nothing else makes a data set prepared.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
-from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
 
-from train.data.prepared_files import FILE_FORMAT, check_writable, labels_file
+from train.data.builders import FILE_FORMAT, check_writable
+from train.data.prepared_files import labels_file
 from train.data.preparing import shards
 from train.data.preparing.shards import Example, Journal, Shard
 from train.data.preparing.sources import Source
@@ -31,25 +31,15 @@ _JOURNAL = "journal.jsonl"
 _LOCK = "lock"
 
 
-class PreparedBuilder(FileReaderBuilder):
-    """A tfds builder for data sets that `prepare` writes; it reads, and prepares nothing itself."""
-
-    def _download_and_prepare(self, **_kwargs: Any) -> None:
-        raise UserError(
-            f"{self.name} is not prepared in {self.data_dir}; prepare it with python -m "
-            f"train.prepare --dataset={self.name}"
-        )
-
-
 @dataclass(frozen=True)
 class Contents:
-    """What a data set consists of, known before any image is read.
+    """The content of a data set, known before any image is read.
 
     Attributes:
         splits: the examples of each split, in the order in which they are stored.
         class_names: the name of each class, for tfds.
-        classes: what else is known of each class, for the file classes.json.
-        source: where the images are.
+        classes: other attributes of each class, for the file classes.json.
+        source: the source of the images.
     """
 
     splits: Mapping[str, Sequence[Example]]
@@ -58,17 +48,17 @@ class Contents:
     source: Source
 
 
-def prepare(
+def write(
     builder: tfds.core.DatasetBuilder, contents: Contents, *, skip_unreadable: bool
 ) -> dict[str, int]:
-    """Writes a data set, going on with what an earlier start has written.
+    """Writes a data set; goes on with the shards that an earlier call has written.
 
     Returns:
         The number of images that were left out as unreadable, by split.
 
     Raises:
-        UserError: an image is unreadable, or a class has no readable image in a split, or the disk
-            cannot be written to.
+        UserError: an image is unreadable, or a class has no readable image in a split, or the
+            folder cannot be written to.
         OSError: the disk is full.
     """
     final = Path(builder.data_dir)
@@ -89,13 +79,13 @@ def prepare(
             final.rmdir()
         unfinished.rename(final)
         # Last: without its journal, a folder that is not renamed yet would be written anew.
-        for scaffolding in (_JOURNAL, _LOCK):
-            (final / scaffolding).unlink()
+        for temporary in (_JOURNAL, _LOCK):
+            (final / temporary).unlink()
     return {split: len(contents.splits[split]) - len(examples) for split, examples in kept.items()}
 
 
 def check_absent(final: Path) -> None:
-    """Refuses to prepare into a folder that has something else in it."""
+    """Refuses a folder that has something else in it."""
     if final.exists() and any(final.iterdir()):
         raise UserError(
             f"{final} exists and is not a whole prepared data set; delete it to prepare it anew"
@@ -122,34 +112,35 @@ def _write_splits(
         return record
 
     written: dict[str, list[Shard]] = {}
+    # Split, index of the shard, indices of its examples, file.
     missing: list[tuple[str, int, range, Path]] = []
     expected = {folder / _JOURNAL, folder / _LOCK}
     for split, examples in contents.splits.items():
-        places = shards.ranges(len(examples))
-        written[split] = [Shard(split, index, 0, 0, []) for index in range(len(places))]
+        ranges = shards.ranges(len(examples))
+        written[split] = [Shard(split, index, 0, 0, []) for index in range(len(ranges))]
         template = _template(builder, split, folder)
-        for index, place in enumerate(places):
-            path = Path(template.sharded_filepath(shard_index=index, num_shards=len(places)))
+        for index, indices in enumerate(ranges):
+            path = Path(template.sharded_filepath(shard_index=index, num_shards=len(ranges)))
             expected.add(path)
             noted = journal.shard(split, index)
-            # What was skipped in an earlier start is looked at again where nothing may be.
+            # An earlier start may have skipped images where this one must not.
             may_keep = noted is not None and (skip_unreadable or not noted.skipped)
             if noted is not None and may_keep and shards.is_whole(path, noted):
                 written[split][index] = noted
             else:
-                missing.append((split, index, place, path))
+                missing.append((split, index, indices, path))
     for path in set(folder.iterdir()) - expected:
         path.unlink()  # Of a killed start, or of other contents.
     total = sum(len(examples) for examples in contents.splits.values())
-    done = total - sum(len(place) for _, _, place, _ in missing)
+    done = total - sum(len(indices) for _, _, indices, _ in missing)
     if done:
         show_line(f"going on: {done:,} of {total:,} images are written already")
     _check_space(contents, missing, folder)
     with ImageProgress("checking and writing", total, done=done) as progress:
-        for split, index, place, path in missing:
+        for split, index, indices, path in missing:
             num_examples, skipped = shards.write(
                 path,
-                contents.splits[split][place.start : place.stop],
+                contents.splits[split][indices.start : indices.stop],
                 contents.source,
                 serialize,
                 skip_unreadable=skip_unreadable,
@@ -157,7 +148,7 @@ def _write_splits(
             shard = Shard(split, index, num_examples, path.stat().st_size, skipped)
             journal.note(shard)
             written[split][index] = shard
-            progress.advance(len(place))
+            progress.advance(len(indices))
     return written
 
 
@@ -172,11 +163,11 @@ def _template(
 def _check_space(
     contents: Contents, missing: Sequence[tuple[str, int, range, Path]], folder: Path
 ) -> None:
-    """Says before an hour's work that the disk is too small for it."""
+    """Refuses a disk that is too small, before an hour of work."""
     needed = sum(
-        contents.source.size(contents.splits[split][position].path)
-        for split, _, place, _ in missing
-        for position in place
+        contents.source.size(contents.splits[split][index].path)
+        for split, _, indices, _ in missing
+        for index in indices
     )
     free = shutil.disk_usage(folder).free
     if needed > free:
@@ -211,7 +202,7 @@ def _describe(
     written: Mapping[str, Sequence[Shard]],
     folder: Path,
 ) -> None:
-    """Writes what is known of the classes, the labels, and tfds's description."""
+    """Writes the classes, the labels, and tfds's description."""
     files.write_whole(folder / "classes.json", files.to_json(contents.classes, indent=1))
     for split, examples in kept.items():
         labels = np.array([example.label for example in examples], np.int32)
@@ -242,7 +233,7 @@ def _describe(
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keeps a second preparation out; the system takes the lock away from a killed one."""
+    """Keeps other processes from writing here; a process that is killed loses its lock."""
     with (folder / _LOCK).open("wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

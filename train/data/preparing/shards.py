@@ -1,8 +1,7 @@
-"""Writing the records of a data set so that a second start goes on where the first one ended.
+"""Writes the records of a data set so that a second start goes on where the first one ended.
 
 A split is cut into shards before anything is written. A shard is written under another name, made
-durable, renamed and then noted in a journal, all of it beside the place of the finished data set.
-What the journal does not note is written again.
+durable, renamed and then noted in a journal. A shard that is not in the journal is written again.
 """
 
 import hashlib
@@ -20,7 +19,7 @@ from typing import Any
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from PIL import Image, UnidentifiedImageError
 
-from train.data.prepared_files import full_disk
+from train.data.builders import full_disk
 from train.data.preparing.sources import Source
 from train.foundation import files
 from train.foundation.errors import UserError

@@ -24,18 +24,18 @@ def absent(names: Sequence[str], manual_dir: Path, remedies: Sequence[str]) -> U
 
 
 class Source(Protocol):
-    """Files by their paths, which are written with slashes; read by several threads at once."""
+    """Files by their paths, written with slashes; several threads read them at once."""
 
     def read(self, path: str) -> bytes:
         """The content of a file."""
         ...
 
     def where(self, path: str) -> str:
-        """What a message calls the file."""
+        """The name of the file in messages."""
         ...
 
     def size(self, path: str) -> int:
-        """The bytes of the file, and 0 where they are not known before it is read."""
+        """The size of the file in bytes; 0 where it is not known before the file is read."""
         ...
 
     def fingerprint(self, path: str) -> str:
@@ -85,7 +85,7 @@ class ZipSource:
         return f"{path} in {self._archive}"
 
     def size(self, path: str) -> int:
-        """The bytes of the unpacked member."""
+        """The size of the unpacked member in bytes."""
         return self._zip.getinfo(path).file_size
 
     def fingerprint(self, path: str) -> str:
@@ -107,9 +107,9 @@ class FolderSource:
     def paths(self) -> Iterator[str]:
         """The files and folders below; folders end with a slash."""
         for folder, folders, names in os.walk(self._folder, followlinks=True):
-            place = Path(folder).relative_to(self._folder)
-            yield from (f"{(place / name).as_posix()}/" for name in folders)
-            yield from ((place / name).as_posix() for name in names)
+            relative = Path(folder).relative_to(self._folder)
+            yield from (f"{(relative / name).as_posix()}/" for name in folders)
+            yield from ((relative / name).as_posix() for name in names)
 
     def read(self, path: str) -> bytes:
         """The content of a file."""
@@ -120,7 +120,7 @@ class FolderSource:
         return str(self._folder / path)
 
     def size(self, path: str) -> int:
-        """The bytes of the file."""
+        """The size of the file in bytes."""
         return (self._folder / path).stat().st_size
 
     def fingerprint(self, path: str) -> str:

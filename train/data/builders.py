@@ -1,0 +1,133 @@
+"""The tfds builder of a data set: made, opened, and run where it generates its own files."""
+
+import contextlib
+import io
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import tensorflow_datasets as tfds
+from absl import logging
+from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
+
+from train.foundation.errors import UserError
+
+FILE_FORMAT = "array_record"
+
+
+class ReadOnlyBuilder(FileReaderBuilder):
+    """A builder of a data set whose files `train.prepare` writes; it only reads them."""
+
+    def _download_and_prepare(self, **_kwargs: Any) -> None:
+        raise UserError(
+            f"{self.name} is not prepared in {self.data_dir}; prepare it with python -m "
+            f"train.prepare --dataset={self.name}"
+        )
+
+
+def make_builder(
+    builder: Callable[..., tfds.core.DatasetBuilder], data_dir: str | None, *, name: str
+) -> tfds.core.DatasetBuilder:
+    """The builder of a data set, prepared or not.
+
+    Args:
+        builder: called with `data_dir` and `file_format`.
+        data_dir: the folder of all prepared data sets; `None` for tfds's own default.
+        name: the name of the data set in messages.
+
+    Raises:
+        UserError: the description of the prepared data set is damaged.
+    """
+    try:
+        with _quiet_tfds():
+            return builder(data_dir=data_dir, file_format=FILE_FORMAT)
+    except OSError:
+        raise
+    except Exception as error:  # What a damaged description makes tfds raise.
+        below = "" if data_dir is None else f" below {data_dir}"
+        raise damaged(f"{name}{below}", error) from error
+
+
+def open_builder(
+    builder: Callable[..., tfds.core.DatasetBuilder],
+    data_dir: str | None,
+    *,
+    name: str,
+    generate_on_use: bool,
+) -> tfds.core.DatasetBuilder:
+    """The builder of a prepared data set.
+
+    Args:
+        builder: called with `data_dir` and `file_format`.
+        data_dir: the folder of all prepared data sets; `None` for tfds's own default.
+        name: the name of the data set in messages.
+        generate_on_use: whether a data set that is not prepared is generated here; otherwise that
+            is an error.
+    """
+    made = make_builder(builder, data_dir, name=name)
+    with _quiet_tfds():
+        is_prepared = made.is_prepared()
+    if is_prepared:
+        return made
+    if not generate_on_use:
+        where = "" if data_dir is None else f" --data_dir={data_dir}"
+        raise UserError(
+            f"config.dataset.name: {name} is not prepared in {made.data_dir}; prepare it with "
+            f"python -m train.prepare --dataset={name}{where}"
+        )
+    generate(made)
+    return made
+
+
+def generate(builder: tfds.core.DatasetBuilder) -> None:
+    """Prepares a data set that needs no files."""
+    check_writable(builder)
+    try:
+        with _quiet_tfds():
+            builder.download_and_prepare()
+    except RuntimeError as error:
+        raise full_disk(builder.data_dir, error) from error
+
+
+def check_writable(builder: tfds.core.DatasetBuilder) -> None:
+    """Refuses a folder that cannot be written to, before any work is done."""
+    folder = Path(builder.data_dir).parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UserError(
+            f"{folder} cannot be written to ({error.strerror}); where prepared data sets lie is "
+            "said by --data_dir of train.prepare, --config.dataset.data_dir, or the environment "
+            "variable TFDS_DATA_DIR"
+        ) from error
+
+
+def full_disk(path: Any, error: RuntimeError) -> OSError:
+    """The error of a full disk, which the writer of records reports as a `RuntimeError`."""
+    return OSError(f"cannot write {path}: {str(error).partition(';')[0]}")
+
+
+def damaged(which: Any, error: Exception) -> UserError:
+    """The error of a prepared data set that cannot be read, in one line."""
+    first_line = (str(error).splitlines() or [type(error).__name__])[0]
+    return UserError(
+        f"the prepared data set {which} is damaged ({first_line}); delete its folder and prepare "
+        "it again"
+    )
+
+
+@contextlib.contextmanager
+def _quiet_tfds() -> Iterator[None]:
+    """Hides tfds's progress bars, its messages, and its warning that a new folder is empty."""
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity(logging.ERROR)
+    tfds.disable_progress_bar()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            yield
+    finally:
+        tfds.enable_progress_bar()
+        logging.set_verbosity(verbosity)
