@@ -27,7 +27,7 @@ from train.evaluation import predictions
 
 split = Split(np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3), np.arange(21, dtype=np.int32))
 
-def step(params, batch_stats, batch):
+def step(params, batch_stats, hyperparameters, batch):
     scores = batch["images"].reshape(-1, 3).astype(jnp.float32)
     loss = batch["labels"].astype(jnp.float32)
     return {"loss": loss, "scores": scores, "ranks": batch["labels"]}
@@ -35,8 +35,9 @@ def step(params, batch_stats, batch):
 for make_devices in parallel.DEVICES.values():
     devices = make_devices()
     nothing = devices.replicate({"nothing": jnp.zeros(1)})
+    compiled = devices.compile_eval_step(step)
     found = predictions.predict(
-        devices.compile_eval_step(step),
+        lambda params, batch_stats, batch: compiled(params, batch_stats, nothing, batch),
         nothing,
         nothing,
         Pipeline(8, 0, jax.process_index(), jax.process_count()).evaluation(split),
