@@ -1,17 +1,20 @@
-"""What every command of the program shares: flags, and mistakes told in one line."""
+"""What every command of the program shares: flags, and mistakes told in one line.
+
+A command's module imports at its top only what its flags need, and the rest in `main()`: so --help
+and a mistake in the flags do not wait for JAX.
+"""
 
 import logging
 import os
-import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from types import ModuleType
 from typing import NoReturn
 
 from absl import app, flags
 from absl import logging as absl_logging
 
-from train.devices import processes
 from train.foundation.errors import InterruptedRunError, UserError
 
 # The exit code of a mistake in the command line, the configuration or the files.
@@ -20,9 +23,6 @@ _USER_ERROR = 2
 _SIGNAL = 128
 # The exit code of a machine that refuses: a full disk, a folder that may not be written.
 _SYSTEM_ERROR = 1
-# How JAX begins to say that it has no such devices, and Python that a text is no whole number.
-_NO_BACKEND = "Unable to initialize backend"
-_NOT_A_NUMBER = re.compile(r"invalid literal for int\(\) with base 10: '.*?'")
 
 
 def run(command: Callable[[], None]) -> NoReturn:
@@ -36,34 +36,26 @@ def _parse(arguments: list[str]) -> list[str]:
         app.usage(shorthelp=True, writeto_stdout=True, exitcode=0)
     try:
         rest = flags.FLAGS(arguments)
-    except Exception as error:  # A configuration file is a program: it can raise anything.
-        _fail(_flag_message(error, arguments), _USER_ERROR)
+    except (AttributeError, KeyError) as error:
+        _fail(_unknown_field(error, arguments), _USER_ERROR)
+    except flags.Error as error:
+        _fail(str(error), _USER_ERROR)
+    except (IndexError, TypeError, ValueError) as error:
+        # ml_collections, of what cannot be the name of a field.
+        _fail(f"--config: {error}", _USER_ERROR)
     if rest[1:]:
         _fail(f"unexpected argument {rest[1]!r}: flags are written --name=value", _USER_ERROR)
     return rest
 
 
-def _flag_message(error: Exception, arguments: Sequence[str]) -> str:
-    """What is wrong with the flags, where the libraries' own words do not say it."""
-    words = str(error.args[0]) if error.args else type(error).__name__
-    match error:
-        case SyntaxError():
-            return f"{error.filename}, line {error.lineno}: {error.msg}"
-        case AttributeError() if "get_config" in words:
-            return "the file that --config names has no function get_config()"
-        case KeyError() | AttributeError():
-            # An unknown field, perhaps with a hint on a line of its own.
-            field, *hint = words.strip('"').splitlines()
-            return "; ".join([f"the configuration has no field {_whole(field, arguments)}", *hint])
-        case flags.Error() if "Traceback" in words:
-            # get_config() raised; its last line says what.
-            last_line = words.splitlines()[-1]
-            refused = last_line.removeprefix("ValueError: ")
-            cannot_run = f"the file that --config names cannot be run: {last_line}"
-            return cannot_run if refused == last_line else f"--config: {refused}"
-        case flags.Error():
-            return _NOT_A_NUMBER.sub("must be a whole number", words)
-    return f"the file that --config names cannot be run: {type(error).__name__}: {error}"
+def _unknown_field(error: AttributeError | KeyError, arguments: Sequence[str]) -> str:
+    """In words, what ml_collections raises for a field that the configuration does not have.
+
+    What the configuration's file raises itself is a `ConfigurationFileError`.
+    """
+    # Perhaps with a hint on a line of its own.
+    field, *hint = str(error.args[0]).strip('"').splitlines()
+    return "; ".join([f"the configuration has no field {_whole(field, arguments)}", *hint])
 
 
 def _whole(field: str, arguments: Sequence[str]) -> str:
@@ -85,16 +77,34 @@ def _guarded(command: Callable[[], None]) -> None:
         named = error.filename is not None and error.strerror is not None
         _fail(f"{error.strerror}: {error.filename}" if named else str(error), _SYSTEM_ERROR)
     except InterruptedRunError as error:
-        # All have stopped after the same step; who is quicker would have the others aborted.
-        processes.wait_for_others("stopped")
+        if several := _several_processes():
+            # All have stopped after the same step; who is quicker would have the others aborted.
+            several.wait_for_others("stopped")
         _end(str(error), _SIGNAL + error.number)
     except KeyboardInterrupt:
         _end("stopped by SIGINT", _SIGNAL + signal.SIGINT)
-    except RuntimeError as error:
-        if _NO_BACKEND not in str(error):
+    except RuntimeError:
+        if (reason := _why_no_devices()) is None:
             raise
         platforms = os.environ.get("JAX_PLATFORMS", "")
-        _fail(f"JAX finds no devices with JAX_PLATFORMS={platforms!r}: {error}", _USER_ERROR)
+        _fail(f"JAX finds no devices with JAX_PLATFORMS={platforms!r}: {reason}", _USER_ERROR)
+
+
+def _why_no_devices() -> str | None:
+    """Why JAX has no devices; None where it has some."""
+    import jax
+
+    try:
+        jax.devices()
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+
+def _several_processes() -> ModuleType | None:
+    """The module of processes where there are several, which there are not before its import."""
+    processes = sys.modules.get("train.devices.processes")
+    return processes if processes is not None and processes.are_several() else None
 
 
 def _fail(message: str, code: int) -> NoReturn:
@@ -103,8 +113,8 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _end(message: str, code: int) -> NoReturn:
     print(" ".join(message.split()), file=sys.stderr)  # noqa: T201
-    if processes.are_several():
+    if several := _several_processes():
         sys.stdout.flush()
         sys.stderr.flush()
-        processes.leave(code)
+        several.leave(code)
     sys.exit(code)

@@ -1,13 +1,8 @@
 """The fields of a configuration, what each may hold, and the check of all of them."""
 
 import difflib
-import json
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
-
-from absl import flags
-from ml_collections import ConfigDict, config_flags
 
 from train.data import DATASET_NAME, dataset_spec, find
 from train.devices import parallel
@@ -113,23 +108,6 @@ def check_classes(config: Mapping[str, Any], num_classes: int) -> None:
         _check_field(values, f"loss.{name}", _among(num_classes, field))
     ks = fields.several(_among(num_classes, fields.SetSize()), increasing=True)
     _check_field(values, "eval.ks", ks)
-
-
-def from_flag(flag: flags.FlagHolder) -> dict[str, Any]:
-    """The configuration of a config-file flag as plain, nested JSON types.
-
-    Raises:
-        UserError: no file was named, it cannot be read, or it does not give a configuration.
-    """
-    if flag.value is None:
-        raise UserError(f"--{flag.name} is needed, for example --{flag.name}=configs/digits.py")
-    path = Path(config_flags.get_config_filename(flags.FLAGS[flag.name]).partition(":")[0])
-    if not path.is_file():
-        raise UserError(f"--{flag.name} must name a file; there is no {path}")
-    if not isinstance(flag.value, ConfigDict):
-        kind = type(flag.value).__name__
-        raise UserError(f"get_config() in {path} must return a ConfigDict; it returned a {kind}")
-    return json.loads(flag.value.to_json())
 
 
 def _loss_fields() -> Iterator[str]:

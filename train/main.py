@@ -4,18 +4,15 @@ import re
 from pathlib import Path
 
 from absl import flags
-from ml_collections import config_flags
 
-from train import command_line, configuration, experiment
-from train.devices import processes
+from train import command_line
+from train.foundation import flag_types
 from train.foundation.errors import UserError
-from train.workdir.runs import run_name
 
-_CONFIG = config_flags.DEFINE_config_file(
-    "config",
-    help_string="Needed. The configuration: a Python file with get_config(), for example "
+_CONFIG = flag_types.define_configuration(
+    "Needed. The configuration: a Python file with get_config(), for example "
     "configs/digits.py; a loss of its recipe follows a colon, as in configs/digits.py:ldam. Any "
-    "field of it, and of configs/recipe.py, can be changed: --config.num_epochs=5.",
+    "field of it, and of configs/recipe.py, can be changed: --config.num_epochs=5."
 )
 _WORKDIR = flags.DEFINE_string(
     "workdir",
@@ -28,11 +25,11 @@ _COORDINATOR = flags.DEFINE_string(
     None,
     "To train on several processes: HOST:PORT of the first of them, the same for all.",
 )
-_NUM_PROCESSES = flags.DEFINE_integer(
-    "num_processes", None, "How many processes there are; with --coordinator.", lower_bound=1
+_NUM_PROCESSES = flag_types.define_whole_number(
+    "num_processes", "How many processes there are; with --coordinator.", lower_bound=1
 )
-_PROCESS_INDEX = flags.DEFINE_integer(
-    "process_index", None, "Which one this is, from 0; with --coordinator.", lower_bound=0
+_PROCESS_INDEX = flag_types.define_whole_number(
+    "process_index", "Which one this is, from 0; with --coordinator.", lower_bound=0
 )
 _CLUSTER = flags.DEFINE_bool(
     "cluster",
@@ -44,18 +41,20 @@ _CLUSTER = flags.DEFINE_bool(
 
 def main() -> None:
     """Runs the experiment of the configuration."""
+    from train import experiment
+    from train.workdir.runs import run_name
+
     _join_processes()
-    config = configuration.from_flag(_CONFIG)
-    if _WORKDIR.value is None:
-        workdir = Path("runs") / run_name(config)
-    elif _WORKDIR.value:
-        workdir = Path(_WORKDIR.value)
-    else:
+    config = _CONFIG()
+    if _WORKDIR.value == "":
         raise UserError("--workdir must name a folder; got an empty text")
+    workdir = Path(_WORKDIR.value or f"runs/{run_name(config)}")
     experiment.run(config, workdir.absolute())
 
 
 def _join_processes() -> None:
+    from train.devices import processes
+
     given = (_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_INDEX.value)
     if _CLUSTER.value:
         if given != (None, None, None):
