@@ -4,28 +4,30 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
+from tests.train.forked import ROOT, start
 from train.__main__ import COMMANDS
 
-ROOT = Path(__file__).parents[2]
 CONFIG = "--config=configs/digits.py"
 # A limit for a hang; the command takes some ten seconds.
 TIMEOUT = 300
 
 
-def run(*arguments, workdir, devices=2, module="train.main"):
-    environment = {
-        **os.environ,
-        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-        "TFDS_DATA_DIR": str(workdir.parent / "data"),
+def environment(tmp_path):
+    return {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "TFDS_DATA_DIR": str(tmp_path / "data"),
     }
+
+
+def as_a_user(*arguments, tmp_path):
+    """Starts the command as a user does."""
     return subprocess.run(
-        [sys.executable, "-m", module, f"--workdir={workdir}", *arguments],
+        [sys.executable, "-m", "train.main", f"--workdir={tmp_path / 'run'}", *arguments],
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, **environment(tmp_path)},
         capture_output=True,
         text=True,
         timeout=TIMEOUT,
@@ -36,7 +38,8 @@ def run(*arguments, workdir, devices=2, module="train.main"):
 @pytest.mark.slow
 def test_the_command_trains_and_says_where_everything_is(tmp_path):
     workdir = tmp_path / "run"
-    done = run(CONFIG, "--config.num_epochs=2", "--config.eval.ks=(1,3)", workdir=workdir)
+    few = ("--config.num_epochs=2", "--config.eval.ks=(1,3)")
+    done = as_a_user(CONFIG, *few, tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
     results = json.loads((workdir / "results.json").read_text())
     assert results["devices"] == 2
@@ -76,8 +79,8 @@ MISTAKES = {
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_one_line_and_exit_code_two(tmp_path, mistake):
     arguments, message = MISTAKES[mistake]
-    workdir = tmp_path / "run"
-    done = run(*arguments, workdir=workdir)
+    workdir = f"--workdir={tmp_path / 'run'}"
+    done = start("train.main", workdir, *arguments, environment=environment(tmp_path))
     assert done.returncode == 2, done.stderr
     lines = done.stderr.splitlines()
     assert len(lines) == 1, done.stderr
@@ -90,7 +93,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(tmp_path, mistake):
 @pytest.mark.slow
 def test_devices_that_are_not_there_are_a_mistake(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "abacus")
-    done = run(CONFIG, workdir=tmp_path / "run")
+    done = as_a_user(CONFIG, tmp_path=tmp_path)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: JAX finds no devices with JAX_PLATFORMS='abacus': ")

@@ -3,19 +3,12 @@
 import functools
 import json
 import math
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from tests.train.data import archives, test_dataset
-
-ROOT = Path(__file__).parents[2]
-# A limit for a hang; a command takes up to some twenty seconds.
-TIMEOUT = 300
+from tests.train.forked import start
 
 
 @dataclass(frozen=True)
@@ -92,16 +85,8 @@ SYNTHETIC_SPECIES = Affordable(
 
 
 def command(module, *arguments):
-    """Runs a command as a user does, on one device, and returns what it printed."""
-    done = subprocess.run(
-        [sys.executable, "-m", module, *arguments],
-        cwd=ROOT,
-        env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
+    """Runs a command, on one device, and returns what it printed."""
+    done = start(module, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
