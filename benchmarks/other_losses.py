@@ -1,4 +1,4 @@
-"""The other losses beside cross-entropy, the smooth hinge beside a tree, selections beside sorts.
+"""The other losses beside cross-entropy, selections beside sorts, the smooth top-K hinge as a tree.
 
     python -m benchmarks.other_losses [--device=cpu] [--repetitions=15] [--output=FILE.json]
 
@@ -91,7 +91,7 @@ def all_losses(batch: int, num_classes: int, repetitions: int) -> dict[str, Any]
 
 
 def smooth(batch: int, num_classes: int, k: int, repetitions: int) -> dict[str, Any]:
-    """The smooth hinge's time and memory, forward and backward, and those of a plain tree."""
+    """The smooth top-K hinge's time and memory, forward and backward, and those of a plain tree."""
     logits, labels = _batch(batch, num_classes)
     rivals: dict[str, Function] = {
         "cross_entropy": losses.cross_entropy,
@@ -184,7 +184,7 @@ def tables(results: dict[str, Any]) -> str:
 
 
 def _by_log_space_tree(logits: jax.Array, labels: jax.Array, *, k: int, tau: float) -> jax.Array:
-    """The smooth hinge as it is written, with the polynomials of all classes in log space."""
+    """The smooth top-K hinge as it is written, with the polynomials of all classes in log space."""
     is_label = labels[:, None] == jnp.arange(logits.shape[-1])[None]
     score = jnp.where(is_label, logits, 0).sum(axis=-1)
     others = jnp.where(is_label, -jnp.inf, logits / (k * tau))

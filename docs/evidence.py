@@ -19,8 +19,8 @@ import numpy as np
 from train.evaluation.metric_names import SHOTS
 from train.papers.statistics import half_width, summarize
 from train.papers.tables.catalogue import EVIDENCE
-from train.papers.tables.layouts import EPSILONS, LOSSES
-from train.training import losses
+from train.papers.tables.layouts import EPSILONS
+from train.training.losses import LOSSES
 
 PAGE = Path(__file__).with_suffix(".md")
 NUMBERS = PAGE.with_suffix("")
@@ -190,7 +190,7 @@ def _leads(
     table = read(name)
     for loss in losses:
         found = difference(table[loss, column], table["cross_entropy", column])
-        label = f"{LOSSES[loss]} less cross-entropy, {_in_words(column)}"
+        label = f"{LOSSES[loss].title} less cross-entropy, {_in_words(column)}"
         yield Comparison(label, found, **claim)
 
 
@@ -204,7 +204,7 @@ def more_under_more_noise(name: str) -> Iterator[Comparison]:
     """Claim 3: their lead grows with the noise."""
     table = read(name)
     for loss in TOP_K:
-        label = f"{LOSSES[loss]}: its lead at p = 0.4 less that at p = 0"
+        label = f"{LOSSES[loss].title}: its lead at p = 0.4 less that at p = 0"
         yield Comparison(label, growth(table, loss, "p=0", "p=0.4"), above=0)
 
 
@@ -222,7 +222,7 @@ def long_tail(name: str) -> Iterator[Comparison]:
     table = read(name)
     ours = table["noised_imbalanced", MACRO]
     for loss in RIVALS:
-        label = f"noised imbalanced less {LOSSES[loss]}"
+        label = f"noised imbalanced less {LOSSES[loss].title}"
         yield Comparison(label, difference(ours, table[loss, MACRO]), above=0)
 
 
@@ -232,7 +232,7 @@ def long_tail_by_shot(name: str) -> Iterator[Comparison]:
     ours = few_less_many(table["noised_imbalanced", MACRO])
     for loss in RIVALS:
         more = contrast((1, ours), (-1, few_less_many(table[loss, MACRO])))
-        yield Comparison(f"lead over {LOSSES[loss]}: on few less on many", more, above=0)
+        yield Comparison(f"lead over {LOSSES[loss].title}: on few less on many", more, above=0)
 
 
 def over_images(name: str) -> Iterator[Comparison]:
@@ -242,10 +242,10 @@ def over_images(name: str) -> Iterator[Comparison]:
 
 
 def smooth_on_the_tail(name: str) -> Iterator[Comparison]:
-    """Claim 5: the smooth hinge fails."""
+    """Claim 5: the smooth top-K hinge fails."""
     table = read(name)
     smooth, plain = table["smooth_top_k_hinge", MACRO], table["cross_entropy", MACRO]
-    label = "smooth hinge less cross-entropy"
+    label = f"{LOSSES['smooth_top_k_hinge'].title} less cross-entropy"
     yield Comparison(label, difference(smooth, plain), below=0)
     few = contrast((1, smooth.shots["few"]), (-1, plain.shots["few"]))
     yield Comparison(f"{label}, few shots", few, below=0)
@@ -256,7 +256,7 @@ def average_k(name: str) -> Iterator[Comparison]:
     table = read(name)
     for (loss, column), cell in table.items():
         if loss != "average_k":
-            label = f"average-K less {LOSSES[loss]}, {_in_words(column)}"
+            label = f"average-K less {LOSSES[loss].title}, {_in_words(column)}"
             yield Comparison(label, difference(table["average_k", column], cell), above=0)
 
 
@@ -369,7 +369,7 @@ def accuracies(name: str) -> str:
     lines = []
     for row in rows:
         cells = [table[row, column] for column in columns]
-        lines.append([LOSSES[row], *(_mean(cell.values) for cell in cells)])
+        lines.append([LOSSES[row].title, *(_mean(cell.values) for cell in cells)])
         if any(cell.shots for cell in cells):
             lines.append(["few / medium / many", *map(_shots, cells)])
     best = [table[rows[0], column].best for column in columns]
@@ -383,7 +383,7 @@ def selected(name: str) -> str:
     table = json.loads((NUMBERS / f"{name}.json").read_text())
     lines = []
     for tuning in table["tuning"]:
-        loss = LOSSES[tuning["config"].rpartition(":")[2]]
+        loss = LOSSES[tuning["config"].rpartition(":")[2]].title
         candidates = [
             f"{_changes(candidate['overrides'])}: {100 * candidate['values'][0]:.2f}"
             for candidate in tuning["candidates"]
@@ -406,7 +406,7 @@ def regret() -> str:
     by_sigmoids = {
         (loss, column): cell
         for (loss, column), cell in read("E6c").items()
-        if "sigmoid" in losses.LOSSES[loss].scores
+        if "sigmoid" in LOSSES[loss].scores
     }
     tables = {"E4": read("E4"), "E6": read("E6"), "E6c": by_sigmoids}
     columns = {
@@ -421,7 +421,7 @@ def regret() -> str:
     lines = []
     for loss in losses:
         cells = [tables[name].get((loss, column)) for name, column in columns.values()]
-        lines.append([LOSSES[loss], *map(_regret, cells)])
+        lines.append([LOSSES[loss].title, *map(_regret, cells)])
     return _markdown(["", *columns], lines)
 
 

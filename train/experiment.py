@@ -20,6 +20,7 @@ from train.foundation.errors import UserError
 from train.foundation.nested import differences
 from train.models import pretrained
 from train.training.loop import Loop
+from train.training.losses import LOSSES
 from train.training.state import TrainState, num_parameters, parameters_digest, start_from
 from train.training.stop_signals import StopSignals
 from train.workdir import reporting, run_files, runs
@@ -52,7 +53,8 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     finished = _earlier_results(config, workdir)
     if finished is not None:
         if processes.is_first():
-            reporting.show_finished(workdir, finished)
+            loss = LOSSES[config["loss"]["name"]]
+            reporting.show_finished(workdir, finished, optimizes_top_k=loss.optimizes_top_k)
         return finished
     assembly = assemble(config)
     _check_fits(assembly)
@@ -153,6 +155,7 @@ def _reporter(assembly: Assembly, workdir: Path, progress: Progress) -> Reporter
         steps_per_epoch=assembly.steps_per_epoch,
         batch_size=assembly.config["dataset"]["batch_size"],
         first_step=progress.step,
+        optimizes_top_k=assembly.loss.optimizes_top_k,
         unlogged=progress.unlogged,
     )
 

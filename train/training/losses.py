@@ -197,3 +197,14 @@ LOSSES = {
     ),
     "sparsemax": LossSpec("sparsemax", _plain(losses.sparsemax_loss)),
 }
+# The symbols that the papers have for parameters; figures write them.
+SYMBOLS = {
+    "k": "K",
+    "epsilon": "ε",
+    "num_samples": "M",
+    "tau": "τ",
+    "gamma": "γ",
+    "alpha": "α",
+    "beta": "β",
+    "max_margin": "max m",
+}

@@ -23,10 +23,10 @@ from train.workdir.classes import Classes
 from train.workdir.events import Events
 
 
-def show_finished(workdir: Path, results: dict[str, Any]) -> None:
-    """Prints the closing table of a run that was finished before."""
+def show_finished(workdir: Path, results: dict[str, Any], *, optimizes_top_k: bool) -> None:
+    """Prints the closing table of a run that was finished before; see `terminal.show_results`."""
     show_line("this run is finished; these are its results")
-    terminal.show_results(results, run_files.present(workdir))
+    terminal.show_results(results, run_files.present(workdir), optimizes_top_k=optimizes_top_k)
 
 
 class Reporter:
@@ -43,6 +43,7 @@ class Reporter:
         steps_per_epoch: the steps of one.
         batch_size: the images of a step, for the speed.
         first_step: the steps that an earlier run has made and that are not repeated.
+        optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
         unlogged: the metrics of the last of these steps, which are not logged yet.
 
     Raises:
@@ -59,11 +60,13 @@ class Reporter:
         steps_per_epoch: int,
         batch_size: int,
         first_step: int,
+        optimizes_top_k: bool,
         unlogged: Sequence[Mapping[str, float]] = (),
     ) -> None:
         self._workdir = workdir
         self._steps_per_epoch = steps_per_epoch
         self._batch_size = batch_size
+        self._optimizes_top_k = optimizes_top_k
         self._steps_between_logs = min(max(5, steps_per_epoch // 10), 100)
         self._pending = list(unlogged)
         self._last_step = first_step
@@ -175,7 +178,9 @@ class Reporter:
         files.write_whole(self._workdir / run_files.RESULTS, files.to_json(results, indent=2))
         self._terminal.close()
         written = _as_written(results)
-        terminal.show_results(written, run_files.present(self._workdir))
+        terminal.show_results(
+            written, run_files.present(self._workdir), optimizes_top_k=self._optimizes_top_k
+        )
         return written
 
     def close(self) -> None:

@@ -1,6 +1,5 @@
 """What a run shows on the terminal: a progress bar or lines, and the closing table."""
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,9 +13,6 @@ from train.foundation.console import make_console, show_line
 from train.foundation.progress_bar import make_bar
 
 Batch = TypeVar("Batch")
-
-# In the names of the losses that optimise the top K; expected_positive_regularization is none.
-_TOP_K_LOSS = re.compile("noised|hinge|expected_(im)?balanced")
 
 # The columns of the closing table: over all examples, over classes, and over classes by their
 # number of training images.
@@ -79,19 +75,29 @@ class Terminal:
         self._bar.stop()
 
 
-def show_results(results: Mapping[str, Any], files: Mapping[str, Path]) -> None:
-    """Prints the closing table: the test metrics, a note on them, and where every file is."""
+def show_results(
+    results: Mapping[str, Any], files: Mapping[str, Path], *, optimizes_top_k: bool
+) -> None:
+    """Prints the closing table: the test metrics, a note on them, and where every file is.
+
+    Args:
+        results: what `results.json` has.
+        files: where every file is, by what it is.
+        optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
+    """
     console = make_console()
     test = from_json(results["test"])
-    loss = LOSS.format(test[LOSS])
-    show_line(f"test, with the parameters of epoch {results['best_epoch']}: loss {loss}")
+    show_line(
+        f"test, with the parameters of epoch {results['best_epoch']}: "
+        f"loss {LOSS.format(test[LOSS])}"
+    )
     console.print(_table(test))
     if "bayes" in results:
         show_line("what the true class probabilities reach on the same images:")
         console.print(_table(from_json(results["bayes"])))
-    note = _note_on_metrics(results["config"])
-    if note is not None:
-        console.print(note, markup=False)
+    loss = results["config"]["loss"]
+    if optimizes_top_k and loss["k"] > 1:
+        console.print(_note_on_metrics(loss["name"], loss["k"]), markup=False)
         show_line("")
     show_files(files)
 
@@ -130,11 +136,7 @@ def show_files(files: Mapping[str, Path]) -> None:
         show_line(f"{what:<{width}}  {_shortest(path)}")
 
 
-def _note_on_metrics(config: Mapping[str, Any]) -> str | None:
-    """What a reader of the numbers has to know about the loss, if anything."""
-    name, k = config["loss"]["name"], config["loss"].get("k", 1)
-    if _TOP_K_LOSS.search(name) is None or k == 1:
-        return None
+def _note_on_metrics(name: str, k: int) -> str:
     return (
         f"Note: {name} with k = {k} is a top-{k} loss. It does not optimise the top-1 accuracy, "
         f"which is not the number to read here; the top-{k} accuracy is."

@@ -22,6 +22,7 @@ from train.evaluation.metric import Metric, from_json
 from train.evaluation.summaries import Evaluation
 from train.foundation import files
 from train.foundation.errors import UserError
+from train.training.losses import LOSSES
 from train.workdir import plots
 from train.workdir.classes import Classes
 from train.workdir.reporting import Reporter, show_finished
@@ -67,6 +68,7 @@ def reporter(workdir, *, first_step=0, config=CONFIG, unlogged=()):
         steps_per_epoch=STEPS_PER_EPOCH,
         batch_size=4,
         first_step=first_step,
+        optimizes_top_k=LOSSES[config["loss"]["name"]].optimizes_top_k,
         unlogged=unlogged,
     )
 
@@ -379,7 +381,7 @@ def test_a_finished_run_is_shown_again_without_being_touched(tmp_path, capsys):
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     results = read_results(tmp_path)
     assert results["test"]["few_top_3_accuracy"] is None
-    show_finished(tmp_path, results)
+    show_finished(tmp_path, results, optimizes_top_k=True)
     again = capsys.readouterr().out
     assert again.startswith("this run is finished")
     assert again.splitlines()[1:] == shown.splitlines()[-len(again.splitlines()) + 1 :]
@@ -409,9 +411,10 @@ def test_a_path_is_printed_whole_however_long(tmp_path, capsys):
     ],
 )
 def test_the_numbers_of_a_top_k_loss_come_with_a_note(tmp_path, capsys, loss, k):
-    with reporter(tmp_path) as report:
+    config = {**CONFIG, "loss": loss}
+    with reporter(tmp_path, config=config) as report:
         train(report, range(1, 21))
-        report.results({**RESULTS, "config": {**CONFIG, "loss": loss}}, SIZES)
+        report.results({**RESULTS, "config": config}, SIZES)
     output = " ".join(capsys.readouterr().out.split())
     if k is None:
         assert "Note" not in output

@@ -7,26 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from train.evaluation import metric_names
 from train.foundation.errors import UserError
 from train.foundation.nested import differences
-from train.training.losses import LOSSES
+from train.training.losses import LOSSES, SYMBOLS
 from train.workdir import run_files
 from train.workdir.runs import Run, identity_without_seed
-
-# How a legend calls the fields of a configuration that the papers have a symbol for.
-_SYMBOLS = {
-    "loss.k": "K",
-    "loss.epsilon": "ε",
-    "loss.num_samples": "M",
-    "loss.tau": "τ",
-    "loss.gamma": "γ",
-    "loss.alpha": "α",
-    "loss.beta": "β",
-    "loss.max_margin": "max m",
-}
-# Losses that people do not write as their names with spaces.
-_LOSSES_IN_WORDS = {"cross_entropy": "cross-entropy", "ldam": "LDAM", "role": "ROLE"}
 
 
 def read(workdirs: Iterable[str]) -> list[Run]:
@@ -74,7 +59,7 @@ def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
         for run in runs
     ]
     return [
-        ", ".join([loss_in_words(run), *_distinctions(identity, identities)])
+        ", ".join([LOSSES[run.fields["loss.name"]].title, *_distinctions(identity, identities)])
         for run, identity in zip(runs, identities, strict=True)
     ]
 
@@ -159,17 +144,11 @@ def check_field(runs: Sequence[Run], field: str) -> None:
         raise UserError(f"no run has a value of config.{field} that it makes use of{hint}")
 
 
-def loss_in_words(run: Run) -> str:
-    """The loss of a run as people write it."""
-    name: str = run.fields["loss.name"]
-    if name in _LOSSES_IN_WORDS:
-        return _LOSSES_IN_WORDS[name]
-    return metric_names.in_words(name).replace("top k", "top-K").replace("average k", "average-K")
-
-
 def symbol(field: str) -> str:
     """How axes and legends call a field of a configuration."""
-    return _SYMBOLS.get(field, field.rpartition(".")[2].replace("_", " "))
+    group, _, name = field.rpartition(".")
+    in_words = name.replace("_", " ")
+    return SYMBOLS.get(name, in_words) if group == "loss" else in_words
 
 
 def _distinctions(

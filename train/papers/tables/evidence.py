@@ -292,10 +292,10 @@ TABLES = (
     ),
     _long_tail(
         "E5",
-        "test accuracy (%) on a long tail, the smooth hinge at larger rates",
+        "test accuracy (%) on a long tail, the smooth top-K hinge at larger rates",
         ("cross_entropy", "smooth_top_k_hinge"),
         _CLASSES_AND_IMAGES,
-        f"The rates of the smooth hinge are {', '.join(map(str, _LARGE_RATES))}.",
+        f"The rates of the smooth top-K hinge are {', '.join(map(str, _LARGE_RATES))}.",
         rates=_LARGE_RATES,
     ),
     _average_k(

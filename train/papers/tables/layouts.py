@@ -14,37 +14,7 @@ from train.papers.tables.table import (
     Table,
     Tuning,
 )
-
-LOSSES = {
-    "cross_entropy": "cross-entropy",
-    "smooth_top_k_hinge": "smooth hinge",
-    "noised_balanced": "noised balanced",
-    "expected_balanced": "expected balanced",
-    "focal": "focal",
-    "ldam": "LDAM",
-    "noised_imbalanced": "noised imbalanced",
-    "expected_imbalanced": "expected imbalanced",
-    "top_k_hinge": "top-K hinge",
-    "convex_top_k_hinge": "convex hinge",
-    "calibrated_top_k_hinge": "calibrated hinge",
-    "sparsemax": "sparsemax",
-    "average_k": "average-K",
-    "role": "ROLE",
-    "assume_negative": "assume negative",
-    "expected_positive_regularization": "expected positive",
-}
-# Those that have a K of their own; the others differ between values of K in the selection alone.
-_WITH_K = frozenset(
-    {
-        "smooth_top_k_hinge",
-        "noised_balanced",
-        "expected_balanced",
-        "noised_imbalanced",
-        "average_k",
-        "role",
-        "expected_positive_regularization",
-    }
-)
+from train.training.losses import LOSSES
 
 BALANCED = ("cross_entropy", "smooth_top_k_hinge", "noised_balanced")
 IMBALANCED = (*BALANCED, "focal", "ldam", "noised_imbalanced")
@@ -87,7 +57,7 @@ class Column:
 
     def recipe(self, recipe: Recipe) -> Recipe:
         """The recipe of a loss as the runs of the column have it."""
-        if self.k is not None and recipe.loss in _WITH_K:
+        if self.k is not None and LOSSES[recipe.loss].has_k:
             recipe = recipe.changed({"loss.k": self.k})
         return recipe.changed(self.changes)
 
@@ -178,7 +148,7 @@ def make_table(
     return Table(
         number=number,
         title=title,
-        rows={loss: LOSSES[loss] for loss in losses},
+        rows={loss: LOSSES[loss].title for loss in losses},
         columns={key: key.replace("=", " = ") for key in columns},
         cells={
             (loss, key): Cell(
