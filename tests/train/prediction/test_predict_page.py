@@ -11,7 +11,8 @@ import pytest
 from PIL import Image
 
 from train.prediction import html_page
-from train.prediction.html_page import Facts, cards
+from train.prediction.html_page import Facts
+from train.prediction.html_page import words as page_words
 from train.prediction.image_sets import ImageSet, Unreadable
 from train.prediction.thumbnails import Thumbnail
 
@@ -164,7 +165,7 @@ def test_a_name_that_is_no_text_is_shown_as_far_as_it_is(tmp_path):
     ],
 )
 def test_probabilities_in_words(probability, words):
-    assert cards.percent(probability) == words
+    assert page_words.percent(probability) == words
 
 
 def test_an_error_leaves_the_page_that_was_there(tmp_path):

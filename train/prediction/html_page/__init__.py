@@ -1,27 +1,47 @@
 """A page with images and their sets: one file, which needs no network and works without script.
 
-Its style and its script lie beside this file. Cards are kept on the disk until all are there, so
-that any number of them takes no memory.
+Its templates, style and script lie beside this file. The page begins with counts of its images, so
+their cards are kept in a file until all are there: any number of them takes no memory.
 """
 
 import contextlib
 import hashlib
-import shutil
 import tempfile
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from train.evaluation.metric import Metric
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.html_page.cards import card, escaped, percent, plural
+from train.prediction.html_page import words
 from train.prediction.image_sets import ImageSet, Unreadable
 from train.prediction.trained import TrainedClassifier
 
-_STYLE = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
-_SCRIPT = Path(__file__).with_name("script.js").read_text(encoding="utf-8")
+_HERE = Path(__file__).parent
+_STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
+_SCRIPT = (_HERE / "script.js").read_text(encoding="utf-8")
+# The classes of a set that are seen at once.
+_SEEN = 5
+
+_templates = Environment(
+    loader=FileSystemLoader(_HERE),
+    autoescape=True,
+    finalize=words.encodable,
+    keep_trailing_newline=True,
+    lstrip_blocks=True,
+    trim_blocks=True,
+    undefined=StrictUndefined,
+)
+_templates.filters |= {
+    function.__name__: function
+    for function in (words.folder, words.number, words.percent, words.plural)
+}
 
 
 @dataclass(frozen=True)
@@ -53,14 +73,21 @@ class Facts:
         }
         if rule.threshold is not None:
             table["Threshold"] = f"{rule.threshold:.6g}"
-        test = classifier.results["test"]
-        metric = f"{rule.name.removesuffix('_k')}_{rule.short_value}"
-        expected = ""
-        if (accuracy := test.get(f"{metric}_accuracy")) is not None:
-            expected = f"Of the test images, {accuracy:.1%} had their true class in such a set"
-            size = test.get(f"{metric}_set_size")
-            expected += "." if size is None else f"; the sets had {size:.3g} classes on average."
+        expected = _expected(classifier.results["test"], rule)
         return cls(names, rule.in_words(), expected, table)
+
+
+def _expected(test: Mapping[str, float | None], rule: CalibratedRule) -> str:
+    """What the metrics of the test images say of such sets, if the run has measured them."""
+    if rule.name == "coverage" or not float(rule.value).is_integer():
+        return ""
+    k = int(rule.value)
+    accuracy = test.get(Metric.accuracy("top" if rule.name == "top_k" else "average", k).name)
+    if accuracy is None:
+        return ""
+    text = f"Of the test images, {accuracy:.1%} had their true class in such a set"
+    size = test.get(Metric.set_size(k).name) if rule.name == "average_k" else None
+    return text + ("." if size is None else f"; the sets had {size:.3g} classes on average.")
 
 
 class Page:
@@ -71,9 +98,10 @@ class Page:
         cards: a file that keeps its images until the page is written.
     """
 
-    def __init__(self, facts: Facts, cards: BinaryIO) -> None:
+    def __init__(self, facts: Facts, cards: TextIO) -> None:
         self._facts = facts
         self._cards = cards
+        self._card = _templates.get_template("card.html")
         self._images = 0
         self._classes = 0
         self._empty = 0
@@ -87,70 +115,32 @@ class Page:
         self._images += 1
         self._classes += len(entry.classes)
         self._empty += not entry.classes
-        self._cards.write(card(entry, self._facts.names).encode())
+        names = self._facts.names
+        members = [
+            (names[index], probability)
+            for index, probability in zip(entry.classes, entry.probabilities, strict=True)
+        ]
+        self._cards.write(
+            self._card.render(
+                entry=entry, members=members, likeliest=names[entry.likeliest], seen=_SEEN
+            )
+        )
 
     def write(self, file: BinaryIO) -> None:
         """Writes all of it."""
-        file.write(self._head().encode())
         self._cards.seek(0)
-        shutil.copyfileobj(self._cards, file)
-        file.write(self._tail().encode())
-
-    def _head(self) -> str:
-        facts = self._facts
-        title = f"Sets of classes for {plural(self._images, 'image')}"
-        # Nothing may be loaded from anywhere, and no script may run but this one.
-        digest = b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
-        policy = (
-            f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-            f"script-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+        page = _templates.get_template("page.html").stream(
+            facts=self._facts,
+            table=self._facts.table | self._counts(),
+            images=self._images,
+            # What the template of a card has escaped already.
+            cards=map(Markup, self._cards),
+            unreadable=self._unreadable,
+            style=Markup(_STYLE),
+            script=Markup(_SCRIPT),
+            script_digest=b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode(),
         )
-        table = "".join(
-            f"<div><dt>{escaped(what)}</dt><dd>{escaped(value)}</dd></div>"
-            for what, value in (facts.table | self._counts()).items()
-        )
-        unreadable = (
-            f'<p class="warning"><a href="#unreadable">'
-            f"{plural(len(self._unreadable), 'file')} could not be read</a></p>"
-            if self._unreadable
-            else ""
-        )
-        return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<style>
-{_STYLE}</style>
-</head>
-<body>
-<header>
-<h1>{title}</h1>
-<p class="rule">{escaped(facts.rule)} {escaped(facts.expected)}</p>
-<dl>{table}</dl>
-{unreadable}
-</header>
-<main>
-<form id="controls" role="search" hidden>
-<label>Filter <input id="filter" type="search" placeholder="file or class" \
-autocomplete="off" spellcheck="false"></label>
-<label>Sort <select id="sort">
-<option value="">as they came</option>
-<option value="name">by name</option>
-<option value="smallest">smallest sets first</option>
-<option value="largest">largest sets first</option>
-<option value="surest">highest probability first</option>
-<option value="unsurest">lowest top probability first</option>
-</select></label>
-<button id="reset" type="button">Reset</button>
-<p id="status" role="status"></p>
-</form>
-<ul id="cards" class="cards">
-"""
+        page.dump(file, encoding="utf-8")
 
     def _counts(self) -> dict[str, str]:
         """What the images at hand have come to."""
@@ -158,23 +148,9 @@ autocomplete="off" spellcheck="false"></label>
             return {}
         counts = {"Mean size here": f"{self._classes / self._images:.3g}"}
         if self._empty:
-            counts["Empty sets here"] = f"{self._empty:,} ({percent(self._empty / self._images)})"
+            share = words.percent(self._empty / self._images)
+            counts["Empty sets here"] = f"{self._empty:,} ({share})"
         return counts
-
-    def _tail(self) -> str:
-        rows = "".join(f"<li>{escaped(entry.error)}</li>\n" for entry in self._unreadable)
-        unreadable = (
-            f'<section id="unreadable">\n<h2>Files that could not be read</h2>\n'
-            f"<ul>\n{rows}</ul>\n</section>\n"
-            if self._unreadable
-            else ""
-        )
-        return f"""</ul>
-{unreadable}</main>
-<script>{_SCRIPT}</script>
-</body>
-</html>
-"""
 
 
 @contextlib.contextmanager
@@ -184,7 +160,7 @@ def writing(path: Path, facts: Facts) -> Iterator[Page]:
     with (
         files.replacing(path) as file,
         files.naming(path),
-        tempfile.TemporaryFile(dir=path.parent) as cards,
+        tempfile.TemporaryFile("w+", encoding="utf-8", newline="", dir=path.parent) as cards,
     ):
         page = Page(facts, cards)
         yield page
