@@ -77,7 +77,7 @@ def run_name(config: Mapping[str, Any]) -> str:
     for name, value in ADDED_FIELDS.items():
         group, field = _group_and_field(earlier, name)
         if group.get(field) == value:
-            del group[field]
+            group.pop(field, None)
     digest = hashlib.sha256(json.dumps(earlier, sort_keys=True).encode()).hexdigest()
     values = dict(flatten(config))
     return f"{values.get('dataset.name')}-{values.get('loss.name')}-{digest[:8]}"
