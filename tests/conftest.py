@@ -4,7 +4,7 @@ import os
 import signal
 import zlib
 
-from tests import compilation_cache
+from train.devices import compilation_cache
 
 os.environ.update(compilation_cache.settings(os.environ))
 # Set before jax starts: the tests of pmap and of several devices need real (virtual) devices.

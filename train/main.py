@@ -42,6 +42,7 @@ _CLUSTER = flags.DEFINE_bool(
 def main() -> None:
     """Runs the experiment of the configuration."""
     from train import experiment
+    from train.devices import compilation_cache
     from train.workdir.runs import run_name
 
     _join_processes()
@@ -49,6 +50,8 @@ def main() -> None:
     if _WORKDIR.value == "":
         raise UserError("--workdir must name a folder; got an empty text")
     workdir = Path(_WORKDIR.value or f"runs/{run_name(config)}")
+    if config.get("compilation_cache", True):
+        compilation_cache.use()
     experiment.run(config, workdir.absolute())
 
 

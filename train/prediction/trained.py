@@ -11,6 +11,7 @@ import numpy as np
 from train import configuration
 from train.assembly import Assembly, assemble
 from train.data import Dataset, DatasetSpec, dataset_spec
+from train.devices import compilation_cache
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.workdir import run_files, runs
@@ -119,6 +120,8 @@ def load(workdir: Path) -> TrainedClassifier:
             f"--workdir {workdir} has {len(classes.names)} classes in its classes.json, and "
             f"{num_classes} in its configuration"
         )
+    if config["compilation_cache"]:
+        compilation_cache.use()
     assembly = assemble(config, classes)
     params, batch_stats = _selected(workdir, assembly)
     return TrainedClassifier(workdir, results, assembly, params, batch_stats)
