@@ -10,7 +10,7 @@ from train.evaluation import metric
 from train.foundation import fields
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
-from train.models import MODELS, pretrained
+from train.models import MODEL_NAME, pretrained_loader
 from train.training.losses import LOSSES
 from train.training.optimizer import OPTIMIZERS, SCHEDULES
 
@@ -20,7 +20,7 @@ _FIELDS: dict[str, fields.Field] = {
     "num_epochs": fields.integer(1),
     "dataset.batch_size": fields.integer(1),
     "dataset.data_dir": fields.text(optional=True),
-    "model.name": fields.one_of(MODELS),
+    "model.name": MODEL_NAME,
     "model.pretrained": fields.text(optional=True),
     "model.sync_batch_norm": fields.boolean(),
     "model.half_precision": fields.boolean(),
@@ -86,7 +86,7 @@ def check(config: Mapping[str, Any]) -> None:
             f"{values['num_epochs']}; got {values['optimizer.warmup_epochs']}"
         )
     if values["model.pretrained"] is not None:
-        pretrained.check_model(values["model.name"])
+        pretrained_loader(values["model.name"])
     if loss.of_batch and values["optimizer.accumulation_steps"] > 1:
         raise UserError(
             f"config.optimizer.accumulation_steps must be 1 with {values['loss.name']}, a loss of "

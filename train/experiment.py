@@ -18,7 +18,7 @@ from train.evaluation.metric import Metric
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.nested import differences
-from train.models import pretrained
+from train.models import pretrained_loader
 from train.training.loop import Loop
 from train.training.losses import LOSSES
 from train.training.state import TrainState, num_parameters, parameters_digest, start_from
@@ -136,7 +136,8 @@ def _restore(assembly: Assembly, checkpointer: Checkpointer) -> tuple[TrainState
 
 def _with_pretrained(state: TrainState, settings: Mapping[str, Any]) -> TrainState:
     """The state before the first step with the weights of the file in it."""
-    loaded = pretrained.load_pretrained(
+    load = pretrained_loader(settings["name"])
+    loaded = load(
         settings["pretrained"], state.params, state.batch_stats, model_name=settings["name"]
     )
     if processes.is_first():

@@ -91,7 +91,7 @@ def test_features_and_logits(name, rng, tmp_path):
     path = tmp_path / "model.safetensors"
     safetensors.torch.save_file(torchvision_state_dict(name), path)
     model, params, batch_stats = ours(name)
-    loaded = pretrained.load_pretrained(str(path), params, batch_stats, model_name=name)
+    loaded = pretrained.load_resnet(str(path), params, batch_stats, model_name=name)
     assert f"its head too, of {NUM_CLASSES} classes" in loaded.message
 
     @jax.jit
@@ -183,7 +183,7 @@ def test_files_of_torch_save(kind, as_zip, tmp_path):
     path = tmp_path / "model.tar"
     torch.save(SAVED[kind](tensors), path, _use_new_zipfile_serialization=as_zip)
     _, params, batch_stats = ours("resnet18")
-    loaded = pretrained.load_pretrained(str(path), params, batch_stats, model_name="resnet18")
+    loaded = pretrained.load_resnet(str(path), params, batch_stats, model_name="resnet18")
     expected = {key: tensor.to(ROUNDED.get(kind, tensor.dtype)) for key, tensor in tensors.items()}
     assert_equal(pretrained.to_torchvision(loaded.params, loaded.batch_stats), expected)
 
@@ -194,7 +194,7 @@ def test_a_whole_model_is_refused(as_zip, tmp_path):
     torch.save(torch.nn.Linear(2, 3), path, _use_new_zipfile_serialization=as_zip)
     _, params, batch_stats = ours("resnet18")
     with pytest.raises(UserError, match=r"asks for 'torch\.nn\.modules\.linear\.Linear'"):
-        pretrained.load_pretrained(str(path), params, batch_stats, model_name="resnet18")
+        pretrained.load_resnet(str(path), params, batch_stats, model_name="resnet18")
 
 
 def test_safetensors_in_bfloat16(tmp_path):
@@ -202,7 +202,7 @@ def test_safetensors_in_bfloat16(tmp_path):
     path = tmp_path / "model.safetensors"
     safetensors.torch.save_file(tensors, path)
     _, params, batch_stats = ours("resnet18")
-    loaded = pretrained.load_pretrained(str(path), params, batch_stats, model_name="resnet18")
+    loaded = pretrained.load_resnet(str(path), params, batch_stats, model_name="resnet18")
     assert_equal(pretrained.to_torchvision(loaded.params, loaded.batch_stats), tensors)
 
 
@@ -212,7 +212,7 @@ def test_round_trip_through_pytorch(tmp_path):
     tensors = torchvision_state_dict("resnet50")
     torch.save(tensors, path)
     _, params, batch_stats = ours("resnet50")
-    loaded = pretrained.load_pretrained(str(path), params, batch_stats, model_name="resnet50")
+    loaded = pretrained.load_resnet(str(path), params, batch_stats, model_name="resnet50")
     written = tmp_path / "out.safetensors"
     pretrained.save_safetensors(written, loaded.params, loaded.batch_stats)
     found = safetensors.torch.load_file(written)

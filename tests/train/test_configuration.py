@@ -68,7 +68,7 @@ MISTAKES = [
         "warmup_epochs must be less than config.num_epochs, 30; got 30",
     ),
     ("model.pretrained", "", "config.model.pretrained"),
-    ("model.pretrained", "resnet18.pth", "config.model.pretrained is for ResNets .* 'small_cnn'"),
+    ("model.pretrained", "resnet18.pth", "config.model.pretrained is for resnet18, .* 'small_cnn'"),
     ("model.sync_batch_norm", 1, "config.model.sync_batch_norm must be True or False"),
     ("parallel", "pmpa", "config.parallel must be one of pmap, shard_map; did you mean 'pmap'"),
     ("loss.epsilom", 0.1, "config.loss.epsilom is not a field .* did you mean 'loss.epsilon'"),

@@ -1,24 +1,46 @@
-"""Models by name: a Linen module that gives features, then a head that gives logits."""
+"""Networks by name: a Linen module that computes features, then a head that computes logits."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import jax.numpy as jnp
 from flax import linen as nn
 
+from train.foundation import import_paths
+from train.foundation.errors import UserError
+from train.models import pretrained
 from train.models.classifier import Classifier
 from train.models.densenet import DenseNet
 from train.models.heads import CosineHead, LinearHead, TwoHeads
 from train.models.mlp import MLP
+from train.models.pretrained import Pretrained
 from train.models.resnet import RESNETS
 from train.models.small_cnn import SmallCNN
 
-# Each makes the module of float32 features from `axis_name` and `dtype`.
-MODELS: dict[str, Callable[..., nn.Module]] = {
-    "small_cnn": SmallCNN,
-    "mlp": MLP,
-    "densenet_40_40": DenseNet,
-    **RESNETS,
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """An entry of the registry: a network without its head.
+
+    Attributes:
+        build: makes the module of float32 features; called with `axis_name` and `dtype`.
+        load_pretrained: reads a file of pretrained weights, as `pretrained.load_resnet` does;
+            `None` where the program reads none.
+    """
+
+    build: Callable[..., nn.Module]
+    load_pretrained: Callable[..., Pretrained] | None = None
+
+
+MODELS = {
+    "small_cnn": ModelSpec(SmallCNN),
+    "mlp": ModelSpec(MLP),
+    "densenet_40_40": ModelSpec(DenseNet),
+    **{name: ModelSpec(resnet, pretrained.load_resnet) for name, resnet in RESNETS.items()},
 }
+
+# What `config.model.name` may be: a name of ours, or the import path of somebody else's entry.
+MODEL_NAME = import_paths.one_of_or_path(MODELS, ModelSpec)
 
 # Each makes the head from the number of classes. One head gives logits [n, L], two a `TwoLogits`.
 HEADS: dict[str, Callable[[int], nn.Module]] = {
@@ -28,13 +50,21 @@ HEADS: dict[str, Callable[[int], nn.Module]] = {
 }
 
 
+def find(name: str) -> ModelSpec:
+    """The network of a name that `MODEL_NAME` allows."""
+    if name in MODELS:
+        return MODELS[name]
+    spec: ModelSpec = import_paths.load(name)
+    return spec
+
+
 def build_model(
     name: str, *, num_classes: int, head: str, axis_name: str | None, half_precision: bool
 ) -> Classifier:
-    """The classifier of that name, with the head of that name.
+    """The network of a name, with the head of a name.
 
     Args:
-        name: one of `MODELS`.
+        name: the name of the network, as `find` takes it.
         num_classes: the number of classes.
         head: one of `HEADS`.
         axis_name: the axis over devices over which batch norm averages; with None each device
@@ -44,5 +74,33 @@ def build_model(
     """
     dtype = jnp.bfloat16 if half_precision else jnp.float32
     return Classifier(
-        features=MODELS[name](axis_name=axis_name, dtype=dtype), head=HEADS[head](num_classes)
+        features=find(name).build(axis_name=axis_name, dtype=dtype), head=HEADS[head](num_classes)
     )
+
+
+def pretrained_loader(name: str) -> Callable[..., Pretrained]:
+    """The reader of pretrained weights of a network: called as `pretrained.load_resnet` is.
+
+    Args:
+        name: the name of the network, as `find` takes it.
+
+    Raises:
+        UserError: the program reads no weights of the network.
+    """
+    load = find(name).load_pretrained
+    if load is None:
+        names = ", ".join(name for name, spec in MODELS.items() if spec.load_pretrained)
+        raise UserError(f"config.model.pretrained is for {names}; config.model.name is {name!r}")
+    return load
+
+
+__all__ = [
+    "HEADS",
+    "MODELS",
+    "MODEL_NAME",
+    "ModelSpec",
+    "Pretrained",
+    "build_model",
+    "find",
+    "pretrained_loader",
+]

@@ -1,4 +1,4 @@
-"""Pretrained ResNets: weights of torchvision, timm and Pl@ntNet-300K in, our own out."""
+"""Pretrained ResNets: reads weights of torchvision, timm and Pl@ntNet-300K, and writes ours."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +12,6 @@ import safetensors.numpy
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.models import torch_files, torch_names
-from train.models.resnet import RESNETS
 
 # safetensors' names of types; its own reader of NumPy arrays knows no bfloat16.
 _SAFETENSORS_DTYPES: dict[str, Any] = {
@@ -32,12 +31,12 @@ _LISTED = 3
 
 
 class Pretrained(NamedTuple):
-    """A model's variables with those of a file in them.
+    """The variables of a network with those of a file in their place.
 
     Attributes:
         params: the parameters.
-        batch_stats: batch norm's statistics.
-        message: what was read and what became of the head, for the log.
+        batch_stats: the statistics of batch norm.
+        message: a line for the user: which file was read, and whether its head was.
     """
 
     params: Any
@@ -45,41 +44,31 @@ class Pretrained(NamedTuple):
     message: str
 
 
-def check_model(model_name: str) -> None:
-    """Raises `UserError` unless there can be pretrained weights for the model of that name."""
-    if model_name not in RESNETS:
-        raise UserError(
-            f"config.model.pretrained is for ResNets ({', '.join(RESNETS)}); "
-            f"config.model.name is {model_name!r}"
-        )
+def load_resnet(path: str, params: Any, batch_stats: Any, *, model_name: str) -> Pretrained:
+    """The variables of a ResNet, read from a file of weights.
 
-
-def load_pretrained(path: str, params: Any, batch_stats: Any, *, model_name: str) -> Pretrained:
-    """The variables of a ResNet from a file of weights, in the place of those that it starts with.
-
-    A linear head is read too if the file has one for as many classes; any other starts as it was.
+    A linear head is read too if the file has one for as many classes; any other keeps its initial
+    values.
 
     Args:
         path: a file of safetensors or of torch.save, with torchvision's names.
-        params: the model's parameters, as it starts.
-        batch_stats: the model's statistics of batch norm, as it starts.
-        model_name: the model's name in `MODELS`.
+        params: the initial parameters.
+        batch_stats: the initial statistics of batch norm.
+        model_name: the name of the network in messages.
 
     Raises:
-        UserError: the model is no ResNet, the file cannot be read, asks for code to be run, or is
-            of another network.
+        UserError: the file cannot be read, asks for code to be run, or is of another network.
     """
-    check_model(model_name)
     arrays = {
         name: array
         for name, array in _read(Path(path)).items()
         if name.rpartition(".")[2] != "num_batches_tracked"
     }
     variables = torch_names.flatten(params, batch_stats)
-    places = {torch_names.torchvision_name(place): place for place in variables}
+    keys = {torch_names.torchvision_name(key): key for key in variables}
     shapes = {
-        name: torch_names.to_torch(np.asarray(variables[place])).shape
-        for name, place in places.items()
+        name: torch_names.to_torch(np.asarray(variables[key])).shape
+        for name, key in keys.items()
         if name is not None
     }
     _check_features(path, arrays, shapes, model_name)
@@ -92,7 +81,7 @@ def load_pretrained(path: str, params: Any, batch_stats: Any, *, model_name: str
                 f"config.model.pretrained: {path} has {array.dtype} numbers in {name}, "
                 "where floating-point ones belong"
             )
-        variables[places[name]] = np.ascontiguousarray(
+        variables[keys[name]] = np.ascontiguousarray(
             torch_names.from_torch(array.astype(np.float32))
         )
     what = f"{model_name} starts with the weights of {path}"
@@ -114,8 +103,8 @@ def to_torchvision(params: Any, batch_stats: Any) -> dict[str, np.ndarray]:
         raise UserError("only ResNets have torchvision's names; this is another network")
     return {
         name: np.ascontiguousarray(torch_names.to_torch(np.asarray(array)))
-        for place, array in torch_names.flatten(params, batch_stats).items()
-        if (name := torch_names.torchvision_name(place)) is not None
+        for key, array in torch_names.flatten(params, batch_stats).items()
+        if (name := torch_names.torchvision_name(key)) is not None
     }
 
 

@@ -130,7 +130,7 @@ def _read_legacy(file: IO[bytes]) -> tuple[Any, Callable[[str], bytes]]:
     saved = unpickler.load()
     keys = _Unpickler(file).load()
     file_size = os.fstat(file.fileno()).st_size
-    places: dict[str, tuple[int, int]] = {}
+    extents: dict[str, tuple[int, int]] = {}
     for key in keys:
         storage = unpickler.storages[key]
         size = int.from_bytes(file.read(8), "little")
@@ -138,11 +138,11 @@ def _read_legacy(file: IO[bytes]) -> tuple[Any, Callable[[str], bytes]]:
         start = file.tell()
         if size != storage.size or start + num_bytes > file_size:
             raise EOFError(f"storage {key!r} should have {storage.size} numbers")
-        places[key] = start, num_bytes
+        extents[key] = start, num_bytes
         file.seek(num_bytes, os.SEEK_CUR)
 
     def read_storage(key: str) -> bytes:
-        start, num_bytes = places[key]
+        start, num_bytes = extents[key]
         file.seek(start)
         return file.read(num_bytes)
 

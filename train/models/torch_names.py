@@ -11,10 +11,10 @@ from flax import traverse_util
 
 from train.models.resnet import RESNETS, BasicBlock
 
-# A variable's place: the collection, the modules from the outside in, and its own name.
+# The path of a variable: the collection, the modules from the outside in, and its own name.
 Path = tuple[str, ...]
 
-# What torchvision calls the head, and where the only one that it has is here.
+# torchvision's name of its head, and the path of that head here.
 HEAD = "fc."
 _LINEAR_HEAD = ("head", "Dense_0")
 _LEAVES = {
@@ -27,7 +27,7 @@ _LEAVES = {
 
 
 def flatten(params: Any, batch_stats: Any) -> dict[Path, Any]:
-    """The variables of a model by their places."""
+    """The variables of a model by their paths."""
     return traverse_util.flatten_dict({"params": params, "batch_stats": batch_stats})
 
 
@@ -37,9 +37,9 @@ def unflatten(variables: Mapping[Path, Any]) -> tuple[Any, Any]:
     return nested["params"], nested["batch_stats"]
 
 
-def torchvision_name(place: Path) -> str | None:
-    """What torchvision calls a variable of a ResNet; None for a head that is not linear."""
-    _, *modules, leaf = place
+def torchvision_name(path: Path) -> str | None:
+    """Torchvision's name of a variable of a ResNet; None for a head that is not linear."""
+    _, *modules, leaf = path
     if modules[0] == "features":
         names = [_module_name(module) for module in modules[1:]]
     elif tuple(modules) == _LINEAR_HEAD:

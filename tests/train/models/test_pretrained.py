@@ -12,7 +12,7 @@ import safetensors.numpy
 from tests.train.models import tiny
 from tests.train.models import torch_writer as writer
 from train.foundation.errors import UserError
-from train.models import HEADS, MODELS, build_model, pretrained, torch_names
+from train.models import HEADS, MODELS, build_model, pretrained, pretrained_loader, torch_names
 from train.models.classifier import Classifier
 from train.models.resnet import BasicBlock, Bottleneck, ResNet
 
@@ -41,7 +41,7 @@ def small_variables(seed, name="resnet18", *, head="linear", num_classes=NUM_CLA
 
 
 def load(path, variables, name="resnet18"):
-    return pretrained.load_pretrained(str(path), *variables, model_name=name)
+    return pretrained.load_resnet(str(path), *variables, model_name=name)
 
 
 def assert_equal(found, expected):
@@ -326,12 +326,14 @@ def test_a_resnet_34_for_a_resnet_50(tmp_path):
     )
 
 
-def test_only_resnets_have_pretrained_weights(tmp_path):
+def test_only_resnets_have_pretrained_weights():
     others = MODELS.keys() - PUBLISHED.keys()
     assert others >= {"densenet_40_40", "mlp", "small_cnn"}
     for name in others:
-        message = refused(tmp_path / "none.pth", small_variables(1), name)
-        assert "is for ResNets (resnet18, resnet34, " in message
+        with pytest.raises(UserError) as caught:
+            pretrained_loader(name)
+        message = str(caught.value)
+        assert "config.model.pretrained is for resnet18, resnet34, " in message
         assert message.endswith(f"config.model.name is {name!r}")
     for family in ("small_cnn", "densenet"):
         model = Classifier(tiny.FAMILIES[family](axis_name=None), HEADS["linear"](3))

@@ -1,0 +1,163 @@
+"""A data set and a network of somebody else's package, used by their import paths."""
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from flax import linen as nn
+from PIL import Image
+
+from configs import digits
+from train import experiment, prepare
+from train.data import DATASETS, DatasetFamily, DatasetSpec, augmentation, find
+from train.foundation import fields, import_paths
+from train.foundation.errors import UserError
+from train.models import ModelSpec
+from train.prediction import trained
+
+SHADES = ("dark", "grey", "light")
+
+
+class Shades(tfds.core.GeneratorBasedBuilder):
+    """Images of 4 by 4 pixels, each of one of three shades and some noise."""
+
+    VERSION = tfds.core.Version("1.0.0")
+    # Defined here, and not in a folder of a package with its description.
+    pkg_dir_path = None
+
+    def _info(self):
+        return tfds.core.DatasetInfo(
+            builder=self,
+            features=tfds.features.FeaturesDict(
+                {
+                    "image": tfds.features.Image(shape=(4, 4, 1)),
+                    "label": tfds.features.ClassLabel(names=list(SHADES)),
+                }
+            ),
+        )
+
+    def _split_generators(self, dl_manager):
+        sizes = {"train": 96, "validation": 24, "test": 24}
+        return {split: self._generate_examples(size) for split, size in sizes.items()}
+
+    def _generate_examples(self, size):
+        rng = np.random.default_rng(size)
+        for index in range(size):
+            label = index % len(SHADES)
+            pixels = 100 * label + rng.integers(0, 20, (4, 4))
+            yield index, {"image": Image.fromarray(pixels.astype(np.uint8)), "label": label}
+
+
+def spec(config):
+    return DatasetSpec(
+        name=config["name"],
+        # Only the data say it.
+        num_classes=None,
+        image_shape=(4, 4, 1),
+        builder=Shades,
+        augment=augmentation.random_flip if config["flip"] else augmentation.unchanged,
+        mean=(0.4,),
+        std=(0.3,),
+        generated_on_use=True,
+    )
+
+
+SHADES_FAMILY = DatasetFamily(spec, Shades, options={"flip": fields.boolean()})
+
+
+class Mean(nn.Module):
+    """The mean of each channel."""
+
+    axis_name: str | None
+    dtype: np.dtype
+
+    @nn.compact
+    def __call__(self, images, *, train):
+        return nn.Dense(8)(images.mean(axis=(1, 2)))
+
+
+MEAN = ModelSpec(Mean)
+
+DATASET, MODEL = f"{__name__}:SHADES_FAMILY", f"{__name__}:MEAN"
+
+
+@pytest.fixture
+def config(tmp_path):
+    config = json.loads(digits.get_config("top_k_hinge").to_json())
+    config["dataset"] = {
+        "name": DATASET,
+        "batch_size": 24,
+        "data_dir": str(tmp_path / "data"),
+        "flip": True,
+    }
+    config["model"]["name"] = MODEL
+    config["num_epochs"] = 2
+    config["eval"]["ks"] = [1, 2]
+    config["select_by"] = "top_1_accuracy"
+    config["loss"]["k"] = 1
+    return config
+
+
+def run(config, workdir):
+    with contextlib.redirect_stdout(io.StringIO()):
+        return experiment.run(config, workdir)
+
+
+@pytest.mark.usefixtures("standard_promotion")
+def test_a_run_trains_on_them_and_is_used_without_its_data(tmp_path, config):
+    results = run(config, tmp_path / "run")
+    assert results["num_classes"] == len(SHADES)
+    assert results["num_parameters"] == (1 * 8 + 8) + (8 * 3 + 3)
+    (tmp_path / "data").rename(tmp_path / "elsewhere")
+    classifier = trained.load(tmp_path / "run")
+    assert classifier.classes.names == SHADES
+    assert classifier.scores()(np.zeros((1, 4, 4, 1), np.uint8)).shape == (1, len(SHADES))
+
+
+@pytest.mark.parametrize(
+    ("section", "name", "value", "message"),
+    [
+        ("loss", "k", 3, r"config\.loss\.k must be .* from 1 to 2 .*; got 3"),
+        ("eval", "ks", [1, 4], r"config\.eval\.ks must be .* from 1 to 3 .*; got \[1, 4\]"),
+        ("dataset", "flip", 1, r"config\.dataset\.flip must be True or False; got 1"),
+        ("dataset", "flop", 1, r"config\.dataset\.flop is not a field .*'dataset\.flip'\?"),
+        ("model", "pretrained", "a.pth", "config.model.pretrained is for resnet18, .*:MEAN'"),
+    ],
+)
+def test_their_fields_are_checked(tmp_path, config, section, name, value, message):
+    config[section][name] = value
+    with pytest.raises(UserError, match=message):
+        run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("section", "path", "reason"),
+    [
+        ("dataset", "nowhere.at_all:BIRDS", r"DatasetFamily, .* \(No module named 'nowhere'\)"),
+        ("dataset", f"{__name__}:BIRDS", r"DatasetFamily, .* \(module '\S+' has no attribute 'B"),
+        ("dataset", MODEL, r"DatasetFamily, as package.module:NAME \(it is a ModelSpec\)"),
+        ("dataset", ":BIRDS", r"DatasetFamily, as package.module:NAME \(Empty module name\)"),
+        ("model", DATASET, r"ModelSpec, as package.module:NAME \(it is a DatasetFamily\)"),
+    ],
+)
+def test_a_wrong_import_path_is_told_in_a_line(tmp_path, config, section, path, reason):
+    config[section]["name"] = path
+    message = rf"^config\.{section}\.name must be the import path of a {reason}.*; got '{path}'$"
+    with pytest.raises(UserError, match=message):
+        run(config, tmp_path / "run")
+
+
+def test_it_is_prepared_by_its_import_path(tmp_path, capsys):
+    prepare.prepare(DATASET, data_dir=str(tmp_path), manual_dir=None, skip_unreadable=False)
+    assert f"{DATASET}: 3 classes; images: 96 train, 24 v" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_entry_of_the_registry_is_there(name):
+    family = find(name)
+    assert isinstance(family, DatasetFamily)
+    assert family.prepare is None or callable(import_paths.load(family.prepare))
