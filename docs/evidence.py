@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from train.evaluation.metric_names import SHOTS
+from train.evaluation.metric import SHOTS
 from train.papers.statistics import half_width, summarize
 from train.papers.tables.catalogue import EVIDENCE
 from train.papers.tables.layouts import EPSILONS
@@ -417,9 +417,9 @@ def regret() -> str:
         "average-5, tuned by it": ("E6", "K=5"),
         "the same by sigmoids": ("E6c", "K=5"),
     }
-    losses = dict.fromkeys(row for table in tables.values() for row, _ in table)
+    rows = dict.fromkeys(row for table in tables.values() for row, _ in table)
     lines = []
-    for loss in losses:
+    for loss in rows:
         cells = [tables[name].get((loss, column)) for name, column in columns.values()]
         lines.append([LOSSES[loss].title, *map(_regret, cells)])
     return _markdown(["", *columns], lines)

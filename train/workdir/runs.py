@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
 from train.workdir import run_files
@@ -171,12 +172,13 @@ class Run:
         steps = np.diff([0, *(line["step"] for line in first_epoch)])
         return float(np.average(values, weights=steps))
 
-    def last_epoch(self, name: str) -> float | None:
+    def last_epoch(self, metric: Metric) -> float | None:
         """A metric of the validation split after the last epoch; None where it has no value.
 
         Raises:
             UserError: the run did not log it.
         """
+        name = metric.name
         epochs = [line for line in self.metrics() if line.get("split") == "validation"]
         if not epochs or name not in epochs[-1]:
             raise UserError(

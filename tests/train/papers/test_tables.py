@@ -13,7 +13,8 @@ import pytest
 
 from tests.train.papers.test_tables_command import finish
 from train import configuration
-from train.evaluation import metric_names
+from train.evaluation import metric
+from train.evaluation.metric import Metric
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.nested import flatten
 from train.papers import statistics
@@ -29,9 +30,9 @@ from train.papers.tables.table import (
     CountBin,
     FirstEpochMean,
     LastEpoch,
-    Metric,
     Published,
     Recipe,
+    ResultMetric,
     SetSizeShare,
     Table,
     Tuning,
@@ -54,7 +55,7 @@ def test_every_published_number_has_its_cell(number):
     assert {column for _, column in table.cells} == set(table.columns)
     for place, cell in table.cells.items():
         assert cell.published == PUBLISHED[number][place]
-        if isinstance(cell.metric, Metric):
+        if isinstance(cell.metric, ResultMetric):
             assert bool(cell.published.shots) == cell.metric.with_shots
             # Tables 4.2 and 4.3 are of the best validation accuracy.
             assert cell.metric.split == ("validation" if number in ("4.2", "4.3") else "test")
@@ -97,15 +98,15 @@ def test_every_run_of_a_table_can_be_made_and_leaves_the_cells_metric(key):
     for cell in table.cells.values():
         config = PlannedRun(cell.recipe, 0).config
         configuration.check(config)
-        names = metric_names.selectable(config["eval"]["ks"])
-        if isinstance(cell.metric, Metric):
+        selectable = metric.selectable(config["eval"]["ks"])
+        if isinstance(cell.metric, ResultMetric):
             metrics = (cell.metric, *cell.metric.shots.values())
-            assert {metric.name for metric in metrics} <= set(names)
+            assert {one.metric for one in metrics} <= set(selectable)
     for tuning in tunings(table):
         for candidate in tuning.candidates:
             config = PlannedRun(tuning.recipe.changed(candidate), 0).config
             configuration.check(config)
-            assert tuning.metric in metric_names.selectable(config["eval"]["ks"])
+            assert tuning.metric in metric.selectable(config["eval"]["ks"])
 
 
 CONFIGURATIONS = {
@@ -289,16 +290,18 @@ def test_a_grid_has_every_combination():
 
 
 BASE = Recipe("digits", "focal")
-TUNING = Tuning(BASE, grid(gamma=(0.5, 1.0, 2.0)), "top_3_accuracy", seeds=(0, 1))
+TOP_1 = ResultMetric(Metric.accuracy("top", 1))
+TOP_3 = ResultMetric(Metric.accuracy("top", 3))
+TUNING = Tuning(BASE, grid(gamma=(0.5, 1.0, 2.0)), TOP_3.metric, seeds=(0, 1))
 TUNED = Table(
     number="1.1",
     title="accuracy",
     rows={"focal": "focal", "cross_entropy": "cross-entropy"},
     columns={"K=1": "K = 1", "K=3": "K = 3"},
     cells={
-        ("focal", "K=1"): Cell(BASE, Metric("top_1_accuracy"), tuning=TUNING),
-        ("focal", "K=3"): Cell(BASE, Metric("top_3_accuracy"), tuning=TUNING),
-        ("cross_entropy", "K=3"): Cell(Recipe("digits", "cross_entropy"), Metric("top_3_accuracy")),
+        ("focal", "K=1"): Cell(BASE, TOP_1, tuning=TUNING),
+        ("focal", "K=3"): Cell(BASE, TOP_3, tuning=TUNING),
+        ("cross_entropy", "K=3"): Cell(Recipe("digits", "cross_entropy"), TOP_3),
     },
     seeds=(1, 2),
 )
@@ -354,7 +357,7 @@ def test_the_grid_comes_first_and_selects_the_final_runs(tmp_path):
 
 def test_candidates_can_be_selected_by_their_last_epoch(tmp_path, capsys):
     tuning = replace(TUNING, at_last_epoch=True, seeds=(0,))
-    table = one_cell(LastEpoch("top_3_accuracy"))
+    table = one_cell(LastEpoch(TOP_3.metric))
     cells = {place: replace(cell, tuning=tuning) for place, cell in table.cells.items()}
     table = replace(table, cells=cells)
     last = (0.7, 0.5, 0.6)
@@ -428,7 +431,7 @@ def test_a_changed_run_in_the_planned_place_is_not_taken(tmp_path):
 
 
 def test_numbers_are_per_cent_and_some_runs_have_none(tmp_path):
-    metric = Metric("macro_top_1_accuracy", with_shots=True)
+    metric = ResultMetric(Metric.accuracy("top", 1, "macro"), with_shots=True)
     cell = Cell(BASE, metric, Published.parse("60.0±0.1 (1/2/3)"))
     table = replace(TUNED, cells={("focal", "K=1"): cell}, seeds=(0, 1, 2, 3))
     for seed, value in enumerate((0.7, 0.72)):
@@ -475,7 +478,7 @@ def test_a_share_of_sets_is_that_of_the_examples_of_all_shots(tmp_path):
 
 
 def test_a_metric_of_the_last_epoch_is_that_of_validation(tmp_path):
-    table, run = one_cell(LastEpoch("top_1_accuracy")), PlannedRun(BASE, 0)
+    table, run = one_cell(LastEpoch(TOP_1.metric)), PlannedRun(BASE, 0)
     finish(tmp_path, run.name, run.config)
     lines = [
         {"step": 10, "epoch": 1, "split": "validation", "top_1_accuracy": 0.75},
@@ -655,7 +658,7 @@ def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypat
     monkeypatch.setattr(
         PlannedRun, "evaluation", lambda _, workdir: ["-c", evaluates, str(workdir)]
     )
-    plain, counted = Metric("top_1_accuracy"), CountBin(10, 50)
+    plain, counted = TOP_1, CountBin(10, 50)
     cells = {
         ("focal", "K=1"): Cell(BASE, plain),
         ("focal", "K=3"): Cell(BASE, counted),

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from train.evaluation import metric_names
+from train.evaluation.metric import Average, Metric
 from train.papers.figures import selection
 from train.workdir import figure_style
 from train.workdir.runs import Run
@@ -16,15 +16,15 @@ def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
     by_label = selection.by_label(runs)
     figure = figure_style.new_figure(9.5, 3.8)
     panels = figure.subplots(1, 2)
-    averages = {"micro": "over all test images", "macro": "macro: mean over the classes"}
+    averages: dict[Average, str] = {
+        "micro": "over all test images",
+        "macro": "macro: mean over the classes",
+    }
     for axes, (average, title) in zip(panels, averages.items(), strict=True):
-        names = [
-            metric_names.rule_accuracies(rule)[average]
-            for rule in (metric_names.average_k(k), metric_names.top_k(k))
-        ]
+        shown = (Metric.accuracy("average", k, average), Metric.accuracy("top", k, average))
         for index, (label, seeds) in enumerate(by_label.items()):
             x, y = np.array(
-                [[selection.test_metric(run, name) for name in names] for run in seeds]
+                [[selection.test_metric(run, metric.name) for metric in shown] for run in seeds]
             ).T
             look = figure_style.point_look(index)
             axes.plot(x, y, linestyle="", mew=1.5, ms=7, label=label, **look)

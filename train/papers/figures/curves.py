@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from train.evaluation import metric_names
+from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
 from train.papers.figures import selection
 from train.papers.statistics import Summary, summarize
@@ -57,7 +57,9 @@ def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dic
 def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Figure:
     """A test metric over any field of the configuration (thesis, Figures 5.5 and 5.6)."""
     figure, axes = _draw(runs, field, lambda run: selection.test_metric(run, metric))
-    if metric.endswith("accuracy"):
+    # All runs have it.
+    shown = Metric.parse(metric)
+    if shown.is_accuracy:
         figure_style.show_as_percent(axes.yaxis)
         # The interval of few seeds can pass what a share can be.
         low, high = axes.get_ylim()
@@ -65,7 +67,7 @@ def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Fig
     figure_style.finish(
         axes,
         x_label=f"{selection.symbol(field)} (config.{field})",
-        y_label=f"test {metric_names.in_words(metric)}",
+        y_label=f"test {shown.in_words}",
     )
     figure_style.legend_beside(figure, axes)
     return figure

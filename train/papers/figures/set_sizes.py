@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from train.evaluation import metric_names
+from train.evaluation.metric import SHOTS, rule_name
 from train.foundation.errors import UserError
 from train.papers.figures import selection
 from train.workdir import figure_style
@@ -46,11 +46,11 @@ def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
 
 def by_shot(runs: Sequence[Run], *, k: int) -> Figure:
     """A row for each loss, a histogram for its few-, medium- and many-shot classes each."""
-    counts = set_size_counts(runs, k=k, shots=metric_names.SHOTS)
-    figure, grid = _panels(len(counts), len(metric_names.SHOTS))
+    counts = set_size_counts(runs, k=k, shots=SHOTS)
+    figure, grid = _panels(len(counts), len(SHOTS))
     hatches = ("//", "..", "\\\\")
     for row, (label, of_loss) in zip(grid, counts.items(), strict=True):
-        for column, (axes, shot) in enumerate(zip(row, metric_names.SHOTS, strict=True)):
+        for column, (axes, shot) in enumerate(zip(row, SHOTS, strict=True)):
             _draw(axes, of_loss[shot], figure_style.COLORS[column], hatches[column])
             axes.set_title(f"{label}: {shot} shot", fontsize=9)
     _finish(figure, grid, [one for of_loss in counts.values() for one in of_loss.values()], k)
@@ -76,7 +76,7 @@ def _counts(run: Run, k: int, shots: Sequence[str]) -> dict[str, np.ndarray]:
     by_rule = run.evaluation("test").get("set_size_counts")
     if not isinstance(by_rule, Mapping):
         raise UserError(f"the evaluation in {run.workdir} has no set_size_counts")
-    rule = metric_names.average_k(k)
+    rule = rule_name("average", k)
     if rule not in by_rule:
         has = ", ".join(by_rule) or "nothing"
         raise UserError(f"the evaluation in {run.workdir} has no set sizes of {rule}; it has {has}")

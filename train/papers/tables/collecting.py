@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from train.evaluation import metric_names
+from train.evaluation.metric import Metric, rule_name
 from train.papers import statistics
 from train.papers.statistics import Summary
 from train.papers.tables import readings
@@ -16,8 +16,8 @@ from train.papers.tables.table import (
     CountBin,
     FirstEpochMean,
     LastEpoch,
-    Metric,
     Recipe,
+    ResultMetric,
     SetSizeShare,
     Table,
 )
@@ -137,7 +137,7 @@ def _number(cell: Cell, planner: Planner) -> Number:
         if status is Status.FINISHED and (run := folder.finished(planned)) is not None
     }
     metric = cell.metric
-    shots = metric.shots if isinstance(metric, Metric) else {}
+    shots = metric.shots if isinstance(metric, ResultMetric) else {}
 
     def values(metric: AnyMetric) -> Values:
         return Values.of({seed: readings.read(metric, run) for seed, run in finished.items()})
@@ -156,7 +156,7 @@ def _best(table: Table, planner: Planner) -> dict[str, tuple[float, tuple[float 
     """By column, from any finished run: the best does not depend on the run."""
     found = {}
     for (_, column), cell in table.cells.items():
-        if column in found or not isinstance(cell.metric, Metric):
+        if column in found or not isinstance(cell.metric, ResultMetric):
             continue
         for planned in planner.finals(cell) or ():
             run = planner.folder.finished(planned)
@@ -227,16 +227,16 @@ def _values_to_json(values: Values) -> dict[str, Any]:
 
 def _metric_to_json(metric: AnyMetric) -> dict[str, Any]:
     match metric:
-        case Metric():
+        case ResultMetric():
             return {"name": metric.name, "split": metric.split}
         case CountBin():
             bounds = {"above": metric.above, "to": metric.up_to}
-            return {"name": "top_1_accuracy", "split": "test", **bounds}
+            return {"name": Metric.accuracy("top", 1).name, "split": "test", **bounds}
         case SetSizeShare():
-            name = f"share_of_size_{metric.size}"
-            return {"name": f"{metric_names.average_k(metric.k)}_{name}", "split": "test"}
+            rule = rule_name("average", metric.k)
+            return {"name": f"{rule}_share_of_size_{metric.size}", "split": "test"}
         case LastEpoch():
-            return {"name": metric.name, "split": "validation", "epoch": "last"}
+            return {"name": metric.metric.name, "split": "validation", "epoch": "last"}
         case FirstEpochMean():
             return {"name": metric.name, "split": "train", "epoch": 1}
 
@@ -246,7 +246,7 @@ def _tuned_to_json(tuned: Tuned) -> dict[str, Any]:
     return {
         "config": tuning.recipe.file,
         "overrides": dict(tuning.recipe.overrides),
-        "metric": tuning.metric,
+        "metric": tuning.metric.name,
         "split": "validation",
         **({"epoch": "last"} if tuning.at_last_epoch else {}),
         "seeds": list(tuning.seeds),

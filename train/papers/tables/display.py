@@ -10,7 +10,7 @@ from rich.table import Column
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from train.evaluation import metric_names
+from train.evaluation.metric import LOSS
 from train.foundation.console import make_console, show_line
 from train.papers.tables.collecting import Collected, Number
 from train.papers.tables.planning import Tuned
@@ -151,8 +151,8 @@ def _legend(collected: Collected) -> Iterator[str]:
 def _show_tuned(console: Console, tuned: Tuned) -> None:
     """The grid of a tuning: every candidate with its score, the selected one marked."""
     tuning = tuned.tuning
-    is_loss = tuning.metric == metric_names.LOSS
-    in_words = metric_names.in_words(tuning.metric) + ("" if is_loss else " (%)")
+    is_loss = tuning.metric == LOSS
+    in_words = tuning.metric.in_words + ("" if is_loss else " (%)")
     at_end = " after the last epoch" if tuning.at_last_epoch else ""
     seeds = ", ".join(map(str, tuning.seeds))
     changed = f" with {_changes(tuning.recipe.overrides)}" if tuning.recipe.overrides else ""

@@ -25,7 +25,7 @@ from train.papers.tables.layouts import (
     top_k,
     with_expectation,
 )
-from train.papers.tables.table import Metric, Recipe, Table, Tuning, grid
+from train.papers.tables.table import Recipe, ResultMetric, Table, Tuning, grid
 
 # Enough for an interval, and a table of a few columns is an hour on two cores.
 _SEEDS = 5
@@ -72,9 +72,9 @@ class _Embedded:
     def k_columns(
         self,
         ks: Iterable[int],
-        metric: Callable[[int], Metric],
+        metric: Callable[[int], ResultMetric],
         *,
-        select_by: Callable[[int], Metric],
+        select_by: Callable[[int], ResultMetric],
     ) -> dict[str, Column]:
         """A column for each K."""
         return k_columns(ks, metric, select_by=select_by if self.selects else None)
@@ -211,7 +211,7 @@ def _tuning(data: _Embedded, loss: str, _column: Column) -> Tuning | None:
     # Balanced, no parameter here is to be tuned to few-shot classes.
     if data.balanced or loss not in _GRIDS:
         return None
-    select_by = macro_top_k(data.k).name
+    select_by = macro_top_k(data.k).metric
     [column] = data.k_columns((data.k,), macro_top_k, select_by=macro_top_k).values()
     return Tuning(column.recipe(data.recipe(loss)), _GRIDS[loss], select_by)
 

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from train.evaluation.metric import Metric
 from train.papers.tables.layouts import (
     AVERAGE_K,
     Column,
@@ -25,9 +26,9 @@ from train.papers.tables.layouts import (
 from train.papers.tables.table import (
     FirstEpochMean,
     LastEpoch,
-    Metric,
     Overrides,
     Recipe,
+    ResultMetric,
     SetSizeShare,
     Table,
     Tuning,
@@ -123,7 +124,7 @@ def _on_a_long_tail(
 
 
 def _balanced(changes: Mapping[str, Any]) -> Callable[[str], Recipe]:
-    return _on_a_long_tail(_TOP_K, {"dataset.long_tail_exponent": 0.0, **changes})
+    return _on_a_long_tail(_TOP_K.metric, {"dataset.long_tail_exponent": 0.0, **changes})
 
 
 def _tuned(
@@ -132,7 +133,7 @@ def _tuned(
     rates: tuple[float, ...] = _RATES,
 ) -> Callable[[str, Column], Tuning]:
     """Tunes each loss once, for all columns."""
-    return lambda loss, _column: Tuning(recipe(loss), _candidates(loss, rates), select_by.name)
+    return lambda loss, _column: Tuning(recipe(loss), _candidates(loss, rates), select_by)
 
 
 def _by_epsilon() -> Table:
@@ -144,7 +145,7 @@ def _by_epsilon() -> Table:
         epsilon_columns(_TOP_K),
         recipe,
         tuning=lambda loss, column: Tuning(
-            column.recipe(recipe(loss)), _rates(_RATES), _TOP_K.name
+            column.recipe(recipe(loss)), _rates(_RATES), _TOP_K.metric
         ),
     )
 
@@ -169,18 +170,20 @@ def _by_noise(number: str, k: int) -> Table:
         noise_columns(_NOISES, top_k(k)),
         recipe,
         note=f"Tuned without noise. Trained and selected with K = {_K}.",
-        tuning=_tuned(recipe, _TOP_K),
+        tuning=_tuned(recipe, _TOP_K.metric),
     )
 
 
-def _few_images_noise(number: str, title: str, metric: Metric | LastEpoch, note: str) -> Table:
+def _few_images_noise(
+    number: str, title: str, metric: ResultMetric | LastEpoch, note: str
+) -> Table:
     recipe = _balanced(_FEW_IMAGES)
 
     def tuning(loss: str, column: Column) -> Tuning:
         return Tuning(
             column.recipe(recipe(loss)),
             _candidates(loss, _RATES),
-            _TOP_K.name,
+            _TOP_K.metric,
             # Runs that are read after the last epoch are tuned by it too.
             at_last_epoch=isinstance(metric, LastEpoch),
         )
@@ -206,7 +209,7 @@ def _long_tail(
     changes: Mapping[str, Any] | Overrides = (),
     rates: tuple[float, ...] = _RATES,
 ) -> Table:
-    select_by = macro_top_k(_K)
+    select_by = macro_top_k(_K).metric
     recipe = _on_a_long_tail(select_by, changes)
     tuning = _tuned(recipe, select_by, rates)
     return _table(number, title, losses, columns, recipe, note=note, tuning=tuning)
@@ -215,7 +218,7 @@ def _long_tail(
 def _average_k(
     number: str, title: str, columns: Mapping[str, Column], note: str, *, by_sigmoids: bool
 ) -> Table:
-    select_by = average_k(_K)
+    select_by = average_k(_K).metric
 
     def recipe(loss: str) -> Recipe:
         found = _on_a_long_tail(select_by, {"eval.ks": _SET_SIZES})(loss)
@@ -233,7 +236,7 @@ def _by_alpha() -> Table:
         f"test average-{_K} accuracy (%) by alpha, on a long tail",
         ("average_k",),
         {f"alpha={alpha:g}": Column(metric, (("loss.alpha", alpha),)) for alpha in _ALPHAS},
-        _on_a_long_tail(metric),
+        _on_a_long_tail(metric.metric),
     )
 
 
@@ -267,7 +270,7 @@ TABLES = (
     _few_images_noise(
         "E3d",
         f"validation top-{_K} accuracy (%) after the last epoch, by label noise p",
-        LastEpoch(_TOP_K.name),
+        LastEpoch(_TOP_K.metric),
         "The candidates of E3c, selected by their last epoch.",
     ),
     _long_tail(

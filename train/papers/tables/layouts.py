@@ -3,14 +3,14 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from train.evaluation import metric_names
+from train.evaluation.metric import Metric, Rule
 from train.papers.tables.table import (
     AnyMetric,
     Cell,
     CountBin,
-    Metric,
     Overrides,
     Recipe,
+    ResultMetric,
     Table,
     Tuning,
 )
@@ -62,26 +62,26 @@ class Column:
         return recipe.changed(self.changes)
 
 
-def top_k(k: int, *, macro: bool = False, with_shots: bool = False) -> Metric:
+def top_k(k: int, *, macro: bool = False, with_shots: bool = False) -> ResultMetric:
     """The test top-K accuracy."""
-    return _accuracy(metric_names.top_k(k), macro=macro, with_shots=with_shots)
+    return _accuracy("top", k, macro=macro, with_shots=with_shots)
 
 
-def macro_top_k(k: int) -> Metric:
+def macro_top_k(k: int) -> ResultMetric:
     """The test macro top-K accuracy."""
     return top_k(k, macro=True)
 
 
-def average_k(k: int, *, with_shots: bool = False) -> Metric:
+def average_k(k: int, *, with_shots: bool = False) -> ResultMetric:
     """The test average-K accuracy."""
-    return _accuracy(metric_names.average_k(k), macro=False, with_shots=with_shots)
+    return _accuracy("average", k, macro=False, with_shots=with_shots)
 
 
 def k_columns(
     ks: Iterable[int],
     metric: Callable[[int], AnyMetric],
     *,
-    select_by: Callable[[int], Metric] | None = None,
+    select_by: Callable[[int], ResultMetric] | None = None,
 ) -> dict[str, Column]:
     """A column for each K, with the metric of that K, and the selection where it is told."""
     return {
@@ -187,6 +187,6 @@ def count_table(
     )
 
 
-def _accuracy(rule: str, *, macro: bool, with_shots: bool) -> Metric:
-    name = metric_names.rule_accuracies(rule)["macro" if macro else "micro"]
-    return Metric(name, with_shots=with_shots)
+def _accuracy(rule: Rule, k: int, *, macro: bool, with_shots: bool) -> ResultMetric:
+    metric = Metric.accuracy(rule, k, "macro" if macro else "micro")
+    return ResultMetric(metric, with_shots=with_shots)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from train.evaluation import metric_names
+from train.evaluation.metric import LOSS
 from train.foundation.errors import UserError
 from train.papers import statistics
 from train.papers.tables import planned_runs
@@ -119,7 +119,7 @@ class Planner:
         to_go = sum(status in TO_MAKE for status in statuses)
         selected = None
         if to_go == 0:
-            smaller_is_better = tuning.metric == metric_names.LOSS
+            smaller_is_better = tuning.metric == LOSS
             selected = statistics.best(by_candidate, smaller_is_better=smaller_is_better)
         return Tuned(tuning, by_candidate, to_go, selected)
 
@@ -147,9 +147,10 @@ class Planner:
             return None
         if tuning.at_last_epoch:
             return run.last_epoch(metric)
-        if metric not in run.results.get("validation", {}):
-            raise UserError(f"{run.workdir} has no {metric} on validation to tune by")
-        value = run.results["validation"][metric]
+        validation = run.results.get("validation", {})
+        if metric.name not in validation:
+            raise UserError(f"{run.workdir} has no {metric.name} on validation to tune by")
+        value = validation[metric.name]
         return None if value is None else float(value)
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from train.evaluation import metric_names
+from train.evaluation.metric import Metric, rule_name
 from train.foundation.errors import UserError
 from train.papers.tables.planned_runs import SPLIT
 from train.papers.tables.table import (
@@ -11,13 +11,14 @@ from train.papers.tables.table import (
     CountBin,
     FirstEpochMean,
     LastEpoch,
-    Metric,
+    ResultMetric,
     SetSizeShare,
 )
 from train.workdir import run_files
 from train.workdir.runs import Run
 
 _PER_CENT = 100.0
+_TOP_1 = Metric.accuracy("top", 1).name
 
 
 def read(metric: AnyMetric, run: Run) -> float | None:
@@ -27,14 +28,14 @@ def read(metric: AnyMetric, run: Run) -> float | None:
         UserError: a file of the run cannot be read, or has no such metric.
     """
     match metric:
-        case Metric():
+        case ResultMetric():
             return _read_result(metric, run)
         case CountBin():
             return _read_count_bin(metric, run)
         case SetSizeShare():
             return _read_set_size_share(metric, run)
         case LastEpoch():
-            return per_cent(run.last_epoch(metric.name))
+            return per_cent(run.last_epoch(metric.metric))
         case FirstEpochMean():
             return run.first_epoch_mean(metric.name)
 
@@ -44,7 +45,7 @@ def per_cent(share: Any) -> float | None:
     return None if share is None else _PER_CENT * float(share)
 
 
-def _read_result(metric: Metric, run: Run) -> float | None:
+def _read_result(metric: ResultMetric, run: Run) -> float | None:
     metrics = run.results.get(metric.split, {})
     if metric.name not in metrics:
         raise UserError(f"the results in {run.workdir} have no {metric.name} on {metric.split}")
@@ -55,12 +56,12 @@ def _read_count_bin(metric: CountBin, run: Run) -> float | None:
     path, evaluation = _evaluation(run)
     try:
         bins = list(evaluation["accuracy_by_count"])
-        bins[0]["top_1_accuracy"]
+        bins[0][_TOP_1]
     except (LookupError, TypeError) as error:
         raise _unreadable(path) from error
     for found in bins:
         if (found.get("from"), found.get("to")) == (metric.above, metric.up_to):
-            return per_cent(found.get("top_1_accuracy"))
+            return per_cent(found.get(_TOP_1))
     raise UserError(
         f"{run.workdir} has no accuracy on classes with more than {metric.above} "
         f"training images{'' if metric.up_to is None else f', up to {metric.up_to}'}"
@@ -71,7 +72,7 @@ def _read_set_size_share(metric: SetSizeShare, run: Run) -> float | None:
     path, evaluation = _evaluation(run)
     try:
         # Counts of images by the size of their set, from 0.
-        counts = list(evaluation["set_size_counts"][metric_names.average_k(metric.k)]["all"])
+        counts = list(evaluation["set_size_counts"][rule_name("average", metric.k)]["all"])
         return per_cent(counts[metric.size] / sum(counts))
     except (LookupError, TypeError, ZeroDivisionError) as error:
         raise _unreadable(path) from error

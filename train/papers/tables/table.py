@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from train.evaluation import metric_names
+from train.evaluation.metric import SHOTS, Metric
 from train.papers.statistics import Summary
 
 # Dotted fields of a configuration and their values.
@@ -38,25 +38,31 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Metric:
+class ResultMetric:
     """A metric of `results.json`.
 
     Attributes:
-        name: as in `metric_names`.
+        metric: the metric.
         split: where it is measured.
         with_shots: whether its values on few, medium and many shot classes belong to it.
     """
 
-    name: str
+    metric: Metric
     split: Literal["validation", "test"] = "test"
     with_shots: bool = False
 
     @property
-    def shots(self) -> dict[str, "Metric"]:
+    def name(self) -> str:
+        """The name of the metric in the file."""
+        return self.metric.name
+
+    @property
+    def shots(self) -> dict[str, "ResultMetric"]:
         """The metric on classes of few, medium and many shots."""
-        rule = self.name.removeprefix("macro_")
-        names = {shot: f"{shot}_{rule}" for shot in metric_names.SHOTS} if self.with_shots else {}
-        return {shot: Metric(name, self.split) for shot, name in names.items()}
+        return {
+            shot: ResultMetric(replace(self.metric, average=shot), self.split)
+            for shot in (SHOTS if self.with_shots else ())
+        }
 
 
 @dataclass(frozen=True)
@@ -85,7 +91,7 @@ class SetSizeShare:
 class LastEpoch:
     """A metric of the validation split after the last epoch, whichever was selected."""
 
-    name: str
+    metric: Metric
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ class FirstEpochMean:
 
 
 # What a cell's number can be; of all but the last, a share in per cent.
-AnyMetric = Metric | CountBin | SetSizeShare | LastEpoch | FirstEpochMean
+AnyMetric = ResultMetric | CountBin | SetSizeShare | LastEpoch | FirstEpochMean
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,7 @@ class Tuning:
 
     recipe: Recipe
     candidates: tuple[Overrides, ...]
-    metric: str
+    metric: Metric
     seeds: tuple[int, ...] = (0,)
     at_last_epoch: bool = False
 

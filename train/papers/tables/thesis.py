@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from train.evaluation.metric import Metric
 from train.papers.tables.layouts import (
     AVERAGE_K,
     BALANCED,
@@ -19,7 +20,7 @@ from train.papers.tables.layouts import (
     sample_columns,
     top_k,
 )
-from train.papers.tables.table import Metric, Recipe
+from train.papers.tables.table import Recipe, ResultMetric
 
 _PRETRAINED = (
     "The published networks start from weights trained on ImageNet: "
@@ -31,7 +32,7 @@ _NOISE_NOTE = "Trained with K = 5 and selected by the validation top-5 accuracy.
 _NOISE_TITLE = (
     "test top-{k} accuracy (%) on CIFAR-100 by label noise p within superclasses, DenseNet 40-40"
 )
-_VALIDATION_TOP_5 = Metric("top_5_accuracy", split="validation")
+_VALIDATION_TOP_5 = ResultMetric(Metric.accuracy("top", 5), split="validation")
 # What the losses of chapter 5 alone have in their recipe already.
 _CHAPTER_5 = {"dataset.holdout": "balanced", "select_by": "average_5_accuracy"}
 
