@@ -18,6 +18,7 @@ from train.devices.parallel import Devices
 from train.evaluation import predictions, summaries
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
+from train.evaluation.thresholds import average_k_thresholds
 from train.foundation.errors import UserError
 from train.models import build_model
 from train.models.classifier import Classifier
@@ -220,7 +221,7 @@ class Assembly:
         """
         found = self.predict(*state.evaluated, split)
         if thresholds is None:
-            thresholds = summaries.average_k_thresholds(found, self.config["eval"]["ks"])
+            thresholds = average_k_thresholds(found, self.config["eval"]["ks"])
         return summaries.summarize(found, thresholds, self.class_counts), thresholds
 
     def _pipeline(self, batch_size: int) -> Pipeline:

@@ -13,12 +13,12 @@ import numpy as np
 from absl import flags
 
 from train import command_line
-from train.evaluation import bayes, metric, score_files
+from train.evaluation import bayes, metric, score_files, thresholds
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_report import SetReport, set_report
 from train.foundation import fields, files, output_files
 from train.foundation.errors import UserError
-from train.prediction import calibration, trained
+from train.prediction import trained
 from train.workdir import run_files, terminal
 
 _SPLITS = ("test", "validation", "train")
@@ -263,7 +263,7 @@ def _coverages(num_examples: int) -> list[float]:
         return [
             coverage
             for coverage in _DEFAULT_COVERAGES
-            if num_examples >= calibration.fewest_examples(coverage)
+            if num_examples >= thresholds.fewest_examples(coverage)
         ]
     return _several(_COVERAGES, float, fields.Number(above=0, below=1)) if _COVERAGES.value else []
 

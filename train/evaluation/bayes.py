@@ -9,6 +9,7 @@ from train.evaluation import summaries
 from train.evaluation.metric import SHOTS, Metric
 from train.evaluation.predictions import Predictions
 from train.evaluation.ranking import label_ranks
+from train.evaluation.thresholds import average_k_thresholds
 
 
 def summarize(
@@ -68,5 +69,5 @@ def _summarize(
         ranks = label_ranks(scores, split.labels)
         return Predictions(-np.log(of_labels), scores.astype(np.float32), split.labels, ranks)
 
-    thresholds = summaries.average_k_thresholds(predictions(calibrated_on), ks)
+    thresholds = average_k_thresholds(predictions(calibrated_on), ks)
     return summaries.summarize(predictions(examples), thresholds, class_counts).metrics

@@ -10,6 +10,9 @@ from train.data.batches import Batch
 from train.devices import processes
 from train.devices.parallel import Devices
 
+# Examples that are processed together, where all at once would take too much memory.
+CHUNK = 4096
+
 
 @dataclass(frozen=True)
 class Predictions:

@@ -13,7 +13,7 @@ from train.evaluation.metric import SHOTS, Metric
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
-from train.prediction import calibration
+from train.evaluation.thresholds import average_k_thresholds, conformal_threshold, error_of
 
 Value = TypeVar("Value")
 
@@ -84,7 +84,7 @@ def set_report(
         UserError: there are too few examples to calibrate on.
     """
     num_classes = examples.scores.shape[-1]
-    thresholds = summaries.average_k_thresholds(calibrated_on, ks)
+    thresholds = average_k_thresholds(calibrated_on, ks)
     groups = {"all": np.ones(num_classes, np.bool_)}
     if class_counts is not None:
         groups |= _shots(class_counts)
@@ -124,8 +124,8 @@ def _at_coverage(
     class_counts: np.ndarray | None,
 ) -> dict[str, dict[str, float]]:
     """What three kinds of sets of that coverage are worth."""
-    error = min(float(calibration.error_of(coverage)), math.nextafter(1, 0))
-    conformal = calibration.conformal_threshold(calibrated_on, coverage)
+    error = min(float(error_of(coverage)), math.nextafter(1, 0))
+    conformal = conformal_threshold(calibrated_on, coverage)
     described = {"conformal": _described(examples, class_counts, conformal)}
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = float(sets.average_error_threshold(calibrated_on.scores, error=error))

@@ -1,6 +1,6 @@
 """A split to metrics: loss, top-K and average-K accuracy of several kinds, set sizes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,15 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from topk_jax import metrics, sets
+from topk_jax import metrics
 from train.evaluation import set_rules
 from train.evaluation.metric import AVERAGES, LOSS, SHOTS, Average, Metric, Rule
-from train.evaluation.predictions import Predictions
+from train.evaluation.predictions import CHUNK, Predictions
 from train.evaluation.set_rules import SetRule
 from train.foundation.errors import UserError
-
-# Examples that are looked at together, where all at once would take too much memory.
-_CHUNK = 4096
 
 
 @dataclass(frozen=True)
@@ -39,19 +36,6 @@ class Evaluation:
 
     metrics: dict[Metric, float]
     size_counts: dict[Metric, np.ndarray]
-
-
-def average_k_thresholds(predictions: Predictions, ks: Sequence[int]) -> dict[int, jax.Array]:
-    """For each K, the threshold whose sets have K classes on average over the split."""
-    return {k: average_k_threshold(predictions.scores, k) for k in ks}
-
-
-def average_k_threshold(scores: np.ndarray, k: float) -> jax.Array:
-    """The threshold whose sets of scores [n, L] have K classes on average, in O(K n) memory."""
-    calibrator = sets.AverageKCalibrator(k, num_examples=len(scores))
-    for start in range(0, len(scores), _CHUNK):
-        calibrator.update(scores[start : start + _CHUNK])
-    return calibrator.threshold()
 
 
 def summarize(
@@ -86,8 +70,8 @@ def top_k_sets(predictions: Predictions, k: int) -> Sets:
 def find_sets(predictions: Predictions, rule: SetRule) -> Sets:
     """What the sets of a rule are worth, without all of them in memory at once."""
     hits, sizes = [], []
-    for start in range(0, len(predictions.labels), _CHUNK):
-        chunk = slice(start, start + _CHUNK)
+    for start in range(0, len(predictions.labels), CHUNK):
+        chunk = slice(start, start + CHUNK)
         found = _hits_and_sizes(rule(predictions.scores[chunk]), predictions.labels[chunk])
         hits.append(np.asarray(found[0]))
         sizes.append(np.asarray(found[1]))

@@ -4,11 +4,9 @@ import contextlib
 import json
 import math
 from collections.abc import Callable
-from decimal import Decimal
 from functools import cached_property
 
-from topk_jax import sets
-from train.evaluation import summaries
+from train.evaluation import thresholds
 from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
@@ -16,39 +14,6 @@ from train.prediction.trained import TrainedClassifier
 
 # In the workdir.
 _FILE = "calibration.json"
-
-
-def average_k_threshold(predictions: Predictions, k: float) -> float:
-    """The threshold whose sets have K classes on average over the examples."""
-    return float(summaries.average_k_threshold(predictions.scores, k))
-
-
-def conformal_threshold(predictions: Predictions, coverage: float) -> float:
-    """The threshold whose sets have the label of a new example with at least that probability.
-
-    Raises:
-        UserError: the examples are too few to promise that.
-    """
-    error, fewest = error_of(coverage), fewest_examples(coverage)
-    number = len(predictions.labels)
-    if number < fewest:
-        raise UserError(
-            f"a coverage of {coverage} needs at least 1 / {error} - 1 = {fewest} examples to "
-            f"calibrate on; there are {number}"
-        )
-    # The error of a tiny coverage is 1 in binary.
-    in_binary = min(float(error), math.nextafter(1, 0))
-    return float(sets.conformal_threshold(predictions.scores, predictions.labels, error=in_binary))
-
-
-def fewest_examples(coverage: float) -> int:
-    """How many examples it takes at least; with fewer, only all classes could promise it."""
-    return math.ceil(1 / error_of(coverage) - 1)
-
-
-def error_of(coverage: float) -> Decimal:
-    """What is left to 1, of a number taken as its decimals say: 0.05 for 0.95."""
-    return 1 - Decimal(repr(coverage))
 
 
 class Calibration:
@@ -71,7 +36,10 @@ class Calibration:
         Raises:
             UserError: it is not kept, and the data set is not here.
         """
-        return self._threshold(f"average_{float(k)}", lambda found: average_k_threshold(found, k))
+        return self._threshold(
+            f"average_{float(k)}",
+            lambda found: float(thresholds.average_k_threshold(found.scores, k)),
+        )
 
     def conformal(self, coverage: float) -> float:
         """The threshold whose sets have the label of a new image with at least that probability.
@@ -80,7 +48,7 @@ class Calibration:
             UserError: it is not kept, and the data set is not here or too small.
         """
         return self._threshold(
-            f"coverage_{coverage}", lambda found: conformal_threshold(found, coverage)
+            f"coverage_{coverage}", lambda found: thresholds.conformal_threshold(found, coverage)
         )
 
     def _threshold(self, name: str, find: Callable[[Predictions], float]) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests import reference
+from train.evaluation import thresholds
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.prediction import calibration
@@ -62,17 +63,17 @@ def test_a_coverage_needs_enough_examples(tmp_path):
     )
     fewer = classifier.validation.take(np.arange(98))
     with pytest.raises(UserError, match=r"0\.99 needs at least 1 / 0\.01 - 1 = 99 .* there are 98"):
-        calibration.conformal_threshold(fewer, 0.99)
+        thresholds.conformal_threshold(fewer, 0.99)
 
 
 @pytest.mark.parametrize(
     ("coverage", "fewest"), [(0.85, 6), (0.9, 9), (0.95, 19), (0.99, 99), (0.5, 1), (1e-20, 1)]
 )
 def test_the_fewest_examples_of_a_coverage(tmp_path, coverage, fewest):
-    assert calibration.fewest_examples(coverage) == fewest
+    assert thresholds.fewest_examples(coverage) == fewest
     all_examples = FakeClassifier(tmp_path).validation
     enough = all_examples.take(np.arange(fewest))
-    assert np.isfinite(calibration.conformal_threshold(enough, coverage))
+    assert np.isfinite(thresholds.conformal_threshold(enough, coverage))
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"average_2.0": "low"}'])
