@@ -1,6 +1,5 @@
 """The fields of a configuration, what each may hold, and the check of all of them."""
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -64,8 +63,7 @@ def check(config: Mapping[str, Any]) -> None:
     }
     for name in values:
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            hint = fields.did_you_mean(name, known)
             raise UserError(f"config.{name} is not a field of the configuration{hint}")
     for name, field in (_FIELDS | options).items():
         _check_field(values, name, field)

@@ -14,7 +14,7 @@ from train import command_line
 from train.foundation import fields, files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.papers.tables import collecting, display, planned_runs
+from train.papers.tables import collecting, display, json_output, planned_runs
 from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, EVIDENCE, THESIS
 from train.papers.tables.execution import execute
 from train.papers.tables.planning import Plan, Planner
@@ -87,7 +87,7 @@ def main() -> None:
     collected = collecting.collect(table, look())
     display.show(collected)
     if _JSON.value is not None:
-        content = files.to_json(collecting.to_json(collected), indent=2)
+        content = files.to_json(json_output.to_json(collected), indent=2)
         files.write_whole(Path(_JSON.value), content)
     if execution is not None and execution.failed:
         show_line(f"{len(execution.failed)} failed:")

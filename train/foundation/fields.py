@@ -3,7 +3,7 @@
 import difflib
 import itertools
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,15 +113,19 @@ def optional(field: Field) -> Field:
     return check
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known: the nearest one, if any is near."""
+    nearest = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+
+
 def one_of(names: Collection[str]) -> Field:
     """One of a few names; the message has the nearest."""
 
     def check(value: Any) -> str | None:
         if isinstance(value, str) and value in names:
             return None
-        nearest = difflib.get_close_matches(str(value), names, n=1)
-        hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-        return f"one of {', '.join(sorted(names))}{hint}"
+        return f"one of {', '.join(sorted(names))}{did_you_mean(str(value), names)}"
 
     return check
 

@@ -19,25 +19,20 @@ from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.nested import flatten
 from train.papers import statistics
 from train.papers.statistics import Summary
-from train.papers.tables import collecting, display, execution
+from train.papers.tables import collecting, display, execution, json_output
 from train.papers.tables.catalogue import CATALOGUE, THESIS
 from train.papers.tables.planned_runs import PlannedRun
 from train.papers.tables.planning import Planner, tunings
 from train.papers.tables.published import PUBLISHED
-from train.papers.tables.runs_folder import RunsFolder, Status
-from train.papers.tables.table import (
-    Cell,
+from train.papers.tables.readings import (
     CountBin,
     FirstEpochMean,
     LastEpoch,
-    Published,
-    Recipe,
     ResultMetric,
     SetSizeShare,
-    Table,
-    Tuning,
-    grid,
 )
+from train.papers.tables.runs_folder import RunsFolder, Status
+from train.papers.tables.table import Cell, Published, Recipe, Table, Tuning, grid
 from train.training.steps_in_flight import DivergedError
 
 # The number, and the data set where it is an embedded one.
@@ -372,7 +367,7 @@ def test_candidates_can_be_selected_by_their_last_epoch(tmp_path, capsys):
     tuned = look(tmp_path).tuned(tuning)
     assert (tuned.scores, tuned.selected) == (tuple((score,) for score in last), 0)
     collected = collecting.collect(table, look(tmp_path, table))
-    assert collecting.to_json(collected)["tuning"][0]["epoch"] == "last"
+    assert json_output.to_json(collected)["tuning"][0]["epoch"] == "last"
     display.show(collected)
     assert "after the last epoch" in " ".join(capsys.readouterr().out.split())
 
@@ -468,7 +463,7 @@ def test_a_share_of_sets_is_that_of_the_examples_of_all_shots(tmp_path):
     finish(tmp_path, run.name, run.config, evaluation=evaluation)
     collected = collecting.collect(table, look(tmp_path, table))
     assert collected.numbers["focal", "K=1"].values.by_seed == {0: 30.0}
-    [cell] = collecting.to_json(collected)["cells"]
+    [cell] = json_output.to_json(collected)["cells"]
     assert cell["metric"] == {"name": "average_3_share_of_size_1", "split": "test"}
     for broken in ({}, {"average_3": {}}, {"average_3": {"all": []}}, {"average_3": {"all": [0]}}):
         evaluation["set_size_counts"] = broken
@@ -488,7 +483,7 @@ def test_a_metric_of_the_last_epoch_is_that_of_validation(tmp_path):
     log(tmp_path, run, lines)
     collected = collecting.collect(table, look(tmp_path, table))
     assert collected.numbers["focal", "K=1"].values.by_seed == {0: 50.0}
-    (cell,) = collecting.to_json(collected)["cells"]
+    (cell,) = json_output.to_json(collected)["cells"]
     assert cell["metric"] == {"name": "top_1_accuracy", "split": "validation", "epoch": "last"}
     # No example counted for it.
     log(tmp_path, run, [lines[0] | {"top_1_accuracy": None}])
@@ -511,7 +506,7 @@ def test_a_mean_of_the_first_epoch_weighs_steps_alike_and_is_no_share(tmp_path, 
     path = log(tmp_path, run, lines)
     collected = collecting.collect(table, look(tmp_path, table))
     assert collected.numbers["focal", "K=1"].values.by_seed == {0: 3.0}
-    assert collecting.to_json(collected)["unit"] == "as it is"
+    assert json_output.to_json(collected)["unit"] == "as it is"
     display.show(collected)
     assert " 3.00" in capsys.readouterr().out
     path.unlink()

@@ -1,6 +1,5 @@
 """The finished runs that a figure is drawn from, and which of them differ by the seed alone."""
 
-import difflib
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from train.foundation.errors import UserError
+from train.foundation.fields import did_you_mean
 from train.foundation.nested import differences
 from train.training.losses import LOSSES, SYMBOLS
 from train.workdir import run_files
@@ -115,7 +115,7 @@ def test_metric(run: Run, name: str) -> float:
     """
     metrics = run.results["test"]
     if name not in metrics:
-        hint = _nearest(name, metrics)
+        hint = did_you_mean(name, metrics)
         raise UserError(f"the results in {run.workdir} have no test metric {name!r}{hint}")
     if metrics[name] is None:
         raise UserError(f"the test metric {name} has no value in {run.workdir}")
@@ -140,7 +140,7 @@ def check_field(runs: Sequence[Run], field: str) -> None:
     """Raises `UserError` if none of the runs has a value of the field."""
     known = [used_fields(run) for run in runs]
     if all(fields.get(field) is None for fields in known):
-        hint = _nearest(field, {name for fields in known for name in fields} - {field})
+        hint = did_you_mean(field, {name for fields in known for name in fields} - {field})
         raise UserError(f"no run has a value of config.{field} that it makes use of{hint}")
 
 
@@ -187,9 +187,3 @@ def _of_one_data_set(runs: list[Run]) -> list[Run]:
             "those of one of them with --workdirs"
         )
     return runs
-
-
-def _nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that is not known."""
-    nearest = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else ""

@@ -4,23 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from train.evaluation.metric import Metric, rule_name
 from train.papers import statistics
 from train.papers.statistics import Summary
-from train.papers.tables import readings
 from train.papers.tables.planning import Planner, Tuned, tunings
+from train.papers.tables.readings import Reading, ResultMetric, per_cent
 from train.papers.tables.runs_folder import TO_MAKE, Status
-from train.papers.tables.table import (
-    AnyMetric,
-    Cell,
-    CountBin,
-    FirstEpochMean,
-    LastEpoch,
-    Recipe,
-    ResultMetric,
-    SetSizeShare,
-    Table,
-)
+from train.papers.tables.table import Cell, Recipe, Table
 
 
 @dataclass(frozen=True)
@@ -136,17 +125,15 @@ def _number(cell: Cell, planner: Planner) -> Number:
         for planned, status in statuses.items()
         if status is Status.FINISHED and (run := folder.finished(planned)) is not None
     }
-    metric = cell.metric
-    shots = metric.shots if isinstance(metric, ResultMetric) else {}
 
-    def values(metric: AnyMetric) -> Values:
-        return Values.of({seed: readings.read(metric, run) for seed, run in finished.items()})
+    def values(reading: Reading) -> Values:
+        return Values.of({seed: reading.read(run) for seed, run in finished.items()})
 
     return Number(
         cell=cell,
         recipe=runs[0].recipe,
-        values=values(metric),
-        shots={shot: values(metric) for shot, metric in shots.items()},
+        values=values(cell.metric),
+        shots={shot: values(reading) for shot, reading in cell.metric.shots.items()},
         to_go=sum(s in TO_MAKE for s in statuses.values()),
         diverged=tuple(run.seed for run, s in statuses.items() if s is Status.DIVERGED),
     )
@@ -161,99 +148,10 @@ def _best(table: Table, planner: Planner) -> dict[str, tuple[float, tuple[float 
         for planned in planner.finals(cell) or ():
             run = planner.folder.finished(planned)
             best: Mapping[str, Any] = {} if run is None else run.results.get("bayes", {})
-            value = readings.per_cent(best.get(cell.metric.name))
+            value = per_cent(best.get(cell.metric.name))
             if value is not None:
                 shots = cell.metric.shots.values()
-                of_shots = tuple(readings.per_cent(best.get(shot.name)) for shot in shots)
+                of_shots = tuple(per_cent(best.get(shot.name)) for shot in shots)
                 found[column] = (value, of_shots)
                 break
     return found
-
-
-def to_json(collected: Collected) -> dict[str, Any]:
-    """The numbers for other programs."""
-    table = collected.table
-    return {
-        "table": table.number,
-        "on": table.on,
-        "title": table.title,
-        "unit": "per cent" if table.is_in_per_cent else "as it is",
-        "interval": "95 %, Student's t over seeds",
-        "seeds": list(collected.seeds),
-        "changed_in_all_runs": list(collected.overrides),
-        "cells": [
-            {"row": row, "column": column, **_number_to_json(number)}
-            for (row, column), number in collected.numbers.items()
-        ],
-        "best": {
-            column: {"value": value, "shots": list(shots)}
-            for column, (value, shots) in collected.best.items()
-        },
-        "tuning": [_tuned_to_json(tuned) for tuned in collected.tuned],
-        "runs_to_go": collected.to_go,
-    }
-
-
-def _number_to_json(number: Number) -> dict[str, Any]:
-    cell, published = number.cell, number.cell.published
-    recipe = number.recipe or cell.recipe
-    return {
-        "config": recipe.file,
-        "overrides": dict(recipe.overrides),
-        "metric": _metric_to_json(cell.metric),
-        **_values_to_json(number.values),
-        "shots": {shot: _values_to_json(values) for shot, values in number.shots.items()},
-        "published": None
-        if published is None
-        else {
-            "value": published.value,
-            "half_width": published.half_width,
-            "shots": list(published.shots),
-        },
-        "differs": number.differs,
-        "runs_to_go": number.to_go if number.is_tuned else None,
-        "diverged": list(number.diverged),
-    }
-
-
-def _values_to_json(values: Values) -> dict[str, Any]:
-    summary = values.summary
-    return {
-        "values": {str(seed): value for seed, value in values.by_seed.items()},
-        "mean": None if summary is None else summary.mean,
-        "half_width": None if summary is None else summary.half_width,
-    }
-
-
-def _metric_to_json(metric: AnyMetric) -> dict[str, Any]:
-    match metric:
-        case ResultMetric():
-            return {"name": metric.name, "split": metric.split}
-        case CountBin():
-            bounds = {"above": metric.above, "to": metric.up_to}
-            return {"name": Metric.accuracy("top", 1).name, "split": "test", **bounds}
-        case SetSizeShare():
-            rule = rule_name("average", metric.k)
-            return {"name": f"{rule}_share_of_size_{metric.size}", "split": "test"}
-        case LastEpoch():
-            return {"name": metric.metric.name, "split": "validation", "epoch": "last"}
-        case FirstEpochMean():
-            return {"name": metric.name, "split": "train", "epoch": 1}
-
-
-def _tuned_to_json(tuned: Tuned) -> dict[str, Any]:
-    tuning = tuned.tuning
-    return {
-        "config": tuning.recipe.file,
-        "overrides": dict(tuning.recipe.overrides),
-        "metric": tuning.metric.name,
-        "split": "validation",
-        **({"epoch": "last"} if tuning.at_last_epoch else {}),
-        "seeds": list(tuning.seeds),
-        "candidates": [
-            {"overrides": dict(candidate), "values": list(scores)}
-            for candidate, scores in zip(tuning.candidates, tuned.scores, strict=True)
-        ],
-        "selected": None if tuned.selected is None else dict(tuning.candidates[tuned.selected]),
-        "runs_to_go": tuned.to_go,
-    }

@@ -25,7 +25,8 @@ from train.papers.tables.layouts import (
     top_k,
     with_expectation,
 )
-from train.papers.tables.table import Recipe, ResultMetric, Table, Tuning, grid
+from train.papers.tables.readings import ResultMetric
+from train.papers.tables.table import Recipe, Table, Tuning, grid
 
 # Enough for an interval, and a table of a few columns is an hour on two cores.
 _SEEDS = 5

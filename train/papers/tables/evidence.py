@@ -23,17 +23,8 @@ from train.papers.tables.layouts import (
     top_k,
     with_expectation,
 )
-from train.papers.tables.table import (
-    FirstEpochMean,
-    LastEpoch,
-    Overrides,
-    Recipe,
-    ResultMetric,
-    SetSizeShare,
-    Table,
-    Tuning,
-    grid,
-)
+from train.papers.tables.readings import FirstEpochMean, LastEpoch, ResultMetric, SetSizeShare
+from train.papers.tables.table import Overrides, Recipe, Table, Tuning, grid
 from train.training.losses import LOSSES
 
 _SEEDS = 5

@@ -4,16 +4,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from train.evaluation.metric import Metric, Rule
-from train.papers.tables.table import (
-    AnyMetric,
-    Cell,
-    CountBin,
-    Overrides,
-    Recipe,
-    ResultMetric,
-    Table,
-    Tuning,
-)
+from train.papers.tables.readings import CountBin, Reading, ResultMetric
+from train.papers.tables.table import Cell, Overrides, Recipe, Table, Tuning
 from train.training.losses import LOSSES
 
 BALANCED = ("cross_entropy", "smooth_top_k_hinge", "noised_balanced")
@@ -50,7 +42,7 @@ class Column:
         loss: the loss that its runs are made with; None for that of the row.
     """
 
-    metric: AnyMetric
+    metric: Reading
     changes: Overrides = ()
     k: int | None = None
     loss: str | None = None
@@ -79,7 +71,7 @@ def average_k(k: int, *, with_shots: bool = False) -> ResultMetric:
 
 def k_columns(
     ks: Iterable[int],
-    metric: Callable[[int], AnyMetric],
+    metric: Callable[[int], Reading],
     *,
     select_by: Callable[[int], ResultMetric] | None = None,
 ) -> dict[str, Column]:
@@ -92,7 +84,7 @@ def k_columns(
     }
 
 
-def noise_columns(noises: Iterable[float], metric: AnyMetric) -> dict[str, Column]:
+def noise_columns(noises: Iterable[float], metric: Reading) -> dict[str, Column]:
     """A column for each share of label noise in the training split."""
     return {
         f"p={noise:g}": Column(metric, (("dataset.label_noise", noise),) if noise else ())
@@ -100,7 +92,7 @@ def noise_columns(noises: Iterable[float], metric: AnyMetric) -> dict[str, Colum
     }
 
 
-def epsilon_columns(metric: AnyMetric) -> dict[str, Column]:
+def epsilon_columns(metric: Reading) -> dict[str, Column]:
     """A column for each epsilon."""
     return {
         f"epsilon={epsilon}": Column(metric, (("loss.epsilon", float(epsilon)),))
@@ -108,12 +100,12 @@ def epsilon_columns(metric: AnyMetric) -> dict[str, Column]:
     }
 
 
-def sample_columns(samples: Iterable[int], metric: AnyMetric) -> dict[str, Column]:
+def sample_columns(samples: Iterable[int], metric: Reading) -> dict[str, Column]:
     """A column for each number of noise samples."""
     return {f"M={count}": Column(metric, (("loss.num_samples", count),)) for count in samples}
 
 
-def with_expectation(columns: Mapping[str, Column], metric: AnyMetric) -> dict[str, Column]:
+def with_expectation(columns: Mapping[str, Column], metric: Reading) -> dict[str, Column]:
     """The columns of noise samples, and last the exact expectation, which is another loss."""
     return {**columns, "M=inf": Column(metric, loss="expected_balanced")}
 

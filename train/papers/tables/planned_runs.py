@@ -1,6 +1,5 @@
 """The runs that a table needs: their configurations, names and commands."""
 
-import difflib
 import functools
 import hashlib
 import importlib
@@ -14,14 +13,13 @@ from absl import flags
 from ml_collections import ConfigDict, config_flags
 
 from train import configuration
-from train.foundation import nested
+from train.foundation import fields, nested
 from train.foundation.errors import UserError
+from train.papers.tables.readings import SPLIT
 from train.papers.tables.table import Recipe
 from train.workdir import runs
 
 _LONGEST_NAME = 180
-# What evaluations are of.
-SPLIT = "test"
 
 
 @dataclass(frozen=True)
@@ -103,8 +101,7 @@ def check(run: PlannedRun) -> None:
     for override in run.overrides:
         name = override.partition("=")[0]
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+            hint = fields.did_you_mean(name, known)
             raise UserError(f"--override: {run.recipe.file} has no field {name!r}{hint}")
         if name in set_here:
             raise UserError(f"--override cannot change {name}, which the table itself sets")

@@ -9,7 +9,7 @@ from train.papers import statistics
 from train.papers.tables import planned_runs
 from train.papers.tables.planned_runs import PlannedRun
 from train.papers.tables.runs_folder import TO_MAKE, RunsFolder
-from train.papers.tables.table import Cell, CountBin, Recipe, SetSizeShare, Table, Tuning
+from train.papers.tables.table import Cell, Recipe, Table, Tuning
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class Planner:
         recipe = self._recipe(cell)
         if recipe is None:
             return None
-        evaluated = isinstance(cell.metric, CountBin | SetSizeShare)
+        evaluated = cell.metric.of_evaluation
         return tuple(PlannedRun(recipe, seed, self.overrides, evaluated) for seed in self.seeds)
 
     def tuned(self, tuning: Tuning) -> Tuned:

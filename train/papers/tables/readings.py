@@ -1,81 +1,177 @@
-"""A cell's number from the files that one of its runs left."""
+"""The numbers that a cell can have, each with how it is read from the files of a finished run."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
-from train.evaluation.metric import Metric, rule_name
+from train.evaluation.metric import SHOTS, Metric, rule_name
 from train.foundation.errors import UserError
-from train.papers.tables.planned_runs import SPLIT
-from train.papers.tables.table import (
-    AnyMetric,
-    CountBin,
-    FirstEpochMean,
-    LastEpoch,
-    ResultMetric,
-    SetSizeShare,
-)
 from train.workdir import run_files
 from train.workdir.runs import Run
 
+# The split that evaluations are of.
+SPLIT: Literal["test"] = "test"
 _PER_CENT = 100.0
 _TOP_1 = Metric.accuracy("top", 1).name
 
 
-def read(metric: AnyMetric, run: Run) -> float | None:
-    """The number of a finished run, shares in per cent; None where no example counts for it.
+class Reading(ABC):
+    """A number that is read from the files of a finished run.
 
-    Raises:
-        UserError: a file of the run cannot be read, or has no such metric.
+    Attributes:
+        of_evaluation: whether `train.evaluate`, a command of its own after the run, leaves it.
+        is_share: whether it is a share, read in per cent.
     """
-    match metric:
-        case ResultMetric():
-            return _read_result(metric, run)
-        case CountBin():
-            return _read_count_bin(metric, run)
-        case SetSizeShare():
-            return _read_set_size_share(metric, run)
-        case LastEpoch():
-            return per_cent(run.last_epoch(metric.metric))
-        case FirstEpochMean():
-            return run.first_epoch_mean(metric.name)
+
+    of_evaluation: ClassVar[bool] = False
+    is_share: ClassVar[bool] = True
+
+    @abstractmethod
+    def read(self, run: Run) -> float | None:
+        """The number of a finished run; None where no example counts for it.
+
+        Raises:
+            UserError: a file of the run cannot be read, or does not have the number.
+        """
+
+    @abstractmethod
+    def to_json(self) -> dict[str, Any]:
+        """What it is, for other programs."""
+
+    @property
+    def shots(self) -> Mapping[str, "Reading"]:
+        """The same on classes of few, medium and many shots, where that belongs to it."""
+        return {}
+
+
+@dataclass(frozen=True)
+class ResultMetric(Reading):
+    """A metric of `results.json`.
+
+    Attributes:
+        metric: the metric.
+        split: where it is measured.
+        with_shots: whether its values on few, medium and many shot classes belong to it.
+    """
+
+    metric: Metric
+    split: Literal["validation", "test"] = "test"
+    with_shots: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the metric in the file."""
+        return self.metric.name
+
+    @property
+    def shots(self) -> dict[str, "ResultMetric"]:
+        """The metric on classes of few, medium and many shots."""
+        return {
+            shot: ResultMetric(replace(self.metric, average=shot), self.split)
+            for shot in (SHOTS if self.with_shots else ())
+        }
+
+    def read(self, run: Run) -> float | None:
+        """The metric in per cent."""
+        metrics = run.results.get(self.split, {})
+        if self.name not in metrics:
+            raise UserError(f"the results in {run.workdir} have no {self.name} on {self.split}")
+        return per_cent(metrics[self.name])
+
+    def to_json(self) -> dict[str, Any]:
+        """Its name and its split."""
+        return {"name": self.name, "split": self.split}
+
+
+@dataclass(frozen=True)
+class CountBin(Reading):
+    """The test top-1 accuracy on classes with more than `above`, up to `up_to` training images."""
+
+    above: int
+    up_to: int | None
+    of_evaluation = True
+
+    def read(self, run: Run) -> float | None:
+        """The accuracy in per cent."""
+        path, evaluation = _evaluation(run)
+        try:
+            bins = list(evaluation["accuracy_by_count"])
+            bins[0][_TOP_1]
+        except (LookupError, TypeError) as error:
+            raise _unreadable(path) from error
+        for found in bins:
+            if (found.get("from"), found.get("to")) == (self.above, self.up_to):
+                return per_cent(found.get(_TOP_1))
+        raise UserError(
+            f"{run.workdir} has no accuracy on classes with more than {self.above} "
+            f"training images{'' if self.up_to is None else f', up to {self.up_to}'}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Its name, its split and its bounds."""
+        return {"name": _TOP_1, "split": SPLIT, "above": self.above, "to": self.up_to}
+
+
+@dataclass(frozen=True)
+class SetSizeShare(Reading):
+    """The share of the test images whose set has `size` classes, of sets of average size `k`."""
+
+    k: int
+    size: int
+    of_evaluation = True
+
+    def read(self, run: Run) -> float | None:
+        """The share in per cent."""
+        path, evaluation = _evaluation(run)
+        try:
+            # Counts of images by the size of their set, from 0.
+            counts = list(evaluation["set_size_counts"][rule_name("average", self.k)]["all"])
+            return per_cent(counts[self.size] / sum(counts))
+        except (LookupError, TypeError, ZeroDivisionError) as error:
+            raise _unreadable(path) from error
+
+    def to_json(self) -> dict[str, Any]:
+        """A name and its split."""
+        name = f"{rule_name('average', self.k)}_share_of_size_{self.size}"
+        return {"name": name, "split": SPLIT}
+
+
+@dataclass(frozen=True)
+class LastEpoch(Reading):
+    """A metric of the validation split after the last epoch, whichever was selected."""
+
+    metric: Metric
+
+    def read(self, run: Run) -> float | None:
+        """The metric in per cent."""
+        return per_cent(run.last_epoch(self.metric))
+
+    def to_json(self) -> dict[str, Any]:
+        """Its name, its split and its epoch."""
+        return {"name": self.metric.name, "split": "validation", "epoch": "last"}
+
+
+@dataclass(frozen=True)
+class FirstEpochMean(Reading):
+    """A metric of the training steps: its mean over the steps of the first epoch."""
+
+    name: str
+    is_share = False
+
+    def read(self, run: Run) -> float | None:
+        """The mean as it is."""
+        return run.first_epoch_mean(self.name)
+
+    def to_json(self) -> dict[str, Any]:
+        """Its name, its split and its epoch."""
+        return {"name": self.name, "split": "train", "epoch": 1}
 
 
 def per_cent(share: Any) -> float | None:
     """A share in per cent; None where there is none."""
     return None if share is None else _PER_CENT * float(share)
-
-
-def _read_result(metric: ResultMetric, run: Run) -> float | None:
-    metrics = run.results.get(metric.split, {})
-    if metric.name not in metrics:
-        raise UserError(f"the results in {run.workdir} have no {metric.name} on {metric.split}")
-    return per_cent(metrics[metric.name])
-
-
-def _read_count_bin(metric: CountBin, run: Run) -> float | None:
-    path, evaluation = _evaluation(run)
-    try:
-        bins = list(evaluation["accuracy_by_count"])
-        bins[0][_TOP_1]
-    except (LookupError, TypeError) as error:
-        raise _unreadable(path) from error
-    for found in bins:
-        if (found.get("from"), found.get("to")) == (metric.above, metric.up_to):
-            return per_cent(found.get(_TOP_1))
-    raise UserError(
-        f"{run.workdir} has no accuracy on classes with more than {metric.above} "
-        f"training images{'' if metric.up_to is None else f', up to {metric.up_to}'}"
-    )
-
-
-def _read_set_size_share(metric: SetSizeShare, run: Run) -> float | None:
-    path, evaluation = _evaluation(run)
-    try:
-        # Counts of images by the size of their set, from 0.
-        counts = list(evaluation["set_size_counts"][rule_name("average", metric.k)]["all"])
-        return per_cent(counts[metric.size] / sum(counts))
-    except (LookupError, TypeError, ZeroDivisionError) as error:
-        raise _unreadable(path) from error
 
 
 def _evaluation(run: Run) -> tuple[Path, dict[str, Any]]:

@@ -4,10 +4,11 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
-from train.evaluation.metric import SHOTS, Metric
+from train.evaluation.metric import Metric
 from train.papers.statistics import Summary
+from train.papers.tables.readings import Reading
 
 # Dotted fields of a configuration and their values.
 Overrides = tuple[tuple[str, Any], ...]
@@ -35,74 +36,6 @@ class Recipe:
     def file(self) -> str:
         """The configuration file with the loss, as `--config` takes it."""
         return f"configs/{self.config}.py:{self.loss}"
-
-
-@dataclass(frozen=True)
-class ResultMetric:
-    """A metric of `results.json`.
-
-    Attributes:
-        metric: the metric.
-        split: where it is measured.
-        with_shots: whether its values on few, medium and many shot classes belong to it.
-    """
-
-    metric: Metric
-    split: Literal["validation", "test"] = "test"
-    with_shots: bool = False
-
-    @property
-    def name(self) -> str:
-        """The name of the metric in the file."""
-        return self.metric.name
-
-    @property
-    def shots(self) -> dict[str, "ResultMetric"]:
-        """The metric on classes of few, medium and many shots."""
-        return {
-            shot: ResultMetric(replace(self.metric, average=shot), self.split)
-            for shot in (SHOTS if self.with_shots else ())
-        }
-
-
-@dataclass(frozen=True)
-class CountBin:
-    """The test top-1 accuracy on classes with more than `above`, up to `up_to` training images.
-
-    It is read from what `train.evaluate` leaves, which is a command of its own after the run.
-    """
-
-    above: int
-    up_to: int | None
-
-
-@dataclass(frozen=True)
-class SetSizeShare:
-    """The share of the test images whose set has `size` classes, of sets of average size `k`.
-
-    It is read from what `train.evaluate` leaves.
-    """
-
-    k: int
-    size: int
-
-
-@dataclass(frozen=True)
-class LastEpoch:
-    """A metric of the validation split after the last epoch, whichever was selected."""
-
-    metric: Metric
-
-
-@dataclass(frozen=True)
-class FirstEpochMean:
-    """A metric of the training steps, as it is: its mean over the steps of the first epoch."""
-
-    name: str
-
-
-# What a cell's number can be; of all but the last, a share in per cent.
-AnyMetric = ResultMetric | CountBin | SetSizeShare | LastEpoch | FirstEpochMean
 
 
 @dataclass(frozen=True)
@@ -174,7 +107,7 @@ class Cell:
     """
 
     recipe: Recipe
-    metric: AnyMetric
+    metric: Reading
     published: Published | None = None
     tuning: Tuning | None = None
 
@@ -208,7 +141,7 @@ class Table:
     @property
     def is_in_per_cent(self) -> bool:
         """Whether its numbers are shares."""
-        return not any(isinstance(cell.metric, FirstEpochMean) for cell in self.cells.values())
+        return all(cell.metric.is_share for cell in self.cells.values())
 
     @property
     def name(self) -> str:

@@ -20,7 +20,8 @@ from train.papers.tables.layouts import (
     sample_columns,
     top_k,
 )
-from train.papers.tables.table import Recipe, ResultMetric
+from train.papers.tables.readings import ResultMetric
+from train.papers.tables.table import Recipe
 
 _PRETRAINED = (
     "The published networks start from weights trained on ImageNet: "
