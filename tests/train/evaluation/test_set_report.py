@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from train.evaluation import summaries
+from train.evaluation import summaries, thresholds
 from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions
 from train.evaluation.ranking import label_ranks
@@ -45,7 +45,8 @@ def validation():
 def report(examples, validation):
     with pytest.MonkeyPatch.context() as patch:
         # Several chunks, the last of them smaller.
-        patch.setattr(summaries, "_CHUNK", 16)
+        patch.setattr(summaries, "CHUNK", 16)
+        patch.setattr(thresholds, "CHUNK", 16)
         return set_report(
             examples, validation, ks=KS, coverages=COVERAGES, class_counts=COUNTS
         ).to_json()

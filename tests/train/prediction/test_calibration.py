@@ -25,11 +25,8 @@ class FakeClassifier:
             np.zeros(99), scores, rng.integers(0, 6, size=99), np.zeros(99, int)
         )
 
-    def load_dataset(self):
-        return "the data set"
-
-    def predict(self, dataset, split):
-        self.asked.append((dataset, split))
+    def predict(self, split):
+        self.asked.append(split)
         return self.validation
 
 
@@ -42,7 +39,7 @@ def test_thresholds_are_those_of_the_references_and_found_once(tmp_path):
     assert found.average_k(2.5) == expected
     conformal = reference.conformal_threshold(scores, labels, error=0.05)
     assert found.conformal(0.95) == conformal
-    assert classifier.asked == [("the data set", "validation")]
+    assert classifier.asked == ["validation"]
     again = Calibration(classifier)
     assert (again.average_k(2.5), again.conformal(0.95)) == (expected, conformal)
     assert len(classifier.asked) == 1
