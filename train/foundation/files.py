@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import jax
 import numpy as np
 
 
@@ -68,7 +67,8 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
-    if isinstance(value, np.generic | np.ndarray | jax.Array):
+    # Of NumPy or of JAX.
+    if hasattr(value, "__array__"):
         return _plain(np.asarray(value).tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None

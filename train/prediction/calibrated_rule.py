@@ -1,21 +1,15 @@
-"""The rule that makes sets of a classifier's probabilities, as the command line chooses it."""
+"""The rule that makes sets of a classifier's probabilities, with its threshold."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
-from absl import flags
 
 from train.evaluation import set_rules
 from train.foundation.errors import UserError
 from train.prediction.calibration import Calibration
+from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
-
-# So that --help shows the flags as those of the command.
-flags.disclaim_key_flags()
-
-_CHOICES = "--top_k, --average_k or --coverage"
 
 
 @dataclass(frozen=True)
@@ -66,47 +60,13 @@ class CalibratedRule:
         )
 
 
-def define_flags() -> Callable[[], Callable[[TrainedClassifier], CalibratedRule]]:
-    """Defines the three flags.
-
-    Returns:
-        A function that checks the flags once they are parsed, as far as it can without the
-        classifier, and returns one that makes the rule for a classifier.
-    """
-    top_k = flags.DEFINE_integer("top_k", None, "Sets of the K classes of highest probability.")
-    average_k = flags.DEFINE_float(
-        "average_k", None, "Sets of K classes on average, calibrated on the validation images."
-    )
-    coverage = flags.DEFINE_float(
-        "coverage",
-        None,
-        "Sets that have the true class with this probability, calibrated on the validation images.",
-    )
-    return lambda: chosen(
-        {"top_k": top_k.value, "average_k": average_k.value, "coverage": coverage.value}
-    )
-
-
-def chosen(values: dict[str, float | None]) -> Callable[[TrainedClassifier], CalibratedRule]:
-    """The one rule that has a value, to be calibrated for a classifier.
+def calibrate(classifier: TrainedClassifier, rule: ChosenRule) -> CalibratedRule:
+    """The rule with its threshold for a classifier.
 
     Raises:
-        UserError: none has, or several have, or a coverage is outside (0, 1). What is returned
-            raises it for a K that the classifier cannot have, and where calibration is impossible.
+        UserError: the classifier cannot have that K, or cannot be calibrated.
     """
-    given = {name: value for name, value in values.items() if value is not None}
-    if not given:
-        raise UserError(f"one of {_CHOICES} is needed: it says which sets are made")
-    if len(given) > 1:
-        names = " and ".join(f"--{name}" for name in given)
-        raise UserError(f"only one of {_CHOICES} can be given; got {names}")
-    ((name, value),) = given.items()
-    if name == "coverage" and not 0 < value < 1:
-        raise UserError(f"--coverage must lie between 0 and 1, without the ends; got {value}")
-    return lambda classifier: _calibrate(classifier, name, value)
-
-
-def _calibrate(classifier: TrainedClassifier, name: str, value: float) -> CalibratedRule:
+    name, value = rule.name, rule.value
     if name == "coverage":
         return CalibratedRule(name, value, Calibration(classifier).conformal(value))
     num_classes = classifier.num_classes

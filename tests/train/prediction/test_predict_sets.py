@@ -9,8 +9,8 @@ from PIL import Image
 
 from topk_jax import sets
 from train.foundation.errors import UserError
-from train.prediction import calibrated_rule, image_files, image_sets, inference, trained
-from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction import image_files, image_sets, inference, rule_flags, trained
+from train.prediction.calibrated_rule import CalibratedRule, calibrate
 from train.prediction.calibration import Calibration
 from train.prediction.image_sets import ImageSet, Unreadable
 
@@ -134,24 +134,24 @@ def test_few_files_are_read_ahead(classifier, paths, monkeypatch):
 )
 def test_a_rule_that_cannot_be_is_refused(classifier, values, message):
     with pytest.raises(UserError) as error:
-        calibrated_rule.chosen(NONE | values)(classifier)
+        calibrate(classifier, rule_flags.chosen(NONE | values))
     assert message in str(error.value)
 
 
 def test_thresholds_are_those_of_the_validation_images(classifier):
-    average = calibrated_rule.chosen(NONE | {"average_k": 2.0})(classifier)
+    average = calibrate(classifier, rule_flags.chosen(NONE | {"average_k": 2.0}))
     assert (str(average), average.threshold) == (
         "average_k=2",
         Calibration(classifier).average_k(2.0),
     )
-    coverage = calibrated_rule.chosen(NONE | {"coverage": 0.9})(classifier)
+    coverage = calibrate(classifier, rule_flags.chosen(NONE | {"coverage": 0.9}))
     assert coverage.threshold == Calibration(classifier).conformal(0.9)
     assert "at least 90%" in coverage.in_words()
     assert "2 classes on average" in average.in_words()
     # Twice, for the second time it could be read.
     for _ in range(2):
-        every = calibrated_rule.chosen(NONE | {"average_k": 10.0})(classifier)
+        every = calibrate(classifier, rule_flags.chosen(NONE | {"average_k": 10.0}))
         assert every.in_words() == "Each set has every class."
-    top = calibrated_rule.chosen(NONE | {"top_k": 1})(classifier)
+    top = calibrate(classifier, rule_flags.chosen(NONE | {"top_k": 1}))
     assert (str(top), top.threshold) == ("top_k=1", None)
     assert top.in_words() == "Each set has the class of highest probability."

@@ -1,0 +1,50 @@
+"""The file of --class_names: names of classes in place of those of the run."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from train.foundation.errors import UserError
+
+
+@dataclass(frozen=True)
+class GivenNames:
+    """The names in a file.
+
+    Attributes:
+        file: the file.
+        names: one for each line.
+    """
+
+    file: str
+    names: tuple[str, ...]
+
+    def check_number(self, num_classes: int) -> None:
+        """Raises `UserError` unless there is a name for each class."""
+        if len(self.names) != num_classes:
+            raise UserError(
+                f"--class_names must have a line for each of the {num_classes} classes; "
+                f"{self.file} has {len(self.names)}"
+            )
+
+
+def read(path: str) -> GivenNames:
+    """The names in a file, one a line.
+
+    Raises:
+        UserError: the file cannot be read, or a line of it is blank.
+    """
+    try:
+        # Windows' editors begin a file with a mark, and end lines in their own way.
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UserError(f"--class_names {path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"--class_names {path} is not in UTF-8: {error}") from error
+    # Not by splitlines, which takes other characters for ends of lines too.
+    names = tuple(name.strip() for name in text.removesuffix("\n").split("\n"))
+    if "" in names:
+        raise UserError(
+            f"--class_names must have a name on each line; line {names.index('') + 1} of {path} "
+            "is blank"
+        )
+    return GivenNames(path, names)

@@ -1,0 +1,63 @@
+"""A classifier and its rule as one serialized program, and its description."""
+
+from typing import Any
+
+import jax
+import jax.export
+import jax.numpy as jnp
+
+from train.data import DatasetSpec, images
+from train.prediction import inference
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.trained import TrainedClassifier
+
+_PLATFORMS = ("cpu", "cuda", "tpu")
+
+
+def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
+    """The serialized program, for any number of images and all platforms."""
+    (number,) = jax.export.symbolic_shape("n")
+    batch = jax.ShapeDtypeStruct((number, *classifier.spec.image_shape), jnp.uint8)
+    infer = jax.jit(inference.make(classifier, rule))
+    return bytes(jax.export.export(infer, platforms=_PLATFORMS)(batch).serialize())
+
+
+def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, Any]:
+    """What has to be known to use the program; a threshold that is not finite is null."""
+    spec = classifier.spec
+    return {
+        "images": {
+            "shape": ["n", *spec.image_shape],
+            "dtype": "uint8",
+            "preparation": _preparation(spec),
+        },
+        "outputs": {
+            "probabilities": {"shape": ["n", classifier.num_classes], "dtype": "float32"},
+            "chosen": {"shape": ["n", classifier.num_classes], "dtype": "bool"},
+        },
+        "rule": str(rule),
+        "rule_in_words": rule.in_words(),
+        "threshold": rule.threshold,
+        "classes": list(classifier.classes.names),
+        "data_set": spec.name,
+        "loss": classifier.config["loss"]["name"],
+        "network": classifier.config["model"]["name"],
+        "platforms": list(_PLATFORMS),
+        "jax": jax.__version__,
+    }
+
+
+def _preparation(spec: DatasetSpec) -> str:
+    """What is done to a picture before the program gets it, in words."""
+    height, width, channels = spec.image_shape
+    colour = "greyscale" if channels == 1 else "RGB"
+    resized = (
+        f"its shorter side resized to {images.SHORTER_SIDE} pixels"
+        if spec.streamed
+        else f"resized to just cover {height} x {width} pixels"
+    )
+    return (
+        f"The picture, turned upright, in {colour}, {resized} (bilinear with antialiasing, as "
+        f"Pillow does), the middle {height} x {width} pixels of it, values from 0 to 255. The "
+        "program itself normalizes them."
+    )

@@ -1,0 +1,49 @@
+"""The sets of images as lines of JSON, and where these go."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from train.foundation import files
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.image_sets import ImageSet, Unreadable
+
+
+def to_line(entry: ImageSet | Unreadable, rule: CalibratedRule, names: Sequence[str]) -> bytes:
+    """The line of an image; `train.predict` says what is in it."""
+    if isinstance(entry, Unreadable):
+        return files.to_json({"path": str(entry.path), "error": entry.error})
+    members = [
+        {"class": names[index], "index": index, "probability": probability}
+        for index, probability in zip(entry.classes, entry.probabilities, strict=True)
+    ]
+    return files.to_json(
+        {
+            "path": str(entry.path),
+            "set": members,
+            "size": len(members),
+            "threshold": rule.threshold,
+            "rule": str(rule),
+        }
+    )
+
+
+@contextlib.contextmanager
+def writing(out: Path | None) -> Iterator[BinaryIO]:
+    """A file to write lines to: `out`, which is written whole or not at all, or standard output."""
+    if out is not None:
+        with files.replacing(out) as file:
+            yield file
+        return
+    try:
+        with files.naming(Path("standard output")):
+            yield sys.stdout.buffer
+            sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the lines has had enough, as `head` has. Python would try once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)

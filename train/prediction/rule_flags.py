@@ -1,0 +1,65 @@
+"""The flags --top_k, --average_k and --coverage, of which one says what is in a set."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from absl import flags
+
+from train.foundation import flag_types
+from train.foundation.errors import UserError
+
+# So that --help shows the flags as those of the command.
+flags.disclaim_key_flags()
+
+_FLAGS = "--top_k, --average_k or --coverage"
+
+
+@dataclass(frozen=True)
+class ChosenRule:
+    """What the command line says of the rule.
+
+    Attributes:
+        name: "top_k", "average_k" or "coverage".
+        value: the K or the coverage.
+    """
+
+    name: str
+    value: float
+
+
+def define() -> Callable[[], ChosenRule]:
+    """Defines the three flags.
+
+    Returns:
+        A function that returns the rule once the flags are parsed; it raises what `chosen` does.
+    """
+    top_k = flag_types.define_whole_number("top_k", "Sets of the K classes of highest probability.")
+    average_k = flags.DEFINE_float(
+        "average_k", None, "Sets of K classes on average, calibrated on the validation images."
+    )
+    coverage = flags.DEFINE_float(
+        "coverage",
+        None,
+        "Sets that have the true class with this probability, calibrated on the validation images.",
+    )
+    return lambda: chosen(
+        {"top_k": top_k.value, "average_k": average_k.value, "coverage": coverage.value}
+    )
+
+
+def chosen(values: Mapping[str, float | None]) -> ChosenRule:
+    """The one rule that has a value.
+
+    Raises:
+        UserError: none has, or several have, or a coverage is outside (0, 1).
+    """
+    given = {name: value for name, value in values.items() if value is not None}
+    if not given:
+        raise UserError(f"one of {_FLAGS} is needed: it says which sets are made")
+    if len(given) > 1:
+        names = " and ".join(f"--{name}" for name in given)
+        raise UserError(f"only one of {_FLAGS} can be given; got {names}")
+    ((name, value),) = given.items()
+    if name == "coverage" and not 0 < value < 1:
+        raise UserError(f"--coverage must lie between 0 and 1, without the ends; got {value}")
+    return ChosenRule(name, value)
