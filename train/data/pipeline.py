@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from absl import logging
 
-from train.data import large_images
 from train.data.batches import UNREADABLE, Batch, EvaluationBatches, TrainingBatches
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
@@ -68,6 +67,9 @@ class Pipeline:
             # Gathering takes a hundredth of a step: reading ahead would not pay.
             yield from (batches[number] for number in numbers)
             return
+        # Imported here because Grain takes long to import, and only streamed data sets need it.
+        from train.data import large_images  # noqa: PLC0415
+
         for batch in large_images.stream(batches, numbers, num_workers=self.num_workers):
             for message in batch.pop(UNREADABLE):
                 self._report(message)
