@@ -1,4 +1,4 @@
-"""Learning curves of one run or several; nothing is written here."""
+"""The learning curves of a run as a figure; nothing is written here."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,11 +36,11 @@ def learning_curves(
     ]
     for axes, label, in_validation in panels:
         # The training steps have a loss and an accuracy of these names.
-        epochs, values = _curve(training, label, steps_per_epoch)
+        epochs, values = curve(training, label, steps_per_epoch)
         color = figure_style.COLORS[0]
         axes.plot(epochs, values, "--", color=color, lw=1, label=f"training {label}")
         for index, metric in enumerate(in_validation, start=1):
-            epochs, values = _curve(validation, metric.name, steps_per_epoch)
+            epochs, values = curve(validation, metric.name, steps_per_epoch)
             look = {**figure_style.line_look(index), "linestyle": "-"}
             axes.plot(epochs, values, **look, label=f"validation {metric.in_words}")
         for line in validation:
@@ -60,45 +60,19 @@ def learning_curves(
     return figure
 
 
-def compare_runs(
-    lines: Mapping[str, Sequence[Mapping[str, Any]]],
-    *,
-    steps_per_epoch: Mapping[str, int],
-    metric: Metric,
-) -> Figure:
-    """The training loss and a metric of validation over the epochs, a line for each run.
-
-    Args:
-        lines: by the name of each run, the lines of its `metrics.jsonl`, in order.
-        steps_per_epoch: by the same names, the steps of one epoch.
-        metric: of validation.
-    """
-    figure = figure_style.new_figure(11, 4)
-    panels = figure.subplots(1, 2)
-    # A loss is comparable with the same loss alone; the metric is with that of any.
-    drawn = (("train", LOSS, "training"), ("validation", metric, "validation"))
-    for axes, (split, shown, words) in zip(panels, drawn, strict=True):
-        for index, run in enumerate(lines):
-            of_split = [line for line in lines[run] if line["split"] == split]
-            epochs, values = _curve(of_split, shown.name, steps_per_epoch[run])
-            look = figure_style.line_look(index)
-            axes.plot(epochs, values, **look, markevery=max(1, len(epochs) // 10), label=run)
-        if shown.is_accuracy:
-            figure_style.show_as_percent(axes.yaxis)
-        figure_style.finish(axes, x_label="epoch", y_label=f"{words} {shown.in_words}")
-    figure_style.legend_beside(figure, panels[0])
-    return figure
-
-
 def to_png(figure: Figure) -> bytes:
     """The figure as the content of a PNG file."""
     return figure_style.encode(figure, ".png")
 
 
-def _curve(
+def curve(
     lines: Sequence[Mapping[str, Any]], name: str, steps_per_epoch: int
 ) -> tuple[list[float], list[float]]:
-    """The epochs, in fractions, and the values; not-a-number, a gap, where there is no value."""
+    """The curve of a metric over the lines that have it.
+
+    Returns:
+        The epochs, in fractions, and the values; NaN, which leaves a gap, where there is no value.
+    """
     present = [line for line in lines if name in line]
     epochs = [line["step"] / steps_per_epoch for line in present]
     return epochs, [math.nan if line[name] is None else line[name] for line in present]

@@ -1,13 +1,13 @@
 """The learning curves of finished runs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
-from train.workdir import plots
+from train.workdir import figure_style, plots
 from train.workdir.runs import Run
 
 
@@ -30,7 +30,7 @@ def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
             raise UserError(f"metrics.jsonl in {name} has no validation metric {wanted!r}")
     shown = Metric.parse(wanted)
     if len(runs) > 1:
-        return plots.compare_runs(lines, steps_per_epoch=steps_per_epoch, metric=shown)
+        return _compare_runs(lines, steps_per_epoch=steps_per_epoch, metric=shown)
     [run], [name] = runs, lines
     ks = run.fields.get("eval.ks", ()) if metric is None else ()
     accuracies = [Metric.accuracy("top", k) for k in ks]
@@ -42,6 +42,30 @@ def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
         best_epoch=run.results["best_epoch"],
         accuracies=accuracies,
     )
+
+
+def _compare_runs(
+    lines: Mapping[str, Sequence[Mapping[str, Any]]],
+    *,
+    steps_per_epoch: Mapping[str, int],
+    metric: Metric,
+) -> Figure:
+    """The training loss and a metric of validation over the epochs, a line for each run."""
+    figure = figure_style.new_figure(11, 4)
+    panels = figure.subplots(1, 2)
+    # A loss is comparable with the same loss alone; the metric is with that of any.
+    drawn = (("train", LOSS, "training"), ("validation", metric, "validation"))
+    for axes, (split, shown, words) in zip(panels, drawn, strict=True):
+        for index, run in enumerate(lines):
+            of_split = [line for line in lines[run] if line["split"] == split]
+            epochs, values = plots.curve(of_split, shown.name, steps_per_epoch[run])
+            look = figure_style.line_look(index)
+            axes.plot(epochs, values, **look, markevery=max(1, len(epochs) // 10), label=run)
+        if shown.is_accuracy:
+            figure_style.show_as_percent(axes.yaxis)
+        figure_style.finish(axes, x_label="epoch", y_label=f"{words} {shown.in_words}")
+    figure_style.legend_beside(figure, panels[0])
+    return figure
 
 
 def _name(run: Run, runs: Sequence[Run]) -> str:

@@ -19,6 +19,7 @@ from matplotlib.tri import Triangulation, TriContourSet
 
 from topk_jax import losses
 from train.foundation.errors import UserError
+from train.training.losses import LOSSES
 from train.workdir import figure_style
 
 KS = (1, 2)
@@ -128,27 +129,28 @@ def panels_by_loss(k: int) -> list[list[Panel | None]]:
     return [
         [
             Panel("top-K error", of(losses.top_k_error, k=k)),
-            Panel("cross-entropy", of(losses.cross_entropy)),
-            Panel("top-K hinge", of(losses.top_k_hinge, k=k)),
-            Panel("calibrated\ntop-K hinge", of(losses.calibrated_top_k_hinge, k=k)),
-            Panel("convex\ntop-K hinge", of(losses.convex_top_k_hinge, k=k)),
+            Panel(_title("cross_entropy"), of(losses.cross_entropy)),
+            Panel(_title("top_k_hinge"), of(losses.top_k_hinge, k=k)),
+            Panel(_in_two_lines("calibrated_top_k_hinge"), of(losses.calibrated_top_k_hinge, k=k)),
+            Panel(_in_two_lines("convex_top_k_hinge"), of(losses.convex_top_k_hinge, k=k)),
         ],
         [
             *(
                 Panel(
-                    f"smooth top-K hinge\nτ = {tau:g}", of(losses.smooth_top_k_hinge, k=k, tau=tau)
+                    f"{_title('smooth_top_k_hinge')}\nτ = {tau:g}",
+                    of(losses.smooth_top_k_hinge, k=k, tau=tau),
                 )
                 for tau in (0.1, 1.0)
             ),
             *(
                 Panel(
-                    f"noised balanced\nε = {epsilon:g}, M = {samples}",
+                    f"{_title('noised_balanced')}\nε = {epsilon:g}, M = {samples}",
                     noised(k, epsilon, samples, replications=_REPLICATIONS),
                 )
                 for epsilon in (0.3, 1.0)
             ),
             Panel(
-                f"noised imbalanced, m = {margin:g}\nε = 1, M = {samples}",
+                f"{_title('noised_imbalanced')}, m = {margin:g}\nε = 1, M = {samples}",
                 noised(k, 1.0, samples, margin=margin, replications=_REPLICATIONS),
             ),
         ],
@@ -156,10 +158,13 @@ def panels_by_loss(k: int) -> list[list[Panel | None]]:
             None,
             None,
             *(
-                Panel(f"expected balanced\nε = {epsilon:g}", expected(k, epsilon))
+                Panel(f"{_title('expected_balanced')}\nε = {epsilon:g}", expected(k, epsilon))
                 for epsilon in (0.3, 1.0)
             ),
-            Panel(f"expected imbalanced\nm = {margin:g}, ε = 1", expected(k, 1.0, margin=margin)),
+            Panel(
+                f"{_title('expected_imbalanced')}\nm = {margin:g}, ε = 1",
+                expected(k, 1.0, margin=margin),
+            ),
         ],
     ]
 
@@ -221,6 +226,14 @@ def draw(rows: Sequence[Sequence[Panel | None]], title: str) -> Figure:
         bar = figure.colorbar(drawn, ax=grid, shrink=0.7, aspect=30, ticks=[0.0, 0.5, 1.0])
         bar.set_label("loss, rescaled to [0, 1]")
     return figure
+
+
+def _title(loss: str) -> str:
+    return LOSSES[loss].title
+
+
+def _in_two_lines(loss: str) -> str:
+    return _title(loss).replace(" ", "\n", 1)
 
 
 def _draw_panel(axes: Axes, panel: Panel, triangulation: Triangulation) -> TriContourSet:
