@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from topk_jax import _ordinals
+
 # Sums are taken of blocks of this many values, then of as many of those sums, and so on.
 _BLOCK = 32
 
@@ -15,13 +17,13 @@ def largest_threshold(values: jax.Array, allows: Callable[[jax.Array], jax.Array
 
     `allows` holds for the smallest value, and for all up to some value.
 
-    Identity: read as unsigned integers, with all bits of negative numbers and the sign of the
-    others flipped, floats keep their order, so the threshold is found bit by bit. Hazard: a full
-    sort is slow, and a partial one slow where many values are wanted. Choice: one pass over the
-    values for each bit, whatever the rank. Cost: 32 passes (64 over float64), and one copy.
+    Identity: the ordinals of floats are in their order, so the threshold is found bit by bit.
+    Hazard: a full sort is slow, and a partial one slow where many values are wanted. Choice: one
+    pass over the values for each bit, whatever the rank. Cost: 32 passes (64 over float64), and one
+    copy.
     """
-    image, greatest = _greatest_image(values, allows, values.max())
-    return jnp.where(image >= greatest, values, jnp.inf).min()
+    ordinals, greatest = _greatest_ordinal(values, allows, values.max())
+    return jnp.where(ordinals >= greatest, values, jnp.inf).min()
 
 
 def kth_index(scores: jax.Array, k: int) -> jax.Array:
@@ -29,13 +31,13 @@ def kth_index(scores: jax.Array, k: int) -> jax.Array:
 
     Its time does not depend on k. Equal scores rank in the order of their indices.
     """
-    image, greatest = _greatest_image(
+    ordinals, greatest = _greatest_ordinal(
         scores,
         lambda kept: kept.sum(axis=-1, keepdims=True) >= k,
         scores.max(axis=-1, keepdims=True),
     )
-    num_above = (image > greatest).sum(axis=-1, keepdims=True)
-    return nth_true(image == greatest, k - num_above)
+    num_above = (ordinals > greatest).sum(axis=-1, keepdims=True)
+    return nth_true(ordinals == greatest, k - num_above)
 
 
 def nth_true(mask: jax.Array, n: jax.Array) -> jax.Array:
@@ -61,28 +63,25 @@ def nth_true(mask: jax.Array, n: jax.Array) -> jax.Array:
     return jnp.where(n == 1, first, found)
 
 
-def _greatest_image(
+def _greatest_ordinal(
     values: jax.Array, allows: Callable[[jax.Array], jax.Array], like: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Integers in the order of the values, and the greatest that `allows` keeps.
+    """The ordinals of the values, and the greatest number that `allows` keeps.
 
     The greatest is of the shape of `like`, which is made from the values and never computed: under
     shard_map the loop has to start from what varies over the devices as the values do.
     """
-    bits = 8 * values.dtype.itemsize
-    unsigned = jnp.dtype(f"uint{bits}")
-    sign = unsigned.type(1 << (bits - 1))
-    image = jax.lax.bitcast_convert_type(values, unsigned)
-    image = jnp.where(image >= sign, ~image, image | sign)
+    ordinals = _ordinals.to_ordinals(values)
+    unsigned = ordinals.dtype
 
     def try_bit(_: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         found, bit = state
         candidate = found | bit
-        return jnp.where(allows(image >= candidate), candidate, found), bit >> unsigned.type(1)
+        return jnp.where(allows(ordinals >= candidate), candidate, found), bit >> unsigned.type(1)
 
-    start = (jnp.zeros_like(like, dtype=unsigned), jnp.asarray(sign))
-    found, _ = jax.lax.fori_loop(0, bits, try_bit, start)
-    return image, found
+    start = (jnp.zeros_like(like, dtype=unsigned), jnp.asarray(_ordinals.highest_bit(unsigned)))
+    found, _ = jax.lax.fori_loop(0, 8 * unsigned.itemsize, try_bit, start)
+    return ordinals, found
 
 
 def sum_in_blocks(values: jax.Array) -> jax.Array:

@@ -16,9 +16,11 @@ from topk_jax import _checks, _numerics, _selection
 __all__ = [
     "Tally",
     "accuracy",
+    "label_ranks",
     "macro_accuracy",
     "set_sizes",
     "shot_accuracy",
+    "shot_groups",
     "tally",
     "tally_by_class",
     "threshold_hits",
@@ -75,19 +77,14 @@ class Tally:
         self, *, class_counts: ArrayLike, few: int = 20, many: int = 100
     ) -> dict[str, jax.Array]:
         """`macro_mean` over the classes of few, medium and many shots, as in `shot_accuracy`."""
-        counts = _checks.training_counts(class_counts, "class_counts")
-        if counts.shape != self.count.shape:
+        groups = shot_groups(class_counts, few=few, many=many)
+        shape = groups["few"].shape
+        if shape != self.count.shape:
             raise ValueError(
                 f"class_counts must have one value for each of the classes that were counted, of "
-                f"shape {self.count.shape}, got shape {counts.shape}."
+                f"shape {self.count.shape}, got shape {shape}."
             )
-        few = _checks.whole_number(few, "few", minimum=0)
-        many = _checks.whole_number(many, "many", minimum=few)
-        return {
-            "few": self._mean_over(counts < few),
-            "medium": self._mean_over((counts >= few) & (counts <= many)),
-            "many": self._mean_over(counts > many),
-        }
+        return {name: self._mean_over(classes) for name, classes in groups.items()}
 
     def _mean_over(self, classes: jax.Array) -> jax.Array:
         present = classes & (self.count > 0)
@@ -165,6 +162,39 @@ def tally_by_class(
     )
 
 
+def label_ranks(scores: ArrayLike, labels: ArrayLike) -> jax.Array:
+    r"""How many classes come before the true class when they are ordered by their scores.
+
+    .. math::
+        r(s, y) = \#\{ j : s_j > s_y \text{, or } s_j = s_y \text{ and } j < y \}
+
+    The true class is among the k of largest score where the rank is less than k. The ranks thus
+    give `top_k_hits` for every k.
+
+    Args:
+        scores: floating-point scores or probabilities, `[..., L]`.
+        labels: integer classes, `[...]`.
+
+    Returns:
+        Integers, `[...]`, from 0 to L - 1; L where a score is NaN and where a label is outside
+        [0, L), so that the rank is not less than any k.
+
+    Raises:
+        TypeError: `scores` is not floating-point or `labels` is not integer.
+        ValueError: the shapes do not match.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import metrics
+        >>> scores = jnp.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
+        >>> print(metrics.label_ranks(scores, jnp.array([0, 2])))
+        [0 2]
+
+    Source: Garcin (2023), thesis, equation 2.13.
+    """
+    return _label_ranks(*_checks.logits_and_labels(scores, labels, name="scores"))
+
+
 def top_k_hits(scores: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
     r"""Whether the true class is among the k of largest score.
 
@@ -198,7 +228,7 @@ def top_k_hits(scores: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
     """
     scores, labels = _checks.logits_and_labels(scores, labels, name="scores")
     k = _checks.rank(k, scores.shape[-1])
-    return _top_k_hits(scores, labels, k)
+    return _label_ranks(scores, labels) < k
 
 
 def threshold_hits(probabilities: ArrayLike, labels: ArrayLike, threshold: ArrayLike) -> jax.Array:
@@ -375,9 +405,50 @@ def shot_accuracy(
     return counts.shot_means(class_counts=class_counts, few=few, many=many)
 
 
+def shot_groups(class_counts: ArrayLike, *, few: int = 20, many: int = 100) -> dict[str, jax.Array]:
+    r"""Which classes have few, some or many training examples.
+
+    .. math::
+        n_l < n_{\text{few}}, \qquad n_{\text{few}} \le n_l \le n_{\text{many}}, \qquad
+        n_l > n_{\text{many}}
+
+    Args:
+        class_counts: integers, `[L]`, the number of training examples of each class.
+        few: static; a class with fewer training examples is of few shots.
+        many: static, at least `few`; a class with more is of many shots, any other of medium ones.
+
+    Returns:
+        Booleans, `[L]` each, by the names "few", "medium" and "many". Each class is in one group.
+
+    Raises:
+        TypeError: `class_counts` is not integer, or `few` or `many` is not a static integer.
+        ValueError: `class_counts` is not `[L]` or is negative, `few` is negative, or `many` is less
+            than `few`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import metrics
+        >>> for name, classes in metrics.shot_groups(jnp.array([5, 20, 300])).items():
+        ...     print(name, classes)
+        few [ True False False]
+        medium [False  True False]
+        many [False False  True]
+
+    Source: Garcin (2023), thesis, tables 4.5 and 5.2.
+    """
+    counts = _checks.training_counts(class_counts, "class_counts")
+    few = _checks.whole_number(few, "few", minimum=0)
+    many = _checks.whole_number(many, "many", minimum=few)
+    return {
+        "few": counts < few,
+        "medium": (counts >= few) & (counts <= many),
+        "many": counts > many,
+    }
+
+
 @jax.jit
-def _top_k_hits(scores: jax.Array, labels: jax.Array, k: jax.Array) -> jax.Array:
-    """Hits by rank, in one pass and without a sort.
+def _label_ranks(scores: jax.Array, labels: jax.Array) -> jax.Array:
+    """Ranks in one pass and without a sort.
 
     Hazard: fused into each use, one score can be rounded in two ways, and a class would come before
     itself or before its equal. Choice: compute the scores once. Cost: they are stored.
@@ -388,7 +459,7 @@ def _top_k_hits(scores: jax.Array, labels: jax.Array, k: jax.Array) -> jax.Array
     larger = scores > score
     tied_before = (scores == score) & (classes < labels[..., None])
     rank = (larger | tied_before).sum(axis=-1)
-    return (rank < k) & _numerics.valid_examples(scores, labels)
+    return jnp.where(_numerics.valid_examples(scores, labels), rank, scores.shape[-1])
 
 
 def _values_and_where(values: ArrayLike, where: ArrayLike | None) -> tuple[jax.Array, jax.Array]:

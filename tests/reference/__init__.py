@@ -47,8 +47,10 @@ from tests.reference._losses import (
 )
 from tests.reference._metrics import (
     accuracy,
+    label_ranks,
     macro_accuracy,
     shot_accuracy,
+    shot_groups,
     threshold_hits,
     top_k_hits,
 )
@@ -116,6 +118,7 @@ __all__ = [
     "finite_difference_jacobian",
     "focal",
     "focal_gradient",
+    "label_ranks",
     "ldam",
     "ldam_gradient",
     "log_softmax",
@@ -132,6 +135,7 @@ __all__ = [
     "role",
     "role_gradient",
     "shot_accuracy",
+    "shot_groups",
     "sigmoid",
     "smooth_top_k_hinge",
     "smooth_top_k_hinge_by_subsets",

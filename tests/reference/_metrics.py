@@ -5,17 +5,22 @@ import numpy as np
 from tests.reference._rows import float64, valid
 
 
-def top_k_hits(scores, labels, *, k):
-    """Whether fewer than k classes come before the label: a larger score, or an equal one and a
-    lower index (2.14). A NaN in the row, or a label out of range, is a miss.
+def label_ranks(scores, labels):
+    """How many classes come before the label: a larger score, or an equal one and a lower index
+    (2.14); all of them where there is a NaN in the row, or the label is out of range.
     """
     scores, labels = float64(scores), np.asarray(labels)
-    hits = np.zeros(labels.shape, bool)
+    ranks = np.full(labels.shape, scores.shape[-1])
     for position in np.ndindex(labels.shape):
         row, label = scores[position], int(labels[position])
         if valid(row, label):
-            hits[position] = (row > row[label]).sum() + (row[:label] == row[label]).sum() < k
-    return hits
+            ranks[position] = (row > row[label]).sum() + (row[:label] == row[label]).sum()
+    return ranks
+
+
+def top_k_hits(scores, labels, *, k):
+    """Whether fewer than k classes come before the label."""
+    return label_ranks(scores, labels) < k
 
 
 def threshold_hits(probabilities, labels, threshold):
@@ -55,15 +60,19 @@ def macro_accuracy(hits, labels, *, num_classes, where=None):
     return _mean(_class_accuracies(hits, labels, range(num_classes), where))
 
 
-def shot_accuracy(hits, labels, *, class_counts, few=20, many=100, where=None):
-    """Macro accuracies over the classes with few, some and many training examples (Table 4.5)."""
+def shot_groups(class_counts, *, few=20, many=100):
+    """Which classes have few, some and many training examples (Table 4.5)."""
     counts = np.asarray(class_counts)
-    groups = {
+    return {
         "few": counts < few,
         "medium": (counts >= few) & (counts <= many),
         "many": counts > many,
     }
+
+
+def shot_accuracy(hits, labels, *, class_counts, few=20, many=100, where=None):
+    """Macro accuracies over the classes of each group."""
     return {
         name: _mean(_class_accuracies(hits, labels, np.flatnonzero(group), where))
-        for name, group in groups.items()
+        for name, group in shot_groups(class_counts, few=few, many=many).items()
     }

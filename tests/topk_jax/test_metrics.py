@@ -33,6 +33,28 @@ def same(ours, theirs):
 # Hits
 
 
+def test_label_ranks_are_the_reference_with_ties(rng):
+    scores = rng.integers(-2, 2, size=(50, 3, 5)).astype(np.float32)
+    scores[scores == -2] = -np.inf
+    scores[0] = [0.0, -0.0, 0.0, -0.0, -0.0]
+    scores[1, :, 2] = np.nan
+    labels = rng.integers(-1, 6, size=(50, 3))
+    ranks = np.asarray(metrics.label_ranks(scores, labels))
+    np.testing.assert_array_equal(ranks, reference.label_ranks(scores, labels))
+    assert (ranks[(labels < 0) | (labels > 4)] == 5).all()
+    assert (ranks[1] == 5).all()
+    one_by_one = jax.vmap(jax.vmap(metrics.label_ranks))(scores, labels)
+    np.testing.assert_array_equal(one_by_one, ranks)
+
+
+def test_label_ranks_are_every_k_at_once(rng):
+    scores = rng.integers(4, size=(60, 6)).astype(np.float32)
+    labels = rng.integers(6, size=60)
+    ranks = metrics.label_ranks(scores, labels)
+    for k in range(1, 7):
+        np.testing.assert_array_equal(ranks < k, metrics.top_k_hits(scores, labels, k=k))
+
+
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_top_k_hits_are_the_reference_and_membership_with_ties(rng, k):
     scores = rng.integers(-2, 2, size=(50, 3, 5)).astype(np.float32)
@@ -105,6 +127,8 @@ def test_hits_of_half_precision_are_those_of_the_same_numbers(rng, function, dty
 def test_float64_scores_are_compared_in_float64():
     scores = 1.0 + 1e-12 * np.arange(4.0)
     with jax.enable_x64(True):
+        ranks = [int(metrics.label_ranks(scores, np.int64(label))) for label in range(4)]
+        assert ranks == [3, 2, 1, 0]
         hits = [bool(metrics.top_k_hits(scores, np.int64(label), k=2)) for label in range(4)]
         assert hits == [False, False, True, True]
         assert metrics.threshold_hits(scores, np.int64(3), scores[3])
@@ -139,6 +163,16 @@ def test_shots_are_few_below_20_and_many_above_100():
     for label, expected in enumerate(["few", "few", "medium", "medium", "many", "many"]):
         by_shot = metrics.shot_accuracy(labels == label, labels, class_counts=CLASS_COUNTS)
         assert {name: float(value) for name, value in by_shot.items() if value} == {expected: 0.5}
+
+
+@pytest.mark.parametrize(("few", "many"), [(20, 100), (0, 0), (19, 19), (101, 5000)])
+def test_shot_groups_are_the_reference_and_every_class_is_in_one(few, many):
+    groups = metrics.shot_groups(CLASS_COUNTS, few=few, many=many)
+    expected = reference.shot_groups(CLASS_COUNTS, few=few, many=many)
+    assert list(groups) == list(expected) == ["few", "medium", "many"]
+    for name, classes in groups.items():
+        np.testing.assert_array_equal(classes, expected[name])
+    np.testing.assert_array_equal(sum(np.asarray(c, int) for c in groups.values()), 1)
 
 
 def test_shot_accuracies_weigh_classes_not_examples():
@@ -273,6 +307,9 @@ C = np.array([5, 30, 300])
         (lambda: untyped.top_k_hits(S, Y, k=0), ValueError, "k must be from 1 to 3 .* got 0"),
         (lambda: untyped.top_k_hits(S, Y, k=4), ValueError, "k must be from 1 to 3 .* got 4"),
         (lambda: untyped.top_k_hits(S, Y, k=1.0), TypeError, "k must be an integer"),
+        (lambda: untyped.label_ranks(S > 0, Y), TypeError, "scores must be a floating"),
+        (lambda: untyped.label_ranks(S, S[:, 0]), TypeError, "labels must be an integer"),
+        (lambda: untyped.label_ranks(S, Y[:1]), ValueError, r"labels must have shape \(2,\)"),
         (lambda: untyped.threshold_hits(S > 0, Y, 0.1), TypeError, "probabilities must be"),
         (lambda: untyped.threshold_hits(S, H, 0.1), TypeError, "labels must be an integer"),
         (lambda: untyped.threshold_hits(S, Y[:1], 0.1), ValueError, "labels must have shape"),
@@ -351,6 +388,24 @@ C = np.array([5, 30, 300])
             lambda: untyped.shot_accuracy(H, Y, class_counts=C, where=Y),
             TypeError,
             "where must be a boolean array",
+        ),
+        (
+            lambda: untyped.shot_groups(C / 2),
+            TypeError,
+            "class_counts must be an integer array",
+        ),
+        (
+            lambda: untyped.shot_groups(C[None]),
+            ValueError,
+            r"class_counts must have one value for each class, got shape \(1, 3\)",
+        ),
+        (lambda: untyped.shot_groups(-C), ValueError, "class_counts must be at least 0"),
+        (lambda: untyped.shot_groups(C, few=-1), ValueError, "few must be at least 0, got -1"),
+        (lambda: untyped.shot_groups(C, few=2.5), TypeError, "few must be an integer"),
+        (
+            lambda: untyped.shot_groups(C, few=30, many=29),
+            ValueError,
+            "many must be at least 30, got 29",
         ),
         (lambda: untyped.tally(S), TypeError, "values must be a boolean or integer array"),
         (lambda: untyped.tally(H, H[:1]), ValueError, "where must have shape"),

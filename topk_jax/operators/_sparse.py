@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _numerics, _ordinals
 from topk_jax.operators._top_k import classes_last
 
 
@@ -107,21 +107,21 @@ def _float_above_threshold(scores: jax.Array, k: jax.Array) -> jax.Array:
     Bisection on the integers that number the floats in their order finds it in as many steps as a
     float has bits, whatever the range of the scores.
     """
-    num_bits = jnp.finfo(scores.dtype).bits
-    integers = jnp.dtype(f"int{num_bits}")
-    highest = _ordinal(scores.max(axis=-1, keepdims=True), integers)
-    lowest = jnp.full_like(highest, _ordinal(jnp.array(-jnp.inf, scores.dtype), integers))
+    highest = _ordinals.to_ordinals(scores.max(axis=-1, keepdims=True))
+    minus_infinity = jnp.array(-jnp.inf, scores.dtype)
+    lowest = jnp.full_like(highest, _ordinals.to_ordinals(minus_infinity))
 
     def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bounds
         # The mean of two integers, rounded down, without overflow.
         middle = (low & high) + ((low ^ high) >> 1)
-        threshold = _float_of_ordinal(middle, scores.dtype)
+        threshold = _ordinals.to_floats(middle, scores.dtype)
         is_above = _missing(jnp.clip(scores - threshold, 0, 1), k) > 0
         return jnp.where(is_above, low, middle), jnp.where(is_above, middle, high)
 
+    num_bits = jnp.finfo(scores.dtype).bits
     _, high = jax.lax.fori_loop(0, num_bits, halve, (lowest, highest))
-    return _float_of_ordinal(high, scores.dtype)
+    return _ordinals.to_floats(high, scores.dtype)
 
 
 def _missing(projection: jax.Array, k: jax.Array) -> jax.Array:
@@ -129,14 +129,3 @@ def _missing(projection: jax.Array, k: jax.Array) -> jax.Array:
     is_one = projection == 1
     num_ones = is_one.sum(axis=-1, keepdims=True).astype(k.dtype)
     return k - num_ones - jnp.where(is_one, 0, projection).sum(axis=-1, keepdims=True)
-
-
-def _ordinal(floats: jax.Array, integers: jnp.dtype) -> jax.Array:
-    """Integers in the order of the floats: those of negative floats are stored by magnitude."""
-    bits = jax.lax.bitcast_convert_type(floats, integers)
-    return jnp.where(bits < 0, bits ^ jnp.iinfo(integers).max, bits)
-
-
-def _float_of_ordinal(ordinals: jax.Array, floats: jnp.dtype) -> jax.Array:
-    bits = jnp.where(ordinals < 0, ordinals ^ jnp.iinfo(ordinals.dtype).max, ordinals)
-    return jax.lax.bitcast_convert_type(bits, floats)
