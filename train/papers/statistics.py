@@ -13,7 +13,7 @@ _CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Summary:
-    """The mean over seeds and half the width of its 95 % interval; one seed has no interval."""
+    """A mean over seeds and half the width of its 95 % interval, None for a single seed."""
 
     mean: float
     half_width: float | None
@@ -23,7 +23,7 @@ def summarize(values: Sequence[float]) -> Summary:
     """The mean of independent runs and its interval by Student's t distribution.
 
     Args:
-        values: one a seed, at least one.
+        values: one value per seed; at least one.
     """
     mean, count = float(np.mean(values)), len(values)
     if count == 1:
@@ -52,15 +52,15 @@ def compare(ours: Summary, published: Summary) -> Literal["above", "below"] | No
 
 
 def best(scores: Sequence[Sequence[float | None]], *, smaller_is_better: bool) -> int | None:
-    """The candidate of the best mean; the first of several that are equal.
+    """The index of the candidate with the best mean; of equal means, the first.
 
     Args:
-        scores: for each candidate, one a seed; None where that run has no score, as one that
-            diverged, which rules the candidate out.
-        smaller_is_better: of two means.
+        scores: for each candidate, one score per seed. None stands for a run without a score, such
+            as one that diverged; it rules out the candidate.
+        smaller_is_better: whether the smaller of two means is better.
 
     Returns:
-        Its index; None where all are ruled out.
+        The index; None if all candidates are ruled out.
     """
     sign = -1.0 if smaller_is_better else 1.0
     means = {

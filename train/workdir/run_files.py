@@ -1,4 +1,4 @@
-"""The files that a run leaves, by name, and what is read back from them."""
+"""The names of the files that a run writes, and functions that read them."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ CHECKPOINTS = "checkpoints"
 
 
 def present(workdir: Path) -> dict[str, Path]:
-    """What a run has left, by what it is."""
+    """The files of a run that exist, by what they are."""
     names = {
         "results": RESULTS,
         "learning curves": CURVES,
@@ -32,12 +32,12 @@ def present(workdir: Path) -> dict[str, Path]:
 
 
 def evaluation(workdir: Path, split: str) -> Path:
-    """The file that `train.evaluate` leaves in a workdir, of a split."""
+    """The file in a workdir with the evaluation of a split."""
     return workdir / f"evaluation_{split}.json"
 
 
 def read_config(workdir: Path) -> dict[str, Any] | None:
-    """The configuration of the run that a workdir holds; None where it holds none.
+    """The configuration of the run in a workdir; None if there is none.
 
     Raises:
         UserError: the file is not a configuration.
@@ -52,7 +52,7 @@ def read_config(workdir: Path) -> dict[str, Any] | None:
 
 
 def read_classes(workdir: Path) -> Classes:
-    """What is known of each class in the run that a workdir holds.
+    """The classes of the run in a workdir.
 
     Raises:
         UserError: there is no such file, or it is not what a run writes.
@@ -67,7 +67,7 @@ def read_classes(workdir: Path) -> Classes:
 
 
 def read_results(workdir: Path) -> dict[str, Any] | None:
-    """The results of the finished run that a workdir holds; None where it holds none."""
+    """The results of the finished run in a workdir; None if there are none that can be read."""
     try:
         results = json.loads((workdir / RESULTS).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -76,7 +76,7 @@ def read_results(workdir: Path) -> dict[str, Any] | None:
 
 
 def read_metrics(workdir: Path) -> list[dict[str, Any]]:
-    """The lines of the metrics of the run that a workdir holds.
+    """The lines of the metrics of the run in a workdir.
 
     Raises:
         UserError: there is no such file.
@@ -88,7 +88,7 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
 
 
 def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
-    """What `train.evaluate` has left in a workdir, of a split.
+    """The evaluation of a split in a workdir.
 
     Raises:
         UserError: there is no such file, or it is not an evaluation of that split.
@@ -107,7 +107,7 @@ def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
 
 
 def _parsed(path: Path, what: str) -> Any:
-    """What a JSON file has, or a refusal that says what it was to be."""
+    """The content of a JSON file; the error says what the file should be."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:

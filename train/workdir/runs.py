@@ -16,7 +16,7 @@ from train.foundation.errors import UserError
 from train.foundation.nested import flatten
 from train.workdir import run_files
 
-# These may differ from machine to machine: no number of the results depends on them.
+# These may differ from machine to machine: the results do not depend on them.
 FIELDS_OF_THE_MACHINE = frozenset(
     {
         "dataset.data_dir",
@@ -27,7 +27,7 @@ FIELDS_OF_THE_MACHINE = frozenset(
         "compilation_cache",
     }
 )
-# Fields that configurations of earlier versions lack, with the value that those runs had.
+# Fields that configurations of earlier versions do not have, with the values that their runs used.
 ADDED_FIELDS: Mapping[str, Any] = {
     "optimizer.name": "sgd",
     "optimizer.beta2": None,
@@ -67,13 +67,13 @@ def identity_without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def key(config: Mapping[str, Any]) -> str:
-    """The identity as a text, equal for configurations of the same run."""
+    """The identity as a text; it is equal for configurations of the same run."""
     return json.dumps(identity(config), sort_keys=True)
 
 
 def run_name(config: Mapping[str, Any]) -> str:
-    """A name that is the same for the same configuration and no other, and says what it is."""
-    # Without what earlier versions did not write, so that their runs are found by this name.
+    """A name that is different for each configuration and says the data set and the loss."""
+    # Added fields with their default are left out: the name is then that of earlier versions.
     earlier = copy.deepcopy(dict(config))
     for name, value in ADDED_FIELDS.items():
         group, field = _group_and_field(earlier, name)
@@ -90,7 +90,7 @@ class Run:
 
     Attributes:
         workdir: where it is.
-        config: its configuration, nested, as it was written.
+        config: its nested configuration, as it was written.
     """
 
     workdir: Path
@@ -98,31 +98,31 @@ class Run:
 
     @classmethod
     def read(cls, workdir: Path) -> "Run | None":
-        """The run that a workdir holds; None where it holds none.
+        """The run in a workdir; None if there is none.
 
         Raises:
-            UserError: the file of the configuration is not one.
+            UserError: `config.json` is not a configuration.
         """
         config = run_files.read_config(workdir)
         if config is not None:
             return cls(workdir, config)
         results = run_files.read_results(workdir)
-        # Results say of what run they are, wherever they were copied to.
+        # Results that were copied without the configuration have it too.
         return None if results is None else cls(workdir, results.get("config") or {})
 
     @functools.cached_property
     def fields(self) -> dict[str, Any]:
-        """The configuration by dotted names, with the fields that were added since."""
+        """The fields of the configuration by dotted names, with those that were added since."""
         return all_fields(self.config)
 
     @functools.cached_property
     def key(self) -> str:
-        """The same for runs that give the same results."""
+        """A text that is equal for runs that give the same results."""
         return key(self.config)
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run left results that can be read."""
+        """Whether the run has results that can be read."""
         return self._results is not None
 
     @property
@@ -145,7 +145,7 @@ class Run:
         return run_files.read_metrics(self.workdir)
 
     def evaluation(self, split: str) -> dict[str, Any]:
-        """What `train.evaluate` left of a split.
+        """The evaluation of a split by `train.evaluate`.
 
         Raises:
             UserError: there is no such file, or it is not an evaluation of that split.
@@ -156,7 +156,7 @@ class Run:
         """The mean of a metric of the training steps over the first epoch.
 
         Raises:
-            UserError: the run did not log it, all through that epoch.
+            UserError: the run did not log it throughout that epoch.
         """
         first_epoch = [
             line
@@ -173,7 +173,7 @@ class Run:
         return float(np.average(values, weights=steps))
 
     def last_epoch(self, metric: Metric) -> float | None:
-        """A metric of the validation split after the last epoch; None where it has no value.
+        """A metric of the validation split after the last epoch; None if it has no value.
 
         Raises:
             UserError: the run did not log it.
@@ -193,7 +193,7 @@ class Run:
 
 
 def _group_and_field(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The group of a field and its name there; an empty group where the configuration has none."""
+    """The group of a field and its name there; a new group if the configuration has none."""
     *groups, field = name.split(".")
     group: Any = config
     for part in groups:

@@ -12,7 +12,7 @@ from train.workdir.runs import Run
 
 
 def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
-    """A point for each run, seeds alike: over all test images, and as the mean over classes."""
+    """One point per run: over all test images, and as the mean over classes. Seeds look alike."""
     by_label = selection.by_label(runs)
     figure = figure_style.new_figure(9.5, 3.8)
     panels = figure.subplots(1, 2)
@@ -30,7 +30,7 @@ def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
             axes.plot(x, y, linestyle="", mew=1.5, ms=7, label=label, **look)
         for limits, set_limits in ((axes.get_xlim, axes.set_xlim), (axes.get_ylim, axes.set_ylim)):
             low, high = limits()
-            # There is nothing beyond; a little more, so that a point there is whole.
+            # Accuracies end at 0 and 1; the margin leaves room for the points there.
             set_limits(max(low, -0.005), min(high, 1.005))
         low, high = (
             max(axes.get_xlim()[0], axes.get_ylim()[0]),

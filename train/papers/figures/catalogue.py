@@ -1,4 +1,4 @@
-"""The figures by name, and what each may be told."""
+"""The figures by name, with the options of each."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class Kind:
     """A figure of the command.
 
     Attributes:
-        what: what it shows, and its numbers in the thesis.
+        what: what it shows, and its number in the thesis.
         draw: draws it.
-        options: the flags that it takes beside `--out`, with their values where they are left out.
-        of_runs: whether it is drawn from runs, which are then its first argument.
+        options: the flags that it has beside `--out`, with their default values.
+        of_runs: whether it is drawn from runs, which are then the first argument of `draw`.
     """
 
     what: str
@@ -82,14 +82,14 @@ def draw(
     """Draws a figure and writes it.
 
     Args:
-        name: of the figure.
+        name: the name of the figure.
         out: the file.
-        workdirs: those of the runs to draw; with `folder`, all finished ones in it instead.
-        folder: the other way to name the runs.
+        workdirs: the workdirs of the runs to draw.
+        folder: in place of `workdirs`, a folder whose finished runs are all drawn.
         options: the other flags that are given, by name.
 
     Raises:
-        UserError: any of these is wrong; as they are flags, messages call them so.
+        UserError: an argument is wrong; the message names its flag.
     """
     if name is None:
         raise UserError(f"--figure is needed: it must be one of {', '.join(FIGURES)}")

@@ -1,4 +1,4 @@
-"""Curves over a field of the configuration: means over the seeds, with their 95 % interval."""
+"""Curves over a field of the configuration: means over seeds with their 95 % intervals."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ class Point:
     """The mean over the seeds of one experiment, at a value of the field.
 
     Attributes:
-        x: the value; None where the loss does not take the field.
+        x: the value; None if the loss does not have the field.
         summary: the mean and its interval.
     """
 
@@ -31,10 +31,10 @@ class Point:
 
 
 def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dict[str, list[Point]]:
-    """The points of each line by its label, in the order of the field.
+    """The points of each line by its label, sorted by the value of the field.
 
     Raises:
-        UserError: no run has the field, or runs at one point differ by more than the seed.
+        UserError: no run has the field, or the runs of a point are no seeds of one experiment.
     """
     selection.check_field(runs, field)
     experiments: dict[str, dict[float | None, list[Run]]] = defaultdict(lambda: defaultdict(list))
@@ -61,7 +61,7 @@ def metric_against_field(runs: Sequence[Run], *, metric: str, field: str) -> Fig
     shown = Metric.parse(metric)
     if shown.is_accuracy:
         figure_style.show_as_percent(axes.yaxis)
-        # The interval of few seeds can pass what a share can be.
+        # The interval of a few seeds can end below 0 or above 1.
         low, high = axes.get_ylim()
         axes.set_ylim(max(low, 0.0), min(high, 1.005))
     figure_style.finish(
@@ -107,7 +107,7 @@ def nonzero_gradients(run: Run) -> float:
 
 
 def epoch_seconds(run: Run) -> float:
-    """The mean over the epochs of a run but the first, in which the steps are compiled."""
+    """The mean over the epochs of a run without the first, in which the steps are compiled."""
     seconds = run.results.get("epoch_seconds")
     if not isinstance(seconds, list) or len(seconds) < 2:
         raise UserError(
@@ -127,7 +127,7 @@ def _draw(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> tup
     for index, (label, points) in enumerate(by_label.items()):
         look = figure_style.line_look(index)
         if points[0].x is None:
-            # The loss knows nothing of the field: a level to compare with.
+            # The loss does not have the field: it is a level to compare with.
             level = points[0].summary
             axes.axhline(level.mean, label=label, **{**look, "marker": ""})
             if level.half_width is not None:
@@ -149,7 +149,7 @@ def _draw(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> tup
 
 
 def _scale(axes: Axes, at: Sequence[float]) -> None:
-    """A logarithmic axis for values that span much, with ticks where there are points."""
+    """Makes the axis logarithmic if the values span a wide range, and puts ticks at the points."""
     if at[0] > 0 and at[-1] >= 8 * at[0]:
         axes.set_xscale("log")
     elif not all(float(x).is_integer() for x in at):

@@ -12,15 +12,15 @@ from train.workdir.runs import Run
 
 
 def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
-    """The curves of one run as it drew them itself, or a line for each of several runs.
+    """The curves of one run as the run draws them itself, or one line for each of several runs.
 
     Args:
-        runs: at least one.
-        metric: the metric of validation. By default that which the run, or the first of several,
-            selected its epoch by; for one run, the top-K accuracies beside it.
+        runs: at least one run.
+        metric: the metric of the validation split. By default that by which the first run selected
+            its epoch; a single run is then drawn with its top-K accuracies as well.
 
     Raises:
-        UserError: a run has no lines of an epoch, or none with the metric.
+        UserError: a run did not log a whole epoch, or did not log the metric.
     """
     lines = {_name(run, runs): run.metrics() for run in runs}
     steps_per_epoch = {name: _steps_per_epoch(name, lines[name]) for name in lines}
@@ -50,10 +50,10 @@ def _compare_runs(
     steps_per_epoch: Mapping[str, int],
     metric: Metric,
 ) -> Figure:
-    """The training loss and a metric of validation over the epochs, a line for each run."""
+    """The training loss and a validation metric over the epochs, with one line per run."""
     figure = figure_style.new_figure(11, 4)
     panels = figure.subplots(1, 2)
-    # A loss is comparable with the same loss alone; the metric is with that of any.
+    # Losses are comparable only with the same loss; the metric is comparable between all.
     drawn = (("train", LOSS, "training"), ("validation", metric, "validation"))
     for axes, (split, shown, words) in zip(panels, drawn, strict=True):
         for index, run in enumerate(lines):
@@ -69,7 +69,7 @@ def _compare_runs(
 
 
 def _name(run: Run, runs: Sequence[Run]) -> str:
-    """The folder of a run, with its path where another has the same name."""
+    """The name of the folder of a run, or its path if another run has that name."""
     path = run.workdir.resolve()
     alone = sum(other.workdir.resolve().name == path.name for other in runs) == 1
     return path.name if alone else str(run.workdir)

@@ -1,9 +1,10 @@
-"""Level sets of the losses for three classes, on the scores that are not negative and add up to 2.
+"""Level sets of the losses for three classes, on scores that are not negative and add up to 2.
 
-Thesis, Figures 4.1, 4.4, 4.5 and 4.6. The true label is the upper corner, and each loss is rescaled
-from 0 to 1. A noised loss is drawn with the same noise at all scores, for it is then continuous: as
-a mean over 100 draws in `by_loss`, as in the paper, and with one draw elsewhere, which shows what
-more samples bring. The parameters that the captions leave open are ours.
+These are Figures 4.1, 4.4, 4.5 and 4.6 of the thesis. The true label is the upper corner, and each
+loss is rescaled to [0, 1]. A noised loss is drawn with the same noise at all scores, which makes it
+continuous: `by_loss` draws the mean over 100 draws, as the paper does; the other figures have one
+draw, which shows the effect of more samples. Where a caption of the thesis leaves a parameter open,
+the value is ours.
 """
 
 import functools
@@ -28,9 +29,11 @@ NUM_CLASSES = 3
 LABEL = 2
 _TOTAL = 2.0
 _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
-# Divisible by 2 and 3: the middles of the sides and the centre, where losses bend, are points.
+# Divisible by 2 and 3: losses bend at the middles of the sides and at the centre, so that these
+# have to be points.
 _CELLS = 90
-# Flat parts tend to lie at 0, 1/2 and 1: in the middle of a band, where rounding draws no line.
+# Flat parts often lie at 0, 1/2 and 1. These values are in the middle of a band, so that rounding
+# errors draw no lines.
 _LEVELS = np.linspace(-0.05, 1.05, 12)
 _REPLICATIONS = 100
 _SEED = 0
@@ -41,7 +44,7 @@ Loss = Callable[[jax.Array], jax.Array]
 
 @dataclass(frozen=True)
 class Panel:
-    """A loss and what stands above its level sets."""
+    """A loss and the title of its panel."""
 
     title: str
     loss: Loss
@@ -71,7 +74,7 @@ def of_label(loss: Callable[..., jax.Array], **parameters: float) -> Loss:
 def noised(
     k: int, epsilon: float, num_samples: int, *, margin: float = 1.0, replications: int
 ) -> Loss:
-    """The mean of the noised loss over draws of its noise, each the same for all points."""
+    """The mean of the noised loss over draws of its noise. A draw is the same for all points."""
 
     def loss(points: jax.Array) -> jax.Array:
         def of_draw(key: jax.Array) -> jax.Array:
@@ -93,12 +96,12 @@ def noised(
 
 
 def expected(k: int, epsilon: float, *, margin: float = 1.0) -> Loss:
-    """What the noised loss tends to with the number of samples."""
+    """The expectation, which the noised loss approaches with more samples."""
     return of_label(losses.expected_top_k_hinge, k=k, epsilon=epsilon, margins=margin)
 
 
 def by_loss(k: int) -> Figure:
-    """Every loss: Figure 4.1 with K = 2 and 4.6 with K = 1, and exact expectations below.
+    """All losses: Figure 4.1 with K = 2, and 4.6 with K = 1. Exact expectations are below.
 
     Raises:
         UserError: another K, which three classes do not allow.
@@ -111,13 +114,13 @@ def by_loss(k: int) -> Figure:
 
 
 def by_samples() -> Figure:
-    """The noised loss with ever more samples: Figure 4.4, the exact expectation last."""
+    """The noised loss with more and more samples: Figure 4.4. The exact expectation is last."""
     title = "Level sets of the noised balanced loss, ε = 1: one draw of M samples"
     return draw(panels_by_samples(), title)
 
 
 def by_epsilon() -> Figure:
-    """The noised loss with ever more noise: Figure 4.5, the exact expectations below."""
+    """The noised loss with more and more noise: Figure 4.5. Exact expectations are below."""
     title = "Level sets of the noised balanced loss: one draw of 50 samples"
     return draw(panels_by_epsilon(), title)
 
@@ -208,7 +211,7 @@ def panels_by_epsilon() -> list[list[Panel | None]]:
 
 
 def draw(rows: Sequence[Sequence[Panel | None]], title: str) -> Figure:
-    """A grid of panels, of which some may be left out, with one scale of colours."""
+    """A grid of panels with one scale of colours; None leaves a place empty."""
     num_columns = len(rows[0])
     figure = figure_style.new_figure(1.8 * num_columns + 0.8, 2.0 * len(rows) + 0.6)
     figure.suptitle(title, fontsize=11)
@@ -239,7 +242,7 @@ def _in_two_lines(loss: str) -> str:
 def _draw_panel(axes: Axes, panel: Panel, triangulation: Triangulation) -> TriContourSet:
     values = rescaled(panel.loss)
     filled = axes.tricontourf(triangulation, values, levels=_LEVELS, cmap=figure_style.COLOR_MAP)
-    # Lines as well, which stay apart in a small print.
+    # The lines can also be told apart in small print.
     axes.tricontour(triangulation, values, levels=_LEVELS, colors="white", linewidths=0.6)
     axes.set_title(panel.title, fontsize=8)
     axes.set_aspect("equal")

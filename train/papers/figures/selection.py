@@ -1,4 +1,4 @@
-"""The finished runs that a figure is drawn from, and which of them differ by the seed alone."""
+"""The finished runs of a figure: how they are found and labelled, and which are seeds."""
 
 import itertools
 from collections import defaultdict
@@ -18,7 +18,7 @@ def read(workdirs: Iterable[str]) -> list[Run]:
     """The finished runs in workdirs, all of one data set.
 
     Raises:
-        UserError: there is no such folder, or no finished run in it, or one is named twice.
+        UserError: a folder does not exist, has no finished run, or is named twice.
     """
     paths = [Path(workdir).expanduser() for workdir in workdirs]
     for path, other in itertools.combinations(paths, 2):
@@ -31,7 +31,7 @@ def find(folder: str) -> list[Run]:
     """The finished runs in the folders of a folder, in the order of their names.
 
     Raises:
-        UserError: there is no such folder, or no finished run in it.
+        UserError: the folder does not exist or has no finished run.
     """
     path = Path(folder).expanduser()
     if not path.is_dir():
@@ -45,10 +45,10 @@ def find(folder: str) -> list[Run]:
 
 
 def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
-    """What a legend calls each run: its loss, and what else tells it from others of that loss.
+    """The labels of runs in a legend: the loss, and how the run differs from others of that loss.
 
-    Runs with one label are one line of a figure. What can tell them apart are the parameters of
-    the loss and the model, less the field `without`, which is the figure's axis.
+    Runs with the same label are drawn as one line. Labels can differ by the parameters of the loss
+    and by the model, but not by the field `without`, which is the axis of the figure.
     """
     identities = [
         {
@@ -65,10 +65,10 @@ def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
 
 
 def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs by what a legend calls them: each time, one experiment with as many seeds.
+    """The runs by label; those of one label are seeds of one experiment.
 
     Raises:
-        UserError: runs of one label differ by more than the seed.
+        UserError: runs of one label differ in more than the seed.
     """
     found: dict[str, list[Run]] = defaultdict(list)
     for run, label in zip(runs, labels(runs), strict=True):
@@ -79,7 +79,7 @@ def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
 
 
 def check_seeds(runs: Sequence[Run]) -> None:
-    """Raises `UserError` unless all runs are one experiment with as many seeds."""
+    """Raises `UserError` unless the runs are different seeds of one experiment."""
     experiments = [identity_without_seed(used_fields(run)) for run in runs]
     for (run, ours), (other, others) in itertools.combinations(
         zip(runs, experiments, strict=True), 2
@@ -97,7 +97,7 @@ def check_seeds(runs: Sequence[Run]) -> None:
 
 
 def used_fields(run: Run) -> dict[str, Any]:
-    """The fields of the configuration, less those of `config.loss` that the loss does not take."""
+    """The fields of the configuration, without the parameters of other losses."""
     loss = run.fields["loss.name"]
     taken = {"loss.name", *(f"loss.{name}" for name in LOSSES[loss].parameters)}
     return {
@@ -111,7 +111,7 @@ def test_metric(run: Run, name: str) -> float:
     """A metric of the test split.
 
     Raises:
-        UserError: there is none of that name, or it has no value.
+        UserError: the run has no such metric, or it has no value.
     """
     metrics = run.results["test"]
     if name not in metrics:
@@ -123,10 +123,10 @@ def test_metric(run: Run, name: str) -> float:
 
 
 def number(run: Run, field: str) -> float | None:
-    """A field of the configuration as a number; None where the run, or its loss, has none.
+    """A field of the configuration as a number; None if the run does not have or use it.
 
     Raises:
-        UserError: it is no number.
+        UserError: the value is not a number.
     """
     value = used_fields(run).get(field)
     if value is None:
@@ -145,7 +145,7 @@ def check_field(runs: Sequence[Run], field: str) -> None:
 
 
 def symbol(field: str) -> str:
-    """How axes and legends call a field of a configuration."""
+    """The symbol or the words for a field of the configuration on axes and in legends."""
     group, _, name = field.rpartition(".")
     in_words = name.replace("_", " ")
     return SYMBOLS.get(name, in_words) if group == "loss" else in_words
@@ -154,7 +154,7 @@ def symbol(field: str) -> str:
 def _distinctions(
     identity: Mapping[str, Any], identities: Sequence[Mapping[str, Any]]
 ) -> Iterable[str]:
-    """The values of the fields in which runs of one loss differ; the model, where any do."""
+    """The values of the fields in which runs of one loss differ, and the model if models differ."""
     rivals = [other for other in identities if other["loss.name"] == identity["loss.name"]]
     for name, value in identity.items():
         among = identities if name == "model.name" else rivals

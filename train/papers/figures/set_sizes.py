@@ -1,4 +1,4 @@
-"""How many classes the sets of average size K have: by loss and by shot (thesis, Figure 5.4)."""
+"""Histograms of the sizes of average-K sets, by loss and by shot (thesis, Figure 5.4)."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,13 +14,13 @@ from train.workdir import figure_style
 from train.workdir.runs import Run
 
 ALL = "all"
-# The few sets that are larger than those of all but so many are left of the axis, and counted.
+# The share of sets that the axis shows; the few larger sets are counted below it.
 _SHOWN = 0.995
 _COLUMNS = 4
 
 
 def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
-    """A histogram for each loss; that of the first is outlined in the others."""
+    """One histogram per loss. The first one is outlined in the others."""
     counts = set_size_counts(runs, k=k, shots=(ALL,))
     rows = -(-len(counts) // _COLUMNS)
     columns = -(-len(counts) // rows)
@@ -36,7 +36,7 @@ def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
     for axes in panels[len(counts) :]:
         axes.set_visible(False)
     for axes in panels[max(0, len(counts) - columns) : len(counts)]:
-        # Those with nothing below them.
+        # These have no panel below them.
         axes.tick_params(labelbottom=True)
     _finish(figure, grid, [by_shot[ALL] for by_shot in counts.values()], k)
     if len(counts) > 1:
@@ -45,7 +45,7 @@ def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
 
 
 def by_shot(runs: Sequence[Run], *, k: int) -> Figure:
-    """A row for each loss, a histogram for its few-, medium- and many-shot classes each."""
+    """One row per loss, with histograms for its few, medium and many shot classes."""
     counts = set_size_counts(runs, k=k, shots=SHOTS)
     figure, grid = _panels(len(counts), len(SHOTS))
     hatches = ("//", "..", "\\\\")
@@ -60,10 +60,14 @@ def by_shot(runs: Sequence[Run], *, k: int) -> Figure:
 def set_size_counts(
     runs: Sequence[Run], *, k: int, shots: Sequence[str]
 ) -> dict[str, dict[str, np.ndarray]]:
-    """The number of examples by the size of their set, from 0, by loss and shot; seeds together.
+    """The number of examples by the size of their set, from size 0. Seeds are added up.
+
+    Returns:
+        The counts by the label of the runs and by shot.
 
     Raises:
-        UserError: a run was not evaluated, or not with this K, or two differ by more than seeds.
+        UserError: a run was not evaluated with this K, or runs of one label are no seeds of one
+            experiment.
     """
     counts = {}
     for label, seeds in selection.by_label(runs).items():
@@ -122,7 +126,7 @@ def _finish(figure: Figure, grid: np.ndarray, counts: Sequence[np.ndarray], k: i
         axes.set_axisbelow(True)
         axes.grid(alpha=0.3)
     left_out = sum(int(one[last + 1 :].sum()) for one in filled)
-    # On a line of its own, for a figure of one panel is narrow.
+    # On its own line: a figure of one panel is narrow.
     beyond = f"\nlarger sets, not shown: {left_out:,}" if left_out else ""
     figure.supxlabel(f"classes in the set of average size {k}{beyond}", fontsize=9)
     figure.supylabel("test images", fontsize=9)

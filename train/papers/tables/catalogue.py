@@ -1,4 +1,4 @@
-"""All tables by number and data set: those of the thesis, of the embedded data, of the evidence."""
+"""All tables by number and data set: of the thesis, on embedded data, and of the evidence."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""The finished runs of a table to its numbers."""
+"""The numbers of a table, read from its finished runs."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,34 +14,34 @@ from train.papers.tables.table import Cell, Recipe, Table
 
 @dataclass(frozen=True)
 class Values:
-    """A number of each run, by seed; a run may have none, as of few-shot classes."""
+    """The numbers of runs by seed. A run can lack one, for example without few-shot classes."""
 
     by_seed: Mapping[int, float]
 
     @classmethod
     def of(cls, found: Mapping[int, float | None]) -> "Values":
-        """What was found, None where a run has none."""
+        """The numbers that are not None."""
         return cls({seed: value for seed, value in found.items() if value is not None})
 
     @property
     def summary(self) -> Summary | None:
-        """The mean and its interval; None without a value."""
+        """The mean and its interval; None if there are no numbers."""
         return statistics.summarize(list(self.by_seed.values())) if self.by_seed else None
 
 
 @dataclass(frozen=True)
 class Number:
-    """What the runs of a cell have come to.
+    """A cell with the numbers of its runs.
 
     Attributes:
         cell: the cell.
-        recipe: its runs, with what tuning selected; None before it has.
-        values: those of the finished runs.
+        recipe: the recipe of its runs, with the selected candidate of the tuning; None before one
+            is selected.
+        values: the numbers of the finished runs.
         shots: the same on few, medium and many shot classes.
-        to_go: how many runs are not finished.
-        diverged: the seeds whose runs came to numbers that are not finite; all, where every
-            candidate of the tuning did.
-        is_tuned: False while its tuning goes on.
+        to_go: the number of runs that are not finished.
+        diverged: the seeds whose training diverged; all seeds if every candidate diverged.
+        is_tuned: whether its tuning has ended.
     """
 
     cell: Cell
@@ -54,7 +54,7 @@ class Number:
 
     @property
     def summary(self) -> Summary | None:
-        """The mean and its interval; None without a value."""
+        """The mean and its interval; None if there are no numbers."""
         return self.values.summary
 
     @property
@@ -71,14 +71,14 @@ class Collected:
 
     Attributes:
         table: the table.
-        seeds: those of its cells.
-        overrides: what the user changed in all runs.
-        numbers: by (row, column).
-        best: by column, what the best classifier reaches, with few, medium and many; empty where
-            no finished run of the column says it.
+        seeds: the seeds of its cells.
+        overrides: the fields that the user changed in all runs.
+        numbers: the numbers by (row, column).
+        best: what the best classifier reaches by column, also on few, medium and many shot
+            classes. Columns without a finished run are left out.
         tuned: its tunings.
-        foreign: the folders that have a run's name and another run in them, and how it differs.
-        to_go: the runs that are not finished, as far as they are known.
+        foreign: by folder, how the run in it differs from the planned run of that name.
+        to_go: the number of known runs that are not finished.
     """
 
     table: Table
@@ -92,7 +92,7 @@ class Collected:
 
 
 def collect(table: Table, planner: Planner) -> Collected:
-    """Reads what the finished runs left.
+    """Reads the numbers of the finished runs.
 
     Raises:
         UserError: a file of a finished run cannot be read, or has no such metric.
@@ -140,7 +140,7 @@ def _number(cell: Cell, planner: Planner) -> Number:
 
 
 def _best(table: Table, planner: Planner) -> dict[str, tuple[float, tuple[float | None, ...]]]:
-    """By column, from any finished run: the best does not depend on the run."""
+    """The best by column. It does not depend on the run: any finished one has it."""
     found = {}
     for (_, column), cell in table.cells.items():
         if column in found or not isinstance(cell.metric, ResultMetric):

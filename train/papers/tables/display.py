@@ -1,4 +1,4 @@
-"""Prints a table for people: ours, and below it what was published."""
+"""Prints a table: our numbers, and the published ones below them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from train.papers.tables.planning import Tuned
 from train.papers.tables.table import Overrides, Published
 
 _MARKS = {"above": " ▲", "below": " ▼", None: ""}
-# Where there is no terminal to be as wide as.
+# Without a terminal.
 _WIDTH = 100
-# Of a column: a space, and one more where rich's box has none drawn.
+# Between columns: a space, and one more where the box of rich draws no line.
 _GAP = 2
 _PADDING = (0, _GAP - 1, 0, 0)
 _EDGES = 2
@@ -27,7 +27,7 @@ _EDGES = 2
 
 @dataclass(frozen=True)
 class _Row:
-    """A line of the printed table, or several: what stands left, and a text for each column."""
+    """A printed row of one or more lines: a label, and one text per column."""
 
     label: str
     cells: Mapping[str, str]
@@ -35,7 +35,7 @@ class _Row:
 
 
 def show(collected: Collected) -> None:
-    """Prints the numbers, what they are, the grids, and what is missing."""
+    """Prints the numbers with a legend, the tunings, and what is missing."""
     table = collected.table
     console = make_console(width_without_terminal=_WIDTH)
     where = f" on {table.on}" if table.on else ""
@@ -110,7 +110,7 @@ def _theirs(published: Published) -> str:
 
 
 def _padded(value: float, decimals: int = 2) -> str:
-    """The value with its decimal point in the same place whatever its size."""
+    """The value, padded so that the decimal points of a column are below each other."""
     return f"{value:.{decimals}f}".rjust(decimals + 4 if decimals else 3)
 
 
@@ -149,7 +149,7 @@ def _legend(collected: Collected) -> Iterator[str]:
 
 
 def _show_tuned(console: Console, tuned: Tuned) -> None:
-    """The grid of a tuning: every candidate with its score, the selected one marked."""
+    """The candidates of a tuning with their scores; the selected one is marked."""
     tuning = tuned.tuning
     is_loss = tuning.metric == LOSS
     in_words = tuning.metric.in_words + ("" if is_loss else " (%)")
@@ -175,7 +175,7 @@ def _show_tuned(console: Console, tuned: Tuned) -> None:
 
 
 def _show_rows(console: Console, columns: Sequence[tuple[str, str]], rows: Sequence[_Row]) -> None:
-    """The rows, in as many blocks of columns as the width takes."""
+    """Prints the rows, in several blocks if the columns do not fit the width."""
     label_width = max(_width(row.label) for row in rows)
     widths = {
         key: max([cell_len(text), *(_width(row.cells.get(key, "")) for row in rows)])
@@ -197,7 +197,7 @@ def _block(columns: Sequence[tuple[str, str]], rows: Sequence[_Row]) -> RichTabl
     block = RichTable(Column("", no_wrap=True), *headers, box=SIMPLE_HEAD, padding=_PADDING)
     for row in rows:
         cells = [row.cells.get(key, "") for key, _ in columns]
-        # What its second line says is in some columns alone.
+        # The second line of a label belongs to some columns only.
         lines = max(text.count("\n") for text in cells) + 1
         texts = ["\n".join(row.label.split("\n")[:lines]), *cells]
         block.add_row(*map(Text, texts), style="dim" if row.is_dim else None)

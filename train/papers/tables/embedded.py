@@ -1,8 +1,9 @@
-"""The same tables on data that needs no download, on which nothing was published.
+"""The tables of the thesis on data that needs no download. They have no published numbers.
 
-On `synthetic_species` the best classifier is known. Tables 4.2, 4.3, 4.4, 4.7, 4.9 and 5.1, whose
-data sets are balanced, have balanced species; the others have the recipe's long tail. The digits
-are balanced, so easy that K = 3 stands for 5, and without label noise.
+On `synthetic_species` the best classifier is known. Tables 4.2, 4.3, 4.4, 4.7, 4.9 and 5.1 are of
+balanced data sets in the thesis, and of balanced species here; the other tables have the long tail
+of the recipe. The digits are balanced and have no label noise; they are so easy that K = 3 takes
+the place of K = 5.
 """
 
 import functools
@@ -28,7 +29,7 @@ from train.papers.tables.layouts import (
 from train.papers.tables.readings import ResultMetric
 from train.papers.tables.table import Recipe, Table, Tuning, grid
 
-# Enough for an interval, and a table of a few columns is an hour on two cores.
+# Enough for an interval; a table of a few columns takes an hour on two cores.
 _SEEDS = 5
 # The grids of the thesis for its imbalanced data sets (4.6.5).
 _GRIDS = {
@@ -44,12 +45,13 @@ class _Embedded:
     """An embedded data set.
 
     Attributes:
-        name: that of its recipe.
+        name: the name of its recipe.
         k: the K of its recipe.
-        ks: the K of tables with several.
-        noises: the label noise that it can have.
-        balanced: whether the recipe's classes are.
-        selects: whether the selection follows the metric of the table; the recipe's stays else.
+        ks: the values of K in tables with several of them.
+        noises: the shares of label noise that it can have.
+        balanced: whether the classes of the recipe are balanced.
+        selects: whether epochs are selected by the metric of the table, instead of that of the
+            recipe.
         has_best: whether the best classifier is known.
     """
 
@@ -62,7 +64,7 @@ class _Embedded:
     has_best: bool
 
     def recipe(self, loss: str) -> Recipe:
-        """The recipe with a loss, and with its classes as they are."""
+        """The recipe with a loss."""
         return Recipe(self.name, loss)
 
     def balanced_recipe(self, loss: str) -> Recipe:
@@ -81,7 +83,7 @@ class _Embedded:
         return k_columns(ks, metric, select_by=select_by if self.selects else None)
 
     def balanced_title(self, text: str) -> str:
-        """A title that says that the classes are balanced where the recipe's are not."""
+        """The title, with a note that classes are balanced if those of the recipe are not."""
         return text if self.balanced else f"{text}, balanced classes"
 
 

@@ -1,8 +1,8 @@
 """The experiments behind `docs/evidence.md`, on species whose best classifier is known.
 
-Every loss is tuned with the same budget, eight candidates of one run each, on validation: four
-learning rates by two values of its own parameter, or eight learning rates where it has none. What
-is swept is not tuned: of epsilon, each value has its own learning rate out of four.
+Every loss is tuned on validation with the same budget, eight candidates of one run each: four
+learning rates by two values of its own parameter, or eight learning rates if it has none. A
+parameter that a table varies is not tuned: each epsilon has its own learning rate, out of four.
 """
 
 import functools
@@ -28,7 +28,7 @@ from train.papers.tables.table import Overrides, Recipe, Table, Tuning, grid
 from train.training.losses import LOSSES
 
 _SEEDS = 5
-# Half of the recipe's epochs, so that all the runs take two hours of two cores and not four.
+# Half of the epochs of the recipe: all runs take two hours on two cores instead of four.
 _SHORTER = {"num_epochs": 10, "optimizer.decay_epochs": (6, 8)}
 # A fifth of the images and four times the epochs: enough to learn every training label by heart.
 _FEW_IMAGES = {
@@ -40,7 +40,7 @@ _K = 5
 _RATES = (0.005, 0.02, 0.08, 0.32)
 _MORE_RATES = (0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
 _LARGE_RATES = (0.32, 0.64, 1.28, 2.56)
-# The two values of a loss's own parameter that it is tuned over.
+# The two values of its own parameter that a loss is tuned over.
 _PARAMETERS: dict[str, dict[str, tuple[float, ...]]] = {
     "focal": {"gamma": (1.0, 2.0)},
     "ldam": {"scale": (20.0, 40.0)},
@@ -93,7 +93,7 @@ _table = functools.partial(make_table, seeds=_SEEDS, on="synthetic_species", has
 
 
 def _candidates(loss: str, rates: tuple[float, ...]) -> tuple[Overrides, ...]:
-    """The eight candidates of a loss; `rates` are for one that has a parameter of its own."""
+    """The eight candidates of a loss; `rates` are used if it has a parameter of its own."""
     own = _PARAMETERS.get(loss)
     if own is None:
         return _rates(_MORE_RATES)
@@ -175,7 +175,7 @@ def _few_images_noise(
             column.recipe(recipe(loss)),
             _candidates(loss, _RATES),
             _TOP_K.metric,
-            # Runs that are read after the last epoch are tuned by it too.
+            # Runs that are read after the last epoch are also tuned by it.
             at_last_epoch=isinstance(metric, LastEpoch),
         )
 

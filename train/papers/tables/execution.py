@@ -1,4 +1,4 @@
-"""Makes the runs of a table one after another, each in a process of its own."""
+"""Trains the runs of a table one after another, each in its own process."""
 
 import contextlib
 import signal
@@ -25,12 +25,12 @@ _HOUR = 3600
 
 @dataclass
 class Execution:
-    """What has come of the runs up to now.
+    """The runs that have ended.
 
     Attributes:
-        ended: the keys of the runs that were made or tried.
-        seconds: how long each of those that finished took.
-        failed: the names of those that did not, with the reason.
+        ended: their keys.
+        seconds: the durations of those that finished.
+        failed: the names of those that failed, with the reason.
     """
 
     ended: set[str] = field(default_factory=set)
@@ -39,14 +39,14 @@ class Execution:
 
 
 def execute(table: Table, look: Callable[[], Planner]) -> Execution:
-    """Makes what is not finished; goes on after a run that failed.
+    """Trains and evaluates the runs that are not finished. A run that fails stops no other.
 
     Args:
-        table: whose runs.
-        look: what knows the runs, with what has been finished up to now.
+        table: the table.
+        look: returns a planner that has read the runs that are finished now.
 
     Raises:
-        InterruptedRunError: SIGINT or SIGTERM came; the run has been told, and has ended.
+        InterruptedRunError: SIGINT or SIGTERM came. It was passed on to the run, which has ended.
     """
     execution = Execution()
     with _Child() as child:
@@ -87,7 +87,7 @@ def _make(run: PlannedRun, folder: RunsFolder, child: "_Child", execution: Execu
 
 
 def _commands(run: PlannedRun, folder: RunsFolder, child: "_Child", log: Path) -> str | None:
-    """Runs what is needed; returns why it failed, or None."""
+    """Runs the commands that a run still needs; returns why one failed, or None."""
     workdir = folder.workdir(run)
     commands = [run.training(workdir)] if folder.finished(run) is None else []
     if run.evaluated:
@@ -103,7 +103,7 @@ def _commands(run: PlannedRun, folder: RunsFolder, child: "_Child", log: Path) -
 
 
 class _Child:
-    """The process that is running; signals are passed on to it while the context is open."""
+    """The process of a command. Within the context, signals are passed on to it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -121,7 +121,7 @@ class _Child:
             signal.signal(*self._handlers.popitem())
 
     def run(self, command: list[str], log: Path) -> int:
-        """Runs a command that writes to the end of a log, and returns its exit code.
+        """Runs a command, appends its output to a log, and returns its exit code.
 
         Raises:
             InterruptedRunError: a signal came; the command has ended.
@@ -164,7 +164,7 @@ class _Child:
 
 
 def _time_left(runs: int, seconds: list[float]) -> str:
-    """What the runs will take if they are like those before; nothing before the first."""
+    """The time that the runs will take by the median so far; empty before the first."""
     if not seconds:
         return ""
     return f" (about {_duration(runs * statistics.median(seconds))} left)"

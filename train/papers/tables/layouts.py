@@ -1,4 +1,4 @@
-"""What the tables share: groups of losses, columns, and how both make the cells."""
+"""Parts that the tables share: groups of losses, columns, and the tables made from both."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -33,13 +33,13 @@ COUNT_BINS = {
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table with a loss a row.
+    """A column of a table whose rows are losses.
 
     Attributes:
-        metric: what is read of its runs.
-        changes: what it changes in the recipes.
-        k: the K that the losses get which have one; None for that of the recipe.
-        loss: the loss that its runs are made with; None for that of the row.
+        metric: the number that is read from its runs.
+        changes: the fields that it changes in the recipe of a loss.
+        k: the K for losses that have one; None for that of the recipe.
+        loss: the loss that its runs are trained with; None for that of the row.
     """
 
     metric: Reading
@@ -48,7 +48,7 @@ class Column:
     loss: str | None = None
 
     def recipe(self, recipe: Recipe) -> Recipe:
-        """The recipe of a loss as the runs of the column have it."""
+        """The recipe of a loss with the changes of the column."""
         if self.k is not None and LOSSES[recipe.loss].has_k:
             recipe = recipe.changed({"loss.k": self.k})
         return recipe.changed(self.changes)
@@ -75,7 +75,7 @@ def k_columns(
     *,
     select_by: Callable[[int], ResultMetric] | None = None,
 ) -> dict[str, Column]:
-    """A column for each K, with the metric of that K, and the selection where it is told."""
+    """A column for each K, with the metric of that K; `select_by` also selects the epochs."""
     return {
         f"K={k}": Column(
             metric(k), () if select_by is None else (("select_by", select_by(k).name),), k
@@ -106,7 +106,7 @@ def sample_columns(samples: Iterable[int], metric: Reading) -> dict[str, Column]
 
 
 def with_expectation(columns: Mapping[str, Column], metric: Reading) -> dict[str, Column]:
-    """The columns of noise samples, and last the exact expectation, which is another loss."""
+    """The columns by noise samples, and a last one for the exact expectation, another loss."""
     return {**columns, "M=inf": Column(metric, loss="expected_balanced")}
 
 
@@ -123,19 +123,19 @@ def make_table(
     has_best: bool = False,
     tuning: Callable[[str, Column], Tuning | None] = lambda _loss, _column: None,
 ) -> Table:
-    """A table with a loss a row.
+    """A table whose rows are losses.
 
     Args:
-        number: as in `Table`; so are title, note, on and has_best.
-        title: see there.
+        number: see `Table`.
+        title: see `Table`.
         losses: the rows.
-        columns: by their keys.
-        recipe: that of a loss, before a column changes it.
-        seeds: how many there are.
-        note: see there.
-        on: see there.
-        has_best: see there.
-        tuning: of the cell of a loss and a column.
+        columns: the columns by their keys.
+        recipe: returns the recipe of a loss, before a column changes it.
+        seeds: the number of seeds.
+        note: see `Table`.
+        on: see `Table`.
+        has_best: see `Table`.
+        tuning: returns the tuning of the cell of a loss and a column; None if nothing is tuned.
     """
     return Table(
         number=number,
@@ -161,7 +161,7 @@ def make_table(
 def count_table(
     recipe: Recipe, title: str, *, seeds: int, note: str = "", on: str | None = None
 ) -> Table:
-    """Table 3.1 of a recipe: a row for each range of the number of training images of a class."""
+    """Table 3.1 of a recipe: one row for each range of training images per class."""
     return Table(
         number="3.1",
         title=title,

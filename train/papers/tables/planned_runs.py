@@ -27,10 +27,10 @@ class PlannedRun:
     """A run that a table needs: a configuration and a seed.
 
     Attributes:
-        recipe: the configuration, of the table and the tuning alone.
+        recipe: the configuration without the seed, as the table and its tuning have it.
         seed: the seed.
-        overrides: what the user changes in all runs, as `name=value`.
-        evaluated: whether `train.evaluate` is wanted after it.
+        overrides: the fields that the user changes in all runs, as `name=value`.
+        evaluated: whether `train.evaluate` is called after the run.
     """
 
     recipe: Recipe
@@ -40,17 +40,17 @@ class PlannedRun:
 
     @property
     def config(self) -> dict[str, Any]:
-        """The configuration, as the run writes it."""
+        """The configuration as the run writes it."""
         return {**_load(self.recipe, self.overrides), "seed": self.seed}
 
     @functools.cached_property
     def key(self) -> str:
-        """The same for runs that give the same results."""
+        """A text that is equal for runs that give the same results."""
         return runs.key(self.config)
 
     @functools.cached_property
     def name(self) -> str:
-        """The folder: what the recipe is, and what is changed of it, by the table or the user."""
+        """The name of its folder: the recipe, and the fields that the table or the user changed."""
         changed = runs.identity(_load(self.recipe, self.overrides))
         original = runs.identity(_load(Recipe(self.recipe.config, self.recipe.loss)))
         parts = [
@@ -67,7 +67,7 @@ class PlannedRun:
         return f"{name[:_LONGEST_NAME]}-{digest}-seed={self.seed}"
 
     def training(self, workdir: Path) -> list[str]:
-        """The arguments of the command that makes it, after `python`."""
+        """The arguments, after `python`, of the command that trains it."""
         return [
             "-m",
             "train.main",
@@ -78,12 +78,12 @@ class PlannedRun:
         ]
 
     def evaluation(self, workdir: Path) -> list[str]:
-        """The arguments of the command that evaluates it, after `python`."""
+        """The arguments, after `python`, of the command that evaluates it."""
         return ["-m", "train.evaluate", f"--workdir={workdir}", f"--split={SPLIT}"]
 
 
 def check_overrides(overrides: tuple[str, ...]) -> None:
-    """Raises `UserError` for what cannot be changed in all runs."""
+    """Raises `UserError` for an override that is no field and value, or that changes the seed."""
     for override in overrides:
         name, equals, _ = override.partition("=")
         if not equals or not name:
@@ -95,7 +95,7 @@ def check_overrides(overrides: tuple[str, ...]) -> None:
 
 
 def check(run: PlannedRun) -> None:
-    """Raises `UserError` where the user's changes do not fit the run's configuration."""
+    """Raises `UserError` if the user's overrides do not fit the configuration of the run."""
     set_here = {name for name, _ in run.recipe.overrides}
     known = dict(nested.flatten(_load(run.recipe)))
     for override in run.overrides:
@@ -114,7 +114,7 @@ def check(run: PlannedRun) -> None:
 
 @functools.cache
 def _load(recipe: Recipe, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The configuration that the command line makes of these arguments."""
+    """The configuration that the command line would make of these arguments."""
     module = importlib.import_module(f"configs.{recipe.config}")
     # By the flags of the program itself, so that a value has the type that it has there.
     values = flags.FlagValues()
@@ -135,6 +135,6 @@ def _changes(recipe: Recipe, overrides: tuple[str, ...]) -> list[str]:
 
 
 def _short(field: str) -> str:
-    """The last part of a field's name; of a name, what it is the name of."""
+    """The last part of a field's name; for `model.name` and its like the part before it."""
     *groups, last = field.split(".")
     return groups[-1] if last == "name" else last

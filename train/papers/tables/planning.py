@@ -1,4 +1,4 @@
-"""A table to its runs, none twice: those of the grids first, then those that the grids select."""
+"""The runs of a table, each once: first those of the tunings, then those that these select."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,15 @@ from train.papers.tables.table import Cell, Recipe, Table, Tuning
 
 @dataclass(frozen=True)
 class Tuned:
-    """How far a tuning is.
+    """The state of a tuning.
 
     Attributes:
-        tuning: what is tuned.
-        scores: for each candidate, one a seed: in [0, 1], or a loss; None where there is none.
-        to_go: the runs that are not finished.
-        selected: the index of the selected candidate; None before all runs have ended, and where
-            no candidate came to an end.
+        tuning: the tuning.
+        scores: for each candidate, one score per seed: a share in [0, 1], or a loss. None stands
+            for a run without a score.
+        to_go: the number of runs that are not finished.
+        selected: the index of the selected candidate; None before all runs have ended, and if no
+            candidate can be selected.
     """
 
     tuning: Tuning
@@ -31,7 +32,7 @@ class Tuned:
 
     @property
     def failed(self) -> bool:
-        """Whether no candidate can be selected, now or later."""
+        """Whether all runs have ended and no candidate can be selected."""
         return self.to_go == 0 and self.selected is None
 
 
@@ -40,9 +41,9 @@ class Plan:
     """The runs of a table, in the order in which they are made.
 
     Attributes:
-        grid: those of the tunings.
-        finals: those of the cells, as far as they are known; every cell's first seed comes first.
-        waiting: how many runs are known only when the grid is finished, at most.
+        grid: the runs of the tunings.
+        finals: the runs of the cells that are known now; the first seed of every cell comes first.
+        waiting: the largest number of runs that become known when the grid is finished.
     """
 
     grid: tuple[PlannedRun, ...]
@@ -51,19 +52,19 @@ class Plan:
 
     @property
     def runs(self) -> tuple[PlannedRun, ...]:
-        """All that are known, none twice."""
+        """All runs that are known, each once."""
         return _distinct([*self.grid, *self.finals])
 
 
 class Planner:
-    """Knows the runs of cells, with what tuning selects by what is finished in a folder.
+    """Finds the runs of cells, given the runs of the tunings that are finished in a folder.
 
-    It looks at each tuning once: another one sees what has been finished since.
+    Each tuning is read once: a later object sees what was finished since.
 
     Args:
-        folder: the runs.
-        seeds: those of the cells; the tunings have their own.
-        overrides: what the user changes in all runs.
+        folder: the folder with the runs.
+        seeds: the seeds of the cells; the tunings have their own.
+        overrides: the fields that the user changes in all runs.
     """
 
     def __init__(
@@ -75,7 +76,7 @@ class Planner:
         self._tuned: dict[Tuning, Tuned] = {}
 
     def plan(self, table: Table) -> Plan:
-        """The runs of a table, as far as they are known now."""
+        """The runs of a table that are known now."""
         cells = list(table.cells.values())
         finals = [runs for runs in map(self.finals, cells) if runs is not None]
         waiting = [cell for cell in cells if self.finals(cell) is None and not self._failed(cell)]
@@ -86,7 +87,7 @@ class Planner:
         )
 
     def check(self, table: Table) -> None:
-        """Raises `UserError` where the user's changes do not fit one of the runs."""
+        """Raises `UserError` if the user's overrides do not fit one of the runs."""
         for recipe in {cell.recipe for cell in table.cells.values()}:
             planned_runs.check(PlannedRun(recipe, 0, self.overrides))
         for tuning in tunings(table):
@@ -94,7 +95,7 @@ class Planner:
                 planned_runs.check(PlannedRun(tuning.recipe.changed(candidate), 0, self.overrides))
 
     def finals(self, cell: Cell) -> tuple[PlannedRun, ...] | None:
-        """The runs of a cell, one a seed; None where tuning has not selected."""
+        """The runs of a cell, one per seed; None if its tuning has not selected a candidate."""
         recipe = self._recipe(cell)
         if recipe is None:
             return None
@@ -102,7 +103,7 @@ class Planner:
         return tuple(PlannedRun(recipe, seed, self.overrides, evaluated) for seed in self.seeds)
 
     def tuned(self, tuning: Tuning) -> Tuned:
-        """What the finished runs of a tuning say."""
+        """The state of a tuning, by its finished runs."""
         if tuning not in self._tuned:
             self._tuned[tuning] = self._tune(tuning)
         return self._tuned[tuning]
@@ -155,13 +156,13 @@ class Planner:
 
 
 def tunings(table: Table) -> tuple[Tuning, ...]:
-    """The tunings of a table's cells, none twice."""
+    """The tunings of a table's cells, each once."""
     found = (cell.tuning for cell in table.cells.values())
     return tuple(dict.fromkeys(tuning for tuning in found if tuning is not None))
 
 
 def _distinct(planned: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
-    """The runs, none twice; one that is to be evaluated anywhere is."""
+    """The runs, each once; a run is evaluated if any of its cells needs the evaluation."""
     found: dict[str, PlannedRun] = {}
     for run in planned:
         if run.key not in found or run.evaluated:

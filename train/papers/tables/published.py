@@ -1,6 +1,6 @@
 """The published numbers, in per cent, as C. Garcin's thesis (2023) prints them.
 
-Few, medium and many shot classes are in brackets. By table, row and column.
+The numbers of few, medium and many shot classes are in brackets.
 """
 
 from collections.abc import Mapping, Sequence

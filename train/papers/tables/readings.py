@@ -1,4 +1,4 @@
-"""The numbers that a cell can have, each with how it is read from the files of a finished run."""
+"""The kinds of numbers that a cell can have, and how each is read from a finished run."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -21,8 +21,8 @@ class Reading(ABC):
     """A number that is read from the files of a finished run.
 
     Attributes:
-        of_evaluation: whether `train.evaluate`, a command of its own after the run, leaves it.
-        is_share: whether it is a share, read in per cent.
+        of_evaluation: whether it is written by `train.evaluate`, which is called after the run.
+        is_share: whether it is a share, which is read in per cent.
     """
 
     of_evaluation: ClassVar[bool] = False
@@ -30,7 +30,7 @@ class Reading(ABC):
 
     @abstractmethod
     def read(self, run: Run) -> float | None:
-        """The number of a finished run; None where no example counts for it.
+        """The number of a finished run; None if no example counts for it.
 
         Raises:
             UserError: a file of the run cannot be read, or does not have the number.
@@ -38,11 +38,11 @@ class Reading(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """What it is, for other programs."""
+        """A description for other programs."""
 
     @property
     def shots(self) -> Mapping[str, "Reading"]:
-        """The same on classes of few, medium and many shots, where that belongs to it."""
+        """The same number on classes of few, medium and many shots; empty if the cell has none."""
         return {}
 
 
@@ -52,8 +52,8 @@ class ResultMetric(Reading):
 
     Attributes:
         metric: the metric.
-        split: where it is measured.
-        with_shots: whether its values on few, medium and many shot classes belong to it.
+        split: the split that it is measured on.
+        with_shots: whether the cell also has its values on few, medium and many shot classes.
     """
 
     metric: Metric
@@ -87,7 +87,7 @@ class ResultMetric(Reading):
 
 @dataclass(frozen=True)
 class CountBin(Reading):
-    """The test top-1 accuracy on classes with more than `above`, up to `up_to` training images."""
+    """The test top-1 accuracy on classes with more than `above`, up to `up_to`, training images."""
 
     above: int
     up_to: int | None
@@ -116,7 +116,7 @@ class CountBin(Reading):
 
 @dataclass(frozen=True)
 class SetSizeShare(Reading):
-    """The share of the test images whose set has `size` classes, of sets of average size `k`."""
+    """The share of test images whose set has `size` classes, for sets of average size `k`."""
 
     k: int
     size: int
@@ -140,7 +140,7 @@ class SetSizeShare(Reading):
 
 @dataclass(frozen=True)
 class LastEpoch(Reading):
-    """A metric of the validation split after the last epoch, whichever was selected."""
+    """A metric of the validation split after the last epoch, whichever epoch was selected."""
 
     metric: Metric
 
@@ -170,7 +170,7 @@ class FirstEpochMean(Reading):
 
 
 def per_cent(share: Any) -> float | None:
-    """A share in per cent; None where there is none."""
+    """A share in per cent; None for None."""
     return None if share is None else _PER_CENT * float(share)
 
 

@@ -1,4 +1,4 @@
-"""The runs on disk that a table finds its planned runs in."""
+"""The folder of runs in which a table finds its planned runs."""
 
 from enum import Enum
 from pathlib import Path
@@ -28,12 +28,12 @@ TO_MAKE = (Status.ABSENT, Status.UNFINISHED)
 
 
 class RunsFolder:
-    """A folder with a folder for each run, whoever made them and under whatever name.
+    """A folder with one folder per run. The folders may have any names.
 
-    The runs are those that are there when this is made.
+    The runs are read when the object is made: a later object sees what was finished since.
 
     Args:
-        path: the folder; it may not be there yet.
+        path: the folder; it may not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -49,17 +49,17 @@ class RunsFolder:
                     self._by_key[run.key] = run
 
     def found(self, planned: PlannedRun) -> Run | None:
-        """The run on disk; None where it is not started."""
+        """The run on disk; None if it is not started."""
         in_its_place = self._by_name.get(planned.name)
         if in_its_place is not None and in_its_place.key == planned.key:
             return in_its_place
         return self._by_key.get(planned.key)
 
     def finished(self, planned: PlannedRun) -> Run | None:
-        """The run on disk; None where it is not finished.
+        """The run on disk; None if it is not finished.
 
         Raises:
-            UserError: there are results, and they cannot be read.
+            UserError: its results cannot be read.
         """
         run = self.found(planned)
         if run is None or run.is_finished:
@@ -73,17 +73,17 @@ class RunsFolder:
         return None
 
     def workdir(self, planned: PlannedRun) -> Path:
-        """Where the run is, or is to be."""
+        """The folder of the run, or the one that it will have."""
         run = self.found(planned)
         return self.path / planned.name if run is None else run.workdir
 
     def log(self, planned: PlannedRun) -> Path:
-        """What the commands of the run print when they are run from here."""
+        """The file that the commands of the run print to."""
         workdir = self.workdir(planned)
         return workdir.with_name(f"{workdir.name}.log")
 
     def last_line(self, planned: PlannedRun) -> str:
-        """The last that the run's commands printed; empty where nothing was."""
+        """The last line that the commands of the run printed; empty if there is none."""
         try:
             lines = self.log(planned).read_text(encoding="utf-8", errors="replace").split("\n")
         except OSError:
@@ -91,7 +91,7 @@ class RunsFolder:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
     def foreign(self, planned: PlannedRun) -> list[str]:
-        """How another run that has this one's folder differs from it; empty where none has."""
+        """How the run in this one's folder differs from it; empty if there is no other run."""
         run = self._by_name.get(planned.name)
         if self.found(planned) is not None or run is None:
             return []

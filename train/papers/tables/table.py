@@ -1,4 +1,4 @@
-"""What a table is: rows by columns of cells, each a number that some runs leave in their files."""
+"""A table: rows and columns of cells. Each cell is a number that is read from finished runs."""
 
 import itertools
 import re
@@ -22,14 +22,14 @@ _PUBLISHED = re.compile(
 
 @dataclass(frozen=True)
 class Recipe:
-    """A configuration but for the seed: a file of `configs/`, its loss, and what is changed."""
+    """A configuration without its seed: a file of `configs/`, its loss, and changed fields."""
 
     config: str
     loss: str
     overrides: Overrides = ()
 
     def changed(self, overrides: Mapping[str, Any] | Overrides) -> "Recipe":
-        """The recipe with other values of some fields."""
+        """The recipe with these values of some fields."""
         return replace(self, overrides=tuple({**dict(self.overrides), **dict(overrides)}.items()))
 
     @property
@@ -40,13 +40,13 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Published:
-    """A published number in per cent, with what it was published with.
+    """A published number in per cent.
 
     Attributes:
         value: the number.
-        half_width: that of its 95 % interval; None where none was published.
-        shots: the numbers for few, medium and many shot classes; empty where there are none.
-        decimals: how many of them were printed.
+        half_width: half the width of its 95 % interval; None if none was published.
+        shots: the numbers for few, medium and many shot classes; empty if none were published.
+        decimals: the number of decimals that were printed.
     """
 
     value: float
@@ -70,22 +70,24 @@ class Published:
 
     @property
     def summary(self) -> Summary:
-        """The number and its half width, as those of runs."""
+        """The number and its interval as a `Summary`, to be compared with that of runs."""
         return Summary(self.value, self.half_width)
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """Candidates, of which the best by a validation metric is what a cell's runs are made with.
+    """Candidates, of which the best on the validation split is used for the runs of a cell.
 
-    Cells that share a tuning share its runs.
+    Cells with the same tuning share its runs.
 
     Attributes:
-        recipe: what the candidates are tried on.
-        candidates: what each of them changes.
-        metric: that of the validation split; the loss is better if smaller, all others if larger.
-        seeds: the runs of each candidate, whose mean counts.
-        at_last_epoch: whether the metric after the last epoch counts, not after the selected one.
+        recipe: the recipe that each candidate changes.
+        candidates: the fields that each candidate changes.
+        metric: the metric of the validation split. A smaller loss is better; of every other metric
+            a larger value is better.
+        seeds: each candidate has one run per seed, and the mean over them counts.
+        at_last_epoch: whether the metric after the last epoch counts, instead of that after the
+            selected epoch.
     """
 
     recipe: Recipe
@@ -100,10 +102,10 @@ class Cell:
     """A number of a table.
 
     Attributes:
-        recipe: the runs that make it, but for the seed and for what tuning changes.
-        metric: what is read from them.
-        published: what it is compared with.
-        tuning: where some of its parameters are to be found first.
+        recipe: the recipe of its runs, before the tuning.
+        metric: the number that is read from each run.
+        published: the number that it is compared with.
+        tuning: finds some parameters of the recipe first; None if nothing is tuned.
     """
 
     recipe: Recipe
@@ -114,18 +116,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows by columns of cells; a place may be empty.
+    """Rows and columns of cells. Some places may be empty.
 
     Attributes:
-        number: that of the paper, such as 4.4.
-        title: what is measured on what.
-        rows: for people, by the keys of the command line.
-        columns: likewise.
-        cells: by (row, column).
-        seeds: what each cell is run with.
+        number: the number in the paper, such as 4.4.
+        title: what is measured, and on which data.
+        rows: the labels of the rows, by their keys on the command line.
+        columns: the heads of the columns, by their keys on the command line.
+        cells: the cells by (row, column).
+        seeds: the seeds that each cell is run with.
         note: what a reader of the numbers has to know.
-        on: the embedded data set; None for the paper's own.
-        has_best: whether the runs know what the best classifier reaches, which is then a row.
+        on: the embedded data set; None for that of the paper.
+        has_best: whether the runs report what the best classifier reaches, which is then a row.
     """
 
     number: str
@@ -140,7 +142,7 @@ class Table:
 
     @property
     def is_in_per_cent(self) -> bool:
-        """Whether its numbers are shares."""
+        """Whether all its numbers are shares."""
         return all(cell.metric.is_share for cell in self.cells.values())
 
     @property
@@ -149,7 +151,7 @@ class Table:
         return f"table {self.number}" + (f" on {self.on}" if self.on else "")
 
     def part(self, rows: Sequence[str] | None, columns: Sequence[str] | None) -> "Table":
-        """The table with some of its rows and columns alone, in its own order; None for all."""
+        """The table with only these rows and columns, in its own order; None keeps all."""
         kept_rows = {key: text for key, text in self.rows.items() if rows is None or key in rows}
         kept_columns = {
             key: text for key, text in self.columns.items() if columns is None or key in columns
@@ -164,7 +166,7 @@ class Table:
 
 
 def grid(**values: Sequence[Any]) -> tuple[Overrides, ...]:
-    """Every combination of values of the loss's parameters, the last of them changing fastest."""
+    """All combinations of values of the loss's parameters; the last parameter changes fastest."""
     names = [f"loss.{name}" for name in values]
     return tuple(
         tuple(zip(names, combination, strict=True))

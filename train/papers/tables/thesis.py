@@ -1,4 +1,4 @@
-"""The tables of the thesis on its own data sets, with the runs that make each number anew."""
+"""The tables of the thesis on its own data sets, with the recipes that reproduce each number."""
 
 from collections.abc import Callable
 
@@ -34,7 +34,7 @@ _NOISE_TITLE = (
     "test top-{k} accuracy (%) on CIFAR-100 by label noise p within superclasses, DenseNet 40-40"
 )
 _VALIDATION_TOP_5 = ResultMetric(Metric.accuracy("top", 5), split="validation")
-# What the losses of chapter 5 alone have in their recipe already.
+# The recipes of the losses of chapter 5 have these values already.
 _CHAPTER_5 = {"dataset.holdout": "balanced", "select_by": "average_5_accuracy"}
 
 
