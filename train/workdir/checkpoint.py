@@ -1,13 +1,11 @@
-"""Saves and restores a run; the one file that knows orbax."""
+"""Saves and restores the checkpoints of a run with orbax, which no other module imports."""
 
 import functools
-import hashlib
 import json
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,38 +16,36 @@ from absl import logging as absl_logging
 from orbax.checkpoint import checkpoint_managers
 
 from train.foundation.errors import UserError
+from train.workdir import array_types, checksums
 
 PyTree = Any
 
 _ORBAX = Path(ocp.__file__).parent
 _STATE = "state"
 _PROGRESS = "progress"
-_CHECKSUMS = "checksums.json"
-# How many differing parameters a message names.
-_MOST_NAMED = 5
 
 
 class Checkpointer:
-    """The checkpoints of one run: the two latest, and the best that each of them names.
+    """The checkpoints of one run: the two latest, and the best checkpoint that each of them names.
 
-    Of the two, the older is for the day that the newer is found damaged; a run that goes on from
-    either needs the best of that moment until it finds a better one. They are often the same.
+    A run continues from the older of the two if the newer one is damaged. It then needs the best
+    checkpoint of that moment until it finds a better one. The two checkpoints often name the same.
 
-    A save is written in the background into a temporary folder and renamed when it is whole; the
-    checkpoints that it makes superfluous are deleted after that. Each has the SHA-256 of its files
-    beside them, because the storage format restores flipped or zeroed bytes without a word.
+    A save is written in the background to a temporary folder, which is renamed when it is complete.
+    Checkpoints that are no longer needed are deleted after that. Each checkpoint has the checksums
+    of its files, because the storage format restores flipped or zeroed bytes without an error.
 
-    One run at a time saves in a directory; others may restore from it.
+    Only one run at a time may save to a directory. Others may restore from it.
 
     Args:
-        directory: where the checkpoints are; made if it is not there.
+        directory: the folder of the checkpoints; it is made if it does not exist.
     """
 
     def __init__(self, directory: Path) -> None:
-        _keep_orbax_quiet()
+        _silence_orbax_log()
         self._directory = directory.absolute()
         self._policy = _TwoLatestAndTheirBest()
-        self._torn: set[int] = set()
+        self._damaged: set[int] = set()
         self._is_clean = False
         self._step_in_flight = 0
         self._manager = ocp.CheckpointManager(
@@ -60,12 +56,12 @@ class Checkpointer:
             },
             options=ocp.CheckpointManagerOptions(
                 preservation_policy=self._policy,
-                async_options=ocp.AsyncOptions(
-                    # Called on one process, when the files are written and not yet renamed.
-                    post_finalization_callback=self._write_checksums
-                ),
+                async_options=ocp.AsyncOptions(post_finalization_callback=self._write_checksums),
             ),
         )
+        # Until it is closed: saves run in the background.
+        self._until_closed = ExitStack()
+        self._until_closed.enter_context(_ignoring_closed_event_loops())
 
     def __enter__(self) -> "Checkpointer":
         return self
@@ -74,18 +70,18 @@ class Checkpointer:
         self.close()
 
     def save(self, step: int, state: PyTree, progress: dict[str, Any]) -> None:
-        """Starts to save a step; what is not to be kept is deleted once it is whole.
+        """Starts to save a step; once it is saved, checkpoints that are not kept are deleted.
 
-        The latest step with the progress that it has is left as it is: a step has one state.
+        Saving the latest step again does nothing if its progress is the same.
 
         Args:
-            step: the steps that the run has made.
+            step: the number of steps that the run has made.
             state: a pytree of NumPy arrays; they may be changed after the call.
-            progress: what JSON can hold; `progress["best_step"]` is the best step, to be kept as
-                long as this one: an earlier one, this one, or 0 for none.
+            progress: values that JSON can hold. `progress["best_step"]` is the best step, which is
+                kept as long as this one: an earlier step, this step, or 0 for none.
 
         Raises:
-            ValueError: the step is before the latest, or the latest with other progress.
+            ValueError: the step is before the latest one, or is the latest with other progress.
             OSError: this or the previous checkpoint could not be written.
         """
         with self._writing():
@@ -117,16 +113,16 @@ class Checkpointer:
             )
 
     def restore_latest(self, like: PyTree) -> tuple[PyTree, dict[str, Any]] | None:
-        """The newest checkpoint that is whole, as state and progress; None if there is none.
+        """The state and progress of the newest complete checkpoint; None if there is none.
 
-        A checkpoint that is not whole, or whose best is not, is passed over with a warning, and
-        deleted by the next save.
+        A checkpoint is skipped with a warning if it or its best checkpoint is damaged; the next
+        save deletes it.
 
         Args:
-            like: a state of the structure, shapes and dtypes to restore.
+            like: a state with the structure, shapes and dtypes to restore.
 
         Raises:
-            UserError: the checkpoint is of another structure, other shapes or other dtypes.
+            UserError: the checkpoint has another structure, other shapes or other dtypes.
         """
         with self._writing():
             self._manager.wait_until_finished()
@@ -138,8 +134,8 @@ class Checkpointer:
                 state = self._restore(step, like)
             except UserError:
                 raise
-            except Exception as error:  # Whatever a broken file makes orbax raise.
-                self._torn.add(step)
+            except Exception as error:  # Orbax can raise anything for a damaged file.
+                self._damaged.add(step)
                 absl_logging.warning(
                     "skipped the checkpoint %s: %s",
                     self._directory / str(step),
@@ -154,11 +150,11 @@ class Checkpointer:
 
         Args:
             step: a step that has a checkpoint: one of the two latest, or their best.
-            like: a state of the structure, shapes and dtypes to restore.
+            like: a state with the structure, shapes and dtypes to restore.
 
         Raises:
-            UserError: the checkpoint is of another structure, other shapes or other dtypes.
-            OSError: there is no such checkpoint, or it is not whole.
+            UserError: the checkpoint has another structure, other shapes or other dtypes.
+            OSError: there is no such checkpoint, or it is damaged.
         """
         with self._writing():
             self._manager.wait_until_finished()
@@ -170,13 +166,14 @@ class Checkpointer:
     def restore_selected(self, like: PyTree) -> PyTree:
         """The parameters and statistics of the best step that the newest checkpoint names.
 
+        They are the moving averages if the run keeps any.
+
         Args:
-            like: `{"params", "batch_stats"}` of the structure, shapes and dtypes to restore; they
-                are the moving averages where the run has any.
+            like: `{"params", "batch_stats"}` with the structure, shapes and dtypes to restore.
 
         Raises:
-            UserError: they are of another structure, other shapes or other dtypes.
-            OSError: there is no checkpoint, or one of the two is not whole.
+            UserError: they have another structure, other shapes or other dtypes.
+            OSError: there is no checkpoint, or one of the two is damaged.
         """
         latest = self._manager.latest_step()
         if latest is None:
@@ -184,19 +181,19 @@ class Checkpointer:
         self._check_files(latest)
         step = self._read_progress(latest)["best_step"]
         self._check_files(step)
-        # As it was saved: the state has more than is asked for, the optimiser's for one.
+        # As it was saved: the state has more than is restored here, such as the optimiser's.
         args = ocp.args.Composite(**{_STATE: ocp.args.StandardRestore()})
         state = self._manager.restore(step, args=args)[_STATE]
         averages = state.get("averages")
         found = {name: (averages or state).get(name, {}) for name in like}
-        self._check_same(step, _descriptions(found), _descriptions(like))
+        self._check_same(step, array_types.describe(found), like)
         return found
 
     def latest(self) -> Path | None:
-        """Where the newest checkpoint is, once it is whole; None if there is none."""
+        """Waits for the save in flight; the path of the newest checkpoint, or None."""
         with self._writing():
             self._manager.wait_until_finished()
-        steps = set(self._manager.all_steps()) - self._torn
+        steps = set(self._manager.all_steps()) - self._damaged
         return self._directory / str(max(steps)) if steps else None
 
     def close(self) -> None:
@@ -205,7 +202,7 @@ class Checkpointer:
         Raises:
             OSError: it could not be written.
         """
-        with self._writing():
+        with self._until_closed, self._writing():
             try:
                 self._manager.wait_until_finished()
             finally:
@@ -214,7 +211,8 @@ class Checkpointer:
 
     def _restore(self, step: int, like: PyTree) -> PyTree:
         like = jax.tree.map(np.asarray, like)
-        self._check_fits(step, like)
+        saved = array_types.describe(self._manager.item_metadata(step)[_STATE].tree)
+        self._check_same(step, saved, like)
         args = ocp.args.Composite(**{_STATE: ocp.args.StandardRestore(like)})
         return self._manager.restore(step, args=args)[_STATE]
 
@@ -223,49 +221,25 @@ class Checkpointer:
         progress: dict[str, Any] = self._manager.restore(step, args=args)[_PROGRESS]
         return progress
 
-    def _check_fits(self, step: int, like: PyTree) -> None:
-        """Refuses a checkpoint that is not like `like`: orbax would not name the parameter."""
-        saved = _descriptions(self._manager.item_metadata(step)[_STATE].tree)
-        self._check_same(step, saved, _descriptions(like))
-
-    def _check_same(self, step: int, saved: dict[str, str], wanted: dict[str, str]) -> None:
-        differences = [
-            f"{name} is {saved.get(name, 'not')} there and {wanted.get(name, 'not')} here"
-            for name in sorted(saved.keys() | wanted.keys())
-            if saved.get(name) != wanted.get(name)
-        ]
+    def _check_same(self, step: int, saved: dict[str, str], like: PyTree) -> None:
+        """Refuses a checkpoint that is not like `like`; orbax would not name the parameter."""
+        differences = array_types.differences(saved, array_types.describe(like))
         if differences:
-            more = len(differences) - _MOST_NAMED
-            raise UserError(
-                f"the checkpoint {self._directory / str(step)} does not fit this run: "
-                + "; ".join(differences[:_MOST_NAMED])
-                + (f"; and {more} more" if more > 0 else "")
-            )
+            folder = self._directory / str(step)
+            raise UserError(f"the checkpoint {folder} does not fit this run: {differences}")
 
     def _write_checksums(self) -> None:
+        """Called by orbax on one process, when the files are written and not yet renamed."""
         (folder,) = self._directory.glob(f"{self._step_in_flight}{ocp.utils.TMP_DIR_SUFFIX}*")
-        checksums = {
-            str(file.relative_to(folder)): _sha256(file)
-            # Not what lies beside the two: orbax writes its metadata there once more, later.
-            for item in (_STATE, _PROGRESS)
-            for file in sorted((folder / item).rglob("*"))
-            if file.is_file()
-        }
-        with (folder / _CHECKSUMS).open("w") as stream:
-            stream.write(_to_json(checksums))
-            stream.flush()
-            os.fsync(stream.fileno())
+        # Not of the metadata beside the two, which orbax writes once more, later.
+        checksums.write(folder, (_STATE, _PROGRESS))
 
     def _check_files(self, step: int) -> None:
-        """Refuses a checkpoint whose files are not those that were written."""
-        folder = self._directory / str(step)
-        checksums = json.loads((folder / _CHECKSUMS).read_text())
-        for name, checksum in checksums.items():
-            if _sha256(folder / name) != checksum:
-                raise OSError(f"{folder / name} is not what was written")
+        """Raises an error unless the files of a checkpoint are those that were written."""
+        checksums.check(self._directory / str(step))
 
     def _check_best(self, step: int, best_step: int) -> None:
-        """Refuses a checkpoint that names a best step which the run could not return to."""
+        """Raises `OSError` if the best step that a checkpoint names is damaged."""
         if best_step in (0, step):
             return
         try:
@@ -274,9 +248,9 @@ class Checkpointer:
             raise OSError(f"that of its best step, {best_step}, is not whole: {error}") from error
 
     def _remove_leftovers(self) -> None:
-        """Deletes torn checkpoints, and what saves that were killed have left, before a save."""
-        while self._torn:
-            self._manager.delete(self._torn.pop())
+        """Deletes damaged checkpoints, and the temporary folders of saves that were killed."""
+        while self._damaged:
+            self._manager.delete(self._damaged.pop())
         if not self._is_clean and jax.process_index() == 0:
             for folder in self._directory.glob(f"*{ocp.utils.TMP_DIR_SUFFIX}*"):
                 shutil.rmtree(folder)
@@ -284,7 +258,7 @@ class Checkpointer:
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
-        """Orbax raises what failed in the background, a full disk for one, as a ValueError."""
+        """Raises orbax's errors as OSError: a full disk, for example, is a ValueError of orbax."""
         try:
             yield
         except (OSError, ValueError, RuntimeError) as error:
@@ -309,37 +283,32 @@ class _TwoLatestAndTheirBest(checkpoint_managers.PreservationPolicy):
 
 
 @functools.cache
-def _keep_orbax_quiet() -> None:
-    """Once in a process: what matters of orbax's words it raises too; the rest is its diary.
-
-    When one of the files that it reads or writes at once fails, the others find its event loop
-    closed, and each would print a traceback of that beside the one error.
-    """
+def _silence_orbax_log() -> None:
+    """Leaves orbax's messages out of the log, once in a process: its errors are raised as well."""
     absl_logging.get_absl_logger().addFilter(
         lambda record: not Path(record.pathname).is_relative_to(_ORBAX)
     )
+
+
+@contextmanager
+def _ignoring_closed_event_loops() -> Iterator[None]:
+    """Leaves out the tracebacks of the writes that go on after one of a save has failed.
+
+    Orbax writes the arrays of a save concurrently. When one write fails, on a full disk for
+    example, orbax raises its error and closes the event loop; each of the others then fails in a
+    thread of tensorstore, where no caller can catch it, and Python prints its traceback.
+    """
     hook = sys.unraisablehook
 
-    def quieter_hook(unraisable: "sys.UnraisableHookArgs") -> None:
+    def filtered(unraisable: "sys.UnraisableHookArgs") -> None:
         if str(unraisable.exc_value) != "Event loop is closed":
             hook(unraisable)
 
-    sys.unraisablehook = quieter_hook
-
-
-def _descriptions(tree: PyTree) -> dict[str, str]:
-    """Each leaf's dtype and shape by its name: `{"params.Dense_0.bias": "float32[10]"}`."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator="."): (
-            f"{np.dtype(leaf.dtype).name}{list(leaf.shape)}"
-        )
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
-
-
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    sys.unraisablehook = filtered
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
 
 
 _to_json: Callable[[Any], str] = json.JSONEncoder(sort_keys=True).encode
