@@ -112,6 +112,8 @@ def _run(start: Start, output: int, errors: int) -> None:
     os.chdir(start.folder)
     sys.argv = [start.module, *start.arguments]
     module = importlib.import_module(start.module)
+    # Where a process that the command starts begins.
+    sys.modules["__main__"] = module
     importlib.import_module("train.command_line").run(module.main)
 
 

@@ -94,7 +94,7 @@ def command(module, *arguments):
 def train(recipe, affordable, data_dir, workdir):
     """Two epochs of a recipe with its default loss, and the check of what every run leaves."""
     printed = command(
-        "train.main",
+        "tests.train.small_photographs",
         f"--config=configs/{recipe}.py",
         f"--workdir={workdir}",
         f"--config.dataset.data_dir={data_dir}",
@@ -174,7 +174,7 @@ def data_dir_of(tmp_path_factory):
                     str(folder / "data"), "cifar100", "3.0.2", 100, (32, 32, 3), sizes
                 )
             case "imagenet":
-                sizes = {"train": 3000, "validation": 1000}
+                sizes = {"train": 3000, "validation": 300}
                 test_dataset.prepare(
                     str(folder / "data"), "imagenet2012", "5.1.0", 1000, (None, None, 3), sizes
                 )
