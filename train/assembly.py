@@ -23,7 +23,7 @@ from train.foundation.errors import UserError
 from train.models import build_model
 from train.models.classifier import Classifier
 from train.training import label_estimates, optimizer, randomness, steps, stop_signals
-from train.training.losses import LOSSES
+from train.training.losses import find_loss
 from train.training.objectives import Hyperparameters, Objective
 from train.training.optimizer import Optimizer
 from train.training.state import TrainState, initial_state, parameters_digest
@@ -58,7 +58,7 @@ class Assembly:
     def __init__(self, config: Mapping[str, Any], classes: Classes | None) -> None:
         self.config = config
         self.spec = dataset_spec(config["dataset"])
-        self.loss = LOSSES[config["loss"]["name"]]
+        self.loss = find_loss(config["loss"]["name"])
         self._classes = classes
 
     @cached_property

@@ -10,7 +10,7 @@ from train.foundation import fields
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
 from train.models import MODEL_NAME, pretrained_loader
-from train.training.losses import LOSSES
+from train.training.losses import LOSS_NAME, LOSSES, find_loss
 from train.training.optimizer import OPTIMIZERS, SCHEDULES
 
 # Fields that every configuration has. Others depend on the loss and the data set: see below.
@@ -23,7 +23,7 @@ _FIELDS: dict[str, fields.Field] = {
     "model.pretrained": fields.text(optional=True),
     "model.sync_batch_norm": fields.boolean(),
     "model.half_precision": fields.boolean(),
-    "loss.name": fields.one_of(LOSSES),
+    "loss.name": LOSS_NAME,
     "optimizer.learning_rate": fields.Number(above=0),
     "optimizer.momentum": fields.Number(at_least=0, below=1),
     "optimizer.nesterov": fields.boolean(),
@@ -59,7 +59,7 @@ def check(config: Mapping[str, Any]) -> None:
         "select_by",
         "eval.ks",
         "eval.scores",
-        *_loss_fields(),
+        *_loss_fields(values),
     }
     for name in values:
         if name not in known:
@@ -68,7 +68,7 @@ def check(config: Mapping[str, Any]) -> None:
     for name, field in (_FIELDS | options).items():
         _check_field(values, name, field)
     num_classes = dataset_spec(config["dataset"]).num_classes
-    loss = LOSSES[values["loss.name"]]
+    loss = find_loss(values["loss.name"])
     for name, field in loss.parameters.items():
         _check_field(values, f"loss.{name}", _among(num_classes, field))
     if values.get("eval.scores") == "sigmoid" and "sigmoid" not in loss.scores:
@@ -102,15 +102,19 @@ def check_classes(config: Mapping[str, Any], num_classes: int) -> None:
     The opened data set may be the first to know that number.
     """
     values = dict(flatten(config))
-    for name, field in LOSSES[values["loss.name"]].parameters.items():
+    for name, field in find_loss(values["loss.name"]).parameters.items():
         _check_field(values, f"loss.{name}", _among(num_classes, field))
     ks = fields.several(_among(num_classes, fields.SetSize()), increasing=True)
     _check_field(values, "eval.ks", ks)
 
 
-def _loss_fields() -> Iterator[str]:
+def _loss_fields(values: Mapping[str, Any]) -> Iterator[str]:
+    """The fields of all losses of ours, and those of the loss of the configuration."""
     for loss in LOSSES.values():
         yield from (f"loss.{name}" for name in loss.parameters)
+    name = values.get("loss.name")
+    if LOSS_NAME(name) is None:
+        yield from (f"loss.{parameter}" for parameter in find_loss(str(name)).parameters)
 
 
 def _among(num_classes: int | None, field: fields.Field) -> fields.Field:

@@ -20,7 +20,7 @@ from train.foundation.errors import UserError
 from train.foundation.nested import differences
 from train.models import pretrained_loader
 from train.training.loop import Loop
-from train.training.losses import LOSSES
+from train.training.losses import find_loss
 from train.training.state import TrainState, num_parameters, parameters_digest, start_from
 from train.training.stop_signals import StopSignals
 from train.workdir import reporting, run_files, runs
@@ -53,7 +53,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     finished = _earlier_results(config, workdir)
     if finished is not None:
         if processes.is_first():
-            loss = LOSSES[config["loss"]["name"]]
+            loss = find_loss(config["loss"]["name"])
             reporting.show_finished(workdir, finished, optimizes_top_k=loss.optimizes_top_k)
         return finished
     assembly = assemble(config)

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from topk_jax import losses
+from train.foundation import import_paths
 from train.foundation.fields import Number, SetSize, integer
 from train.models.heads import TwoLogits
 from train.training.objectives import Hyperparameters, LossSpec, Objective, class_logits
@@ -208,3 +209,15 @@ SYMBOLS = {
     "beta": "β",
     "max_margin": "max m",
 }
+
+
+# What `config.loss.name` may be: a name of ours, or the import path of somebody else's entry.
+LOSS_NAME = import_paths.one_of_or_path(LOSSES, LossSpec)
+
+
+def find_loss(name: str) -> LossSpec:
+    """The loss of a name that `LOSS_NAME` allows."""
+    if name in LOSSES:
+        return LOSSES[name]
+    spec: LossSpec = import_paths.load(name)
+    return spec

@@ -1,9 +1,10 @@
-"""A data set and a network of somebody else's package, used by their import paths."""
+"""A data set, a network and a loss of somebody else's package, used by their import paths."""
 
 import contextlib
 import io
 import json
 
+import jax
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
@@ -17,6 +18,7 @@ from train.foundation import fields, import_paths
 from train.foundation.errors import UserError
 from train.models import ModelSpec
 from train.prediction import trained
+from train.training.objectives import LossSpec, Objective
 
 SHADES = ("dark", "grey", "light")
 
@@ -81,6 +83,17 @@ class Mean(nn.Module):
 
 MEAN = ModelSpec(Mean)
 
+
+def brier(*, weight):
+    def loss(logits, labels):
+        errors = jax.nn.softmax(logits) - jax.nn.one_hot(labels, logits.shape[-1])
+        return weight * (errors * errors).sum(axis=-1)
+
+    return Objective(lambda outputs, labels, _keys, _estimates: loss(outputs, labels), loss)
+
+
+BRIER = LossSpec("Brier", brier, {"weight": fields.Number(above=0)})
+
 DATASET, MODEL = f"{__name__}:SHADES_FAMILY", f"{__name__}:MEAN"
 
 
@@ -115,6 +128,17 @@ def test_a_run_trains_on_them_and_is_used_without_its_data(tmp_path, config):
     classifier = trained.load(tmp_path / "run")
     assert classifier.classes.names == SHADES
     assert classifier.scores()(np.zeros((1, 4, 4, 1), np.uint8)).shape == (1, len(SHADES))
+
+
+@pytest.mark.usefixtures("standard_promotion")
+def test_a_run_trains_with_their_loss(tmp_path, config):
+    config["loss"] = {"name": f"{__name__}:BRIER", "weight": 0.0}
+    with pytest.raises(UserError, match=r"config\.loss\.weight must be .* greater than 0; got 0"):
+        run(config, tmp_path / "run")
+    config["loss"]["weight"] = 2.0
+    results = run(config, tmp_path / "run")
+    # Guessing one of three classes has a loss of 2 (4 + 1 + 1) / 9.
+    assert results["test"]["loss"] < 1.3
 
 
 @pytest.mark.parametrize(
