@@ -13,6 +13,8 @@ from topk_jax.losses._multilabel import negative_log_likelihood
 from topk_jax.losses._softmax import cross_entropy
 from topk_jax.operators._top_k import largest
 
+__all__ = ["average_k", "average_k_candidates"]
+
 
 def average_k(
     logits: ArrayLike,

@@ -11,6 +11,8 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _numerics
 from topk_jax.operators import top_k_sum, top_k_value
 
+__all__ = ["calibrated_top_k_hinge", "convex_top_k_hinge", "top_k_error", "top_k_hinge"]
+
 REASON_WITHOUT_LABEL = "the number of classes without the true one"
 REASON_NEXT_RANK = "one less than the classes: the score of rank k + 1 is compared"
 

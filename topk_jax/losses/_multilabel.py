@@ -14,6 +14,8 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
 
+__all__ = ["assume_negative", "binary_cross_entropy", "expected_positive_regularization", "role"]
+
 
 def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
     r"""The binary cross-entropy of every class, added up.

@@ -10,6 +10,8 @@ from topk_jax import _checks, _numerics
 from topk_jax.losses._hinge import REASON_NEXT_RANK
 from topk_jax.operators import expected_top_k_value, perturbed_top_k_value
 
+__all__ = ["expected_top_k_hinge", "noised_top_k_hinge"]
+
 
 def noised_top_k_hinge(
     logits: ArrayLike,

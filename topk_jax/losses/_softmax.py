@@ -6,6 +6,8 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
 
+__all__ = ["class_margins", "cross_entropy", "focal", "ldam"]
+
 
 def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     r"""The cross-entropy of the softmax.

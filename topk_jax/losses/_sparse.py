@@ -7,6 +7,8 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _numerics
 from topk_jax.operators import sparse_top
 
+__all__ = ["sparse_top_loss", "sparsemax_loss"]
+
 
 def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     r"""The loss of the sparsemax: `sparse_top_loss` with the true class as its one target.

@@ -1,17 +1,16 @@
 """Operators on score vectors: the k-th largest score and its smoothed relatives."""
 
-from topk_jax.operators._expected import expected_top_k_value
-from topk_jax.operators._perturbed import perturbed_top_k_sum, perturbed_top_k_value
-from topk_jax.operators._sparse import sparse_top
-from topk_jax.operators._symmetric import log_symmetric_polynomials
-from topk_jax.operators._top_k import top_k_sum, top_k_value
+from topk_jax.operators import _expected, _perturbed, _sparse, _symmetric, _top_k
+from topk_jax.operators._expected import *
+from topk_jax.operators._perturbed import *
+from topk_jax.operators._sparse import *
+from topk_jax.operators._symmetric import *
+from topk_jax.operators._top_k import *
 
-__all__ = [
-    "expected_top_k_value",
-    "log_symmetric_polynomials",
-    "perturbed_top_k_sum",
-    "perturbed_top_k_value",
-    "sparse_top",
-    "top_k_sum",
-    "top_k_value",
-]
+# Each family lists what it makes public.
+__all__: list[str] = []
+__all__ += _expected.__all__
+__all__ += _perturbed.__all__
+__all__ += _sparse.__all__
+__all__ += _symmetric.__all__
+__all__ += _top_k.__all__

@@ -13,6 +13,8 @@ from topk_jax import _checks, _numerics
 from topk_jax.operators import _binning, _poisson_binomial
 from topk_jax.operators._top_k import classes_last, largest
 
+__all__ = ["expected_top_k_value"]
+
 # Scores this many times the noise away from the k-th are as good as infinitely far from it.
 _FAR = 60.0
 # Chances are cut off at exp(-_LOG_TAIL), 1e-7, at the default number of nodes.

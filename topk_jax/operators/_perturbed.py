@@ -12,6 +12,8 @@ from topk_jax import _checks, _numerics
 from topk_jax.operators import _normals
 from topk_jax.operators._top_k import classes_last, kth_largest, largest, pad_for_selection
 
+__all__ = ["perturbed_top_k_sum", "perturbed_top_k_value"]
+
 # The most normals that are drawn at once: what the cache holds, or what is small beside the memory.
 _GROUP_SIZE = {"cpu": 2**19}
 _GROUP_SIZE_OF_OTHERS = 2**24

@@ -7,6 +7,8 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _numerics, _ordinals
 from topk_jax.operators._top_k import classes_last
 
+__all__ = ["sparse_top"]
+
 
 def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
     r"""The nearest point to the scores among those that spread k over the classes.

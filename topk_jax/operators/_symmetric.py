@@ -7,6 +7,8 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _numerics
 from topk_jax.operators._top_k import classes_last
 
+__all__ = ["log_symmetric_polynomials"]
+
 
 def log_symmetric_polynomials(log_values: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
     r"""Logarithms of the elementary symmetric polynomials of degree 0 to k.

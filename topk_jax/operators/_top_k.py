@@ -6,6 +6,8 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _selection
 
+__all__ = ["top_k_sum", "top_k_value"]
+
 # Measured: see benchmarks/README.md.
 _HIGHEST_SELECTED_RANK = 8
 _SELECTED_LENGTH_PER_RANK = 64
