@@ -1,7 +1,6 @@
 """Data sets by name.
 
-An entry is an import path, so that a data set is imported only where it is asked for: to train on
-one takes nothing of the others.
+An entry of `DATASETS` is an import path, so that only the data set of a run is imported.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ DATASETS = {
     "synthetic_species": "train.data.synthetic_species:SYNTHETIC_SPECIES",
 }
 
-# What `config.dataset.name` may be: a name of ours, or the import path of somebody else's entry.
+# The values of `config.dataset.name`: a name above, or the import path of a `DatasetFamily`.
 DATASET_NAME = import_paths.one_of_or_path(DATASETS, DatasetFamily)
 
 

@@ -5,14 +5,14 @@ import jax.numpy as jnp
 
 
 def random_shift(key: jax.Array, image: jax.Array, *, pixels: int) -> jax.Array:
-    """The image moved by up to `pixels` in each direction, with zeros moving in."""
+    """The image shifted by up to `pixels` in each direction, filled up with zeros."""
     padded = jnp.pad(image, ((pixels, pixels), (pixels, pixels), (0, 0)))
     rows, columns = jax.random.randint(key, (2,), 0, 2 * pixels + 1)
     return jax.lax.dynamic_slice(padded, (rows, columns, jnp.zeros_like(rows)), image.shape)
 
 
 def normalize(images: jax.Array, mean: tuple[float, ...], std: tuple[float, ...]) -> jax.Array:
-    """Uint8 images [..., channels] as float32 with mean 0 and deviation 1 in each channel."""
+    """Uint8 images [..., channels] as float32 with mean 0 and standard deviation 1 per channel."""
     shape = (1,) * (images.ndim - 1) + (-1,)
     scaled = images.astype(jnp.float32) / 255
     return (scaled - jnp.array(mean).reshape(shape)) / jnp.array(std).reshape(shape)
@@ -24,11 +24,11 @@ def unchanged(_key: jax.Array, image: jax.Array) -> jax.Array:
 
 
 def random_flip(key: jax.Array, image: jax.Array) -> jax.Array:
-    """The image, or half of the time its mirror image, left and right exchanged."""
+    """The image, flipped left to right with probability 1/2."""
     return jnp.where(jax.random.bernoulli(key), image[:, ::-1], image)
 
 
 def pad_crop_flip(key: jax.Array, image: jax.Array, *, pixels: int) -> jax.Array:
-    """The image moved by up to `pixels`, zeros moving in, and half of the time its mirror image."""
+    """The image after `random_shift` and `random_flip`."""
     shift_key, flip_key = jax.random.split(key)
     return random_flip(flip_key, random_shift(shift_key, image, pixels=pixels))

@@ -44,7 +44,7 @@ def make_builder(
             return builder(data_dir=data_dir, file_format=FILE_FORMAT)
     except OSError:
         raise
-    except Exception as error:  # What a damaged description makes tfds raise.
+    except Exception as error:  # A damaged description can make tfds raise anything.
         below = "" if data_dir is None else f" below {data_dir}"
         raise damaged(f"{name}{below}", error) from error
 

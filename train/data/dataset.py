@@ -1,4 +1,4 @@
-"""What a data set is to the program: its splits, and what is known before any file is read."""
+"""A data set before it is opened (`DatasetSpec`) and after (`Dataset`)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A data set that has been opened: its three splits, and what only the data say.
+    """An opened data set.
 
     Attributes:
         train: the training examples.
         validation: the validation examples.
         test: the test examples.
         class_names: the names of the classes, in the order of the labels.
-        image_shape: height, width and channels of what the model gets.
+        image_shape: height, width and channels of the images that the model gets.
     """
 
     train: Split
@@ -44,10 +44,10 @@ class Dataset:
 
 @dataclass(frozen=True)
 class TrueDistribution:
-    """The distribution of images and classes, from which the best classifier follows.
+    """The true distribution of images and classes, which determines the best classifier.
 
     Attributes:
-        posterior: uint8 images [n, ...] to p(y | x) [n, L], float64.
+        posterior: maps uint8 images [n, ...] to p(y | x), float64 [n, L].
         class_probabilities: p(y) [L], float64.
     """
 
@@ -57,28 +57,28 @@ class TrueDistribution:
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """What is known of a data set before any file of it is read.
+    """A data set of which no file has been read.
 
     Attributes:
-        name: what `config.dataset.name` is.
-        num_classes: the number of classes L; `None` where only the data say it.
-        image_shape: height, width and channels of what the model gets.
-        builder: makes the tfds builder; called with `data_dir` and `file_format`. Its features have
-            "image" and "label", and may have "file_name" for messages.
-        augment: one random key and one uint8 image in, one uint8 image out; runs on the device.
+        name: `config.dataset.name`.
+        num_classes: the number of classes L; `None` where only the prepared files have it.
+        image_shape: height, width and channels of the images that the model gets.
+        builder: makes the tfds builder; called with `data_dir` and `file_format`. Its features are
+            "image", "label" and, for messages, optionally "file_name".
+        augment: maps a random key and one uint8 image to one uint8 image; runs on the device.
         mean: the mean of a channel over the training images, in [0, 1].
         std: the standard deviation of a channel over the training images, in [0, 1].
-        streamed: whether images stay encoded on disk and are decoded, resized and cropped on their
-            way to the device; otherwise all of them are in memory.
+        streamed: whether images stay encoded on disk and are decoded, resized and cropped for each
+            batch; otherwise all images are in memory.
         generated_on_use: whether the first run generates the files; otherwise `train.prepare` has
-            to.
-        validation: the prepared split that is validation, or how many examples of the prepared
-            training split are held out for it.
+            to write them.
+        validation: the prepared split for validation, or the examples of the prepared training
+            split that are held out for it.
         test: the prepared split that is the test set.
         train_size: the number of training examples used; `None` for all.
         balanced_subset: whether a training subset has as many examples of every class.
-        label_noise: what is done to the labels of the training part; `None` for nothing.
-        true_distribution: the distribution of the data, where it is known.
+        label_noise: the noise of the training labels; `None` for none.
+        true_distribution: the distribution of the data; `None` where it is not known.
     """
 
     name: str
@@ -98,15 +98,15 @@ class DatasetSpec:
     true_distribution: TrueDistribution | None = None
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
-        """Opens the prepared data set: reads small images into memory, of large ones the labels.
+        """Opens the data set: reads the labels, and the images unless they are streamed.
 
         Args:
-            data_dir: where prepared data sets lie; `None` for tfds's own default, the environment
-                variable TFDS_DATA_DIR or ~/tensorflow_datasets.
-            seed: the run's seed, of which the label noise is a function; the splits are not.
+            data_dir: the folder of all prepared data sets; `None` for tfds's own default, the
+                environment variable TFDS_DATA_DIR or ~/tensorflow_datasets.
+            seed: the run's seed; the label noise is a function of it, and the splits are not.
 
         Raises:
-            UserError: the data set is not prepared, or damaged, or not the one that is expected.
+            UserError: the data set is not prepared, or damaged, or has other classes than expected.
         """
         # Imported here because tensorflow-datasets takes long to import, and only this needs it.
         from train.data import builders, prepared_files  # noqa: PLC0415
@@ -131,7 +131,7 @@ class DatasetSpec:
             train = self._subset(source.labels, train, self.train_size, num_classes)
         labels = source.labels
         if self.label_noise is not None:
-            # Of all examples before any is chosen: the noise of one does not depend on the others.
+            # Before any example is chosen, so that the noise of one does not depend on the others.
             labels = label_noise.apply(self.label_noise, labels, seed=seed)
         return Dataset(
             train=Split(source.images[train], labels[train]),
@@ -164,13 +164,14 @@ class DatasetFamily:
     """An entry of the registry: a data set, of which the configuration chooses the variant.
 
     Attributes:
-        spec: `config.dataset` to the data set.
-        builder: makes the tfds builder of what `train.prepare` prepares; called with `data_dir` and
+        spec: makes the data set from `config.dataset`.
+        builder: makes the tfds builder for `train.prepare`; called with `data_dir` and
             `file_format`.
         prepare: the import path of the function that writes the files; `None` where the builder
-            generates them itself. It is called with the builder, the folder of the downloads and
-            the keyword `skip_unreadable`, and returns how many images it left out, by split.
-        options: the fields of `config.dataset` that it has beside those that all data sets have.
+            generates them itself. The function is called with the builder, the folder of the
+            downloads and the keyword `skip_unreadable`. It returns the numbers of images that it
+            left out, by split.
+        options: the fields of `config.dataset` that only this data set has.
     """
 
     spec: Callable[[Mapping[str, Any]], DatasetSpec]

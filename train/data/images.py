@@ -1,8 +1,8 @@
-"""Encoded images to pixels: decoded with Pillow, resized and cropped as torchvision does.
+"""Decodes images with Pillow, then resizes and crops them as torchvision does.
 
-What comes out is RGB. Greyscale, palettes and CMYK are converted as Pillow does; transparency is
-dropped; of 16 bits the high eight stay, where Pillow would clip. A rotation that EXIF asks for is
-not made: torchvision's image folders, with which the published results were had, make none either.
+The result is RGB. Pillow converts greyscale, palette and CMYK images. Transparency is dropped. Of
+16 bits per channel the high eight are kept, where Pillow would clip. The EXIF orientation is not
+applied: torchvision's `ImageFolder`, which gave the published results, does not apply it either.
 """
 
 import io
@@ -14,7 +14,7 @@ from train.foundation.errors import UserError
 
 # The shorter side after resizing.
 SHORTER_SIDE = 256
-# Height and width of what is cut out.
+# The height and width of a crop.
 CROP = 224
 _FILTER = Image.Resampling.BILINEAR
 
@@ -28,14 +28,14 @@ def decode(encoded: bytes, name: str) -> Image.Image:
 
     Args:
         encoded: a file's bytes, in any format that Pillow reads.
-        name: what the message calls it.
+        name: its name in messages.
 
     Raises:
         UnreadableImageError: it is not an image, or not all of one.
     """
     try:
         image = Image.open(io.BytesIO(encoded))
-        # All of it now: without, a truncated file is only noticed later.
+        # Decodes all of it now: otherwise a truncated file is only noticed later.
         image.load()
         return _to_rgb(image)
     except UnidentifiedImageError as error:
@@ -46,19 +46,19 @@ def decode(encoded: bytes, name: str) -> Image.Image:
 
 
 def random_crop(image: Image.Image, uniform: np.ndarray) -> np.ndarray:
-    """A crop of the image resized, anywhere in it, uint8 [224, 224, 3].
+    """A random crop of the resized image, uint8 [224, 224, 3].
 
-    A value may be one step of 255 off what resizing all of the image gives.
+    A value may differ by 1 of 255 from a crop of the whole image resized.
 
     Args:
         image: in RGB, of any size.
-        uniform: two numbers from [0, 1), which say how far down and to the right the crop lies.
+        uniform: two numbers in [0, 1): how far down and how far right the crop lies.
     """
     width, height = resized(image.size)
     # Products round down, so that each crop is as likely.
     top, left = (uniform * (height - CROP + 1, width - CROP + 1)).astype(int).tolist()
-    # Only the part that is to be seen is resized, which takes a third less time. Pillow has its
-    # edges in 32 bits, and may take the axes in another order: hence the step.
+    # Only the part that is cut out is resized, which takes a third less time. Pillow stores the
+    # edges of that part in 32 bits, and may resize the axes in another order: hence the difference.
     down, across = image.height / height, image.width / width
     box = (
         left * across,
@@ -70,19 +70,19 @@ def random_crop(image: Image.Image, uniform: np.ndarray) -> np.ndarray:
 
 
 def center_crop(image: Image.Image) -> np.ndarray:
-    """The middle of the image resized, uint8 [224, 224, 3]."""
+    """The central crop of the resized image, uint8 [224, 224, 3]."""
     width, height = size = resized(image.size)
     # Halves go to the even number, as in torchvision.
     top, left = round((height - CROP) / 2), round((width - CROP) / 2)
-    # All of it is resized, although the crop needs less, and nothing is asked of the decoder's own
-    # scaling: what is evaluated has the pixels that published numbers were had with.
+    # The whole image is resized, although the crop needs less, and the decoder's own scaling is not
+    # used: these are the pixels that gave the published numbers.
     if size != image.size:
         image = image.resize(size, _FILTER)
     return np.asarray(image.crop((left, top, left + CROP, top + CROP)))
 
 
 def resized(size: tuple[int, int]) -> tuple[int, int]:
-    """The width and height with the shorter side at 256, the longer one rounded down."""
+    """The width and height after the shorter side becomes 256; the longer side is rounded down."""
     width, height = size
     if width <= height:
         return SHORTER_SIDE, int(SHORTER_SIDE * height / width)

@@ -1,4 +1,4 @@
-"""Wrong labels on purpose: with some probability, a label drawn from those of its group."""
+"""Label noise: with some probability, a label is drawn anew from those of its group."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ BLOCK = 5
 
 @dataclass(frozen=True)
 class LabelNoise:
-    """What is done to the labels of the training part.
+    """The noise of the training labels.
 
     Attributes:
-        probability: how often a label is drawn anew, uniformly from its group; the draw can give
-            the label back, so that in groups of five 0.8 times as many change.
+        probability: the probability that a label is drawn anew, uniformly from its group. The draw
+            can return the old label: in groups of five, 0.8 times as many labels change.
         groups: the group of each class.
     """
 
@@ -26,7 +26,7 @@ class LabelNoise:
 def blocks(num_classes: int) -> tuple[int, ...]:
     """Groups of five consecutive classes.
 
-    The groups behind the published results on CIFAR-100, where none of them is a superclass.
+    The published results on CIFAR-100 have these groups. None of them is a superclass there.
     """
     return tuple(label // BLOCK for label in range(num_classes))
 
@@ -42,8 +42,8 @@ def apply(noise: LabelNoise, labels: np.ndarray, *, seed: int) -> np.ndarray:
     table = np.zeros((len(groups), sizes.max()), labels.dtype)
     for label, group in enumerate(members):
         table[label, : len(group)] = group
-    # Doubles take one draw each, so that an example's do not depend on how many come after it;
-    # bounded integers take as many as they need.
+    # A double takes one draw, so that the draws of an example do not depend on later examples. A
+    # bounded integer would take as many draws as it needs.
     draws = streams.generator(seed, streams.LABEL_NOISE).random((len(labels), 2))
     drawn = table[labels, (draws[:, 1] * sizes[labels]).astype(np.int64)]
     return np.where(draws[:, 0] < noise.probability, drawn, labels)

@@ -1,4 +1,4 @@
-"""Batches of large images, decoded ahead of time by threads or by processes of Grain's."""
+"""Batches of large images, decoded ahead of time by Grain's threads or processes."""
 
 import contextlib
 import itertools
@@ -16,15 +16,15 @@ from absl import flags
 
 from train.data.batches import Batch, EvaluationBatches, TrainingBatches
 
-# Batches that wait for the program, of each process.
+# The finished batches that each process keeps ready.
 _READ_AHEAD = 2
-# More threads would wait for Python's lock; each holds a batch.
+# Each thread holds a batch, and more threads would only wait for Python's lock.
 _MAX_THREADS = 16
 
 
 @dataclass(frozen=True)
 class _Source:
-    """Batches as Grain wants them: counted from 0, and a number of them."""
+    """Batches as Grain wants them: with a length, and indices from 0."""
 
     batches: TrainingBatches | EvaluationBatches
     numbers: range
@@ -39,13 +39,13 @@ class _Source:
 def stream(
     batches: TrainingBatches | EvaluationBatches, numbers: range, *, num_workers: int
 ) -> Iterator[Batch]:
-    """The batches of these numbers, in order, the same for any number of workers.
+    """Some batches in order, which are the same for any number of workers.
 
     Args:
         batches: the batches by their number.
-        numbers: which of them.
-        num_workers: the processes that make them, each one whole batches; with none, as many
-            threads of this process as there are cores, and 16 at most.
+        numbers: the numbers of the batches.
+        num_workers: the number of processes that decode, each of them whole batches. With 0, as
+            many threads of this process decode as there are cores, and at most 16.
     """
     dataset = grain.MapDataset.source(_Source(batches, numbers))
     threads = 1 if num_workers else min(os.cpu_count() or 1, _MAX_THREADS)
@@ -54,10 +54,10 @@ def stream(
     )
     if num_workers:
         if not flags.FLAGS.is_parsed():
-            # Grain asks for flags of absl's, and not every program has parsed any.
+            # Grain reads absl's flags, which not every program has parsed.
             flags.FLAGS.mark_as_parsed()
-        # Batches come through pipes: shared memory would have to hold several of each process, and
-        # containers have 64 MiB of it; and of each process Grain leaves one batch behind.
+        # Batches go through pipes. Shared memory would have to hold several batches per process,
+        # and containers have 64 MiB of it. Grain would also leave one batch per process in it.
         iterable = grain.experimental.WithOptionsIterDataset(
             iterable, grain.experimental.DatasetOptions(min_shm_size=sys.maxsize)
         )
@@ -67,7 +67,7 @@ def stream(
             ),
             worker_init_fn=_end_with_the_program,
         )
-    # Threads of this process need not be kept from its signals.
+    # Threads of this process do not handle its signals.
     starting = _signals_blocked if num_workers else contextlib.nullcontext
     with starting():
         iterator = iter(iterable)
@@ -75,14 +75,14 @@ def stream(
         with starting():
             first = list(itertools.islice(iterator, 1))
         yield from first
-        # An error in a worker comes out here as it was raised there.
+        # An error in a worker is raised again here.
         yield from iterator
     finally:
         iterator.close()
 
 
 def _end_with_the_program(_index: int, _count: int) -> None:
-    """Has a process end when the program was killed: it would wait for it without end."""
+    """Ends a worker when the program was killed; otherwise it would wait for ever."""
 
     def wait() -> None:
         program = multiprocessing.parent_process()
@@ -95,11 +95,12 @@ def _end_with_the_program(_index: int, _count: int) -> None:
 
 @contextlib.contextmanager
 def _signals_blocked() -> Iterator[None]:
-    """Lets processes that start here never receive what a terminal or a scheduler sends to all.
+    """Blocks SIGINT and SIGTERM in the processes that start here; the program ends them itself.
 
-    One that a signal ended would be waited for without end; the program ends them itself.
+    A terminal or a scheduler sends these signals to all processes. The program would wait for ever
+    for a worker that a signal has ended.
     """
-    # It would unblock the signals when it starts.
+    # Started now, as it unblocks the signals when it starts.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:

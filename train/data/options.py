@@ -7,15 +7,15 @@ from train.data import label_noise
 from train.data.label_noise import LabelNoise
 from train.foundation import fields
 
-# Of the training examples, so many; None for all.
+# The number of training examples that are used; None for all.
 TRAIN_SIZE = {"train_size": fields.optional(fields.integer(1))}
 
-# Examples held out of the prepared training split.
+# The number of examples held out of the prepared training split.
 VALIDATION_SIZE = {"validation_size": fields.integer(1)}
 
-# How images that are not in memory are read.
+# How streamed images are read.
 STREAMED = {
-    # Processes that decode; with none, threads of the program's own process do.
+    # The number of processes that decode; with 0, threads of the program's own process decode.
     "num_workers": fields.integer(0),
     # Whether an image that cannot be decoded is left out and counted; otherwise it stops the run.
     "skip_unreadable": fields.boolean(),

@@ -1,4 +1,4 @@
-"""Streams of batches: from memory as they are asked for, from records ahead of time."""
+"""Streams of batches: gathered from memory when needed, or decoded from records ahead of time."""
 
 from collections.abc import Generator
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ class Pipeline:
 
     Attributes:
         batch_size: the size of the global batch, a multiple of the number of processes.
-        seed: the run's seed, of which the order and the crops are functions.
-        process_index: which share of every batch this process reads.
-        process_count: the number of shares.
-        num_workers: the processes that decode streamed images.
+        seed: the run's seed; the order and the crops are functions of it.
+        process_index: the index of this process, which reads that share of every batch.
+        process_count: the number of processes, and so of shares.
+        num_workers: the number of processes that decode streamed images.
         skip_unreadable: whether images that cannot be decoded are left out and counted.
     """
 
@@ -42,7 +42,7 @@ class Pipeline:
     def training(
         self, split: Split, *, first_step: int, last_step: int
     ) -> Generator[Batch, None, None]:
-        """The batches from one step to before another; to be closed by who leaves off earlier."""
+        """The batches of steps `first_step` to `last_step - 1`; close it to stop earlier."""
         batches = TrainingBatches(
             split,
             self.batch_size,
@@ -64,7 +64,7 @@ class Pipeline:
         self, split: Split, batches: TrainingBatches | EvaluationBatches, numbers: range
     ) -> Generator[Batch, None, None]:
         if not isinstance(split.images, Records):
-            # Gathering takes a hundredth of a step: reading ahead would not pay.
+            # Gathering takes a hundredth of a step: reading ahead would gain nothing.
             yield from (batches[number] for number in numbers)
             return
         # Imported here because Grain takes long to import, and only streamed data sets need it.

@@ -17,7 +17,7 @@ from train.foundation.errors import UserError
 
 
 def labels_file(split: str) -> str:
-    """The file with the labels of a split, beside its records: reading it spares the images."""
+    """The file with the labels of a split, which are read from it without the images."""
     return f"labels-{split}.npy"
 
 
@@ -58,7 +58,7 @@ def read(builder: tfds.core.DatasetBuilder, split: str, *, streamed: bool) -> Sp
         return Split(records, labels)
     except UserError:
         raise
-    except Exception as error:  # Whatever a damaged file makes the readers raise.
+    except Exception as error:  # A damaged file can make the readers raise anything.
         raise damaged(builder.data_dir, error) from error
 
 
@@ -83,7 +83,7 @@ def split_labels(builder: tfds.core.DatasetBuilder, split: str) -> np.ndarray:
 
 
 def _prepared_label(builder: tfds.core.DatasetBuilder) -> Any:
-    """The label as it was prepared, which need not be as the builder's code has it today."""
+    """The label feature of the prepared files, which the builder's code may define differently."""
     return tfds.features.FeatureConnector.from_config(str(builder.data_dir))["label"]
 
 
@@ -91,8 +91,8 @@ class _Examples(Sequence[dict[str, Any]]):
     """The examples of a prepared split, images undecoded; sent to the processes that decode."""
 
     def __init__(self, builder: tfds.core.DatasetBuilder, split: str) -> None:
-        # Decoded by the program and not by tfds, so that the pixels do not depend on whether OpenCV
-        # is installed.
+        # The program decodes, not tfds, so that the pixels do not depend on whether OpenCV is
+        # installed.
         self._source = builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
         self._folder = str(builder.data_dir)
 
@@ -101,10 +101,10 @@ class _Examples(Sequence[dict[str, Any]]):
 
     def __getitem__(self, index: Any) -> Any:
         if not 0 <= index < len(self):
-            raise IndexError(index)  # How a sequence says that it ends.
+            raise IndexError(index)  # Ends an iteration.
         try:
             return self._source[index]
-        except Exception as error:  # Whatever a damaged file makes the reader raise.
+        except Exception as error:  # A damaged file can make the reader raise anything.
             raise damaged(self._folder, error) from error
 
 

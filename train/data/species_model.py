@@ -1,16 +1,16 @@
 """The distribution of `synthetic_species`, and the accuracies of the best classifier.
 
 A class y, a species, has the prior probability π_y and a mean μ_y near that of its genus. An
-example is a latent z ~ N(μ_y, I) of 16 numbers, shown as an image of 32 by 32 pixels, so that
+example is a latent z ~ N(μ_y, I) of 16 numbers, rendered as an image of 32 by 32 pixels. So
 
     p(y | z) = softmax_y(μ_y · z - |μ_y|² / 2 + log π_y).
 
 The image is an affine function of z with orthonormal directions, rounded to eight bits. Rounding
-moves the z that is recovered from the image by 0.13 % of the noise (root mean square, at the
+changes the z that is recovered from the image by 0.13 % of the noise (root mean square, at the
 default parameters). The Bayes accuracies here are those of a classifier that sees z itself: an
-upper bound on what any classifier of the image can reach, and nearly attained.
+upper bound for every classifier of the image, and nearly attained.
 
-At the default parameters they are, in per cent, with standard errors of at most 0.07:
+At the default parameters they are, in percent, with standard errors of at most 0.07:
 
     k                        1      3      5     10
     top-k accuracy        78.5   95.7   98.4   99.6
@@ -31,20 +31,22 @@ from train.foundation.errors import UserError
 
 IMAGE_SHAPE = (32, 32, 3)
 LATENT_SIZE = 16
-# The root mean square distance of two genera in deviations of the noise: they overlap a little.
+# The root mean square distance of two genera in standard deviations of the noise: they overlap a
+# little.
 GENUS_DISTANCE = 5.5
-# The patterns in an image have this many periods across it at most: they are smooth.
+# The most periods that a pattern has across an image: patterns are smooth.
 MAX_FREQUENCY = 2
-# The grey levels either side of the middle, in deviations of the pixel that varies most.
+# The range of grey levels on either side of the middle, in standard deviations of the pixel that
+# varies most.
 PIXEL_RANGE = 3.5
-# What is left of them beyond the mean of the class that lies farthest out, in deviations of the
-# noise: of a mixture's deviation, a rare class may lie any number away.
+# The least distance from the mean of any class to the end of that range, in standard deviations of
+# the noise. A rare class may lie many standard deviations of the mixture from the middle.
 CLASS_MARGIN = 1.0
 INTEGRATION_SIZE = 100_000
-# Examples that are rendered, or whose posterior is computed, at a time.
+# The number of examples that are rendered, or whose posterior is computed, at a time.
 CHUNK_SIZE = 4096
 
-# What is drawn from the seed, each from a stream of its own.
+# Each of these is drawn from the seed with a random stream of its own.
 _STREAMS = (
     "genera",
     "species",
@@ -73,18 +75,18 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SpeciesModel:
-    """Species within genera, a Gaussian each.
+    """Species within genera; each species is a Gaussian.
 
     Attributes:
-        num_classes: the number of species L; genera have equally many, or differ by one.
+        num_classes: the number of species L. Their numbers in two genera differ by at most one.
         num_genera: the number of genera.
-        ambiguity: how alike the species of a genus are. Their root mean square distance is
-            2 / ambiguity deviations of the noise; two at that distance that are equally frequent
-            are mistaken for each other at the rate Φ(-1 / ambiguity).
-        long_tail_exponent: the prior falls from the most to the least frequent species by the
-            factor exp(-long_tail_exponent), geometrically; 0 is balanced. Which species are
-            frequent is drawn from the seed, whatever their genus.
-        seed: what the means, the ranks, the patterns and all examples are drawn from.
+        ambiguity: how similar the species of a genus are. Their root mean square distance is
+            2 / ambiguity standard deviations of the noise. Two equally frequent species at that
+            distance are mistaken for each other at the rate Φ(-1 / ambiguity).
+        long_tail_exponent: the prior falls geometrically from the most to the least frequent
+            species, by the factor exp(-long_tail_exponent) in all; 0 is balanced. The frequency of
+            a species is drawn from the seed, independently of its genus.
+        seed: the seed of the means, the ranks, the patterns and all examples.
     """
 
     num_classes: int = 100
@@ -122,19 +124,20 @@ class SpeciesModel:
 
     @functools.cached_property
     def means(self) -> np.ndarray:
-        """μ_y, float64 [L, 16], in deviations of the noise."""
-        # Two draws of deviation s in each of d coordinates are at the distance √(2 d) s.
+        """μ_y, float64 [L, 16], in standard deviations of the noise."""
+        # Two draws of standard deviation s in each of d coordinates are at the distance √(2 d) s.
         one = 1 / math.sqrt(2 * LATENT_SIZE)
         genera = self._normals("genera", self.num_genera) * (GENUS_DISTANCE * one)
         species = self._normals("species", self.num_classes) * (2 / self.ambiguity * one)
         return genera[self.genera] + species
 
     def train_labels(self, num_examples: int) -> np.ndarray:
-        """The labels of the training examples: π as closely as whole numbers can, every class once.
+        """The labels of the training examples, which follow π as closely as whole numbers can.
 
-        The first L examples are one of each class. Then each goes to the class of largest
-        π_y / (n_y + 1/2), n_y counting those it has (Sainte-Laguë's rule): the counts are functions
-        of the size alone, and a larger training part begins with the smaller.
+        The first L examples are one of each class. Each further example goes to the class of
+        largest π_y / (n_y + 1/2), where n_y is the number that the class has (Sainte-Laguë's rule).
+        So the counts are functions of the size alone, and a larger training part begins with the
+        smaller one.
         """
         prior = np.exp(self.log_prior).tolist()
         labels = list(range(self.num_classes))
@@ -152,9 +155,8 @@ class SpeciesModel:
         """The first examples of "train", "validation", "test" or "integration".
 
         An example is a function of the parameters, the part and its index alone. Labels are drawn
-        independently from π, but in the training part, where they are `train_labels`; latents are
-        drawn independently given the labels. "integration" is what the Bayes accuracies are
-        computed with.
+        independently from π, except those of the training part, which are `train_labels`. Latents
+        are drawn independently given the labels. The Bayes accuracies are means over "integration".
         """
         if part == "train":
             labels = self.train_labels(num_examples)
@@ -170,7 +172,7 @@ class SpeciesModel:
         return np.clip(np.rint(pixels), 0, 255).astype(np.uint8).reshape(-1, *IMAGE_SHAPE)
 
     def latents(self, images: np.ndarray) -> np.ndarray:
-        """The latents of images [n, 32, 32, 3] but for rounding, float64 [n, 16]."""
+        """The latents of images [n, 32, 32, 3], up to rounding, float64 [n, 16]."""
         pixels = images.reshape(len(images), -1).astype(np.float32)
         # Projected in float32, whose error is a thousandth of the rounding's.
         directions = self._directions.astype(np.float32)
@@ -206,8 +208,8 @@ class SpeciesModel:
     ) -> Estimate:
         """The largest macro top-k accuracy of any classifier, that of the k largest p(y | z) / π_y.
 
-        Macro accuracy does not depend on the prior, so the best is the best top-k accuracy on the
-        same species equally frequent: E[sum of the k largest of the posterior], both of those.
+        Macro accuracy does not depend on the prior. So it is the largest top-k accuracy where all
+        species are equally frequent: E[sum of the k largest p(y | z)] under a uniform prior.
         """
         check_whole_number("k", k, minimum=1, maximum=self.num_classes)
         labels = np.arange(num_samples) % self.num_classes
@@ -218,11 +220,11 @@ class SpeciesModel:
     def bayes_average_k_accuracy(
         self, k: float, *, num_samples: int = INTEGRATION_SIZE
     ) -> Estimate:
-        """The largest accuracy of any sets of k classes on average, k a real number from 1 to L.
+        """The largest accuracy of any sets with k classes on average, k a real number from 1 to L.
 
         The best sets are those of p(y | z) ≥ λ. By duality their accuracy is
-        min over λ of λ k + E[sum over y of (p(y | z) - λ)+], which is flat at its minimum: that
-        λ is chosen on the same sample does not matter to first order.
+        min over λ of λ k + E[sum over y of (p(y | z) - λ)+]. This is flat at its minimum, so that
+        choosing λ on the same sample has no effect to first order.
         """
         _check_number("k", k, minimum=1, maximum=self.num_classes)
         latents, _ = self.sample("integration", num_samples)
@@ -259,7 +261,7 @@ class SpeciesModel:
 
     @functools.cached_property
     def _scale(self) -> float:
-        """Grey levels to a unit of the latent."""
+        """The number of grey levels per unit of the latent."""
         offsets = abs(self._directions @ (self.means - self._center).T).max(axis=1)
         noise = np.sqrt((self._directions**2).sum(axis=1))
         farthest = float((offsets + CLASS_MARGIN * noise).max())
@@ -278,7 +280,7 @@ class SpeciesModel:
         return self._stream(stream).standard_normal((rows, LATENT_SIZE))
 
     def _stream(self, name: str, purpose: str = "") -> np.random.RandomState:
-        """Numbers that are the same in every version of NumPy: its older generators are frozen.
+        """A generator whose numbers are the same in every version of NumPy, as this kind is frozen.
 
         One version may draw the examples on disk, and another their distribution.
         """
@@ -313,7 +315,7 @@ def _waves(size: int) -> np.ndarray:
 
 
 def _mean_of_largest(chunks: Iterator[np.ndarray], k: int) -> Estimate:
-    """The mean over the rows of the sum of a row's k largest."""
+    """The mean over the rows of the sum of the k largest values of a row."""
     sums = [np.partition(chunk, -k, axis=1)[:, -k:].sum(axis=1) for chunk in chunks]
     return _mean(np.concatenate(sums))
 

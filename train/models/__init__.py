@@ -39,10 +39,10 @@ MODELS = {
     **{name: ModelSpec(resnet, pretrained.load_resnet) for name, resnet in RESNETS.items()},
 }
 
-# What `config.model.name` may be: a name of ours, or the import path of somebody else's entry.
+# The values of `config.model.name`: a name of `MODELS`, or the import path of a `ModelSpec`.
 MODEL_NAME = import_paths.one_of_or_path(MODELS, ModelSpec)
 
-# Each makes the head from the number of classes. One head gives logits [n, L], two a `TwoLogits`.
+# Each makes a head from the number of classes. Its output is logits [n, L], or a `TwoLogits`.
 HEADS: dict[str, Callable[[int], nn.Module]] = {
     "linear": LinearHead,
     "cosine": CosineHead,

@@ -13,9 +13,9 @@ class Classifier(nn.Module):
     head: nn.Module
 
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array | TwoLogits:
-        """Normalised images [n, height, width, channels] to logits [n, L], or two of them.
+        """Normalised images [n, height, width, channels] to logits [n, L], or a `TwoLogits`.
 
-        With `train`, batch norm takes the statistics of the batch over all devices and updates the
-        collection `batch_stats`; without, it takes those it has gathered.
+        With `train`, batch norm uses the statistics of the batch over all devices and updates the
+        collection `batch_stats`; otherwise it uses the running statistics.
         """
         return self.head(self.features(images, train=train))

@@ -15,15 +15,15 @@ _STEM = 2
 
 
 class DenseNet(nn.Module):
-    """Three blocks of bottleneck layers; between two, the channels and the image are halved.
+    """Three blocks of bottleneck layers; the channels and the image are halved between two blocks.
 
-    The depth in the paper's sense is 6 · layers_per_block + 4.
+    The depth, as the paper counts it, is 6 · layers_per_block + 4.
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
-        growth: the channels that each bottleneck layer adds.
-        layers_per_block: the bottleneck layers of each block.
-        dtype: what the convolutions compute in.
+        growth: the number of channels that each bottleneck layer adds.
+        layers_per_block: the number of bottleneck layers of each block.
+        dtype: the type in which the convolutions compute.
     """
 
     axis_name: str | None
@@ -44,7 +44,7 @@ class DenseNet(nn.Module):
                 before = f"transition{block - 1}"
                 hidden = nn.relu(norm(hidden, name=f"{before}_bn"))
                 hidden = conv(hidden, hidden.shape[-1] // 2, 1, name=f"{before}_conv")
-                # Not nn.avg_pool, which divides by a NumPy integer: a promotion the tests refuse.
+                # Not nn.avg_pool, which divides by a NumPy integer: the tests refuse to promote it.
                 hidden = nn.pool(hidden, 0.0, jax.lax.add, (2, 2), (2, 2), "VALID") / 4
             for index in range(self.layers_per_block):
                 name = f"block{block}_{index}"

@@ -1,4 +1,4 @@
-"""Heads: float32 features in, float32 logits out, whatever the precision of the network below."""
+"""Heads: float32 features to float32 logits, for any precision of the layers below."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from flax import linen as nn
 
 
 class TwoLogits(NamedTuple):
-    """What a network with two heads gives, each [n, L]."""
+    """The output of a network with two heads, each [n, L]."""
 
     logits: jax.Array
     proposal_logits: jax.Array
@@ -17,9 +17,9 @@ class TwoLogits(NamedTuple):
 class LinearHead(nn.Module):
     """Logits as an affine function of the features.
 
-    The weights start with variance 1 / features, so that features of unit scale give logits of unit
-    scale whatever their number, and the biases at 0. PyTorch starts weights with a third of that
-    variance and biases of the same size, for no reason that holds for a last layer.
+    The initial weights have variance 1 / features, so that features of unit scale give logits of
+    unit scale for any number of features. The initial biases are 0. PyTorch's initial weights have
+    a third of that variance, and its biases the same, for no reason that holds for a last layer.
     """
 
     num_classes: int
@@ -31,10 +31,10 @@ class LinearHead(nn.Module):
 
 
 class CosineHead(nn.Module):
-    """Logits as cosines of the angles between the features and one vector a class.
+    """Logits as cosines of the angles between the features and one vector per class.
 
-    No bias; the scale belongs to the loss. An example whose features are all 0 has logits of 0 and
-    passes no gradient on.
+    There is no bias; the scale belongs to the loss. An example whose features are all 0 has logits
+    0 and no gradient.
     """
 
     num_classes: int
@@ -45,8 +45,8 @@ class CosineHead(nn.Module):
         class_vectors = self.param(
             "class_vectors", _unit_class_vectors, (features.shape[-1], self.num_classes)
         )
-        # Margins and noise can be of the order of 0.01, which the default precision of a product
-        # on some accelerators would blur; this one is a small part of a network.
+        # Margins and noise can be of the order of 0.01, too small for the default precision of a
+        # product on some accelerators. This product is a small part of a network.
         return jnp.matmul(
             _normalize(features, axis=-1),
             _normalize(class_vectors, axis=0),
@@ -55,13 +55,13 @@ class CosineHead(nn.Module):
 
 
 class TwoHeads(nn.Module):
-    """Two affine functions of the same features, each starting as a `LinearHead` does."""
+    """Two affine functions of the same features, each initialised as a `LinearHead` is."""
 
     num_classes: int
 
     @nn.compact
     def __call__(self, features: jax.Array) -> TwoLogits:
-        """Features [n, d] to the logits of the labels and those that propose candidates."""
+        """Features [n, d] to the logits of the labels and the logits that propose candidates."""
         return TwoLogits(
             logits=nn.Dense(self.num_classes, name="labels")(features),
             proposal_logits=nn.Dense(self.num_classes, name="proposals")(features),
@@ -75,8 +75,8 @@ def _unit_class_vectors(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
 def _normalize(vectors: jax.Array, *, axis: int) -> jax.Array:
     """Vectors divided by their length; 0 where the length is below 1e-12.
 
-    Hazard: the gradient grows as 1 / length, and is NaN at 0 or, with a floor under the length,
-    so large that one dead example ruins the step. Choice: no gradient there.
+    Hazard: the gradient grows as 1 / length. It is NaN at 0 or, with a floor under the length, so
+    large that one example with features 0 ruins the step. Choice: no gradient there.
     """
     squares = (vectors * vectors).sum(axis=axis, keepdims=True)
     positive = squares > 1e-24

@@ -1,7 +1,7 @@
-"""The layers that the families share, called inside a compact method of a Linen module.
+"""The layers that all networks share, called inside a compact method of a Linen module.
 
-Half precision computes in bfloat16 and keeps in float32 what is small or summed: parameters, batch
-norm's statistics and the features that a network ends with.
+Half precision computes in bfloat16. Parameters, the statistics of batch norm and the features at
+the end of a network stay float32, because they are small or sums.
 """
 
 import jax
@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-# As torchvision draws them (He et al., by fan-out): a normal that is not truncated.
+# As in torchvision (He et al., by fan-out): a normal that is not truncated.
 _he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
@@ -22,9 +22,9 @@ def conv(
     stride: int = 1,
     name: str | None = None,
 ) -> jax.Array:
-    """A convolution without bias, of an odd size.
+    """A convolution of an odd size, without bias.
 
-    Padded by half the size on every side, as PyTorch does; Linen's own padding of a strided
+    It pads half the size on every side, as PyTorch does. Linen's default padding of a strided
     convolution is one pixel off.
     """
     return nn.Conv(
@@ -47,12 +47,12 @@ def batch_norm(
     dtype: DTypeLike,
     name: str | None = None,
 ) -> jax.Array:
-    """Batch norm by the statistics of the batch, or, unless `train`, by those gathered so far.
+    """Batch norm by the statistics of the batch, or, without `train`, by the running statistics.
 
     The batch is that of all devices of the axis, or of each device where the axis is None. The
-    running variance gathers the biased variance of each batch; PyTorch's gathers the unbiased one.
+    running variance averages the biased variance of each batch, PyTorch's the unbiased one.
     """
-    # Cast before and after: left to itself it promotes as we do here, but implicitly.
+    # Cast before and after: Linen would promote in the same way, but implicitly.
     normalized = nn.BatchNorm(
         use_running_average=not train,
         momentum=0.9,

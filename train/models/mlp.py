@@ -9,12 +9,12 @@ from train.models import layers
 
 
 class MLP(nn.Module):
-    """Two hidden layers with batch norm, on the pixels as one vector.
+    """Two hidden layers with batch norm; the input is the vector of all pixels.
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
-        width: the units of each hidden layer, and so the number of features.
-        dtype: what the hidden layers compute in.
+        width: the number of units of each hidden layer, which is the number of features.
+        dtype: the type in which the hidden layers compute.
     """
 
     axis_name: str | None

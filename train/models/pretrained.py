@@ -13,7 +13,7 @@ from train.foundation import files
 from train.foundation.errors import UserError
 from train.models import torch_files, torch_names
 
-# safetensors' names of types; its own reader of NumPy arrays knows no bfloat16.
+# safetensors' names of types; its own reader of NumPy arrays does not know bfloat16.
 _SAFETENSORS_DTYPES: dict[str, Any] = {
     "F64": "<f8",
     "F32": "<f4",
@@ -26,7 +26,7 @@ _SAFETENSORS_DTYPES: dict[str, Any] = {
     "U8": "u1",
     "BOOL": "?",
 }
-# How many names a message lists.
+# The number of names that a message lists.
 _LISTED = 3
 
 
@@ -94,10 +94,10 @@ def load_resnet(path: str, params: Any, batch_stats: Any, *, model_name: str) ->
 
 
 def to_torchvision(params: Any, batch_stats: Any) -> dict[str, np.ndarray]:
-    """A ResNet's variables under torchvision's names and in PyTorch's layout.
+    """The variables of a ResNet under torchvision's names and in PyTorch's layout.
 
-    A head that is not linear has no name there and is left out. The number of batches that batch
-    norm has seen, which torchvision has and never uses, is not there either: PyTorch then takes 0.
+    A head that is not linear has no name there and is left out. torchvision's number of batches
+    that batch norm has seen is left out too: it is never used, and PyTorch then takes 0.
     """
     if "layer1_0" not in params["features"]:
         raise UserError("only ResNets have torchvision's names; this is another network")
@@ -109,12 +109,12 @@ def to_torchvision(params: Any, batch_stats: Any) -> dict[str, np.ndarray]:
 
 
 def save_safetensors(path: Path, params: Any, batch_stats: Any) -> None:
-    """Writes what `to_torchvision` gives to a file of safetensors, whole or not at all."""
+    """Writes the result of `to_torchvision` to a file of safetensors, whole or not at all."""
     files.write_whole(path, safetensors.numpy.save(to_torchvision(params, batch_stats)))
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    """Arrays by name, whatever the format; the file's first bytes tell, not its name."""
+    """The arrays of a file by name; its first bytes determine the format, not its name."""
     try:
         with path.open("rb") as file:
             return _reader(file)(file)
@@ -125,7 +125,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
     except UserError as error:
         raise UserError(f"config.model.pretrained: {path} {error}") from error
     except Exception as error:
-        # Whatever a damaged file makes its reader fail with, and it is many things.
+        # A damaged file can make its reader fail in many ways.
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise UserError(
             f"config.model.pretrained: {path} is damaged or cut short ({reason}); get it again"
@@ -135,7 +135,7 @@ def _read(path: Path) -> dict[str, np.ndarray]:
 def _reader(file: IO[bytes]) -> Callable[[IO[bytes]], dict[str, np.ndarray]]:
     start = file.read(9)
     file.seek(0)
-    if start[8:] == b"{":  # After the size of safetensors' header, the header.
+    if start[8:] == b"{":  # safetensors: the size of the header, then the header.
         return _read_safetensors
     if start.startswith((torch_files.ZIP_START, torch_files.LEGACY_START)):
         return torch_files.read_state_dict
@@ -162,7 +162,7 @@ def _check_features(
     shapes: Mapping[str, tuple[int, ...]],
     model_name: str,
 ) -> None:
-    """Refuses a file that has not exactly the variables below the head, with their shapes."""
+    """Refuses a file that does not have exactly the variables below the head."""
     wanted = [name for name in shapes if not _in_head(name)]
     missing = [name for name in wanted if name not in arrays]
     unknown = [repr(name[:80]) for name in arrays if not _in_head(name) and name not in shapes]
@@ -193,7 +193,7 @@ def _listed(names: Sequence[str]) -> str:
 def _why_new_head(
     arrays: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]
 ) -> str | None:
-    """Why the head cannot be the file's; None if it can."""
+    """The reason why the head of the file is not used; None if it is."""
     in_file = {name: array.shape for name, array in arrays.items() if _in_head(name)}
     in_model = {name: shape for name, shape in shapes.items() if _in_head(name)}
     if not in_model:

@@ -1,8 +1,8 @@
 """ResNets and wide ResNets for large images, as torchvision builds them.
 
-That is "version 1.5" (He et al. 2016, with the stride in the 3 by 3 convolution of a bottleneck).
-The modules are called as in torchvision, with `layer1_0` for `layer1.0` and `downsample_conv`,
-`downsample_bn` for `downsample.0`, `downsample.1`; the last layer, `fc` there, is the head here.
+They are "version 1.5" (He et al. 2016, with the stride in the 3 by 3 convolution of a bottleneck).
+The modules have torchvision's names, with `layer1_0` for `layer1.0` and `downsample_conv`,
+`downsample_bn` for `downsample.0`, `downsample.1`. The last layer, `fc` there, is the head here.
 """
 
 import functools
@@ -85,10 +85,10 @@ class ResNet(nn.Module):
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
-        stage_sizes: the blocks of each stage.
+        stage_sizes: the number of blocks of each stage.
         block: makes a block from its channels, stride, convolution and norm.
         width: the channels of the first stage; each further stage has twice as many.
-        dtype: what the convolutions compute in.
+        dtype: the type in which the convolutions compute.
     """
 
     axis_name: str | None
@@ -99,7 +99,7 @@ class ResNet(nn.Module):
 
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
-        """Images [n, height, width, channels] to features: 8 · width, four times that if deep."""
+        """Images [n, height, width, channels] to 8 · width features, or 32 · width if deep."""
         conv = functools.partial(layers.conv, dtype=self.dtype)
         norm = functools.partial(
             layers.batch_norm, train=train, axis_name=self.axis_name, dtype=self.dtype
@@ -121,7 +121,7 @@ class ResNet(nn.Module):
 
 _WideBottleneck = functools.partial(Bottleneck, widening=2)
 
-# By torchvision's names: the arguments that tell them apart.
+# By torchvision's names.
 RESNETS: dict[str, functools.partial[ResNet]] = {
     "resnet18": functools.partial(ResNet, stage_sizes=(2, 2, 2, 2), block=BasicBlock),
     "resnet34": functools.partial(ResNet, stage_sizes=(3, 4, 6, 3), block=BasicBlock),

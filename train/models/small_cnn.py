@@ -9,12 +9,12 @@ from train.models import layers
 
 
 class SmallCNN(nn.Module):
-    """Three 3 by 3 convolutions with batch norm, one pooling between, and the mean over the image.
+    """Three 3 by 3 convolutions with batch norm, one pooling, and the mean over the image.
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
         widths: the channels of the three convolutions; the last is the number of features.
-        dtype: what the convolutions compute in.
+        dtype: the type in which the convolutions compute.
     """
 
     axis_name: str | None

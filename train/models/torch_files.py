@@ -1,9 +1,9 @@
-"""Files of `torch.save` read without PyTorch, and without running anything that they ask for.
+"""Reads files of `torch.save` without PyTorch, and without running code that they name.
 
-Such a file is a pickle of containers and tensors, and the tensors' storages: as members of a zip
-archive, or, before PyTorch 1.6, one after the other behind the pickle. A pickle can name any
-function for its reader to call. This reader has its own, harmless counterparts of the few that
-weights need, and refuses the rest by name.
+Such a file has a pickle of containers and tensors, and the storages of the tensors. They are
+members of a zip archive or, before PyTorch 1.6, one after the other behind the pickle. A pickle can
+name any function for its reader to call. This reader has harmless counterparts of the few functions
+that weights need, and refuses all others by name.
 """
 
 import io
@@ -19,18 +19,18 @@ import numpy as np
 
 from train.foundation.errors import UserError
 
-# What the two formats begin with: an archive's first member, and a pickle.
+# The first bytes of the two formats: of an archive's first member, and of a pickle.
 ZIP_START = b"PK\x03\x04"
 LEGACY_START = b"\x80"
 
 _LEGACY_MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL = 1001
 
-# Under which names training programs keep the state dict beside an epoch, an optimiser, ...
+# The names of the state dict in files that also have an epoch, an optimiser, ...
 _STATE_DICT_NAMES = ("state_dict", "model_state_dict", "model")
-# How deep; a bound, because a damaged pickle can make a dictionary that holds itself.
+# The deepest state dict; bounded, because a damaged pickle can make a dictionary that holds itself.
 _MAX_NESTING = 2
-# What DataParallel and torch.compile put before every name.
+# The prefixes that DataParallel and torch.compile add to every name.
 _NAME_PREFIXES = ("module.", "_orig_mod.")
 
 
@@ -39,12 +39,12 @@ class _StorageType(NamedTuple):
 
 
 class _Storage(NamedTuple):
-    """A run of numbers somewhere in the file.
+    """A sequence of numbers in the file.
 
     Attributes:
-        key: its name there.
-        dtype: of its numbers.
-        size: how many there are.
+        key: its name in the file.
+        dtype: the type of its numbers.
+        size: the number of its numbers.
     """
 
     key: str
@@ -53,7 +53,7 @@ class _Storage(NamedTuple):
 
 
 class _Tensor(NamedTuple):
-    """A view of a storage; nothing of it has been read."""
+    """A view of a storage that has not been read."""
 
     storage: _Storage
     offset: int
@@ -65,7 +65,7 @@ class _Tensor(NamedTuple):
 
 
 class _Function(NamedTuple):
-    """What stands for a function: unlike a function, a pickle can set no attribute of it."""
+    """The counterpart of a function; unlike a function, it has no attribute that can be set."""
 
     function: Callable[..., Any]
 
@@ -83,9 +83,9 @@ def read_state_dict(file: IO[bytes]) -> dict[str, np.ndarray]:
         Read-only arrays by their names in the model.
 
     Raises:
-        UserError: the file has no state dict, or asks for more than tensors and containers; the
-            message goes on from the file's name.
-        Exception: of any kind, where the file is damaged: a pickle can fail in every way.
+        UserError: the file has no state dict, or names more than tensors and containers; the
+            message continues a sentence that begins with the name of the file.
+        Exception: of any kind, where the file is damaged: a pickle can fail in many ways.
     """
     is_zip = file.read(len(ZIP_START)) == ZIP_START
     file.seek(0)
@@ -150,7 +150,7 @@ def _read_legacy(file: IO[bytes]) -> tuple[Any, Callable[[str], bytes]]:
 
 
 def _find_state_dict(saved: Any) -> dict[str, _Tensor]:
-    """The tensors by name in what was saved, without the prefixes that wrappers of models add."""
+    """The tensors of the state dict by name, without the prefixes of `_NAME_PREFIXES`."""
     for _ in range(_MAX_NESTING):
         for name in _STATE_DICT_NAMES:
             if isinstance(saved, Mapping) and isinstance(saved.get(name), Mapping):
@@ -238,10 +238,10 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickles containers, numbers, texts and tensors, and nothing else.
+    """Unpickles containers, numbers, strings and tensors, and nothing else.
 
     Attributes:
-        storages: those that the pickle has named, by their keys.
+        storages: the storages that the pickle has named, by their keys.
     """
 
     def __init__(self, file: IO[bytes]) -> None:

@@ -1,6 +1,6 @@
-"""A ResNet's variables under torchvision's names and in PyTorch's layout, and back.
+"""The variables of a ResNet under torchvision's names and in PyTorch's layout, and back.
 
-timm has the same names for the same networks, and more for those that it changes, as ResNet-D.
+timm has the same names for the same networks, and further names for its variants, such as ResNet-D.
 """
 
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ def from_torch(array: np.ndarray) -> np.ndarray:
 
 
 def resnet_of(shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-    """The ResNet that has layers of these names and shapes; None if there is none here."""
+    """The ResNet with layers of these names and shapes; None if there is none in `RESNETS`."""
     stage_sizes = tuple(
         len({name.split(".")[1] for name in shapes if name.startswith(f"layer{stage}.")})
         for stage in (1, 2, 3, 4)

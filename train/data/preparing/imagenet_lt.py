@@ -40,7 +40,7 @@ class PreparedImagenet:
                 self._indices[name] = (len(self._splits) - 1, index)
 
     def has(self, path: str) -> bool:
-        """Whether there is an image of that name; the folders of the path do not matter."""
+        """Whether there is an image of that file name; folders of the path are ignored."""
         return PurePosixPath(path).name in self._indices
 
     def read(self, path: str) -> bytes:
@@ -54,7 +54,7 @@ class PreparedImagenet:
         return f"{PurePosixPath(path).name} in {self._folder}"
 
     def size(self, path: str) -> int:
-        """Not known without reading it."""
+        """0, as the size is not known before the image is read."""
         del path
         return 0
 
@@ -92,7 +92,7 @@ def list_images(manual_dir: Path, data_dir: str) -> Contents:
         UserError: a list or the images are missing, or a line is not as it should be.
     """
     prepared = tfds_datasets.builder("imagenet2012", data_dir)
-    # A folder `train` alone may be anything.
+    # A single folder called `train` may be anything.
     has_folder = all((manual_dir / part).is_dir() for part in ("train", "val"))
     _check_present(manual_dir, prepared, has_folder=has_folder)
     source = FolderSource(manual_dir) if has_folder else PreparedImagenet(prepared)
@@ -114,7 +114,7 @@ def list_images(manual_dir: Path, data_dir: str) -> Contents:
 def _check_present(
     manual_dir: Path, prepared: tfds.core.DatasetBuilder, *, has_folder: bool
 ) -> None:
-    """Names everything that is missing at once, and what to do about it."""
+    """Names all missing files at once, and what to do about them."""
     missing = [file for file in LISTS.values() if not (manual_dir / file).is_file()]
     remedies = [f"download {', '.join(missing)} from {URL} into it"] if missing else []
     if not has_folder and not prepared.is_prepared():
@@ -131,7 +131,7 @@ def _read_list(
     path: Path, source: FolderSource | PreparedImagenet, class_names: dict[int, str]
 ) -> list[Example]:
     examples = []
-    # Bytes that are no text make a line that is no path and class.
+    # A file that is not text then has a line without a path and a class, which is refused.
     lines = path.read_text("utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"

@@ -1,9 +1,9 @@
 """Writes Pl@ntNet-300K, versions 1.1 and 2: photographs of plants, in one folder per species.
 
 Version 1.1 is one archive, `plantnet_300K.zip`, with `images/{train,val,test}/SPECIES/HASH.jpg` and
-two JSON files; version 2 is `images.zip`, laid out in the same way, with two CSV files beside it.
-Each may also lie unpacked. The class index is the rank of the species' folder among the names as
-texts, as torchvision's ImageFolder has it; the species' own identifiers are in classes.json.
+two JSON files. Version 2 is `images.zip` with the same layout, and two CSV files beside it. Both
+may also be unpacked. The class index is the rank of the species' folder among the names sorted as
+strings, as in torchvision's `ImageFolder`. The identifiers of the species are in classes.json.
 """
 
 import csv
@@ -24,7 +24,7 @@ from train.data.preparing.shards import Example
 from train.data.preparing.sources import FolderSource, ZipSource, absent
 from train.foundation.errors import UserError
 
-# What the archives call the splits, and what we do.
+# The names of the splits in the archives, and ours.
 SPLITS = {"train": "train", "val": "validation", "test": "test"}
 _IMAGE = re.compile(r"(?P<root>(?:.*/)?)(?P<split>train|val|test)/(?P<species>[^/]+)/(?P<file>.*)")
 _Parsed = TypeVar("_Parsed")
@@ -33,7 +33,7 @@ _SUFFIXES = (".jpg", ".jpeg", ".png")
 
 @dataclass(frozen=True)
 class Species:
-    """What the metadata says of a species."""
+    """The metadata of a species."""
 
     name: str
     genus: str
@@ -52,7 +52,7 @@ def _organs_from_json(text: str) -> dict[str, str]:
     kinds: dict[str, str] = {}
 
     def organ(fields: dict[str, str]) -> str | dict[str, str]:
-        # Of the fields of an image only one is kept, while the file is read: there are 306,146.
+        # Only one field of an image is kept while the file is read: there are 306,146 images.
         if "organ" not in fields:
             return fields
         return kinds.setdefault(fields["organ"], fields["organ"])
@@ -205,7 +205,7 @@ def list_images(download: Download, manual_dir: Path) -> Contents:
 
 def _find(download: Download, manual_dir: Path) -> tuple[ZipSource | FolderSource, str]:
     """The archive or the folder with the splits, and the path of the splits in it."""
-    # The other version's archive too: what is said of it is clearer than that there is none.
+    # The archive of the other version too: its message is clearer than that there is no archive.
     for candidate in (download, *_DOWNLOADS):
         archive = manual_dir / candidate.archive
         if archive.is_file():
@@ -214,7 +214,7 @@ def _find(download: Download, manual_dir: Path) -> tuple[ZipSource | FolderSourc
             source = ZipSource(archive, hint=hint)
             return source, _root_in_archive(source, archive)
     for folder in ("images", "images/images", ".", "plantnet_300K/images"):
-        # One folder, `train` or `test`, may be anything.
+        # A single folder called `train` or `test` may be anything.
         if sum((manual_dir / folder / split).is_dir() for split in SPLITS) > 1:
             return FolderSource(manual_dir / folder), ""
     needed = [f"{download.archive} ({download.size})"]
@@ -226,7 +226,7 @@ def _find(download: Download, manual_dir: Path) -> tuple[ZipSource | FolderSourc
 
 def _root_in_archive(source: ZipSource, archive: Path) -> str:
     matches = (_IMAGE.fullmatch(path) for path in source.paths())
-    # What macOS adds to an archive looks like a second copy.
+    # The folder that macOS adds to an archive looks like a second copy.
     roots = {match["root"] for match in matches if match and not match["root"].startswith("__")}
     if len(roots) != 1:
         raise UserError(
@@ -237,7 +237,7 @@ def _root_in_archive(source: ZipSource, archive: Path) -> str:
 
 
 def _list_images(paths: Iterable[str], root: str) -> dict[str, dict[str, list[str]]]:
-    """The images by split and species folder; empty folders are there too."""
+    """The images by split and species folder, with empty folders."""
     found: dict[str, dict[str, list[str]]] = {split: {} for split in SPLITS}
     for path in paths:
         match = _IMAGE.fullmatch(path)
@@ -294,7 +294,7 @@ def _parse(name: str, read: Callable[[], bytes], parser: Callable[[str], _Parsed
 def _find_metadata(
     name: str, source: ZipSource | FolderSource, root: str, manual_dir: Path
 ) -> Callable[[], bytes] | None:
-    """Reads a file among the images, in a folder above them, or beside the archive."""
+    """A function that reads a file beside the images, above them, or beside the archive."""
     if isinstance(source, ZipSource):
         members = set(source.paths())
         within = PurePosixPath(root)
@@ -308,7 +308,7 @@ def _find_metadata(
 
 
 def _distinct(folders: Sequence[str], species: Mapping[str, Species]) -> list[str]:
-    """The species' names, with the folder where several have the same: tfds wants them distinct."""
+    """The names of the species, which tfds wants distinct: a shared name gets its folder too."""
     counts = Counter(species[folder].name for folder in folders)
     return [
         species[folder].name

@@ -24,10 +24,9 @@ from train.data.preparing.sources import Source
 from train.foundation import files
 from train.foundation.errors import UserError
 
-# Some 100 MB of photographs: what a kill can lose, and a size of file that any disk handles well.
+# Some 100 MB of photographs, which is the most work that a kill can lose.
 EXAMPLES_PER_SHARD = 1024
-# An image that Pillow does not decode to the end is of no use in training. ImageNet has one PNG
-# among its JPEG files.
+# The formats that training decodes. ImageNet has one PNG among its JPEG files.
 _FORMATS = ("JPEG", "PNG")
 _NUM_THREADS = min(8, os.cpu_count() or 1)
 
@@ -43,7 +42,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Shard:
-    """A written shard: its records, its size, and the images that were left out as unreadable."""
+    """A written shard; `skipped` are the paths of the images left out as unreadable."""
 
     split: str
     index: int
@@ -57,11 +56,11 @@ class UnreadableError(UserError):
 
 
 class Journal:
-    """The shards that are written, one line each; lost if what they were made of has changed.
+    """The list of written shards, one line per shard; emptied if their contents have changed.
 
     Args:
         path: the file.
-        fingerprint: a digest of everything that decides what is in which shard.
+        fingerprint: a digest of everything that determines the contents of the shards.
     """
 
     def __init__(self, path: Path, fingerprint: str) -> None:
@@ -80,11 +79,11 @@ class Journal:
         files.write_whole(path, b"".join(kept))
 
     def shard(self, split: str, index: int) -> Shard | None:
-        """What is noted of a shard."""
+        """The entry of a shard; None if the journal does not have it."""
         return self._shards.get((split, index))
 
     def note(self, shard: Shard) -> None:
-        """Adds a shard, which is on disk under its own name."""
+        """Adds a shard that is on disk under its final name."""
         files.append(self._path, files.to_json(asdict(shard)))
         self._shards[shard.split, shard.index] = shard
 
@@ -101,14 +100,14 @@ def fingerprint(name: str, splits: Mapping[str, Sequence[Example]], source: Sour
 
 
 def ranges(num_examples: int) -> list[range]:
-    """The examples of each shard of a split: as few shards as need be, as even as can be."""
+    """The indices of the examples of each shard: as few shards as possible, of equal size or so."""
     num_shards = -(-num_examples // EXAMPLES_PER_SHARD)
     bounds = [index * num_examples // num_shards for index in range(num_shards + 1)]
     return [range(*pair) for pair in itertools.pairwise(bounds)]
 
 
 def is_whole(path: Path, shard: Shard) -> bool:
-    """Whether a shard that the journal notes is on disk with the size and the records noted."""
+    """Whether the file of a shard has the size and the number of records of its journal entry."""
     if not path.exists() or path.stat().st_size != shard.num_bytes:
         return False
     return _num_records(path) == shard.num_examples
@@ -122,7 +121,7 @@ def write(
     *,
     skip_unreadable: bool,
 ) -> tuple[int, list[str]]:
-    """Writes a shard, under its own name once it is whole.
+    """Writes a shard, which gets its final name when it is whole.
 
     Returns:
         The number of records, and the paths of the images left out.
@@ -172,7 +171,7 @@ def _num_records(path: Path) -> int:
 def _read_ahead(
     examples: Sequence[Example], source: Source
 ) -> Iterator[tuple[Example, bytes | UnreadableError]]:
-    """The images in order, read and decoded by threads that are never far ahead."""
+    """The images in order; threads read and decode a few images ahead."""
     pending: deque[tuple[Example, Future[bytes | UnreadableError]]] = deque()
     with ThreadPoolExecutor(_NUM_THREADS) as threads:
         try:
@@ -188,7 +187,7 @@ def _read_ahead(
 
 
 def _checked(example: Example, source: Source) -> bytes | UnreadableError:
-    """The bytes of an image that decodes, all of it; no less tells a truncated one."""
+    """The bytes of an image, or the error that all of it cannot be decoded."""
     encoded = source.read(example.path)
     try:
         with Image.open(BytesIO(encoded), formats=_FORMATS) as image:

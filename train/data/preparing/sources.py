@@ -1,4 +1,4 @@
-"""Where `train.prepare` reads images from: a zip archive or a folder, in `--manual_dir`."""
+"""The sources from which images are prepared: a zip archive, or a folder."""
 
 import os
 import zipfile
@@ -11,7 +11,7 @@ from train.foundation.errors import UserError
 
 
 def absent(names: Sequence[str], manual_dir: Path, remedies: Sequence[str]) -> UserError:
-    """The message that files are not where they are looked for, and what to do."""
+    """The error of missing files, with what to do about them."""
     if not manual_dir.exists():
         state = "does not exist, and should have"
     elif not manual_dir.is_dir():
@@ -39,15 +39,15 @@ class Source(Protocol):
         ...
 
     def fingerprint(self, path: str) -> str:
-        """A text that changes with the file's content."""
+        """A string that changes with the content of the file."""
         ...
 
 
 class ZipSource:
     """The members of a zip archive, read one by one and never unpacked.
 
-    Each is compared with its checksum in the archive, so that damage anywhere in the images is
-    found without a second pass over the archive.
+    Each member is compared with its checksum in the archive, so that damaged images are found
+    without another pass over the archive.
 
     Args:
         archive: the zip file.

@@ -34,7 +34,7 @@ def has_tensorflow() -> bool:
 
 
 def write(unprepared: tfds.core.DatasetBuilder, manual_dir: Path) -> None:
-    """Has a builder write its files, from what lies in `manual_dir` or can be downloaded.
+    """Has a builder write its files, from archives in `manual_dir` or downloaded ones.
 
     Raises:
         UserError: the folder cannot be written to, or an archive is damaged.
@@ -44,14 +44,14 @@ def write(unprepared: tfds.core.DatasetBuilder, manual_dir: Path) -> None:
     final = Path(unprepared.data_dir)
     check_absent(final)
     check_writable(unprepared)
-    # Read when TensorFlow is first imported: without its diary and its view of the GPU.
+    # TensorFlow reads these when it is first imported: no log lines, no use of a GPU.
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
     config = tfds.download.DownloadConfig(
-        # A folder that is not there is a mistake to tfds, though nothing may be needed of it.
+        # tfds refuses a folder that does not exist, even if it needs no file of it.
         manual_dir=manual_dir if manual_dir.is_dir() else None,
-        # What Google has prepared is in another format.
+        # The data sets that Google has prepared are in another format.
         try_download_gcs=False,
     )
     with locked(final.parent):
@@ -61,14 +61,14 @@ def write(unprepared: tfds.core.DatasetBuilder, manual_dir: Path) -> None:
             tfds.disable_progress_bar()
             show_line(f"tfds prepares {unprepared.name} in {final}")
         try:
-            # Its bars are shown on a terminal; its talk of the data set's unknown size is not.
+            # Its progress bars are shown on a terminal, its messages are not.
             with contextlib.redirect_stdout(io.StringIO()):
                 unprepared.download_and_prepare(download_config=config)
         except RuntimeError as error:
             raise full_disk(final, error) from error
         except (OSError, NonMatchingChecksumError):
             raise
-        except Exception as error:  # Whatever a damaged archive makes the builder raise.
+        except Exception as error:  # A damaged archive can make the builder raise anything.
             what = (str(error).splitlines() or [""])[0]
             raise UserError(
                 f"{unprepared.name} cannot be prepared from {manual_dir}: {type(error).__name__}: "
