@@ -1,4 +1,9 @@
-"""What a field of a configuration may hold; each kind says what a wrong value must be instead."""
+"""The allowed values of a field of a configuration; each kind says what a wrong value must be.
+
+ml_collections checks the types of overrides alone, and the messages of general validators name
+neither the dotted field nor the nearest allowed name. The kinds also tell the program which fields
+are inputs of compiled steps (`Number`) and which depend on the number of classes (`SetSize`).
+"""
 
 import difflib
 import itertools
