@@ -7,8 +7,7 @@ import numpy as np
 from train.data import Split, TrueDistribution
 from train.evaluation import summaries
 from train.evaluation.metric import SHOTS, Metric
-from train.evaluation.predictions import Predictions
-from train.evaluation.ranking import label_ranks
+from train.evaluation.predictions import Predictions, ranks_in_64_bits
 from train.evaluation.thresholds import average_k_thresholds
 
 
@@ -66,7 +65,7 @@ def _summarize(
         probabilities = true_distribution.posterior(np.asarray(split.images))
         of_labels = probabilities[np.arange(len(split)), split.labels]
         scores = weights * probabilities
-        ranks = label_ranks(scores, split.labels)
+        ranks = ranks_in_64_bits(scores, split.labels)
         return Predictions(-np.log(of_labels), scores.astype(np.float32), split.labels, ranks)
 
     thresholds = average_k_thresholds(predictions(calibrated_on), ks)

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
+from topk_jax import metrics
 from train.data.batches import Batch
 from train.devices import processes
 from train.devices.parallel import Devices
@@ -22,8 +24,9 @@ class Predictions:
         loss: of each example, [n].
         scores: what sets are made of, [n, L].
         labels: the classes, [n].
-        ranks: how many classes come before the label, [n]; see `ranking.label_ranks`. Those of the
-            logits: probabilities of 32 bits are 0 where a logit is 104 below the largest.
+        ranks: how many classes come before the label, [n]; see `topk_jax.metrics.label_ranks`.
+            They are of the logits: probabilities of 32 bits are 0 where a logit is 104 below the
+            largest.
     """
 
     loss: np.ndarray
@@ -62,3 +65,14 @@ def predict(
         for name, found in parts.items():
             found.append(batch[name][mask])
     return Predictions(**{name: np.concatenate(found) for name, found in parts.items()})
+
+
+def ranks_in_64_bits(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The label ranks of scores [n, L] as they are, where JAX by default rounds them to 32 bits."""
+    starts = range(0, len(labels), CHUNK)
+    with jax.enable_x64(True):
+        ranks = [
+            metrics.label_ranks(scores[start : start + CHUNK], labels[start : start + CHUNK])
+            for start in starts
+        ]
+    return np.concatenate(ranks)

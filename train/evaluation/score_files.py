@@ -10,8 +10,7 @@ import numpy as np
 from absl import logging
 from scipy import special
 
-from train.evaluation.predictions import Predictions
-from train.evaluation.ranking import label_ranks
+from train.evaluation.predictions import Predictions, ranks_in_64_bits
 from train.foundation import files
 from train.foundation.errors import UserError
 
@@ -110,7 +109,7 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     else:
         with np.errstate(divide="ignore", invalid="ignore"):
             loss = -np.log(values[rows, classes])
-    ranks = label_ranks(values, classes)
+    ranks = ranks_in_64_bits(values, classes)
     return Predictions(loss, scores.astype(np.float32), classes.astype(np.int32), ranks)
 
 

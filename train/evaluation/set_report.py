@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from topk_jax import sets
+from topk_jax import metrics, sets
 from train.evaluation import metric, score_files, set_rules, summaries
-from train.evaluation.metric import SHOTS, Metric
+from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
@@ -87,7 +87,8 @@ def set_report(
     thresholds = average_k_thresholds(calibrated_on, ks)
     groups = {"all": np.ones(num_classes, np.bool_)}
     if class_counts is not None:
-        groups |= _shots(class_counts)
+        shots = metrics.shot_groups(class_counts)
+        groups |= {shot: np.asarray(classes) for shot, classes in shots.items()}
     return SetReport(
         num_examples=len(examples.labels),
         num_classes=num_classes,
@@ -153,13 +154,6 @@ def _worth(
         "set_size": float(found.sizes.mean()),
         "empty_share": float((found.sizes == 0).mean()),
     }
-
-
-def _shots(class_counts: np.ndarray) -> dict[str, np.ndarray]:
-    """Which classes are few, medium and many shot: booleans [L] each."""
-    few = class_counts < 20
-    many = class_counts > 100
-    return dict(zip(SHOTS, (few, ~few & ~many, many), strict=True))
 
 
 def _size_counts(

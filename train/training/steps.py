@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from train.evaluation.ranking import label_ranks
+from topk_jax.metrics import label_ranks
 from train.training import label_estimates, objectives, randomness
 from train.training.objectives import Hyperparameters, Objective
 from train.training.optimizer import Optimizer
@@ -195,7 +195,7 @@ def make_eval_step(
             {"params": params, "batch_stats": batch_stats}, normalize(batch["images"]), train=False
         )
         # Without the barrier XLA may compute a logit once per use, with two roundings, and the
-        # label would rank behind itself.
+        # ranks would be of other logits than the scores.
         outputs = jax.lax.optimization_barrier(outputs)
         return {
             "loss": objective.evaluation_loss(outputs, batch["labels"]),

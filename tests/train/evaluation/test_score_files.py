@@ -6,7 +6,7 @@ from scipy import special
 
 from tests import reference
 from train.evaluation import score_files
-from train.evaluation.ranking import label_ranks
+from train.evaluation.predictions import ranks_in_64_bits
 from train.foundation.errors import UserError
 
 
@@ -92,4 +92,4 @@ def test_labels_may_be_texts_of_several_kinds(tmp_path):
 
 def test_ranks_have_ties_by_index_and_none_beside_nan():
     scores = np.array([[0.5, 0.5, 1.0], [0.5, 0.5, 1.0], [np.nan, 1.0, 0.0]])
-    np.testing.assert_array_equal(label_ranks(scores, np.array([0, 1, 1])), [1, 2, 3])
+    np.testing.assert_array_equal(ranks_in_64_bits(scores, np.array([0, 1, 1])), [1, 2, 3])

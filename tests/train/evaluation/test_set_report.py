@@ -9,7 +9,6 @@ from tests import reference
 from train.evaluation import summaries, thresholds
 from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions
-from train.evaluation.ranking import label_ranks
 from train.evaluation.set_report import set_report
 
 NUM_CLASSES = 12
@@ -26,7 +25,7 @@ def draw(rng, number, parts=16, evenness=0.3):
     scores = rng.multinomial(parts, rng.dirichlet(even, size=number)) / parts
     labels = rng.integers(0, NUM_CLASSES - 2, size=number).astype(np.int32)
     return Predictions(
-        rng.random(number), scores.astype(np.float32), labels, label_ranks(scores, labels)
+        rng.random(number), scores.astype(np.float32), labels, reference.label_ranks(scores, labels)
     )
 
 
