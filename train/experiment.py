@@ -89,7 +89,10 @@ def _earlier_results(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]
 
 
 def _check_workdir(config: Mapping[str, Any], workdir: Path) -> None:
-    """Refuses a workdir that is a file, or that holds a run of another configuration."""
+    """Refuses a workdir that is a file, or that holds a run of another configuration.
+
+    Fields of the machine count too, so that config.json is true of the whole run.
+    """
     if workdir.exists() and not workdir.is_dir():
         raise UserError(f"--workdir must be a directory; {workdir} is a file")
     earlier = run_files.read_config(workdir)

@@ -15,6 +15,7 @@ from train.foundation.errors import UserError
 from train.training import loop
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter
+from train.workdir.runs import ADDED_FIELDS
 
 NUM_EPOCHS = 3
 
@@ -99,6 +100,26 @@ def test_a_run_that_was_broken_off_ends_like_one_that_was_not(
     assert not (workdir / "results.json").exists()
     results = experiment.run(config, workdir)
     assert without_times(results) == without_times(unbroken[1])
+
+
+@pytest.mark.slow
+def test_a_run_of_an_earlier_version_goes_on(config, unbroken, tmp_path, monkeypatch):
+    earlier = copy.deepcopy(config)
+    for name in ADDED_FIELDS:
+        *group, field = name.split(".")
+        del (earlier[group[0]] if group else earlier)[field]
+    workdir = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Reporter, "results", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            experiment.run(config, workdir)
+    (workdir / "config.json").write_text(json.dumps(earlier))
+    results = experiment.run(config, workdir)
+    assert without_times(results) == without_times(unbroken[1])
+
+
+def interrupt(*_arguments):
+    raise KeyboardInterrupt
 
 
 @pytest.mark.slow
