@@ -14,8 +14,8 @@ from train.foundation.progress_bar import make_bar
 
 Batch = TypeVar("Batch")
 
-# The columns of the closing table: over all examples, over classes, and over classes by their
-# number of training images.
+# The order of the columns of the closing table: accuracies over all examples, over classes, and
+# over classes by their number of training images. Other columns come last.
 _COLUMNS = ("all", "macro", "few", "medium", "many", "set size")
 
 
@@ -150,7 +150,8 @@ def _table(metrics: Mapping[Metric, float | None]) -> Table:
         if metric.rule is not None and metric.k is not None and value is not None:
             row = rows.setdefault((metric.k, metric.rule), {})
             row[_column(metric)] = metric.format(value)
-    columns = [column for column in _COLUMNS if any(column in row for row in rows.values())]
+    filled = [column for row in rows.values() for column in row]
+    columns = [column for column in dict.fromkeys([*_COLUMNS, *filled]) if column in filled]
     table = Table("accuracy", *(Column(column, justify="right") for column in columns), box=SIMPLE)
     for k, rule in sorted(rows, key=lambda row: (row[0], row[1] == "average")):
         cells = rows[k, rule]
@@ -159,9 +160,9 @@ def _table(metrics: Mapping[Metric, float | None]) -> Table:
 
 
 def _column(metric: Metric) -> str:
-    if not metric.is_accuracy:
-        return "set size"
-    return "all" if metric.average == "micro" else metric.average
+    if metric.is_accuracy:
+        return "all" if metric.average == "micro" else metric.average
+    return metric.quantity.replace("_", " ")
 
 
 def _coverage_table(coverages: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Table:

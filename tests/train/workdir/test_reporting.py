@@ -23,7 +23,7 @@ from train.evaluation.summaries import Evaluation
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.training.losses import LOSSES
-from train.workdir import plots
+from train.workdir import plots, terminal
 from train.workdir.classes import Classes
 from train.workdir.reporting import Reporter, show_finished
 from train.workdir.run_files import read_config, read_results
@@ -373,6 +373,13 @@ def test_a_pipe_gets_plain_lines(tmp_path, capsys, monkeypatch):
         "checkpoints run/checkpoints",
     ]:
         assert row in rows
+
+
+def test_a_metric_of_another_kind_has_a_column_of_its_own():
+    values = {Metric.set_size(3): 3.0, Metric("top", 3, "micro", "regret"): 0.5}
+    values[Metric.accuracy("top", 3)] = 0.25
+    table = terminal._table(values)
+    assert [column.header for column in table.columns] == ["accuracy", "all", "set size", "regret"]
 
 
 def test_a_finished_run_is_shown_again_without_being_touched(tmp_path, capsys):
