@@ -1,8 +1,8 @@
-"""Checks of arguments, made when a function is traced: types, dtypes, shapes and concrete numbers.
+"""Argument checks at trace time: types, dtypes, shapes and concrete values.
 
-Every check returns its argument in the form the callers compute with, or raises a `ValueError` or
-`TypeError` that names the argument, what it was and what it may be. None of them costs anything
-under `jit`, and none of them looks at the values of an array that is being traced.
+Every check returns the converted argument, or raises a `ValueError` or `TypeError` that states the
+argument's name, its value and the allowed values. Checks cost nothing under `jit`. They do not read
+the values of traced arrays.
 """
 
 import numbers
@@ -18,7 +18,7 @@ from jax.typing import ArrayLike
 
 
 def floating_array(array: ArrayLike, name: str, axis: int = -1) -> jax.Array:
-    """Returns `array` in float32 at least, or refuses what is not floats with classes on `axis`."""
+    """Returns `array` in float32 or float64, or raises if its dtype or its shape is wrong."""
     converted = _as_array(array, name, "floating-point array")
     if not jnp.issubdtype(converted.dtype, jnp.floating):
         raise TypeError(f"{name} must be a floating-point array, got dtype {converted.dtype}.")
@@ -39,13 +39,13 @@ def integer_array(
     *,
     of: tuple[str, tuple[int, ...]] | None = None,
 ) -> jax.Array:
-    """Returns `array` in 32 bits at least, or refuses what is not integers of the given shape.
+    """Returns `array` with at least 32 bits, or raises if it is not an integer array of this shape.
 
     Args:
-        array: what the user gave.
+        array: the user's argument.
         name: the argument's name.
-        shape: what it has to have.
-        of: the argument that this shape follows from, and its own; said in the message.
+        shape: the required shape.
+        of: name and shape of the argument that determines this shape, for the message.
     """
     converted = _as_array(array, name, "integer array")
     if not jnp.issubdtype(converted.dtype, jnp.integer):
@@ -53,12 +53,12 @@ def integer_array(
     if converted.shape != shape:
         follows = "" if of is None else f" where {of[0]} has shape {of[1]}"
         raise ValueError(f"{name} must have shape {shape}{follows}, got shape {converted.shape}.")
-    # Eight bits cannot count more than 256 classes: comparisons with the others would wrap around.
+    # Eight bits hold at most 256 classes; comparisons with larger indices would wrap around.
     return converted.astype(jnp.int32) if converted.dtype.itemsize < 4 else converted
 
 
 def boolean_array(array: ArrayLike, name: str, shape: tuple[int, ...] | None = None) -> jax.Array:
-    """Returns `array`, or refuses what is not a boolean array (of the given shape, if any)."""
+    """Returns `array`, or raises if it is not a boolean array (of the given shape, if any)."""
     converted = _as_array(array, name, "boolean array")
     if converted.dtype != jnp.bool_:
         raise TypeError(f"{name} must be a boolean array, got dtype {converted.dtype}.")
@@ -68,7 +68,7 @@ def boolean_array(array: ArrayLike, name: str, shape: tuple[int, ...] | None = N
 
 
 def counting_array(array: ArrayLike, name: str) -> jax.Array:
-    """Returns booleans or integers as the default integers, or refuses other arrays."""
+    """Returns booleans or integers as the default integer type, or raises for other arrays."""
     converted = _as_array(array, name, "boolean or integer array")
     concrete = _concrete(array)
     if concrete is not None and concrete.dtype.kind in "iu":
@@ -83,7 +83,7 @@ def counting_array(array: ArrayLike, name: str) -> jax.Array:
 def logits_and_labels(
     logits: ArrayLike, labels: ArrayLike, *, name: str = "logits"
 ) -> tuple[jax.Array, jax.Array]:
-    """Returns logits [..., L] and labels [...] of matching shapes, or refuses them.
+    """Returns logits [..., L] and labels [...], or raises if their types or shapes are wrong.
 
     The values of traced labels cannot be checked here. `_numerics.nan_where_invalid` turns the
     result of a label outside [0, L) into NaN.
@@ -93,10 +93,10 @@ def logits_and_labels(
 
 
 def logits_and_targets(logits: ArrayLike, targets: ArrayLike) -> tuple[jax.Array, jax.Array]:
-    """Returns logits and multi-label targets, both [..., L] in the logits' dtype, or refuses them.
+    """Returns logits and multi-label targets, both [..., L] in the logits' dtype, or raises.
 
-    Targets are given as booleans or numbers; that they are 0 or 1 cannot be seen here when they are
-    traced: `_numerics.nan_where_invalid_targets` marks the others.
+    Targets are booleans or numbers. The values of traced targets cannot be checked here.
+    `_numerics.nan_where_invalid_targets` turns the result of targets other than 0 and 1 into NaN.
     """
     scores = floating_array(logits, "logits")
     converted = _as_array(targets, "targets", "boolean or real array")
@@ -110,7 +110,7 @@ def logits_and_targets(logits: ArrayLike, targets: ArrayLike) -> tuple[jax.Array
 def two_heads(
     first: tuple[str, ArrayLike], second: tuple[str, ArrayLike], labels: ArrayLike
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Returns the logits of two heads, [..., L] in one dtype, and labels [...], or refuses them."""
+    """Returns the logits of two heads, [..., L] in one dtype, and labels [...], or raises."""
     scores, labels = logits_and_labels(first[1], labels, name=first[0])
     others = floating_array(second[1], second[0])
     if others.shape != scores.shape:
@@ -120,13 +120,13 @@ def two_heads(
 
 
 def some_examples(logits: jax.Array, name: str) -> None:
-    """Refuses an empty batch, whose mean is undefined."""
+    """Raises for an empty batch, whose mean is undefined."""
     if logits.size == 0:
         raise ValueError(f"{name} must have at least one example, got shape {logits.shape}.")
 
 
 def axis_size(axis_name: Hashable | None) -> int:
-    """Returns the number of devices along a mapped axis, 1 for `None`, or refuses other names."""
+    """Returns the number of devices along a mapped axis, 1 for `None`; raises for other names."""
     if axis_name is None:
         return 1
     try:
@@ -139,10 +139,10 @@ def axis_size(axis_name: Hashable | None) -> int:
 
 
 def mean_set_size(k: Any, num_classes: int | None = None) -> Fraction:
-    """Returns a static mean set size, exactly as its decimals say, or refuses one outside [1, L].
+    """Returns a static mean set size as an exact fraction, or raises if it is outside [1, L].
 
-    As a float 1.15 is a little more or less than 1.15, and 100 sets of that mean size would lose
-    or gain a class by rounding; the shortest decimal that stands for the float is what was meant.
+    The float 1.15 differs a little from the decimal 1.15, so 100 sets of that mean size could lose
+    or gain a class by rounding. The fraction is that of the shortest decimal for the float.
     """
     exact = _as_decimal(k, "k")
     if exact < 1 or (num_classes is not None and exact > num_classes):
@@ -156,7 +156,7 @@ def mean_set_size(k: Any, num_classes: int | None = None) -> Fraction:
 
 
 def static_error(error: Any) -> Fraction:
-    """Returns a static error rate, exactly as its decimals say, or refuses one outside [0, 1)."""
+    """Returns a static error rate as an exact fraction, or raises if it is outside [0, 1)."""
     exact = _as_decimal(error, "error")
     if not 0 <= exact < 1:
         raise ValueError(f"error must be at least 0 and less than 1, got {error}.")
@@ -164,7 +164,7 @@ def static_error(error: Any) -> Fraction:
 
 
 def random_keys(key: Any, name: str, batch_shape: tuple[int, ...]) -> jax.Array:
-    """Returns one key, or keys of the batch's shape, as typed keys; legacy keys are taken too."""
+    """Returns one key, or keys of the batch's shape, as typed keys; accepts legacy keys too."""
     if not isinstance(key, jax.Array | np.ndarray):
         raise TypeError(f"{name} must be a key made by jax.random.key, got {type(key).__name__}.")
     if not jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
@@ -184,7 +184,7 @@ def random_keys(key: Any, name: str, batch_shape: tuple[int, ...]) -> jax.Array:
 
 
 def axis_index(axis: Any, ndim: int) -> int:
-    """Returns `axis` counted from the front, or refuses one that the array does not have."""
+    """Returns `axis` counted from the front, or raises if the array does not have it."""
     index = _as_int(axis, "axis")
     if not -ndim <= index < ndim:
         raise ValueError(f"axis must be from {-ndim} to {ndim - 1}, got {index}.")
@@ -194,35 +194,35 @@ def axis_index(axis: Any, ndim: int) -> int:
 def whole_number(
     number: Any, name: str, *, minimum: int, maximum: int | None = None, reason: str = ""
 ) -> int:
-    """Returns a static integer, or refuses one outside [minimum, maximum].
+    """Returns a static integer, or raises if it is outside [minimum, maximum].
 
     Args:
-        number: what the user gave; a Python or NumPy integer, never traced.
+        number: the user's argument, a Python or NumPy integer, never traced.
         name: the argument's name.
         minimum: the smallest allowed value.
-        maximum: the largest allowed value; none if `None`.
-        reason: where the maximum comes from, said in the message.
+        maximum: the largest allowed value; no limit if `None`.
+        reason: the origin of the maximum, for the message.
     """
     value = _as_int(number, name)
     if value < minimum or (maximum is not None and value > maximum):
         allowed = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
         if maximum is not None and maximum < minimum:
-            allowed = f"at least {minimum} and at most {maximum}, which nothing is"
+            allowed = f"at least {minimum} and at most {maximum}, which is impossible"
         suffix = f" ({reason})" if reason else ""
         raise ValueError(f"{name} must be {allowed}{suffix}, got {value}.")
     return value
 
 
 def rank(k: Any, maximum: int, *, reason: str = "the number of classes") -> int:
-    """Returns the static rank or set size `k`, or refuses one outside [1, maximum]."""
+    """Returns the static rank or set size `k`, or raises if it is outside [1, maximum]."""
     return whole_number(k, "k", minimum=1, maximum=maximum, reason=reason)
 
 
 def ranks(k: Any, maximum: int, shape: tuple[int, ...]) -> jax.Array:
-    """Returns set sizes of the given shape, or refuses what is not from 1 to maximum.
+    """Returns set sizes of the given shape, or raises if one is not from 1 to maximum.
 
-    An array may also hold 0: it may count something that an example lacks. The values of a traced
-    array cannot be seen here.
+    In an array, 0 is allowed too, for examples without targets. The values of a traced array cannot
+    be checked.
     """
     if not isinstance(k, jax.Array | np.ndarray):
         return jnp.full(shape, rank(k, maximum))
@@ -247,14 +247,14 @@ def scalar(
     at_most: float | None = None,
     below: float | None = None,
 ) -> jax.Array:
-    """Returns a real scalar in `dtype`; its bounds are checked where it is concrete."""
+    """Returns a real scalar in `dtype`; its bounds are checked if it is concrete."""
     value = _real_array(number, name)
     if value.ndim != 0:
         raise ValueError(f"{name} must be a scalar, got shape {value.shape}.")
     values = _concrete(number)
     if values is not None:
         concrete = float(values)
-        # Written so that NaN fails every bound.
+        # NaN fails each of these comparisons.
         bounds = [
             (at_least, "at least", lambda bound: concrete >= bound),
             (above, "greater than", lambda bound: concrete > bound),
@@ -270,7 +270,7 @@ def scalar(
 
 
 def threshold(number: ArrayLike, dtype: jnp.dtype) -> jax.Array:
-    """Returns a real scalar in `dtype`; infinities and NaN too, which a calibration may give."""
+    """Returns a real scalar in `dtype`. Infinity and NaN are allowed, as results of calibration."""
     value = _real_array(number, "threshold")
     if value.ndim != 0:
         raise ValueError(f"threshold must be a scalar, got shape {value.shape}.")
@@ -278,7 +278,7 @@ def threshold(number: ArrayLike, dtype: jnp.dtype) -> jax.Array:
 
 
 def per_class(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> jax.Array:
-    """Returns a scalar or one real value a class in `dtype`, or refuses negative ones."""
+    """Returns a scalar or one real value per class in `dtype`, or raises for negative values."""
     converted = _real_array(values, name)
     if converted.shape not in ((), (num_classes,)):
         raise ValueError(
@@ -293,7 +293,7 @@ def per_class(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) 
 
 
 def class_counts(counts: ArrayLike, name: str) -> jax.Array:
-    """Returns the number of examples of each class, [L], or refuses those that are not positive."""
+    """Returns the number of examples of each class, [L], or raises if one is not positive."""
     converted = _real_array(counts, name)
     if converted.ndim != 1 or converted.shape[0] == 0:
         raise ValueError(f"{name} must have one value for each class, got shape {converted.shape}.")
@@ -321,7 +321,7 @@ def training_counts(counts: ArrayLike, name: str) -> jax.Array:
 def _real_array(values: ArrayLike, name: str) -> jax.Array:
     concrete = None if isinstance(values, jax.Array) else _concrete(values)
     if concrete is not None and concrete.dtype.kind in "iu":
-        # Integers of any size are taken as the floats they are close to.
+        # Integers of any size are rounded to floats.
         values = concrete.astype(np.float64)
     converted = _as_array(values, name, "real number or array")
     if not (
@@ -345,10 +345,10 @@ def _as_array(array: Any, name: str, expected: str) -> jax.Array:
 
 
 def _saturated(given: Any) -> Any:
-    """Concrete integers, at the bound nearest to them where JAX's are too narrow for them.
+    """Clips concrete integers to the range of JAX's integer type.
 
-    Hazard: without 64 bits JAX wraps around, and a label of 2^32 would be one of 0. Choice: the
-    bound, which is as far out of range. Cost: a pass on the host over arrays of 64 bits.
+    Hazard: without 64-bit mode JAX wraps around, and a label of 2^32 would become 0. Choice: the
+    closest bound, which is out of range too. Cost: one pass on the host over 64-bit arrays.
     """
     concrete = _concrete(given)
     if concrete is None or concrete.dtype.kind not in "iu":
@@ -361,9 +361,9 @@ def _saturated(given: Any) -> Any:
 
 
 def _concrete(given: Any) -> np.ndarray | None:
-    """The values of an argument as the user gave it, or `None` where they are traced.
+    """The values of the user's argument, or `None` if they are traced.
 
-    Not of the converted argument: under jit the conversion makes a traced value of a constant.
+    Do not pass a converted argument: under jit, conversion turns a constant into a traced value.
     """
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
         return None

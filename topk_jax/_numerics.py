@@ -1,26 +1,26 @@
-"""The numerical conventions that every loss and operator shares."""
+"""Numerical conventions that all losses and operators share."""
 
 from collections.abc import Hashable
 
 import jax
 import jax.numpy as jnp
 
-# Stands for -inf where infinities would meet and cancel into NaN (-inf - -inf). Far below any
-# score a network gives, and its sums over 1e7 classes still fit in float32.
+# Replaces -inf, because the difference of two infinities is NaN. It is far below any score of a
+# network, and its sum over 1e7 classes is still finite in float32.
 FLOOR = -1e30
 
 
 def finite_scores(logits: jax.Array) -> jax.Array:
-    """Logits with -inf (a class masked out) replaced by a score that loses to every other.
+    """Replaces -inf, a masked class, by a finite score below all others.
 
-    Hazard: the difference of two masked scores would be NaN. Choice: a finite floor, whose
-    gradient is zero. Cost: one elementwise pass, which XLA fuses into the next one.
+    Hazard: the difference of two masked scores is NaN. Choice: a finite floor with zero gradient.
+    Cost: one elementwise pass, which XLA fuses into the next one.
     """
     return jnp.maximum(logits, FLOOR)
 
 
 def score_of_label(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """The score of the true class, `[...]`; for a label out of range, that of some class.
+    """The score of the true class, `[...]`. A label out of range gives the score of some class.
 
     `nan_where_invalid` turns the results of such labels into NaN. JAX would clamp or wrap them
     silently.
@@ -30,37 +30,38 @@ def score_of_label(logits: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def value_of_class(values: jax.Array, labels: jax.Array) -> jax.Array:
-    """The labels' entries of a scalar or of one value a class, `[]` or `[...]`."""
+    """The value of each label, `[]` or `[...]`, from a scalar or from one value per class."""
     if values.ndim == 0:
         return values
     return values.at[labels].get(mode="clip")
 
 
 def is_label(scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """Where in scores [..., L] the true class is, `[..., L]`; nowhere for a label out of range."""
+    """A mask of the true class, `[..., L]`. It is all false for a label out of range."""
     classes = jax.lax.broadcasted_iota(labels.dtype, scores.shape, scores.ndim - 1)
     return labels[..., None] == classes
 
 
 def without_label(scores: jax.Array, labels: jax.Array) -> jax.Array:
-    """The scores [..., L] with the true class struck out: it loses even to `FLOOR`."""
+    """The scores [..., L] with -inf, which is below `FLOOR`, at the true class."""
     return jnp.where(is_label(scores, labels), -jnp.inf, scores)
 
 
 def nan_where_invalid(values: jax.Array, logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """The values of examples, with NaN where a logit is NaN or the label is outside [0, L).
+    """The values [...], with NaN where a logit is NaN or the label is outside [0, L).
 
-    Hazard: sorts, selections and clamps can make a plausible number of either. Choice: multiply by
-    NaN, not `where`, so that the gradient of such an example is NaN as well. Cost: one reduction
-    over the logits.
+    Hazard: sorts, selections and clamps can turn either into a plausible number. Choice: multiply
+    by NaN instead of `where`, so that the gradient of such an example is NaN too. Cost: one
+    reduction over the logits.
     """
     return _nan_unless(valid_examples(logits, labels), values)
 
 
 def nan_where_invalid_labels(values: jax.Array, labels: jax.Array, num_classes: int) -> jax.Array:
-    """The values of examples, with NaN where the label is outside [0, L).
+    """The values [...], with NaN where the label is outside [0, L).
 
-    For values that are NaN already where a logit is: it spares the reduction over the logits.
+    Use it for values that are already NaN where a logit is NaN. It avoids the reduction over the
+    logits.
     """
     return _nan_unless((labels >= 0) & (labels < num_classes), values)
 
@@ -85,20 +86,20 @@ def nan_where_invalid_targets(
 
 
 def batch_mean(values: jax.Array, axis_name: Hashable | None) -> jax.Array:
-    """The mean over all examples [...] of all devices along `axis_name`, on each of them.
+    """The mean over all examples [...] of all devices along `axis_name`, on every device.
 
-    Identity: shards are equal, so the mean of their means is the mean. Hazard: JAX transposes psum
-    to psum, so what `jax.grad` gives on one device is the derivative of the sum of what all
-    devices return, `axis_size` times that of the mean. Choice: leave it so; the mean over devices
-    of these gradients, which a training step takes, is then the gradient of the whole batch,
-    because all devices return the same number. Cost: one scalar all-reduce.
+    Identity: the shards have equal sizes, so the mean of their means is the mean. Hazard: JAX
+    transposes psum to psum. So `jax.grad` on one device gives the derivative of the sum of the
+    results of all devices, which is `axis_size` times that of the mean. Choice: do not correct it.
+    All devices return the same number, so the mean of these gradients over the devices, which a
+    training step computes, is the gradient of the whole batch. Cost: one scalar all-reduce.
     """
     local = values.mean()
     return local if axis_name is None else jax.lax.pmean(local, axis_name)
 
 
 def nan_where_invalid_vectors(values: jax.Array, scores: jax.Array) -> jax.Array:
-    """The vectors `[..., m]` made of score vectors `[..., L]`, all NaN where a score is NaN."""
+    """The vectors `[..., m]` of score vectors `[..., L]`: all NaN where a score is NaN."""
     return _nan_unless(~jnp.isnan(scores).any(axis=-1, keepdims=True), values)
 
 

@@ -1,4 +1,4 @@
-"""Floats as integers in the same order, so that a search can go through them bit by bit."""
+"""Maps floats to integers in the same order, for searches bit by bit."""
 
 from typing import Any
 
@@ -7,10 +7,10 @@ import jax.numpy as jnp
 
 
 def to_ordinals(floats: jax.Array) -> jax.Array:
-    """Unsigned integers of as many bits, in the order of the floats; -0 is before 0.
+    """Unsigned integers with the same number of bits, in the order of the floats; -0 is before 0.
 
-    Identity: read as integers, the floats of each sign are in the order of their magnitudes. All
-    bits of the negative ones are flipped, and the sign bit of the others.
+    Identity: the bits of floats with the same sign are in the order of the magnitudes. So all bits
+    of negative floats are flipped, and only the sign bit of the others.
     """
     unsigned = jnp.dtype(f"uint{8 * floats.dtype.itemsize}")
     bits = jax.lax.bitcast_convert_type(floats, unsigned)
@@ -19,12 +19,12 @@ def to_ordinals(floats: jax.Array) -> jax.Array:
 
 
 def to_floats(ordinals: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """The floats of a type that have these ordinals."""
+    """The floats of the given dtype with these ordinals."""
     sign = highest_bit(ordinals.dtype)
     bits = jnp.where(ordinals >= sign, ordinals ^ sign, ~ordinals)
     return jax.lax.bitcast_convert_type(bits, dtype)
 
 
 def highest_bit(unsigned: jnp.dtype) -> Any:
-    """The number of an unsigned type that has its highest bit alone."""
+    """The unsigned integer with only its highest bit set."""
     return unsigned.type(1 << (8 * unsigned.itemsize - 1))

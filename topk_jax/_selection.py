@@ -1,4 +1,4 @@
-"""What calibration selects by: a threshold found bit by bit, a sum that keeps its digits."""
+"""Selection for calibration: thresholds found bit by bit, and accurate sums."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,44 +8,44 @@ import jax.numpy as jnp
 
 from topk_jax import _ordinals
 
-# Sums are taken of blocks of this many values, then of as many of those sums, and so on.
+# Sums are taken over blocks of this many values, then over blocks of those sums, and so on.
 _BLOCK = 32
 
 
 def largest_threshold(values: jax.Array, allows: Callable[[jax.Array], jax.Array]) -> jax.Array:
     """The largest of the values [N], or infinity, such that `allows(values >= threshold)`.
 
-    `allows` holds for the smallest value, and for all up to some value.
+    `allows` must hold for the smallest value. If it holds for a value, it must hold for all smaller
+    ones.
 
-    Identity: the ordinals of floats are in their order, so the threshold is found bit by bit.
-    Hazard: a full sort is slow, and a partial one slow where many values are wanted. Choice: one
-    pass over the values for each bit, whatever the rank. Cost: 32 passes (64 over float64), and one
-    copy.
+    Identity: ordinals keep the order of the floats, so the threshold can be found bit by bit.
+    Hazard: a full sort is slow, and a partial sort is slow for many values. Choice: one pass over
+    the values for each bit, for any rank. Cost: 32 passes (64 for float64), and one copy.
     """
-    ordinals, greatest = _greatest_ordinal(values, allows, values.max())
-    return jnp.where(ordinals >= greatest, values, jnp.inf).min()
+    ordinals, largest = _largest_ordinal(values, allows, values.max())
+    return jnp.where(ordinals >= largest, values, jnp.inf).min()
 
 
 def kth_index(scores: jax.Array, k: int) -> jax.Array:
-    """The index of the k-th largest of the scores along the last axis, `[..., 1]`.
+    """The index of the k-th largest score along the last axis, `[..., 1]`.
 
-    Its time does not depend on k. Equal scores rank in the order of their indices.
+    The time does not depend on k. Equal scores rank in the order of their indices.
     """
-    ordinals, greatest = _greatest_ordinal(
+    ordinals, largest = _largest_ordinal(
         scores,
         lambda kept: kept.sum(axis=-1, keepdims=True) >= k,
         scores.max(axis=-1, keepdims=True),
     )
-    num_above = (ordinals > greatest).sum(axis=-1, keepdims=True)
-    return nth_true(ordinals == greatest, k - num_above)
+    num_above = (ordinals > largest).sum(axis=-1, keepdims=True)
+    return nth_true(ordinals == largest, k - num_above)
 
 
 def nth_true(mask: jax.Array, n: jax.Array) -> jax.Array:
-    """The index of the n-th true entry along the last axis, `[..., 1]`, as n is.
+    """The index of the n-th true entry along the last axis, for `n` of shape `[..., 1]`.
 
-    Hazard: a running count costs more than the rest of a selection, to find what is almost always
-    the first. Choice: the least index, and only where some n is not 1 a bisection. Cost: one pass,
-    or as many more as an index has bits.
+    Hazard: a running count costs more than the rest of a selection, and n is almost always 1.
+    Choice: the smallest index, and a bisection only if some n is not 1. Cost: one pass, plus one
+    pass for each bit of an index if there is a bisection.
     """
     length = mask.shape[-1]
     indices = jax.lax.broadcasted_iota(jnp.int32, mask.shape, mask.ndim - 1)
@@ -63,13 +63,14 @@ def nth_true(mask: jax.Array, n: jax.Array) -> jax.Array:
     return jnp.where(n == 1, first, found)
 
 
-def _greatest_ordinal(
+def _largest_ordinal(
     values: jax.Array, allows: Callable[[jax.Array], jax.Array], like: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The ordinals of the values, and the greatest number that `allows` keeps.
+    """The ordinals of the values, and the largest ordinal that `allows` accepts.
 
-    The greatest is of the shape of `like`, which is made from the values and never computed: under
-    shard_map the loop has to start from what varies over the devices as the values do.
+    The second has the shape of `like`, which is an expression of the values. Only its shape is
+    used, so XLA does not compute it. Under shard_map the initial value of the loop must vary over
+    the devices as the values do.
     """
     ordinals = _ordinals.to_ordinals(values)
     unsigned = ordinals.dtype
@@ -85,10 +86,11 @@ def _greatest_ordinal(
 
 
 def sum_in_blocks(values: jax.Array) -> jax.Array:
-    """The sum of [N] values in float32 without the error that grows with N.
+    """The sum of [N] values in float32, whose error does not grow with N.
 
-    Hazard: one running sum of 1e8 small numbers loses several digits. Choice: sums of blocks, then
-    of blocks of these; barriers keep XLA from merging them. Cost: about one more pass of N / 32.
+    Hazard: a running sum of 1e8 small numbers loses several digits. Choice: sums over blocks, then
+    over blocks of these sums. Barriers keep XLA from merging them. Cost: about one more pass over
+    N / 32 values.
     """
     while values.size > 1:
         padded = jnp.pad(values, (0, -values.size % _BLOCK))
@@ -97,9 +99,9 @@ def sum_in_blocks(values: jax.Array) -> jax.Array:
 
 
 def once(scores: jax.Array) -> jax.Array:
-    """The scores, computed once.
+    """The scores, computed only once.
 
-    Hazard: where they are fused into each of several uses, two roundings of one score can differ,
-    and a comparison of a score with itself can fail. Choice: a barrier. Cost: they are stored.
+    Hazard: XLA may compute a score again for each use, with different rounding. A comparison of a
+    score with itself can then fail. Choice: a barrier. Cost: the scores are stored.
     """
     return jax.lax.optimization_barrier(scores)

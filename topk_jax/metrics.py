@@ -1,7 +1,7 @@
-"""Hits and what is reported of them: over examples, over classes, and over classes by their size.
+"""Hits and accuracies: over examples, over classes, and over groups of classes by size.
 
-Everything is made of masked sums and counts (`Tally`), which add up over batches and devices: a
-mean of batch means would weigh a padded batch or a rare class wrongly.
+All of them are computed from masked sums and counts (`Tally`), which add up over batches and
+devices. A mean of batch means would give padded batches and rare classes a wrong weight.
 """
 
 import dataclasses
@@ -31,12 +31,12 @@ __all__ = [
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Tally:
-    """Sums and counts of values, over all examples (`[]`) or over those of each class (`[L]`).
+    """Sums and counts of values, over all examples (`[]`) or per class (`[L]`).
 
-    Tallies of parts of the data add up to the tally of all of it, exactly, for both are integers:
-    with `+` over batches, with `jax.lax.psum` over devices, whatever the order. They are of 32 bits
-    (64 where JAX is told to use them), so a total has to stay below 2^31: some two million sets of
-    a thousand classes.
+    Tallies of parts of the data add up exactly to the tally of all data, in any order: with `+`
+    over batches, and with `jax.lax.psum` over devices. The numbers are integers with 32 bits (64 in
+    JAX's 64-bit mode), so a total must stay below 2^31, which is some two million sets of a
+    thousand classes.
 
     Attributes:
         total: the sum of the values, integers.
@@ -55,50 +55,49 @@ class Tally:
     count: jax.Array
 
     def __add__(self, other: "Tally") -> "Tally":
-        """The tally of both parts together."""
+        """The tally of both parts."""
         if not isinstance(other, Tally):
             return NotImplemented
         if self.total.shape != other.total.shape:
             raise ValueError(
-                f"other must be a tally of shape {self.total.shape}, of as many classes or of "
-                f"examples alike, got shape {other.total.shape}."
+                f"other must be a tally of shape {self.total.shape}, got shape {other.total.shape}."
             )
         return Tally(self.total + other.total, self.count + other.count)
 
     def mean(self) -> jax.Array:
-        """The mean over examples, a scalar; NaN where there is none."""
+        """The mean over examples, a scalar; NaN without examples."""
         return _ratio(self.total.sum(), self.count.sum())
 
     def macro_mean(self) -> jax.Array:
-        """The mean over the classes that have examples of the mean in each; NaN where none has."""
+        """The mean of the class means, over classes with examples; NaN without such classes."""
         return self._mean_over(jnp.ones(self.count.shape, jnp.bool_))
 
     def shot_means(
         self, *, class_counts: ArrayLike, few: int = 20, many: int = 100
     ) -> dict[str, jax.Array]:
-        """`macro_mean` over the classes of few, medium and many shots, as in `shot_accuracy`."""
+        """`macro_mean` over few-shot, medium-shot and many-shot classes, as in `shot_accuracy`."""
         groups = shot_groups(class_counts, few=few, many=many)
         shape = groups["few"].shape
         if shape != self.count.shape:
             raise ValueError(
-                f"class_counts must have one value for each of the classes that were counted, of "
-                f"shape {self.count.shape}, got shape {shape}."
+                f"class_counts must have one value for each of the classes in the tally, shape "
+                f"{self.count.shape}, got shape {shape}."
             )
         return {name: self._mean_over(classes) for name, classes in groups.items()}
 
     def _mean_over(self, classes: jax.Array) -> jax.Array:
         present = classes & (self.count > 0)
-        # A count of 1 for absent classes: a NaN, though dropped, would stop a hunt for NaN.
+        # Absent classes count 1, because even an unused NaN would trigger JAX's NaN checks.
         means = jnp.where(present, _ratio(self.total, jnp.where(present, self.count, 1)), 0.0)
         return _ratio(means.sum(), present.sum())
 
 
 def tally(values: ArrayLike, where: ArrayLike | None = None) -> Tally:
-    """The sum and the number of the examples' values, for `mean`.
+    """The sum and the count of the examples' values, for `mean`.
 
     Args:
         values: hits (booleans) or set sizes (integers), `[...]`.
-        where: booleans, `[...]`, the examples that count; all if `None`.
+        where: booleans, `[...]`, the examples to include; all if `None`.
 
     Returns:
         A `Tally` of scalars.
@@ -114,7 +113,7 @@ def tally(values: ArrayLike, where: ArrayLike | None = None) -> Tally:
         >>> print(metrics.tally(sizes).mean())
         1.5
 
-    Source: masked sums and counts, so that padding and streaming change nothing.
+    Source: masked sums and counts, so padding and streaming do not change the result.
     """
     values, where = _values_and_where(values, where)
     return Tally(jnp.where(where, values, 0).sum(), where.sum())
@@ -123,17 +122,17 @@ def tally(values: ArrayLike, where: ArrayLike | None = None) -> Tally:
 def tally_by_class(
     values: ArrayLike, labels: ArrayLike, *, num_classes: int, where: ArrayLike | None = None
 ) -> Tally:
-    """The sum and the number of the values of each class, for `macro_mean` and `shot_means`.
+    """The sum and the count of the values of each class, for `macro_mean` and `shot_means`.
 
     Args:
         values: hits (booleans) or set sizes (integers), `[...]`.
-        labels: integer classes, `[...]`. An example whose label is outside [0, L) is of no class,
-            and left out.
+        labels: integer classes, `[...]`. An example whose label is outside [0, L) belongs
+            to no class and is left out.
         num_classes: static number of classes L.
-        where: booleans, `[...]`, the examples that count; all if `None`.
+        where: booleans, `[...]`, the examples to include; all if `None`.
 
     Returns:
-        A `Tally` of one sum and one count a class, `[L]`.
+        A `Tally` with one sum and one count per class, `[L]`.
 
     Raises:
         TypeError: `values` is neither boolean nor integer, `labels` is not integer, `num_classes`
@@ -148,14 +147,14 @@ def tally_by_class(
         >>> print(counts.total, counts.count, counts.macro_mean())
         [1 0 1] [2 0 1] 0.75
 
-    Source: masked sums and counts, so that padding and streaming change nothing.
+    Source: masked sums and counts, so padding and streaming do not change the result.
     """
     values, where = _values_and_where(values, where)
     labels = _checks.integer_array(labels, "labels", values.shape)
     num_classes = _checks.whole_number(num_classes, "num_classes", minimum=1)
-    of_a_class = where & (labels >= 0) & (labels < num_classes)
-    # One past the end, and dropped: JAX would count a label of -1 for the last class.
-    index = jnp.where(of_a_class, labels, num_classes).reshape(-1)
+    has_class = where & (labels >= 0) & (labels < num_classes)
+    # Other labels get an index past the end and are dropped. JAX would wrap -1 to the last class.
+    index = jnp.where(has_class, labels, num_classes).reshape(-1)
     zeros = jnp.zeros(num_classes, values.dtype)
     return Tally(
         zeros.at[index].add(values.reshape(-1), mode="drop"), zeros.at[index].add(1, mode="drop")
@@ -196,13 +195,14 @@ def label_ranks(scores: ArrayLike, labels: ArrayLike) -> jax.Array:
 
 
 def top_k_hits(scores: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
-    r"""Whether the true class is among the k of largest score.
+    r"""Whether the true class is among the k classes with the largest scores.
 
     .. math::
         h(s, y) = \mathbf 1 \big[ \#\{ j : s_j > s_y \text{, or } s_j = s_y \text{ and } j < y \}
         < k \big]
 
-    Ties go to the class of lower index, as in `sets.top_k_set`: equal scores are not always right.
+    Ties go to the class with the lower index, as in `sets.top_k_set`. So constant scores do not hit
+    every class.
 
     Args:
         scores: floating-point scores or probabilities, `[..., L]`.
@@ -210,7 +210,7 @@ def top_k_hits(scores: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
         k: static set size, from 1 to L.
 
     Returns:
-        Booleans, `[...]`. A NaN score and a label outside [0, L) are misses.
+        Booleans, `[...]`. NaN scores and labels outside [0, L) are misses.
 
     Raises:
         TypeError: `scores` is not floating-point, `labels` is not integer, or `k` is not a static
@@ -242,7 +242,7 @@ def threshold_hits(probabilities: ArrayLike, labels: ArrayLike, threshold: Array
         threshold: a real scalar, as for `sets.threshold_set`.
 
     Returns:
-        Booleans, `[...]`. A NaN probability, a label outside [0, L) and a NaN threshold are misses.
+        Booleans, `[...]`. NaN probabilities, labels outside [0, L) and a NaN threshold are misses.
 
     Raises:
         TypeError: `probabilities` is not floating-point, `labels` is not integer or `threshold` is
@@ -298,10 +298,10 @@ def accuracy(hits: ArrayLike, where: ArrayLike | None = None) -> jax.Array:
 
     Args:
         hits: booleans, `[...]`.
-        where: booleans, `[...]`, the examples that count; all if `None`.
+        where: booleans, `[...]`, the examples to include; all if `None`.
 
     Returns:
-        A float scalar in [0, 1]; NaN where no example counts.
+        A float scalar in [0, 1]; NaN if no example is included.
 
     Raises:
         TypeError: `hits` or `where` is not boolean.
@@ -322,7 +322,7 @@ def accuracy(hits: ArrayLike, where: ArrayLike | None = None) -> jax.Array:
 def macro_accuracy(
     hits: ArrayLike, labels: ArrayLike, *, num_classes: int, where: ArrayLike | None = None
 ) -> jax.Array:
-    r"""The mean over classes of the share of hits in each.
+    r"""The mean over classes of the share of hits in each class.
 
     .. math::
         \frac{1}{|C|} \sum_{c \in C} \frac{1}{n_c} \sum_{i : y_i = c} h_i, \qquad
@@ -330,13 +330,13 @@ def macro_accuracy(
 
     Args:
         hits: booleans, `[...]`.
-        labels: integer classes, `[...]`. An example whose label is outside [0, L) is of no class,
-            and left out.
+        labels: integer classes, `[...]`. An example whose label is outside [0, L) belongs
+            to no class and is left out.
         num_classes: static number of classes L.
-        where: booleans, `[...]`, the examples that count; all if `None`.
+        where: booleans, `[...]`, the examples to include; all if `None`.
 
     Returns:
-        A float scalar in [0, 1]; NaN where no class has an example.
+        A float scalar in [0, 1]; NaN if no class has an example.
 
     Raises:
         TypeError: `hits` or `where` is not boolean, `labels` is not integer, or `num_classes` is
@@ -365,24 +365,26 @@ def shot_accuracy(
     many: int = 100,
     where: ArrayLike | None = None,
 ) -> dict[str, jax.Array]:
-    r"""Macro accuracy over the classes that have few, some or many training examples.
+    r"""Macro accuracy over the classes with few, medium and many training examples.
 
-    Each is the mean over the classes of its group, as `macro_accuracy` is that over all classes.
-    The thesis does not say so, but its figures do: in table 5.2 (cross-entropy, K = 5) all three
-    groups are below the accuracy over all examples, which no three means over examples could be.
+    Each is the mean over the classes of its group, as `macro_accuracy` is over all classes. The
+    thesis does not state this, but its numbers imply it: in table 5.2 (cross-entropy, K = 5) all
+    three groups are below the accuracy over all examples, which is impossible for means over
+    examples.
 
     Args:
         hits: booleans, `[...]`.
-        labels: integer classes, `[...]`. An example whose label is outside [0, L) is of no class,
-            and left out.
+        labels: integer classes, `[...]`. An example whose label is outside [0, L) belongs
+            to no class and is left out.
         class_counts: integers, `[L]`, the number of training examples of each class.
-        few: static; a class with fewer training examples is of few shots.
-        many: static, at least `few`; a class with more is of many shots, any other of medium ones.
-        where: booleans, `[...]`, the examples that count; all if `None`.
+        few: static; a class with fewer training examples is few-shot.
+        many: static, at least `few`; a class with more training examples is many-shot. All other
+            classes are medium-shot.
+        where: booleans, `[...]`, the examples to include; all if `None`.
 
     Returns:
-        Float scalars in [0, 1] by the names "few", "medium" and "many"; NaN where no class of the
-        group has an example.
+        A dictionary of float scalars in [0, 1] with the keys "few", "medium" and "many"; NaN if no
+        class of the group has an example.
 
     Raises:
         TypeError: `hits` or `where` is not boolean, `labels` or `class_counts` is not integer, or
@@ -406,7 +408,7 @@ def shot_accuracy(
 
 
 def shot_groups(class_counts: ArrayLike, *, few: int = 20, many: int = 100) -> dict[str, jax.Array]:
-    r"""Which classes have few, some or many training examples.
+    r"""Groups of the classes with few, medium and many training examples.
 
     .. math::
         n_l < n_{\text{few}}, \qquad n_{\text{few}} \le n_l \le n_{\text{many}}, \qquad
@@ -414,11 +416,13 @@ def shot_groups(class_counts: ArrayLike, *, few: int = 20, many: int = 100) -> d
 
     Args:
         class_counts: integers, `[L]`, the number of training examples of each class.
-        few: static; a class with fewer training examples is of few shots.
-        many: static, at least `few`; a class with more is of many shots, any other of medium ones.
+        few: static; a class with fewer training examples is few-shot.
+        many: static, at least `few`; a class with more training examples is many-shot. All other
+            classes are medium-shot.
 
     Returns:
-        Booleans, `[L]` each, by the names "few", "medium" and "many". Each class is in one group.
+        A dictionary of boolean masks, `[L]`, with the keys "few", "medium" and "many". Each class
+        is in exactly one group.
 
     Raises:
         TypeError: `class_counts` is not integer, or `few` or `many` is not a static integer.
@@ -450,8 +454,8 @@ def shot_groups(class_counts: ArrayLike, *, few: int = 20, many: int = 100) -> d
 def _label_ranks(scores: jax.Array, labels: jax.Array) -> jax.Array:
     """Ranks in one pass and without a sort.
 
-    Hazard: fused into each use, one score can be rounded in two ways, and a class would come before
-    itself or before its equal. Choice: compute the scores once. Cost: they are stored.
+    Hazard: XLA may compute a score again for each use, with different rounding. A class could then
+    rank before itself. Choice: compute the scores once. Cost: they are stored.
     """
     scores = _selection.once(scores)
     score = _numerics.score_of_label(scores, labels)[..., None]
@@ -463,7 +467,7 @@ def _label_ranks(scores: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def _values_and_where(values: ArrayLike, where: ArrayLike | None) -> tuple[jax.Array, jax.Array]:
-    """The values as integers and the examples that count, of one shape, or refuses them."""
+    """Returns the values as integers and the mask, of the same shape, or raises."""
     values = _checks.counting_array(values, "values")
     if where is None:
         return values, jnp.ones(values.shape, jnp.bool_)
@@ -471,6 +475,6 @@ def _values_and_where(values: ArrayLike, where: ArrayLike | None) -> tuple[jax.A
 
 
 def _ratio(total: Any, count: jax.Array) -> jax.Array:
-    """The quotient in the default float; NaN where the count is 0, without dividing by it."""
+    """The quotient in the default float type; NaN where the count is 0, without a division by 0."""
     quotient = total.astype(float) / jnp.maximum(count, 1).astype(float)
     return jnp.where(count > 0, quotient, jnp.nan)

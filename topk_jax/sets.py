@@ -1,7 +1,7 @@
-"""From probabilities to sets of classes: the sets, and the thresholds that calibrate them.
+"""Sets of classes from probabilities, and the calibration of thresholds.
 
-A set is a boolean mask over the classes. An example with a NaN score gets the empty set, and a
-threshold calibrated on a NaN is NaN, which keeps no class: neither can look plausible.
+A set is a boolean mask over the classes. An example with a NaN score gets the empty set. A
+threshold calibrated on a NaN is NaN, which keeps no class.
 """
 
 import math
@@ -27,7 +27,7 @@ __all__ = [
 
 
 def top_k_set(scores: ArrayLike, *, k: int) -> jax.Array:
-    r"""The k classes of largest score.
+    r"""The k classes with the largest scores.
 
     .. math:: \Gamma(x) = \{ l : s_l \text{ is among } s_{[1]}, \dots, s_{[k]} \}
 
@@ -36,8 +36,8 @@ def top_k_set(scores: ArrayLike, *, k: int) -> jax.Array:
         k: static set size, from 1 to L.
 
     Returns:
-        Booleans, `[..., L]`, exactly k of them true: among equal scores, those of lower index. None
-        where a score is NaN.
+        Booleans, `[..., L]`, exactly k of them true. Among equal scores, lower indices come first.
+        None is true where a score is NaN.
 
     Raises:
         TypeError: `scores` is not floating-point or `k` is not a static integer.
@@ -62,8 +62,8 @@ def threshold_set(probabilities: ArrayLike, threshold: ArrayLike) -> jax.Array:
 
     Args:
         probabilities: floating-point, `[..., L]`.
-        threshold: a real scalar, taken in the probabilities' dtype (float32 at least). All classes
-            reach minus infinity, none reaches infinity or NaN.
+        threshold: a real scalar, converted to the probabilities' dtype (float32 or float64). All
+            classes reach minus infinity; no class reaches infinity or NaN.
 
     Returns:
         Booleans, `[..., L]`; none is true where a probability is NaN.
@@ -86,19 +86,19 @@ def threshold_set(probabilities: ArrayLike, threshold: ArrayLike) -> jax.Array:
 
 
 def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
-    r"""The smallest set whose probabilities add up to `1 - error`: a bounded error on each example.
+    r"""The smallest set whose probabilities add up to at least `1 - error`, for each example.
 
     .. math::
         \Gamma(x) = \{ l : p_l \text{ is among } p_{[1]}, \dots, p_{[m]} \}, \qquad
         m = \min \Big\{ m : \sum_{j \le m} p_{[j]} \ge 1 - \varepsilon \Big\}
 
     Args:
-        probabilities: floating-point, `[..., L]`, of sum 1 along the classes.
-        error: a real scalar in [0, 1), the probability that may be missed; it may be traced.
+        probabilities: floating-point, `[..., L]`, with sum 1 over the classes.
+        error: a real scalar in [0, 1), the probability that a set may miss. May be traced.
 
     Returns:
-        Booleans, `[..., L]`: among equal probabilities, those of lower index come first. All are
-        true where the sum is less than `1 - error`, none where a probability is NaN.
+        Booleans, `[..., L]`. Among equal probabilities, lower indices come first. All are true
+        where the sum is less than `1 - error`; none is true where a probability is NaN.
 
     Raises:
         TypeError: `probabilities` is not floating-point or `error` is not real.
@@ -118,27 +118,28 @@ def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
 
 
 def average_k_threshold(probabilities: ArrayLike, *, k: float) -> jax.Array:
-    r"""The threshold whose sets have k classes on average over the given examples; no labels.
+    r"""The threshold for sets with k classes on average over the given examples, without labels.
 
     .. math:: \lambda = \tfrac12 \big( P_{[N]} + P_{[N+1]} \big), \qquad N = \lfloor k n \rfloor,
 
-    with P all n L probabilities in descending order. Where this would keep more than N of them,
-    because the two are equal or so close that their midpoint rounds to the lower, it is the
-    smallest probability above it instead, and infinity if there is none: the mean size of the sets
-    never exceeds k. For k = L it is minus infinity, which keeps every class.
+    where P are all n L probabilities in descending order. If the two probabilities are equal, or so
+    close that their midpoint rounds to the lower one, this threshold would keep more than N of
+    them. Then the threshold is the smallest probability above it, or infinity if there is none. So
+    the mean size of the sets never exceeds k. For k = L it is minus infinity, which keeps every
+    class.
 
     Args:
-        probabilities: floating-point, `[..., L]`, with one example at least.
-        k: static mean set size, a real number from 1 to L, taken as its decimals say.
+        probabilities: floating-point, `[..., L]`, with at least one example.
+        k: static mean set size, a real number from 1 to L, interpreted as its shortest decimal.
 
     Returns:
-        A scalar in the probabilities' dtype, float32 at least, for `threshold_set`; NaN if a
+        A scalar for `threshold_set`, in the probabilities' dtype (float32 or float64); NaN if a
         probability is NaN.
 
     Raises:
         TypeError: `probabilities` is not floating-point or `k` is not a static real number.
         ValueError: `k` is outside [1, L], there is no example, or there are more probabilities
-            than can be counted; `AverageKCalibrator` takes those a batch at a time.
+            than can be counted; `AverageKCalibrator` takes them in batches.
 
     Example:
         >>> import jax.numpy as jnp
@@ -161,14 +162,14 @@ def average_k_threshold(probabilities: ArrayLike, *, k: float) -> jax.Array:
 
 
 class AverageKCalibrator:
-    """`average_k_threshold` of a stream of batches, to the last bit, in O(k n) memory.
+    """`average_k_threshold` for a stream of batches, equal to the last bit, in O(k n) memory.
 
-    It lives on the host and keeps the k n + 1 largest probabilities that it was given (and as many
-    again before it sifts them), never the n L of all examples.
+    It runs on the host and stores the k n + 1 largest probabilities so far, and up to as many
+    more before it discards the smaller ones. It never stores all n L probabilities.
 
     Args:
-        k: mean set size, a real number from 1 to L, taken as its decimals say.
-        num_examples: the number n of examples that will be given in all, at least 1.
+        k: mean set size, a real number from 1 to L, interpreted as its shortest decimal.
+        num_examples: the total number n of examples, at least 1.
 
     Raises:
         TypeError: `k` is not a real number or `num_examples` is not an integer.
@@ -198,16 +199,17 @@ class AverageKCalibrator:
         self._num_pending = 0
 
     def update(self, batch: ArrayLike) -> None:
-        """Takes the probabilities of some more examples.
+        """Adds the probabilities of more examples.
 
         Args:
-            batch: floating-point, `[..., L]`, of any size, without padding; a NumPy or a JAX array,
-                not a traced one.
+            batch: floating-point, `[..., L]`, of any size, without padding. A NumPy or JAX array;
+                it must not be traced.
 
         Raises:
             TypeError: `batch` is not floating-point, or it is traced.
-            ValueError: the number of classes is less than k or not that of the batches before, or
-                there are more than `num_examples` examples. The calibrator is left as it was.
+            ValueError: the number of classes is less than k or differs from that of earlier
+                batches, or there are more than `num_examples` examples. The calibrator does not
+                change.
         """
         if isinstance(batch, jax.core.Tracer):
             raise TypeError(
@@ -224,45 +226,45 @@ class AverageKCalibrator:
             )
         if num_seen > self._num_examples:
             raise ValueError(
-                f"batch must not bring more than num_examples = {self._num_examples} examples in "
-                f"all, got {num_seen}."
+                f"batch must not exceed num_examples = {self._num_examples} examples in total, "
+                f"got {num_seen}."
             )
         self._num_classes, self._num_seen = num_classes, num_seen
         self._seen_nan = self._seen_nan or bool(np.isnan(values).any())
-        self._keep(values.reshape(-1))
+        self._store(values.reshape(-1))
 
     def threshold(self) -> jax.Array:
-        """The threshold, once all examples were given.
+        """The threshold of all examples.
 
         Returns:
-            A scalar, what `average_k_threshold` gives for all examples together.
+            A scalar, equal to `average_k_threshold` of all examples together.
 
         Raises:
             ValueError: fewer than `num_examples` examples were given.
         """
         if self._num_seen < self._num_examples:
             raise ValueError(
-                f"num_examples must all be given before the threshold is asked for: got "
-                f"{self._num_seen} of {self._num_examples}."
+                f"num_examples = {self._num_examples} examples must be given before the threshold, "
+                f"got {self._num_seen}."
             )
-        self._sift()
+        self._reduce()
         if self._seen_nan:
             return jnp.asarray(jnp.nan, self._largest.dtype)
         return _average_k_threshold(jnp.asarray(self._largest), self._rank)
 
-    def _keep(self, values: np.ndarray) -> None:
-        """Keeps what may be among the `rank + 1` largest, and sifts when twice as many are kept."""
-        # Once sifted, as many as are needed are kept, and one that is no larger changes nothing. A
-        # copy in either case: the batch may be the caller's own memory, to be filled again.
+    def _store(self, values: np.ndarray) -> None:
+        """Stores values that may be among the `rank + 1` largest; discards others when needed."""
+        # After the first reduction, only values above the smallest stored one matter. Both branches
+        # copy, because the caller may reuse the memory of the batch.
         full = self._largest.size > 0
         values = values[values > self._largest[0]] if full else values.copy()
         self._pending.append(values)
         self._num_pending += values.size
         if self._num_pending > self._rank:
-            self._sift()
+            self._reduce()
 
-    def _sift(self) -> None:
-        """Reduces what is kept to the `rank + 1` largest, the smallest of them first."""
+    def _reduce(self) -> None:
+        """Reduces the stored values to the `rank + 1` largest, with the smallest of them first."""
         kept = np.concatenate([*([self._largest] if self._largest.size else []), *self._pending])
         surplus = kept.size - (self._rank + 1)
         self._largest = np.partition(kept, surplus)[surplus:] if surplus >= 0 else kept
@@ -270,20 +272,20 @@ class AverageKCalibrator:
 
 
 def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
-    r"""The largest threshold whose sets miss little probability on average; no labels.
+    r"""The largest threshold whose sets miss at most `error` on average, without labels.
 
     .. math::
         \lambda = \max \Big\{ t :
         \frac1n \sum_i \sum_l p_l(x_i) \mathbf 1[p_l(x_i) < t] \le \varepsilon \Big\}
 
-    It is one of the probabilities, or infinity where all of them may be missed.
+    It is one of the probabilities, or infinity if the sets may miss all of them.
 
     Args:
-        probabilities: floating-point, `[..., L]`, with one example at least.
-        error: a real scalar in [0, 1), the mean probability that may be missed; it may be traced.
+        probabilities: floating-point, `[..., L]`, with at least one example.
+        error: a real scalar in [0, 1), the mean probability that the sets may miss. May be traced.
 
     Returns:
-        A scalar in the probabilities' dtype, float32 at least, for `threshold_set`; NaN if a
+        A scalar for `threshold_set`, in the probabilities' dtype (float32 or float64); NaN if a
         probability is NaN.
 
     Raises:
@@ -307,23 +309,25 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
 
 
 def conformal_threshold(probabilities: ArrayLike, labels: ArrayLike, *, error: float) -> jax.Array:
-    r"""The threshold of split conformal prediction: sets that miss the label at a known rate.
+    r"""The threshold of split conformal prediction: its sets miss the label at a given rate.
 
     .. math::
         \lambda = 1 - \hat q = \text{the } r\text{-th largest } p_{y_i}(x_i), \qquad
         r = \lceil (n + 1)(1 - \varepsilon) \rceil,
 
-    for the quantile is that of :math:`1 - p_y`; minus infinity, every class, if r exceeds n. For an
-    example exchangeable with these, :math:`1 - \varepsilon \le P(p_y \ge \lambda)`, and this is at
-    most :math:`1 - \varepsilon + 1 / (n + 1)` if no two examples tie.
+    because :math:`\hat q` is a quantile of :math:`1 - p_y`. If r exceeds n it is minus infinity,
+    which keeps every class. For an example exchangeable with these,
+    :math:`1 - \varepsilon \le P(p_y \ge \lambda)`. If no two examples tie, this probability is at
+    most :math:`1 - \varepsilon + 1 / (n + 1)`.
 
     Args:
-        probabilities: floating-point, `[..., L]`, with one example at least.
+        probabilities: floating-point, `[..., L]`, with at least one example.
         labels: integer classes, `[...]`.
-        error: static rate of missed labels, a real number in [0, 1), taken as its decimals say.
+        error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
+            decimal.
 
     Returns:
-        A scalar in the probabilities' dtype, float32 at least, for `threshold_set`; NaN if a
+        A scalar for `threshold_set`, in the probabilities' dtype (float32 or float64); NaN if a
         probability is NaN or a label is outside [0, L).
 
     Raises:
@@ -355,12 +359,12 @@ def _top_k_set(scores: jax.Array, k: int) -> jax.Array:
 
 @jax.jit
 def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
-    """The adaptive set by what it misses.
+    """The adaptive set, computed from the probability that it misses.
 
-    Identity: the sum of those kept is that of all less that of those missed. Hazard: near 1 float32
-    resolves 6e-8, which many classes or a small error need to be finer, and a softmax adds up to 1
-    but for rounding. Choice: add up from the smallest, which is precise where the cut is made, and
-    take a sum within rounding of 1 for 1. Cost: one sort of the values, one cumulative sum.
+    Identity: the kept probability is the total minus the missed one. Hazard: near 1 float32 has
+    steps of 6e-8, which is too coarse for many classes or a small error, and a softmax adds up to 1
+    only up to rounding. Choice: add up from the smallest, which is precise at the cut, and treat a
+    total within rounding of 1 as 1. Cost: one sort of the values, one cumulative sum.
     """
     probabilities = _selection.once(probabilities)
     num_classes = probabilities.shape[-1]
@@ -369,7 +373,7 @@ def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
     excess = missed[..., -1:] - 1.0
     rounding = 16.0 * float(jnp.finfo(probabilities.dtype).eps)
     allowed = error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)
-    # The likeliest class is kept, whatever rounding says of the sum of all.
+    # The most likely class is always kept, even if rounding changes the total.
     num_missed = jnp.minimum((missed <= allowed).sum(axis=-1), num_classes - 1)
     smallest = num_missed[..., None]
     return _largest_set(
@@ -380,7 +384,7 @@ def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
 
 
 def _average_k_threshold(values: jax.Array, rank: int) -> jax.Array:
-    """The threshold that keeps at most `rank` of the values [N], of which it needs the largest."""
+    """The threshold that keeps at most `rank` of the values [N]. Only the largest ones matter."""
     if rank >= values.size:
         return jnp.where(jnp.isnan(values).any(), jnp.nan, -jnp.inf).astype(values.dtype)
     return _separating_threshold(values, rank)
@@ -390,8 +394,8 @@ def _average_k_threshold(values: jax.Array, rank: int) -> jax.Array:
 def _separating_threshold(values: jax.Array, rank: jax.Array) -> jax.Array:
     """The threshold between the `rank` largest of the values [N] and the next, if they differ.
 
-    Hazard: denormal numbers are 0 to some of XLA's backends and not to others, nor to NumPy; one as
-    a threshold would keep what it should not. Choice: they are 0 here, the midpoint as well. Cost:
+    Hazard: some XLA backends treat denormal numbers as 0; others and NumPy do not. A denormal
+    threshold could keep too many values. Choice: treat denormal values and midpoints as 0. Cost:
     two elementwise passes.
     """
     normal = _flushed(_selection.once(values))
@@ -405,9 +409,10 @@ def _separating_threshold(values: jax.Array, rank: jax.Array) -> jax.Array:
 
 @jax.jit
 def _average_error_threshold(values: jax.Array, allowed: jax.Array) -> jax.Array:
-    """The largest of the values [N] (or infinity) below which they add up to what is allowed.
+    """The largest t of the values [N], or infinity, whose smaller values sum to at most `allowed`.
 
-    The sum is a fixed tree of additions, so with more missed it is never less, rounded or not.
+    The sum is a fixed tree of additions, so it never decreases when more values are missed, even
+    with rounding.
     """
     values = _selection.once(values)
     threshold = _selection.largest_threshold(
@@ -418,10 +423,10 @@ def _average_error_threshold(values: jax.Array, allowed: jax.Array) -> jax.Array
 
 @jax.jit
 def _conformal_threshold(probabilities: jax.Array, labels: jax.Array, rank: jax.Array) -> jax.Array:
-    """The `rank`-th largest probability of a label, minus infinity if they are fewer.
+    """The `rank`-th largest probability of a label, or minus infinity if there are fewer.
 
-    Hazard: through 1 - (1 - p) it would be rounded, and miss the very example that it is taken
-    from. Choice: order the probabilities themselves. Cost: none.
+    Hazard: 1 - (1 - p) is rounded, so the threshold could exclude the example that it comes from.
+    Choice: sort the probabilities themselves. Cost: none.
     """
     of_labels = _numerics.score_of_label(probabilities, labels).reshape(-1)
     ascending = jnp.concatenate([jnp.full(1, -jnp.inf, of_labels.dtype), jnp.sort(of_labels)])
@@ -430,7 +435,7 @@ def _conformal_threshold(probabilities: jax.Array, labels: jax.Array, rank: jax.
 
 
 def _largest_set(scores: jax.Array, smallest: jax.Array, size: jax.Array | int) -> jax.Array:
-    """The `size` largest scores, given the smallest of them; none where a score is NaN."""
+    """A mask of the `size` largest scores, given the smallest of them; empty with a NaN score."""
     above = scores > smallest[..., None]
     tied = scores == smallest[..., None]
     room = size - above.sum(axis=-1)
@@ -448,7 +453,7 @@ def _flushed(values: jax.Array) -> jax.Array:
 
 
 def _refuse_uncountable(values: jax.Array) -> None:
-    """Refuses more values than the default integers count."""
+    """Raises for more values than the default integer type can count."""
     if values.size > jnp.iinfo(jnp.asarray(0).dtype).max:
         raise ValueError(
             f"probabilities must be fewer than 2^31 in all, got shape {values.shape}: use "

@@ -152,7 +152,7 @@ REFUSALS = {
             (
                 1,
                 ValueError,
-                "size must be at least 1 and at most 0, which nothing is (L), got 1.",
+                "size must be at least 1 and at most 0, which is impossible (L), got 1.",
             )
         ],
     ),

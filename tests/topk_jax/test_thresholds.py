@@ -150,9 +150,9 @@ def test_calibrator_refuses_wrong_batches_and_stays_as_it_was(rng):
     probabilities = softmax_of(rng, 4, 3)
     calibrator = sets.AverageKCalibrator(2, 4)
     calibrator.update(probabilities[:3])
-    with pytest.raises(ValueError, match=r"num_examples must all be given .* 3 of 4"):
+    with pytest.raises(ValueError, match=r"num_examples = 4 examples must be given .* got 3"):
         calibrator.threshold()
-    with pytest.raises(ValueError, match=r"batch must not bring more than num_examples = 4 .* 5"):
+    with pytest.raises(ValueError, match=r"batch must not exceed num_examples = 4 .* got 5"):
         calibrator.update(probabilities[:2])
     with pytest.raises(ValueError, match="batch must have 3 classes, as before, got 2"):
         calibrator.update(probabilities[:1, :2])

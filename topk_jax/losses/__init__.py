@@ -1,4 +1,4 @@
-"""Losses for set-valued classification, one value an example unless they couple the batch."""
+"""Losses for set-valued classification: one loss per example, unless they couple the batch."""
 
 from topk_jax.losses import _average_k, _hinge, _multilabel, _noised, _smooth, _softmax, _sparse
 from topk_jax.losses._average_k import *

@@ -1,4 +1,4 @@
-"""The average-K loss: a head that proposes candidate classes and a head that learns from them."""
+"""The average-K loss: one head proposes candidate classes, and another head learns from them."""
 
 import math
 from collections.abc import Hashable
@@ -25,7 +25,7 @@ def average_k(
     alpha: ArrayLike,
     axis_name: Hashable | None = None,
 ) -> jax.Array:
-    r"""The cross-entropy of a proposal head, and a multi-label head's loss on its candidates.
+    r"""The cross-entropy of a proposal head plus the loss of a multi-label head on its candidates.
 
     .. math::
         \ell(Z, Z', y) = \frac1n \sum_i \bigl[ -\log\mathrm{softmax}_{y_i}(z'_i)
@@ -33,32 +33,32 @@ def average_k(
         - \frac{\alpha}{m} \sum_{(i, j) \in C} \log\sigma(z_{ij})
         - \frac{\alpha}{n (L - 1) - m} \sum_{(i, j) \notin C,\, j \ne y_i} \log(1 - \sigma(z_{ij}))
 
-    where C are the m candidates of `average_k_candidates`, m = (K - 1) n rounded down. At K = 1
-    there are none and at K = L every class is one: a sum over nothing is 0. No gradient flows
-    through the choice of the candidates. A candidate that `logits` masks out with -inf costs
-    nothing.
+    where C are the m candidates of `average_k_candidates`, with m = (K - 1) n rounded down. At
+    K = 1 there are no candidates, and at K = L every class is a candidate; an empty sum is 0. No
+    gradient flows through the choice of the candidates. A candidate that `logits` masks with -inf
+    adds nothing to the loss.
 
     Args:
         logits: floating-point scores Z of the multi-label head, `[..., L]`; all axes but the last
-            are the batch, n examples. This is the head to predict with.
+            are the batch of n examples. Predict with this head.
         proposal_logits: floating-point scores Z' of the head that proposes candidates, `[..., L]`.
         labels: integer classes, `[...]`.
         k: static mean set size K, from 1 to L; see `average_k_candidates` for fractions.
         alpha: scalar weight of the candidates and of the other wrong classes, at least 0.
         axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal
-            shares. Every device then returns the value of the whole batch. Under `pmap` and
-            `shard_map(check_vma=False)` the mean over the devices (`jax.lax.pmean`) of
-            `jax.grad`'s gradients with respect to shared parameters is the gradient of the whole
-            batch; the gradient with respect to what one device alone holds, such as its logits, is
-            the number of devices times that of the whole batch. Under `shard_map(check_vma=True)`
-            both are those of the whole batch already.
+            parts. Every device then returns the loss of the whole batch. Under `pmap` and
+            `shard_map(check_vma=False)`, average the gradients of shared parameters over the
+            devices (`jax.lax.pmean`) to get the gradient of the whole batch. Gradients with respect
+            to values of one device, such as its logits, are larger than those of the whole batch by
+            a factor of the number of devices. Under `shard_map(check_vma=True)` both are already
+            those of the whole batch.
 
     Returns:
-        The loss of the batch, a scalar in float32 at least; NaN if a logit of either head is NaN or
-        a label is outside [0, L) anywhere in the batch.
+        The loss of the batch, a scalar in float32 or float64; NaN if a logit of either head is NaN
+        or a label is outside [0, L) anywhere in the batch.
 
     Raises:
-        TypeError: an argument is of the wrong kind or dtype.
+        TypeError: an argument has the wrong type or dtype.
         ValueError: an argument is outside its range, shapes do not match, the batch is empty, or
             `axis_name` is not bound.
 
@@ -81,8 +81,8 @@ def average_k(
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=0.0)
     candidates = _candidates(proposals, labels, num_candidates, axis_name)
     positive = _numerics.is_label(scores, labels)
-    # Each of the sums over the batch divided by its number of terms is a mean over the examples of
-    # weighted sums over the classes: one number a device is all that has to be added up for them.
+    # Each sum over the batch, divided by its number of terms, is a mean over the examples of
+    # weighted sums over the classes. So the devices only need to add up one number each.
     weights = jnp.where(
         candidates,
         _ratio(num_examples, num_candidates),
@@ -102,34 +102,34 @@ def average_k_candidates(
     k: float,
     axis_name: Hashable | None = None,
 ) -> jax.Array:
-    r"""The wrong classes that a proposal head finds likeliest, K - 1 an example on average.
+    r"""The most likely wrong classes of a proposal head, K - 1 per example on average.
 
     .. math::
         C = \text{the } \lfloor (K - 1) n \rfloor \text{ pairs } (i, j),\ j \ne y_i,
         \text{ of largest } \mathrm{softmax}_j(z'_i)
 
-    over the whole batch, so that an ambiguous example may have many and a clear one none. Among
-    equal probabilities those of earlier examples come first, and of lower classes within an
-    example. Exactly so many are chosen, unless broken examples leave too few; K = 1 has none. The
-    thesis takes K to be an integer; where (K - 1) n is not one it is rounded down, so that the sets
-    never have more than K classes on average. The decimals of K are taken as they are written:
-    K = 1.15 on 100 examples means 15 candidates, though the float is a little less than 1.15.
+    over the whole batch. So an ambiguous example may have many candidates and a clear one none.
+    Among equal probabilities, earlier examples come first, and within an example lower classes.
+    The number of candidates is exact unless invalid examples leave too few; for K = 1 it is 0. In
+    the thesis K is an integer. If (K - 1) n is not an integer it is rounded down, so that the sets
+    never have more than K classes on average. K is interpreted as its shortest decimal: K = 1.15
+    on 100 examples gives 15 candidates, although the float is a little less than 1.15.
 
     Args:
-        proposal_logits: floating-point scores Z', `[..., L]`; all axes but the last are the batch,
-            n examples.
+        proposal_logits: floating-point scores Z', `[..., L]`; all axes but the last are the batch
+            of n examples.
         labels: integer classes, `[...]`.
-        k: static mean set size K, the true label included, from 1 to L.
+        k: static mean set size K, including the true label, from 1 to L.
         axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal
-            shares, in the order of its devices. The result is then this device's share of the whole
-            batch's candidates.
+            parts, in the order of its devices. The result is then this device's part of the
+            candidates of the whole batch.
 
     Returns:
         True at the candidates, `[..., L]`. An example with a NaN logit or a label outside [0, L)
-        has none: its share goes to the others while these have wrong classes left.
+        has none; other examples then get more candidates, as long as they have wrong classes left.
 
     Raises:
-        TypeError: an argument is of the wrong kind or dtype.
+        TypeError: an argument has the wrong type or dtype.
         ValueError: an argument is outside its range, shapes do not match, the batch is empty, or
             `axis_name` is not bound.
 
@@ -151,7 +151,7 @@ def average_k_candidates(
 def _candidates(
     proposals: jax.Array, labels: jax.Array, num_candidates: int, axis_name: Hashable | None
 ) -> jax.Array:
-    """Marks the share [..., L] of the batch's candidates that this device holds.
+    """A mask, [..., L], of the batch's candidates on this device.
 
     Cost: a partial selection of at most m = (K - 1) n of the device's entries.
     """
@@ -162,12 +162,12 @@ def _candidates(
     log_odds = _numerics.nan_where_invalid(
         _log_odds(proposals), proposals[..., None, :], labels[..., None]
     )
-    # A masked class has log-odds of about FLOOR and comes before those struck out here.
-    struck = _numerics.is_label(proposals, labels) | jnp.isnan(log_odds)
-    entries = jnp.where(struck, -jnp.inf, log_odds).reshape(-1)
-    # No device can have more than all m of the batch's largest, and none has more than its own
-    # wrong classes. In descending order, equal ones in ascending order of index: what this device
-    # contributes is the beginning of its list.
+    # A masked class has log-odds of about FLOOR, which is above the -inf of excluded entries.
+    excluded = _numerics.is_label(proposals, labels) | jnp.isnan(log_odds)
+    entries = jnp.where(excluded, -jnp.inf, log_odds).reshape(-1)
+    # No device has more than all m candidates or more than its own wrong classes. The list is in
+    # descending order, with equal entries in ascending order of their index. So the candidates of
+    # this device are the beginning of its list.
     size = min(num_candidates, entries.size - entries.size // num_classes)
     values, indices = largest(entries, size)
     if axis_name is None:
@@ -180,12 +180,12 @@ def _candidates(
 
 
 def _log_odds(scores: jax.Array) -> jax.Array:
-    """The log(p / (1 - p)) of the softmax p, which orders the classes as p does.
+    """The log-odds log(p / (1 - p)) of the softmax p, which have the same order as p.
 
     Hazard: float32 probabilities of unlikely classes underflow to 0, and those of nearly certain
-    ones round to 1 (their logarithms to 0), where all are equal. Choice: log-odds, which saturate
-    at neither end; for the largest score the log-sum of the others is taken, as 1 - p would cancel,
-    and for the rest p is at most 1/2. Cost: one more log-sum.
+    classes round to 1 (their logarithms to 0), so they would tie. Choice: log-odds, which do not
+    saturate. For the largest score use the log-sum-exp of the others, because 1 - p would cancel;
+    for all others p is at most 1/2. Cost: one more log-sum-exp.
     """
     largest_score = scores.max(axis=-1, keepdims=True)
     first = scores.argmax(axis=-1, keepdims=True)
@@ -197,18 +197,18 @@ def _log_odds(scores: jax.Array) -> jax.Array:
 
 
 def _share_of_device(values: jax.Array, num_candidates: int, axis_name: Hashable) -> jax.Array:
-    """How many of the batch's m candidates are the first of this device's list of its largest.
+    """The number of the batch's m candidates that are on this device.
 
-    What is moved: each of N devices sends its list of min(m, own wrong classes) values, no indices
-    and no other probability; at K = 5, 8 devices of 32 examples and 1,081 classes 8 * 1,024 floats
-    (32 KiB) arrive at each, where the probabilities would be 8 * 32 * 1,081 (1.1 MiB).
+    Communication: each device sends min(m, own wrong classes) values, without indices. At K = 5,
+    with 8 devices of 32 examples and 1,081 classes, each device receives 8 * 1,024 floats (32 KiB).
+    All probabilities would be 8 * 32 * 1,081 floats (1.1 MiB).
     """
     lists = jax.lax.all_gather(values, axis_name)
     threshold = largest(lists.reshape(-1), num_candidates)[0][-1]
     above = (lists > threshold).sum(axis=-1)
     ties = (lists == threshold).sum(axis=-1)
-    # Entries that equal the threshold go to earlier devices first, and a list cut off at m entries
-    # has enough of them: m less the ones above it on this device, which is all it could be given.
+    # Entries that equal the threshold go to earlier devices first. A list that is cut off at m
+    # entries still has enough of them: m minus the entries above the threshold on this device.
     before = jnp.cumsum(ties) - ties
     given = jnp.clip(num_candidates - above.sum() - before, 0, ties)
     return (above + given)[jax.lax.axis_index(axis_name)]

@@ -1,4 +1,4 @@
-"""Hinges on the k-th largest score, and the error that they bound.
+"""Hinges on the k-th largest score, and the top-k error that they bound.
 
 Each hinge applies `nan_where_invalid` to its argument. If it were applied to the result, an
 inactive hinge would keep the NaN of an invalid example out of the gradient.
@@ -14,7 +14,7 @@ from topk_jax.operators import top_k_sum, top_k_value
 __all__ = ["calibrated_top_k_hinge", "convex_top_k_hinge", "top_k_error", "top_k_hinge"]
 
 REASON_WITHOUT_LABEL = "the number of classes without the true one"
-REASON_NEXT_RANK = "one less than the classes: the score of rank k + 1 is compared"
+REASON_NEXT_RANK = "the number of classes minus one, because rank k + 1 is used"
 
 
 def top_k_error(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
@@ -22,7 +22,7 @@ def top_k_error(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
 
     .. math:: \ell(s, y) = \mathbb 1\{s_{[k]} > s_y\}
 
-    A true class that ties with the k-th score is no error here. The gradient is zero.
+    A tie of the true class with the k-th score is not an error. The gradient is zero.
 
     Args:
         logits: floating-point scores, `[..., L]`.
@@ -30,8 +30,8 @@ def top_k_error(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
         k: static set size, from 1 to L.
 
     Returns:
-        0 or 1 for each example, `[...]`, in float32 at least; NaN where a logit is NaN or the label
-        is outside [0, L).
+        0 or 1 for each example, `[...]`, in float32 or float64; NaN where a logit is NaN or the
+        label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `k` is not a static
@@ -51,8 +51,8 @@ def top_k_error(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
     k = _checks.rank(k, scores.shape[-1])
     scores = _numerics.finite_scores(scores)
     gap = top_k_value(scores, k) - _numerics.score_of_label(scores, labels)
-    # Hazard: XLA rewrites the product of a comparison and a number as a selection, in which a NaN
-    # is lost. Choice: the sign of a number that is NaN already. Cost: none.
+    # Hazard: XLA rewrites the product of a comparison and a number as a selection, which loses a
+    # NaN. Choice: the sign of a number that is already NaN. Cost: none.
     return jnp.sign(jax.nn.relu(_numerics.nan_where_invalid(gap, scores, labels)))
 
 
@@ -67,8 +67,8 @@ def top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
         k: static set size, from 1 to L - 1.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or the label is
-        outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `k` is not a static
@@ -95,7 +95,7 @@ def top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
 
 
 def convex_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
-    r"""The hinge on the mean of the k largest scores, a convex bound of `top_k_hinge`.
+    r"""The hinge on the mean of the k largest scores, a convex upper bound of `top_k_hinge`.
 
     .. math:: \ell(s, y) = \Bigl(\frac1k \sum_{i=1}^k (s + 1 - e_y)_{[i]} - s_y\Bigr)_+
 
@@ -105,8 +105,8 @@ def convex_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.A
         k: static set size, from 1 to L.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or the label is
-        outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `k` is not a static
@@ -125,8 +125,8 @@ def convex_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.A
     scores, labels = _checks.logits_and_labels(logits, labels)
     k = _checks.rank(k, scores.shape[-1])
     scores = _numerics.finite_scores(scores)
-    # Identity: a shift of all scores shifts their mean. Hazard: at scores of 1e4 a sum of k of them
-    # has lost the margin's digits. Choice: differences to s_y, which are exact where they matter.
+    # Identity: a shift of all scores shifts their mean. Hazard: at scores of 1e4 a sum of k scores
+    # loses the digits of the margin. Choice: differences to s_y, which are exact for close scores.
     # Cost: one elementwise pass.
     gaps = scores - _numerics.score_of_label(scores, labels)[..., None]
     gaps = jnp.where(_numerics.is_label(scores, labels), 0.0, 1.0 + gaps)
@@ -144,8 +144,8 @@ def calibrated_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> j
         k: static set size, from 1 to L - 1.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or the label is
-        outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `k` is not a static

@@ -1,9 +1,9 @@
-"""Losses of the sigmoid: every class is a yes or no of its own, and the labels may be incomplete.
+"""Sigmoid losses: one binary problem per class, where labels may be incomplete.
 
-Each of them takes logarithms of sigmoids. Identity: `1 - sigmoid(s) = sigmoid(-s)`. Hazard: the
-sigmoid rounds to 0 or to 1 beyond scores of -88 or 17, and the logarithm is then infinite or has no
-digit left. Choice: `jax.nn.log_sigmoid` of the score, its sign turned where the label is negative.
-Cost: one exponential and one logarithm an entry, as before.
+All of them use logarithms of sigmoids. Identity: `1 - sigmoid(s) = sigmoid(-s)`. Hazard: the
+sigmoid rounds to 0 below scores of -88 and to 1 above 17. Its logarithm is then infinite or has no
+correct digit. Choice: `jax.nn.log_sigmoid` of the score, or of minus the score for negative labels.
+Cost: one exponential and one logarithm per entry, as before.
 """
 
 from collections.abc import Hashable
@@ -18,18 +18,18 @@ __all__ = ["assume_negative", "binary_cross_entropy", "expected_positive_regular
 
 
 def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
-    r"""The binary cross-entropy of every class, added up.
+    r"""The sum of the binary cross-entropies of all classes.
 
     .. math:: \ell(s, t) = -\sum_j t_j \log\sigma(s_j) + (1 - t_j) \log(1 - \sigma(s_j))
 
     Args:
         logits: floating-point scores, `[..., L]`.
-        targets: 1 (or true) at the classes that are present and 0 at the others, `[..., L]`;
+        targets: 1 (or true) for the classes that are present and 0 for the others, `[..., L]`;
             booleans, integers or floats.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or a target is
-        neither 0 nor 1.
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or a target
+        is neither 0 nor 1.
 
     Raises:
         TypeError: `logits` is not floating-point or `targets` is neither boolean nor real.
@@ -50,19 +50,19 @@ def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
 
 
 def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
-    r"""The binary cross-entropy with one positive class, the others weighing as much together.
+    r"""The binary cross-entropy with one positive class, and a total weight of 1 for all others.
 
     .. math:: \ell(z, y) = -\log\sigma(z_y) - \frac{1}{L-1} \sum_{j \ne y} \log(1 - \sigma(z_j))
 
-    With a single class there is no other, and the second term is 0.
+    With a single class the second term is 0.
 
     Args:
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or the label is
-        outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point or `labels` is not integer.
@@ -92,33 +92,34 @@ def expected_positive_regularization(
     beta: ArrayLike,
     axis_name: Hashable | None = None,
 ) -> jax.Array:
-    r"""The positive labels' cross-entropy, with the mean number of predicted classes held at K.
+    r"""The positive labels' cross-entropy plus a penalty on the mean number of predicted classes.
 
     .. math::
         \ell(Z, y) = -\frac1n \sum_i \log\sigma(z_{i, y_i}) + \beta \, (\hat K(Z) - K)^2, \qquad
         \hat K(Z) = \frac1n \sum_i \sum_j \sigma(z_{ij})
 
-    It couples the examples: :math:`\hat K` is taken over the whole batch.
+    It couples the examples: :math:`\hat K` is a mean over the whole batch.
 
     Args:
-        logits: floating-point scores, `[..., L]`; all axes but the last are the batch, n examples.
+        logits: floating-point scores, `[..., L]`; all axes but the last are the batch of n
+            examples.
         labels: integer classes, `[...]`.
-        expected_positives: scalar number K of classes a set should have on average, in [0, L].
+        expected_positives: scalar K, the expected number of classes per set, in [0, L].
         beta: scalar weight of the squared gap, at least 0.
         axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal
-            shares. Every device then returns the value of the whole batch. Under `pmap` and
-            `shard_map(check_vma=False)` the mean over the devices (`jax.lax.pmean`) of
-            `jax.grad`'s gradients with respect to shared parameters is the gradient of the whole
-            batch; the gradient with respect to what one device alone holds, such as its logits, is
-            the number of devices times that of the whole batch. Under `shard_map(check_vma=True)`
-            both are those of the whole batch already.
+            parts. Every device then returns the loss of the whole batch. Under `pmap` and
+            `shard_map(check_vma=False)`, average the gradients of shared parameters over the
+            devices (`jax.lax.pmean`) to get the gradient of the whole batch. Gradients with respect
+            to values of one device, such as its logits, are larger than those of the whole batch by
+            a factor of the number of devices. Under `shard_map(check_vma=True)` both are already
+            those of the whole batch.
 
     Returns:
-        The loss of the batch, a scalar in float32 at least; NaN if a logit is NaN or a label is
+        The loss of the batch, a scalar in float32 or float64; NaN if a logit is NaN or a label is
         outside [0, L) anywhere in the batch.
 
     Raises:
-        TypeError: an argument is of the wrong kind or dtype.
+        TypeError: an argument has the wrong type or dtype.
         ValueError: an argument is outside its range, shapes do not match, the batch is empty, or
             `axis_name` is not bound.
 
@@ -150,7 +151,7 @@ def role(
     weight: ArrayLike,
     axis_name: Hashable | None = None,
 ) -> jax.Array:
-    r"""Expected positive regularization with an estimate of all labels, trained beside the network.
+    r"""Expected positive regularization with estimated labels, trained together with the network.
 
     .. math::
         \ell(Z, \Theta, y) &= \tfrac12 \bigl[h(Z, \Theta) + h(\Theta, Z)\bigr] \\
@@ -158,32 +159,32 @@ def role(
         - \sum_j \bar v_{ij} \log\sigma(u_{ij}) + (1 - \bar v_{ij}) \log(1 - \sigma(u_{ij})) \Bigr]
         + w \, (\hat K(U) - K)^2
 
-    with :math:`\bar v = \sigma(v)` through which no gradient flows, and :math:`\hat K` as in
-    `expected_positive_regularization`: network and estimate each fit the other, the observed labels
-    and the mean number of classes. The sums run over the classes, as everywhere in this package.
-    Cole et al. average over them and divide the gap by L, which is this loss divided by L at
-    :math:`w = \lambda / L`, :math:`\lambda` being their weight.
+    with :math:`\hat K` as in `expected_positive_regularization`, and :math:`\bar v = \sigma(v)`
+    without a gradient. The network and the estimate each fit the other, the observed labels and the
+    mean number of classes. The sums run over the classes, as everywhere in this package. Cole et
+    al. average over the classes and divide the gap by L. With their weight :math:`\lambda`, their
+    loss is this loss at :math:`w = \lambda / L`, divided by L.
 
     Args:
         logits: floating-point scores Z of the network, `[..., L]`; all axes but the last are the
             batch, n examples.
-        label_logits: floating-point logits of the estimated labels, the rows of Theta that belong
-            to these examples, `[..., L]`.
+        label_logits: floating-point logits of the estimated labels, `[..., L]`: the rows of Theta
+            for these examples.
         labels: integer classes, `[...]`.
-        expected_positives: scalar number K of classes a set should have on average, in [0, L].
+        expected_positives: scalar K, the expected number of classes per set, in [0, L].
         weight: scalar weight w of the squared gaps, at least 0.
         axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal
-            shares; value and gradients are as in `expected_positive_regularization`. Rows of Theta
-            that one device alone holds are no shared parameters: under `pmap` and
-            `shard_map(check_vma=False)` their gradient is the number of devices times that of the
-            whole batch, so divide it by that number.
+            parts. The loss and gradients are as in `expected_positive_regularization`. Rows of
+            Theta that only one device holds are not shared parameters. Under `pmap` and
+            `shard_map(check_vma=False)`, divide their gradient by the number of devices to get that
+            of the whole batch.
 
     Returns:
-        The loss of the batch, a scalar in float32 at least; NaN if a logit of either kind is NaN or
-        a label is outside [0, L) anywhere in the batch.
+        The loss of the batch, a scalar in float32 or float64; NaN if a logit of either argument is
+        NaN or a label is outside [0, L) anywhere in the batch.
 
     Raises:
-        TypeError: an argument is of the wrong kind or dtype.
+        TypeError: an argument has the wrong type or dtype.
         ValueError: an argument is outside its range, shapes do not match, the batch is empty, or
             `axis_name` is not bound.
 
@@ -217,7 +218,7 @@ def role(
 
 
 def negative_log_likelihood(scores: jax.Array, positive: jax.Array) -> jax.Array:
-    """The cost [..., L] of each class: -log sigmoid where it is present, of -score elsewhere."""
+    """The loss [..., L] of each class: -log sigmoid(score), or of -score for negative classes."""
     scores = _numerics.finite_scores(scores)
     return -jax.nn.log_sigmoid(jnp.where(positive, scores, -scores))
 
@@ -228,10 +229,10 @@ def _positive_loss(scores: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def _cross_loss(scores: jax.Array, others: jax.Array) -> jax.Array:
-    """The binary cross-entropy [...] of scores against the sigmoids of others, held constant.
+    """The binary cross-entropy [...] of scores against the sigmoids of others, without gradient.
 
     Hazard: `1 - sigmoid` loses its digits near 1. Choice: `sigmoid` of minus the score. Hazard: a
-    class masked out on one side alone costs infinitely much. Choice: it costs nothing on that side.
+    class that only one argument masks has an infinite loss. Choice: its loss there is 0.
     """
     others = jax.lax.stop_gradient(others)
     finite = _numerics.finite_scores(scores)
@@ -241,10 +242,10 @@ def _cross_loss(scores: jax.Array, others: jax.Array) -> jax.Array:
 
 
 def _squared_gap(scores: jax.Array, expected: jax.Array, axis_name: Hashable | None) -> jax.Array:
-    """The squared distance of the batch's mean number of predicted classes from the expected one.
+    """The squared gap between the batch's mean number of predicted classes and the expected number.
 
-    Hazard: a product of means of the devices' own gaps is not the gap of the batch. Choice: average
-    over the devices before squaring.
+    Hazard: the mean of the devices' squared gaps is not the squared gap of the batch. Choice:
+    average over the devices before squaring.
     """
     positives = jax.nn.sigmoid(_numerics.finite_scores(scores)).sum(axis=-1)
     return jnp.square(_numerics.batch_mean(positives, axis_name) - expected)

@@ -1,4 +1,4 @@
-"""The top-K hinge smoothed by noise: drawn, or in expectation."""
+"""The top-K hinge smoothed with noise: with samples, or in expectation."""
 
 from collections.abc import Callable
 
@@ -25,33 +25,33 @@ def noised_top_k_hinge(
     margins: ArrayLike = 1.0,
     scale: ArrayLike = 1.0,
 ) -> jax.Array:
-    r"""The calibrated top-K hinge with its top-(K+1) operator smoothed by Gaussian noise.
+    r"""The calibrated top-K hinge, with its top-(K+1) operator smoothed with Gaussian noise.
 
     .. math::
         \ell(s, y) = \gamma \, \bigl(m_y + \hat\tau_{K+1,\varepsilon,M}(s) - s_y\bigr)_+
 
-    With margins of 1 it is the balanced loss; with larger margins for rarer classes (see
-    `class_margins`) the imbalanced one. Where the hinge is sometimes active and sometimes not, its
-    mean over the noise is above the hinge of the mean, less so the more samples. Reverse mode alone
-    is supported, as for `perturbed_top_k_value`.
+    With margins of 1 this is the balanced loss. With larger margins for rarer classes (see
+    `class_margins`) it is the imbalanced loss. If the hinge is active only for some noise, the mean
+    of the loss over the noise is above the hinge of the mean; more samples reduce the difference.
+    Only reverse mode is supported, as for `perturbed_top_k_value`.
 
     Args:
         logits: floating-point scores, `[..., L]`; for the imbalanced loss usually cosines.
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L - 1.
         epsilon: scalar standard deviation of the noise, in the units of the logits, at least 0.
-        num_samples: static number M of noise vectors an example, at least 1.
-        key: one random key, or one an example, `[...]`; fresh for each call.
-        noise: standard normal noise `[M, ..., L]` in place of a key.
-        margins: m, in the units of the logits, at least 0: a scalar, or one value a class, `[L]`.
-        scale: positive scalar factor of the loss, which cosines need (gamma above).
+        num_samples: static number M of noise vectors per example, at least 1.
+        key: one random key, or one per example, `[...]`; use a new one for each call.
+        noise: standard normal noise `[M, ..., L]` instead of a key.
+        margins: m, in the units of the logits, at least 0: a scalar, or one value per class, `[L]`.
+        scale: positive scalar factor of the loss (gamma above), needed for cosines.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or the label is
-        outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
 
     Raises:
-        TypeError: an argument is of the wrong kind or dtype.
+        TypeError: an argument has the wrong type or dtype.
         ValueError: an argument is outside its range, or shapes do not match, or not exactly one of
             `key` and `noise` is given.
 
@@ -85,30 +85,30 @@ def expected_top_k_hinge(
     scale: ArrayLike = 1.0,
     num_nodes: int | None = None,
 ) -> jax.Array:
-    r"""The calibrated top-K hinge with the expectation of its top-(K+1) operator under noise.
+    r"""The calibrated top-K hinge, with the expectation of its top-(K+1) operator under noise.
 
     .. math::
         \ell(s, y) = \gamma \, \bigl(m_y + \tau_{K+1,\varepsilon}(s) - s_y\bigr)_+, \qquad
         \tau_{K+1,\varepsilon}(s) = \mathbb E\bigl[(s + \varepsilon Z)_{[K+1]}\bigr]
 
-    It is what `noised_top_k_hinge` tends to with the number of samples: deterministic, without a
-    key, and differentiable twice.
+    This is the limit of `noised_top_k_hinge` for many samples. It is deterministic, needs no key,
+    and is twice differentiable.
 
     Args:
         logits: floating-point scores, `[..., L]`; for the imbalanced loss usually cosines.
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L - 1.
         epsilon: scalar standard deviation of the noise, in the units of the logits, at least 0.
-        margins: m, in the units of the logits, at least 0: a scalar, or one value a class, `[L]`.
-        scale: positive scalar factor of the loss, which cosines need (gamma above).
+        margins: m, in the units of the logits, at least 0: a scalar, or one value per class, `[L]`.
+        scale: positive scalar factor of the loss (gamma above), needed for cosines.
         num_nodes: static number of nodes of the quadrature, as in `expected_top_k_value`.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or the label is
-        outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
 
     Raises:
-        TypeError: an argument is of the wrong kind or dtype.
+        TypeError: an argument has the wrong type or dtype.
         ValueError: an argument is outside its range, or shapes do not match.
 
     Example:
@@ -144,12 +144,12 @@ def _smoothed_hinge(
     scores = _numerics.finite_scores(scores)
     # Identity: a shift of all scores shifts the threshold. Hazard: small noise added to scores of
     # 1e4 is rounded away. Choice: smooth the differences to s_y, which are small where the noise
-    # matters, and take the gradient by s_y from the hinge, since the threshold's sums to one.
-    # Cost: one elementwise pass, which XLA fuses into the operator.
+    # matters. The shift needs no gradient, because the gradient of the threshold sums to one. Cost:
+    # one elementwise pass, which XLA fuses into the operator.
     score = _numerics.score_of_label(scores, labels)
-    # Of an infinite or masked label there are no small differences, nor is there a finite loss.
+    # For an infinite or masked label there are no small differences and no finite loss.
     shift = jax.lax.stop_gradient(jnp.where(jnp.abs(score) < -_numerics.FLOOR, score, 0.0))
     gap = smoothed_top_k_value(scores - shift[..., None], k + 1) + (shift - score)
-    # Inside the hinge: outside, an inactive hinge would stop the NaN on its way to the gradient.
+    # Inside the hinge, because an inactive hinge would keep the NaN out of the gradient.
     gap = _numerics.nan_where_invalid_labels(gap, labels, num_classes)
     return scale * jax.nn.relu(_numerics.value_of_class(margins, labels) + gap)

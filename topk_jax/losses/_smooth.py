@@ -1,4 +1,4 @@
-"""The top-K hinge smoothed by a temperature."""
+"""The top-K hinge smoothed with a temperature."""
 
 import jax
 import jax.numpy as jnp
@@ -11,8 +11,8 @@ from topk_jax.operators._top_k import kth_largest, largest
 
 __all__ = ["smooth_top_k_hinge"]
 
-# Milliseconds on a CPU, forward and backward, with power sums and with all classes multiplied out,
-# for 64 examples: 0.12 and 0.19 for L = 100 and K = 5 (8 classes a factor), 0.92 and 0.92 for
+# Milliseconds for 64 examples on a CPU, forward and backward, with power sums and with all classes
+# multiplied out: 0.12 and 0.19 for L = 100 and K = 5 (8 classes per factor), 0.92 and 0.92 for
 # L = 400 and K = 10 (8), 2.9 and 1.5 for L = 1,000 and K = 20 (5), 2.6 and 16 for L = 10,000 and
 # K = 5 (833).
 _CLASSES_PER_FACTOR = 8
@@ -21,15 +21,15 @@ _CLASSES_PER_FACTOR = 8
 def smooth_top_k_hinge(
     logits: ArrayLike, labels: ArrayLike, *, k: int, tau: ArrayLike
 ) -> jax.Array:
-    r"""The top-K hinge with its two maxima over sets of K classes smoothed to log-sums.
+    r"""The top-K hinge, with log-sum-exps instead of its two maxima over sets of K classes.
 
     .. math::
         \ell(s, y) = \tau \log \frac{\sigma_K \, e^{1/\tau} + \sigma_{K-1} \, e^{s_y/(K\tau)}}
         {\sigma_{K-1} \, e^{s_y/(K\tau)}}, \qquad
         \sigma_i = \sum_{|A| = i,\, y \notin A} \; \prod_{j \in A} e^{s_j/(K\tau)}
 
-    As tau goes to 0 it tends to :math:`(1 + ((s_{\setminus y})_{[K]} - s_y)/K)_+`. With k = 1 and
-    tau = 1 it is the cross-entropy with a margin of 1.
+    As tau goes to 0 the loss tends to :math:`(1 + ((s_{\setminus y})_{[K]} - s_y)/K)_+`. With k = 1
+    and tau = 1 it is the cross-entropy with a margin of 1.
 
     Args:
         logits: floating-point scores, `[..., L]`.
@@ -38,8 +38,8 @@ def smooth_top_k_hinge(
         tau: positive scalar temperature, in the units of the logits. May be traced.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or the label is
-        outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, `k` is not a static
@@ -72,9 +72,9 @@ def smooth_top_k_hinge(
 def _tempered_softplus(value: jax.Array, tau: jax.Array) -> jax.Array:
     """The softplus tau log(1 + e^(v / tau)).
 
-    Identity: its slope in tau is the entropy of a coin of odds e^(v / tau). Hazard: as the
-    derivative of the product it is a difference of two numbers of the order of v / tau, and has no
-    digit left where tau is small. Choice: a rule with the entropy as a sum of positive terms.
+    Identity: its derivative in tau is the entropy of a coin with odds e^(v / tau). Hazard: the
+    product rule gives a difference of two numbers of size v / tau, which has no correct digit for
+    small tau. Choice: a custom rule with the entropy as a sum of positive terms.
     """
     return tau * jax.nn.softplus(value / tau)
 
@@ -98,16 +98,16 @@ def _log_ratio_of_sigmas(
 
     The sigmas are those of exp(s / temperature) without the true class; c is a constant.
 
-    Identity: taking c / temperature off every score takes it off the logarithm of the ratio, for
-    any constant c. Hazard: the scores over the temperature reach 1e7, where float32 has steps of
-    1. Choice: their distances from the k-th, where the ratio is decided. Cost: a selection.
+    Identity: subtracting c / temperature from every score subtracts it from the logarithm of the
+    ratio, for any constant c. Hazard: scores divided by the temperature reach 1e7, where float32
+    has steps of 1. Choice: use the differences to the k-th score. Cost: one selection.
     """
     others = _numerics.without_label(jax.lax.stop_gradient(scores), labels)
     num_classes = scores.shape[-1]
     num_factors = _num_factors(num_classes, k)
     if num_factors == num_classes:
         threshold = kth_largest(others, k)[0]
-        # Struck out only now, as -inf over the temperature has no derivative in it.
+        # Removed only here, because -inf / temperature has no derivative in the temperature.
         factors = _numerics.without_label((scores - threshold) / temperature, labels)
         return threshold[..., 0], log_ratio_of_sigmas(factors, None, k)
     values, indices = largest(others, num_factors)
@@ -123,6 +123,6 @@ def _log_ratio_of_sigmas(
 
 
 def _num_factors(num_classes: int, k: int) -> int:
-    """How many classes to multiply out; the others go by power sums."""
+    """The number of classes to multiply out; power sums handle the others."""
     likeliest = max(2 * k, k * k // 2)
     return likeliest if num_classes >= _CLASSES_PER_FACTOR * likeliest else num_classes

@@ -1,4 +1,4 @@
-"""Losses of the softmax, and the class margins that rarer classes get."""
+"""Softmax losses, and class margins that are larger for rarer classes."""
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,8 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
         labels: integer classes, `[...]`.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or the label is
-        outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point or `labels` is not integer.
@@ -39,7 +39,7 @@ def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
 
 def focal(logits: ArrayLike, labels: ArrayLike, *, gamma: ArrayLike) -> jax.Array:
-    r"""The cross-entropy, scaled down where the true class is likely already.
+    r"""The cross-entropy, scaled down where the true class is already likely.
 
     .. math::
         \ell(s, y) = (1 - p_y)^\gamma \, \mathrm{CE}(s, y), \qquad p_y = e^{-\mathrm{CE}(s, y)}
@@ -50,8 +50,8 @@ def focal(logits: ArrayLike, labels: ArrayLike, *, gamma: ArrayLike) -> jax.Arra
         gamma: scalar strength of the scaling, at least 0; 0 gives `cross_entropy`. May be traced.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or the label is
-        outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `gamma` is not real.
@@ -71,8 +71,8 @@ def focal(logits: ArrayLike, labels: ArrayLike, *, gamma: ArrayLike) -> jax.Arra
     gamma = _checks.scalar(gamma, "gamma", scores.dtype, at_least=0)
     rival = _rival(scores, labels)
     # Identity: (1 - p)^gamma = sigmoid(rival)^gamma = exp(-gamma softplus(-rival)). Hazard: the
-    # power has infinite slopes where p rounds to 1. Choice: the exponential, which has none. Cost:
-    # a softplus an example.
+    # power has an infinite derivative where p rounds to 1. Choice: the exponential. Cost: one
+    # softplus per example.
     damping = jnp.exp(-gamma * jax.nn.softplus(-rival))
     return _numerics.nan_where_invalid(damping * jax.nn.softplus(rival), scores, labels)
 
@@ -87,14 +87,14 @@ def ldam(
     Args:
         logits: floating-point scores, `[..., L]`; usually cosines.
         labels: integer classes, `[...]`.
-        margins: m, in the units of the logits, at least 0: a scalar, or one value a class, `[L]`
-            (see `class_margins`). May be traced.
-        scale: positive scalar factor of the logits, which cosines need (gamma above). May be
+        margins: m, in the units of the logits, at least 0: a scalar, or one value per class,
+            `[L]` (see `class_margins`). May be traced.
+        scale: positive scalar factor of the logits (gamma above), needed for cosines. May be
             traced.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or the label is
-        outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `margins` or `scale`
@@ -119,7 +119,7 @@ def ldam(
 
 
 def class_margins(class_counts: ArrayLike, *, max_margin: ArrayLike) -> jax.Array:
-    r"""Margins that grow as classes get rarer, for `ldam` and the imbalanced `noised_top_k_hinge`.
+    r"""Larger margins for rarer classes, for `ldam` and the imbalanced `noised_top_k_hinge`.
 
     .. math:: m_c = m_{\max} \left(\frac{\min_j n_j}{n_c}\right)^{1/4}
 
@@ -128,7 +128,7 @@ def class_margins(class_counts: ArrayLike, *, max_margin: ArrayLike) -> jax.Arra
         max_margin: scalar margin of the rarest class, at least 0, in the units of the logits.
 
     Returns:
-        One margin a class, `[L]`, in the default floating-point type.
+        One margin per class, `[L]`, in the default floating-point type.
 
     Raises:
         TypeError: an argument is not real.
@@ -140,7 +140,7 @@ def class_margins(class_counts: ArrayLike, *, max_margin: ArrayLike) -> jax.Arra
         >>> print(losses.class_margins([16, 1, 256], max_margin=0.5).round(4))
         [0.25  0.5   0.125]
 
-    Source: Cao et al. (2019); thesis, equation 4.13, its constant C fixed by the largest margin.
+    Source: Cao et al. (2019); thesis, equation 4.13, with its constant C given by `max_margin`.
     """
     dtype = jnp.result_type(float)
     counts = _checks.class_counts(class_counts, "class_counts").astype(dtype)
@@ -154,12 +154,12 @@ def _rival(
     margin: ArrayLike = 0.0,
     scale: ArrayLike = 1.0,
 ) -> jax.Array:
-    """The log of the odds against the true class, `[...]`: log sum_{j != y} e^(s_j - s_y + margin).
+    """Log-odds against the true class, `[...]`: log sum_{j != y} e^(scale (s_j - s_y + margin)).
 
-    Identity: CE = log(1 + e^rival). Hazard: log sum e^s - s_y loses the digits of a small loss, and
-    all those after the third at scores of 1e4. Choice: differences to s_y, exact where they matter,
-    the true class struck out by a finite score (logsumexp of -inf alone has no gradient). Cost:
-    one elementwise pass, which XLA fuses into the next one.
+    Identity: CE = log(1 + e^rival). Hazard: log sum e^s - s_y loses the digits of a small loss; at
+    scores of 1e4 only three decimals are left. Choice: differences to s_y, which are exact for
+    close scores. The true class is removed with a finite score, because logsumexp of only -inf has
+    a NaN gradient. Cost: one elementwise pass, which XLA fuses into the next one.
     """
     scores = _numerics.finite_scores(scores)
     gaps = scores - _numerics.score_of_label(scores, labels)[..., None]

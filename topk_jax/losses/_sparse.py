@@ -1,4 +1,4 @@
-"""Losses whose gradient is a sparse projection minus the target."""
+"""Fenchel-Young losses: their gradient is a sparse projection minus the target."""
 
 import jax
 import jax.numpy as jnp
@@ -11,22 +11,22 @@ __all__ = ["sparse_top_loss", "sparsemax_loss"]
 
 
 def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
-    r"""The loss of the sparsemax: `sparse_top_loss` with the true class as its one target.
+    r"""The sparsemax loss: `sparse_top_loss` with the true class as the only target.
 
     .. math::
         \ell(s, y) = -s_y + \frac12 \sum_{j \in S} (s_j^2 - \lambda^2) + \frac12,
         \qquad \nabla \ell = \mathrm{sparsemax}(s) - e_y
 
-    with lambda the number for which :math:`\sum_j (s_j - \lambda)_+ = 1`, and S the classes whose
-    scores are above it.
+    where lambda solves :math:`\sum_j (s_j - \lambda)_+ = 1`, and S are the classes with scores
+    above lambda.
 
     Args:
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or the label is
-        outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point or `labels` is not integer.
@@ -50,15 +50,16 @@ def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
 
 def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
-    r"""The multi-label loss that is zero where the targets' scores are at least 1 above all others.
+    r"""A multi-label loss that is zero where all targets score at least 1 above all other classes.
 
     .. math::
         \ell(s, Y) = -\sum_{j \in Y} s_j + \sum_{j \in H} \Bigl(s_j - \frac12\Bigr)
         + \frac12 \sum_{j \in M} (s_j^2 - \lambda^2) + \frac{|Y|}2,
         \qquad \nabla \ell = \mathrm{sparse\text{-}top}(|Y|, s) - 1_Y
 
-    with H the classes whose projection is 1, M those where it is between 0 and 1, and lambda its
-    threshold. Without targets, or with all classes as targets, the loss and its gradient are zero.
+    where H are the classes with projection 1, M those with a projection between 0 and 1, and lambda
+    is the threshold of the projection. Without targets, or with all classes as targets, the loss
+    and its gradient are zero.
 
     Args:
         logits: floating-point scores, `[..., L]`.
@@ -66,8 +67,8 @@ def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
             `[..., L]`.
 
     Returns:
-        One loss an example, `[...]`, in float32 at least; NaN where a logit is NaN or a target is
-        neither 0 nor 1.
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or a target
+        is neither 0 nor 1.
 
     Raises:
         TypeError: `logits` is not floating-point, or `targets` is not boolean or real.
@@ -95,9 +96,9 @@ def _projection_loss(scores: jax.Array, targets: jax.Array, projection: jax.Arra
     """The loss of targets t and projection q, which have the same sum, [...].
 
     Identity: the loss is sum_j (q_j - t_j) (s_j - c - (q_j + t_j) / 2) for any constant c. Hazard:
-    sums of squared scores cancel, at 1e4 all their digits, and a masked class's square overflows.
-    Choice: c the threshold of the projection, recovered from it, which makes each term nonnegative.
-    Cost: a maximum over the classes.
+    sums of squared scores cancel and lose all digits at 1e4, and the square of a masked class
+    overflows. Choice: let c be the threshold of the projection, recovered from it. All terms are
+    then nonnegative. Cost: one maximum over the classes.
     """
     below_one = jnp.where(projection < 1, scores - projection, _numerics.FLOOR)
     threshold = jax.lax.stop_gradient(below_one.max(axis=-1, keepdims=True))

@@ -15,23 +15,23 @@ import numpy as np
 
 from topk_jax.operators import _poisson_binomial
 
-# How many points about a score share it, and their distance in units of the noise. Polynomials of
-# degree 5 are exact to 0.005 / 12^6 max |f^(6)| = 2e-9 max |f^(6)|, and for what bends like
-# exp(-t z), as the noise's tail does at t, to 0.005 (t / 12)^6 relative to it: 1e-5 at t = 4.4,
-# about where the largest of 100,000 normals is, and 2e-6 at that of 1,000.
+# The number of points that share a score, and their distance in units of the noise. Interpolation
+# of degree 5 has an error of 0.005 / 12^6 max |f^(6)| = 2e-9 max |f^(6)|. For functions like
+# exp(-t z), such as the tail of the noise at t, the relative error is 0.005 (t / 12)^6: 1e-5 at
+# t = 4.4, about the largest of 100,000 normals, and 2e-6 at the largest of 1,000.
 _NUM_POINTS = 6
 _SPACING = 1 / 12
-# A float32 that counts one score after another loses a digit every ten. So no sum is longer than
-# this before the sums are summed up; and no more shares than of so many scores are held at once.
+# A running sum in float32 loses a digit whenever it grows tenfold. So sums run over blocks of this
+# many scores, and the sums of the blocks are added. It also limits the memory for the shares.
 _BLOCK = 512
 
 
 class BinnedScores(NamedTuple):
-    """Where scores [b, L] lie on a grid of Q points.
+    """Scores [b, L] on a grid of Q points.
 
     Attributes:
-        cells: the first of the points that share each score, integers `[b, L]`.
-        offsets: how far from the first of the points the score is, in steps, `[b, L]`.
+        cells: the index of the first point that shares each score, integers `[b, L]`.
+        offsets: the distance of each score from that point, in steps, `[b, L]`.
         weights: the sum of the shares of each point, `[b, Q]`.
     """
 
@@ -41,29 +41,29 @@ class BinnedScores(NamedTuple):
 
 
 def grid(k: int, num_classes: int) -> np.ndarray:
-    """The points, ascending, for scores of at most 0 in units of the noise; 0 is the k-th largest.
+    """The points in ascending order, for scores in units of the noise; 0 is the k-th largest.
 
-    What is below the grid counts as its lower end. For a class at z to have any part in the k-th
-    largest, it must exceed one of the k largest, which are at least 0: a chance of at most
-    k Phi(z / sqrt 2). At the lower end this is negligible for all classes together.
+    The binned scores are at most 0. Scores below the grid are moved to its lower end. A class at z
+    matters only if it exceeds one of the k largest, which are at least 0. The probability of this
+    is at most k Phi(z / sqrt 2), and negligible for all classes together at the lower end.
     """
     chance = _poisson_binomial.NEGLIGIBLE / (k * num_classes)
     num_cells = math.ceil(-math.sqrt(2) * NormalDist().inv_cdf(chance) / _SPACING)
-    # As many points on either side of the first and the last cell as on either side of the others.
+    # The first and the last cell need as many points on each side as the others.
     half = _NUM_POINTS // 2
     return np.arange(1 - half - num_cells, half) * _SPACING
 
 
 def bin_scores(scores: jax.Array, points: np.ndarray) -> BinnedScores:
-    """The scores [b, L], none above 0, on the grid."""
+    """Bins scores [b, L], none above 0, on the grid."""
     num_examples, num_classes = scores.shape
     num_cells = len(points) - _NUM_POINTS + 1
     position = jnp.maximum(scores / _SPACING + num_cells, 0.0)
-    # The score of 0 is at the end of the last cell; NaN may become any integer.
+    # A score of 0 is at the end of the last cell. NaN may become any integer.
     cells = jnp.clip(jax.lax.stop_gradient(position).astype(jnp.int32), 0, num_cells - 1)
     offsets = position - cells.astype(position.dtype) + (_NUM_POINTS // 2 - 1)
     rows = jnp.arange(num_examples, dtype=cells.dtype)[:, None]
-    # Of the type of the scores under shard_map.
+    # Under shard_map the zeros need the type of the scores.
     zeros = jnp.zeros((num_examples, num_cells, _NUM_POINTS), scores.dtype)
     zeros += jnp.zeros_like(scores[:, :1, None])
 
@@ -71,11 +71,11 @@ def bin_scores(scores: jax.Array, points: np.ndarray) -> BinnedScores:
         cells_of_block = jax.lax.dynamic_slice_in_dim(cells, start, size, axis=-1)
         offsets_of_block = jax.lax.dynamic_slice_in_dim(offsets, start, size, axis=-1)
         shares = [_share(offsets_of_block, i) for i in range(_NUM_POINTS)]
-        # One update of six numbers a score, rather than six updates.
+        # One update of six numbers per score instead of six updates.
         sums = zeros.at[rows, cells_of_block].add(
             jnp.stack(shares, axis=-1), mode="promise_in_bounds"
         )
-        # XLA would add them to the sums of the other blocks one by one.
+        # Without a barrier XLA adds the shares to the sums of the other blocks one by one.
         return jax.lax.optimization_barrier(sums)
 
     num_blocks, left = divmod(num_classes, _BLOCK)
@@ -90,7 +90,7 @@ def bin_scores(scores: jax.Array, points: np.ndarray) -> BinnedScores:
 
 
 def _share(offsets: jax.Array, i: int) -> jax.Array:
-    """The share of point i: the polynomial that is 1 there and 0 at the others (Lagrange).
+    """The share of point i: the Lagrange polynomial that is 1 at i and 0 at the other points.
 
     The shares of all points add up to one.
     """
@@ -99,8 +99,8 @@ def _share(offsets: jax.Array, i: int) -> jax.Array:
 
 
 def interpolate(table: jax.Array, binned: BinnedScores) -> jax.Array:
-    """A function of a score, known at the points [b, Q], at the scores [b, L]."""
-    # The shares again: computed in the same pass, they need not be kept.
+    """The values at the scores, [b, L], of a function with values `table` [b, Q] at the points."""
+    # The shares are computed again in the same pass, so they are not stored.
     values = [
         _share(binned.offsets, i)
         * jnp.take_along_axis(table, binned.cells + i, axis=-1, mode="promise_in_bounds")

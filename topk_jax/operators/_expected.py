@@ -1,4 +1,4 @@
-"""The expectation of the k-th largest of scores with Gaussian noise: no samples, no key."""
+"""The expected k-th largest score under Gaussian noise, computed without samples."""
 
 import functools
 import math
@@ -15,13 +15,13 @@ from topk_jax.operators._top_k import classes_last, largest
 
 __all__ = ["expected_top_k_value"]
 
-# Scores this many times the noise away from the k-th are as good as infinitely far from it.
+# Scores farther from the k-th than this many times the noise count as infinitely far.
 _FAR = 60.0
-# Chances are cut off at exp(-_LOG_TAIL), 1e-7, at the default number of nodes.
+# Probabilities below exp(-_LOG_TAIL), 1e-7, are neglected at the default number of nodes.
 _LOG_TAIL = 16.0
-# Where the mean of the binned classes' count is looked at, in units of the noise.
+# Thresholds at which the mean count of the binned classes is computed, in units of the noise.
 _COARSE = np.arange(-6.0, 6.5, 0.125)
-# All nodes at once up to this many bytes of their largest arrays, then one at a time.
+# All nodes are computed at once if their largest arrays fit in this many bytes, else one at a time.
 _BYTES_AT_ONCE = 1 << 26
 
 
@@ -41,24 +41,25 @@ def expected_top_k_value(
         = P\bigl(s_l + \varepsilon Z_l = (s + \varepsilon Z)_{[k]}\bigr), \qquad
         Z \sim \mathcal N(0, I_L)
 
-    It is what `perturbed_top_k_value` estimates, without its variance. Value and gradient are
-    integrals over one dimension, within 1e-4 epsilon and 1e-4 at the default number of nodes. The
-    gradient is positive and adds up to one; with it come forward mode and second derivatives.
+    This is the expectation of `perturbed_top_k_value`, without its variance. The value and the
+    gradient are one-dimensional integrals. At the default number of nodes their errors are at most
+    1e-4 epsilon and 1e-4. The gradient is positive and adds up to one. Forward mode and second
+    derivatives are supported.
 
     Args:
         scores: floating-point array with L entries along `axis`.
-        k: static rank, from 1 (the largest) to L. Time and memory grow with the square of the
-            smaller of k and L + 1 - k, and linearly in L.
+        k: static rank, from 1 (the largest) to L. Time and memory grow linearly in L and with the
+            square of min(k, L + 1 - k).
         epsilon: scalar standard deviation of the noise, in the units of the scores, at least 0;
             0 gives `top_k_value`. May be traced, and has a gradient.
         num_nodes: static number of nodes of the quadrature, at least 1; chosen from L and k if
-            `None`. Twice as many square the error; but where there are more than some 4 k + 20
-            classes, all but the likeliest are binned, which leaves about 2e-6.
+            `None`. Twice as many nodes square the error. With more than some 4 k + 20 classes, all
+            but the most likely classes are binned, which leaves an error of about 2e-6.
         axis: the axis of the classes.
 
     Returns:
-        The scores' shape without `axis`, in float32 at least; NaN where a score is NaN. A score of
-        -inf never comes k-th; where fewer than k others are left the value is -inf, and its
+        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN. A score
+        of -inf never has rank k. If fewer than k other scores are left, the value is -inf and its
         gradient 0.
 
     Raises:
@@ -75,8 +76,8 @@ def expected_top_k_value(
         >>> print(f"{value:.3f}", *(f"{chance:.3f}" for chance in gradient))
         2.432 0.356 0.314 0.329 0.001
 
-    Source: Garcin et al. (2022); thesis, definitions 4.3.2 and 4.3.4 and equation 4.8, which are
-    estimated there.
+    Source: Garcin et al. (2022); thesis, definitions 4.3.2 and 4.3.4 and equation 4.8. The thesis
+    estimates them.
     """
     last = classes_last(scores, axis)
     num_classes = last.shape[-1]
@@ -87,11 +88,11 @@ def expected_top_k_value(
     num_nodes = _checks.whole_number(num_nodes, "num_nodes", minimum=1)
     rows = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(last), last)
     rows = rows.reshape(-1, num_classes)
-    # One number an example, of the scores' type under shard_map, as the rule below needs it.
+    # One number per example, because the custom rule needs the scores' type under shard_map.
     epsilon_rows = epsilon + jnp.zeros_like(rows[:, 0])
-    # Identity: the k-th largest is the (L + 1 - k)-th largest of the negatives, negated. The work
-    # grows with the rank, so the lower of the two is taken. Reversed, so that equal scores without
-    # noise rank as they do in `top_k_value`.
+    # Identity: the k-th largest score is minus the (L + 1 - k)-th largest of the negated scores.
+    # The work grows with the rank, so use the smaller of the two. The scores are reversed, so that
+    # without noise equal scores rank as in `top_k_value`.
     if 2 * k > num_classes + 1:
         values = -_expected(num_classes + 1 - k, num_nodes, -rows[:, ::-1], epsilon_rows)
     else:
@@ -101,11 +102,11 @@ def expected_top_k_value(
 
 
 def _default_nodes(k: int, num_classes: int) -> int:
-    """Enough nodes for 1e-4, whatever the scores.
+    """Enough nodes for an error of 1e-4 with any scores.
 
-    The chances to be integrated change the faster the more classes compete, over an interval of
-    some 12 standard deviations at most. The tests hold the value to 1e-4 of epsilon and the
-    gradient's coordinates to 1e-4, from L = 2 to 100,000.
+    The integrand changes faster if more classes compete. The interval has at most some 12 standard
+    deviations. The tests check the value to 1e-4 epsilon and the coordinates of the gradient to
+    1e-4, from L = 2 to 100,000.
     """
     rank = min(k, num_classes + 1 - k)
     return math.ceil(11 + 2.2 * math.log(num_classes) + 1.5 * math.log(rank))
@@ -115,8 +116,8 @@ def _default_nodes(k: int, num_classes: int) -> int:
 def _expected(k: int, num_nodes: int, scores: jax.Array, epsilon: jax.Array) -> jax.Array:
     """The expected k-th largest of scores [b, L] for epsilon [b], with derivatives in closed form.
 
-    A rule of our own, because the gradient is a by-product of the value; it consists of functions
-    that JAX can differentiate again.
+    The custom rule reuses the computation of the value for the gradient. JAX can differentiate it
+    again.
     """
     return _value_and_slopes(k, num_nodes, scores, epsilon)[0]
 
@@ -135,18 +136,19 @@ def _expected_jvp(
 def _value_and_slopes(
     k: int, num_nodes: int, scores: jax.Array, epsilon: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The value [b], its gradient in the scores [b, L] and its slope in epsilon [b]."""
+    """The value [b], its gradient in the scores [b, L] and its derivative in epsilon [b]."""
     num_classes = scores.shape[-1]
-    # The C likeliest classes are multiplied out, and the others binned; or all are multiplied out.
+    # Either the C most likely classes are multiplied out and the others binned, or all classes are
+    # multiplied out.
     num_likely = min(_poisson_binomial.num_likely(k), num_classes)
     use_binning = num_classes > 2 * num_likely
-    # Like the interval, the origin is a choice that the result does not depend on: a constant.
+    # The result does not depend on the origin, nor on the interval, so both are constants.
     highest, likely = largest(jax.lax.stop_gradient(scores), num_likely)
     origin = highest[:, k - 1]
     smooth = ~(epsilon < jnp.finfo(scores.dtype).tiny)
     gaps = _in_units_of_noise(scores - origin[:, None], epsilon, smooth)
     highest = jnp.take_along_axis(gaps, likely, axis=-1, mode="promise_in_bounds")
-    # Far below, where the binned are of classes that have no part in the result.
+    # The most likely classes are moved far below, to the bin of classes without influence.
     others = jnp.put_along_axis(
         gaps, likely, -_FAR, axis=-1, inplace=False, mode="promise_in_bounds"
     )
@@ -155,36 +157,36 @@ def _value_and_slopes(
     weights = None if binned is None else binned.weights
     interval = _interval(k, num_classes, num_nodes, highest, weights, points)
     likely_gaps = highest if use_binning else gaps
-    value, chances, table = _integrate(k, num_nodes, interval, likely_gaps, weights, points)
+    value, probabilities, table = _integrate(k, num_nodes, interval, likely_gaps, weights, points)
     if binned is not None:
-        # The cubics may pass below zero by a rounding error where the chances vanish.
+        # Rounding can make interpolated probabilities near zero negative.
         of_others = jnp.maximum(_binning.interpolate(table, binned), 0.0)
-        chances = jnp.put_along_axis(
-            of_others, likely, chances, axis=-1, inplace=False, mode="promise_in_bounds"
+        probabilities = jnp.put_along_axis(
+            of_others, likely, probabilities, axis=-1, inplace=False, mode="promise_in_bounds"
         )
-    # Exactly one class is the k-th, so the chances add up to one. The quadrature's sum is off by
-    # its error, most of which they share.
-    chances = chances / chances.sum(axis=-1, keepdims=True)
-    # The value is homogeneous: tau(c s, c eps) = c tau(s, eps). So it is the sum of s_l times the
-    # slope in s_l and of eps times the slope in eps (Euler).
-    slope = value - (chances * gaps).sum(axis=-1)
+    # Exactly one class has rank k, so the probabilities add up to one. Their quadrature errors are
+    # mostly proportional, so normalization removes most of the error.
+    probabilities = probabilities / probabilities.sum(axis=-1, keepdims=True)
+    # The value is homogeneous: tau(c s, c eps) = c tau(s, eps). So it equals sum s_l dtau/ds_l +
+    # eps dtau/deps (Euler).
+    slope = value - (probabilities * gaps).sum(axis=-1)
     hard = jnp.arange(num_classes, dtype=likely.dtype)[None] == likely[:, k - 1, None]
-    gradient = jnp.where(smooth[:, None], chances, hard.astype(chances.dtype))
+    gradient = jnp.where(smooth[:, None], probabilities, hard.astype(probabilities.dtype))
     return origin + epsilon * value, gradient, slope
 
 
 def _in_units_of_noise(gaps: jax.Array, epsilon: jax.Array, smooth: jax.Array) -> jax.Array:
     """The gaps [b, L] in units of epsilon [b], clipped.
 
-    Hazard: no noise makes infinities and NaN, whose derivatives spoil even what is not selected.
-    Choice: divide by 1 there, and take the limit: a gap is nothing or very far.
+    Hazard: without noise the quotients are infinite or NaN, and their derivatives reach entries
+    that are not selected. Choice: divide by 1 and use the limit: a gap is zero or very large.
     """
     scaled = jnp.clip(gaps / jnp.where(smooth, epsilon, 1.0)[:, None], -_FAR, _FAR)
     return jnp.where(smooth[:, None], scaled, _FAR * jnp.sign(gaps))
 
 
 class _Interval(NamedTuple):
-    """Where the k-th largest is but for a negligible chance, `[b]` each."""
+    """An interval that contains the k-th largest with negligible error probability, `[b]` each."""
 
     low: jax.Array
     high: jax.Array
@@ -200,12 +202,12 @@ def _interval(
 ) -> _Interval:
     """The interval outside of which P(N(t) >= k) is one or zero, from bounds on the count N(t).
 
-    At least k scores exceed t if k out of the j largest do, and no more than k do if the j largest
-    do and k - j out of the others, none of which is above the j-th. Each j gives a bound that is
-    sharp for other scores; all hold. So does that from the mean of the binned classes' count.
+    At least k scores exceed t if at least k of the j largest do. Fewer than k scores exceed t if
+    fewer than k - j of the scores other than the j largest do. Each j gives a valid bound; which
+    one is sharpest depends on the scores. The mean count of the binned classes gives one more.
 
-    The tail is balanced with the error between the nodes: for a normal both are exponentials of
-    their number.
+    The neglected tail is balanced with the quadrature error: for a normal both decrease
+    exponentially with the number of nodes.
     """
     highest = jax.lax.stop_gradient(highest)
     limit = math.log(float(jnp.finfo(highest.dtype).eps) / 8)
@@ -218,8 +220,8 @@ def _interval(
     low = (highest[:, k - 1 :] - jnp.asarray(above, highest.dtype)[None]).max(axis=-1)
     high = (highest[:, :k] + jnp.asarray(below, highest.dtype)[None]).min(axis=-1)
     if weights is not None:
-        chances = [[_poisson_binomial.normal_above(t - x) for t in _COARSE] for x in points]
-        means = jax.lax.stop_gradient(weights) @ jnp.asarray(chances, highest.dtype)
+        above_points = [[_poisson_binomial.normal_above(t - x) for t in _COARSE] for x in points]
+        means = jax.lax.stop_gradient(weights) @ jnp.asarray(above_points, highest.dtype)
         sure = means >= _poisson_binomial.sure_mean(k, log_tail)
         coarse = jnp.asarray(_COARSE, highest.dtype)[None]
         low = jnp.maximum(low, jnp.where(sure, coarse, -_FAR).max(axis=-1))
@@ -234,12 +236,12 @@ def _integrate(
     weights: jax.Array | None,
     points: np.ndarray,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The value [b], and the chances to be the k-th of the likely classes [b, C] and at the points.
+    """The value [b], and the probability of rank k of the likely classes [b, C] and at the points.
 
-    Identity: tau = a + int_a^b P(N(t) >= k) dt if the k-th largest is above a, and below b. Choice:
-    evenly spaced nodes, not Gauss's, because the integrand is flat at both ends; the error then
-    falls as fast as its Fourier transform, and Gauss's nodes would have to be more than half as
-    many again. Cost: all nodes at once, or one after the other where that takes much memory.
+    Identity: tau = a + int_a^b P(N(t) >= k) dt if the k-th largest is between a and b. Choice:
+    evenly spaced nodes, because the integrand is flat at both ends. The error then falls as fast as
+    the Fourier transform of the integrand; Gauss quadrature needs over 1.5 times as many nodes.
+    Cost: all nodes at once, or one after the other if that takes too much memory.
     """
     width = (interval.high - interval.low) / num_nodes
     steps = jnp.arange(num_nodes).astype(gaps.dtype)[:, None] + 0.5
@@ -250,17 +252,17 @@ def _integrate(
         sums = at_nodes(nodes)
     else:
         sums = jax.tree.map(lambda part: part.sum(axis=0), jax.lax.map(at_nodes, nodes[:, None]))
-    above, chances, table = sums
-    return interval.low + width * above, width[:, None] * chances, width[:, None] * table
+    above, probabilities, table = sums
+    return interval.low + width * above, width[:, None] * probabilities, width[:, None] * table
 
 
 def _sums_over_nodes(
     k: int, gaps: jax.Array, weights: jax.Array | None, points: np.ndarray, nodes: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The sums over the nodes [n, b] of what `_integrate` integrates: [b], [b, C] and [b, Q].
+    """The sums of the integrands of `_integrate` over the nodes [n, b]: [b], [b, C] and [b, Q].
 
-    Inside, classes or points come first, then nodes, then examples: sums over any are then sums of
-    whole vectors.
+    Arrays inside have the axes (classes or points, nodes, examples), so that sums over the first
+    axes add whole vectors.
     """
     probabilities, densities = _normal(nodes[None] - gaps.T[:, None])
     if weights is None:

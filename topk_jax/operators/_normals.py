@@ -1,4 +1,4 @@
-"""Standard normal noise as a function of a key, a sample and a class, so that nothing is stored."""
+"""Standard normal noise as a function of a key, a sample and a class, so it need not be stored."""
 
 import functools
 
@@ -9,12 +9,13 @@ import numpy as np
 _WORD_BITS = 32
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
-# The second word of the counter where one key gives each row its own; any number does.
+# The second word of the counter that derives each row's words from one key. Its value is arbitrary.
 _ROW = 0x726F7773
 
-# Polynomials that follow from Chebyshev interpolation in float64, the lowest power first: of the
-# normal over x, in w = -log(1 - x^2) mapped to [-1, 1] from [0, 6] and from [6, 16], with relative
-# errors below 5e-7; and of log(1 + r) on [-1/3, 1/3], with an error below 4e-8.
+# Polynomials from Chebyshev interpolation in float64, lowest power first. The first two approximate
+# the normal quantile divided by x, as functions of w = -log(1 - x^2) mapped to [-1, 1] from [0, 6]
+# and [6, 16], with relative errors below 5e-7. The third approximates log(1 + r) on [-1/3, 1/3]
+# with an error below 4e-8.
 _CENTRAL = (
     *(2.2960355, 1.0251561, -0.073050335, -0.031998452),
     *(0.022442538, -0.0041142413, -0.0020242787, 0.0010463404),
@@ -30,10 +31,10 @@ _LOGARITHM = (
 
 
 def row_words(keys: jax.Array, num_rows: int) -> jax.Array:
-    """Two words of 32 bits for each row, `[n, 2]`, from one random key `[]` or one a row `[n]`.
+    """Two words of 32 bits per row, `[n, 2]`, from one random key `[]` or one key per row `[n]`.
 
-    With one key, a row's words are a function of it and the row's number; with a key a row, of that
-    key alone. Keys of any implementation serve.
+    With one key, the words are a function of the key and the row's index. With one key per row,
+    they are a function of the row's key. Keys of all implementations work.
     """
     data = jax.random.key_data(keys)
     first, second = data[..., 0], data[..., 1]
@@ -42,25 +43,24 @@ def row_words(keys: jax.Array, num_rows: int) -> jax.Array:
     if keys.ndim == 0:
         rows = jnp.arange(num_rows, dtype=jnp.uint32)
         first, second = threefry(first, second, rows, jnp.full_like(rows, _ROW))
-    # Without a barrier they would be made again for every class.
+    # Without a barrier XLA computes them again for every class.
     return jax.lax.optimization_barrier(jnp.stack([first, second], axis=-1))
 
 
-# Compiled as a whole where it is not called from what is compiled: its operations are many.
+# It has many operations, so it is compiled as a whole when it is called outside of jit.
 @functools.partial(jax.jit, static_argnames="dtype")
 def normals(words: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """The noise of some samples and classes under a key, one value for each.
+    """The noise of one sample under a key, one value per class.
 
-    Hazard: `jax.random.normal` on the CPU keeps the counters and the bits of its generator in
-    memory, and was seen to take two or three times as long as what is done here. Choice: the same
-    generator, threefry with 20 rounds, written out, so that XLA makes one loop of it, the quantile
-    function and what uses the noise; and any value can be had again by itself. Cost: where several
-    uses are to share what is drawn, a barrier has to say so.
+    Hazard: `jax.random.normal` on the CPU stores the counters and the bits of its generator, and
+    took two to three times as long. Choice: the same generator, threefry with 20 rounds, written
+    out. XLA then fuses it with the quantile function and the use of the noise, and each value can
+    be computed again on its own. Cost: several uses of the same noise need a barrier.
 
     Args:
-        words: a row of what `row_words` gives, `[2]`.
-        sample: the number of the sample.
-        classes: the numbers of the classes.
+        words: a row of the result of `row_words`, `[2]`.
+        sample: the index of the sample.
+        classes: the indices of the classes.
         dtype: float32 or float64.
     """
     first, second = threefry(
@@ -91,7 +91,7 @@ def threefry(
 
 
 def _between_minus_one_and_one(bits: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """Random bits to the centres of equal cells of (-1, 1), as many as the mantissa can tell."""
+    """Maps random bits to the centres of equal cells of (-1, 1), one cell per mantissa value."""
     information = jnp.finfo(dtype)
     one = jax.lax.bitcast_convert_type(jnp.ones((), dtype), bits.dtype)
     fraction = bits >> (information.bits - information.nmant) | one
@@ -102,24 +102,24 @@ def _between_minus_one_and_one(bits: jax.Array, dtype: jnp.dtype) -> jax.Array:
 def _normal_quantile(x: jax.Array) -> jax.Array:
     """The number that a standard normal exceeds with probability (1 - x) / 2, in float32.
 
-    Identity: over x, it is a smooth function of w = -log((1 - x)(1 + x)) (Giles, 2012,
-    "Approximating the erfinv function"). Hazards: the general inverse of the error function takes
-    log1p(-x^2), which has lost the digits of 1 - x where x is near 1, an error of 2e-5 here; and
-    XLA does not put a square root or a logarithm into one loop with what follows, but draws twice.
-    Choice: both factors are exact for the x used here, and all is polynomials. Cost: none; the
-    error is below 5e-6 in the tail, 1e-6 elsewhere.
+    Identity: divided by x, it is a smooth function of w = -log((1 - x)(1 + x)) (Giles, 2012,
+    "Approximating the erfinv function"). Hazards: the general inverse error function computes
+    log1p(-x^2), which loses the digits of 1 - x near x = 1, an error of 2e-5 here. And XLA does not
+    fuse a square root or a logarithm with the code that follows, but draws the noise twice.
+    Choice: use both factors, which are exact for these x, and only polynomials. Cost: none; the
+    error is below 5e-6 in the tail and 1e-6 elsewhere.
     """
     w = -_logarithm((1 - x) * (1 + x))
     in_center = w < 6
-    place = jnp.where(in_center, w / 3 - 1, w / 5 - np.float32(2.2))
-    ratio = jnp.zeros_like(place)
+    argument = jnp.where(in_center, w / 3 - 1, w / 5 - np.float32(2.2))
+    ratio = jnp.zeros_like(argument)
     for central, tail in zip(reversed(_CENTRAL), reversed(_TAIL), strict=True):
-        ratio = ratio * place + jnp.where(in_center, np.float32(central), np.float32(tail))
+        ratio = ratio * argument + jnp.where(in_center, np.float32(central), np.float32(tail))
     return ratio * x
 
 
 def _logarithm(x: jax.Array) -> jax.Array:
-    """The natural logarithm of normal positive float32, with an absolute error of 1e-7 of it."""
+    """The natural logarithm of positive normal float32 numbers, with an absolute error of 1e-7."""
     bits = jax.lax.bitcast_convert_type(x, jnp.int32)
     # The power of 2 that leaves a factor in [2/3, 4/3).
     power = (bits - np.float32(2 / 3).view(np.int32)) >> 23

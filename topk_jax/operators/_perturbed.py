@@ -1,4 +1,4 @@
-"""Top-k operators smoothed by Gaussian noise, with the gradients of Garcin et al."""
+"""Top-k operators smoothed with Gaussian noise, with the gradients of Garcin et al."""
 
 import functools
 from collections.abc import Callable
@@ -14,7 +14,8 @@ from topk_jax.operators._top_k import classes_last, kth_largest, largest, pad_fo
 
 __all__ = ["perturbed_top_k_sum", "perturbed_top_k_value"]
 
-# The most normals that are drawn at once: what the cache holds, or what is small beside the memory.
+# The largest number of normals drawn at once. On the CPU they fit in the cache; elsewhere they are
+# small compared to the memory.
 _GROUP_SIZE = {"cpu": 2**19}
 _GROUP_SIZE_OF_OTHERS = 2**24
 
@@ -36,31 +37,31 @@ def perturbed_top_k_sum(
         \nabla = \frac1M \sum_{m=1}^M \arg \mathrm{top}\Sigma_k(s + \varepsilon Z_m),
         \qquad Z_m \sim \mathcal N(0, I_L)
 
-    The gradient counts how often each class is among the k largest. It and the value are unbiased
-    estimates of those of the smoothed operator. Backward, only the selected coordinates are kept.
-    Reverse mode alone is supported, and once: the estimate of the gradient is constant between
-    jumps, so its own derivative would be zero.
+    The gradient is the frequency of each class among the k largest. The value and the gradient are
+    unbiased estimates of those of the smoothed operator. The backward pass stores only the selected
+    coordinates. Only reverse mode is supported. The gradient is piecewise constant, so second
+    derivatives are zero.
 
     Args:
-        key: one random key, or an array of keys of the batch's shape (one for each example, so that
-            an example's noise does not depend on the batch it is in; with one key it depends on the
-            example's place); `None` if `noise` is given.
+        key: one random key, or an array of keys of the batch's shape; `None` if `noise` is given.
+            With one key per example, the noise of an example does not depend on its batch. With one
+            key for all, it depends on the position of the example in the batch.
         scores: floating-point array with L entries along `axis`.
         k: static number of scores to add up, from 1 to L.
         epsilon: scalar standard deviation of the noise, in the units of the scores, at least 0;
             0 gives `top_k_sum`. May be traced, and has a gradient.
         num_samples: static number M of perturbations, at least 1.
-        noise: the standard normal noise to use instead of a key, `[M, *scores.shape]`; a constant:
-            no gradient flows to it.
+        noise: standard normal noise to use instead of a key, `[M, *scores.shape]`. It is a
+            constant: no gradient flows to it.
         axis: the axis of the classes.
 
     Returns:
-        The scores' shape without `axis`, in float32 at least; NaN where a score is NaN.
+        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN.
 
     Raises:
         TypeError: `scores` or `noise` is not floating-point, `k`, `num_samples` or `axis` is not a
             static integer, or `key` is not a random key.
-        ValueError: an argument is outside its range or of another shape, or not exactly one of
+        ValueError: an argument is outside its range or has the wrong shape, or not exactly one of
             `key` and `noise` is given.
 
     Example:
@@ -97,33 +98,33 @@ def perturbed_top_k_value(
         = \mathrm{top}\Sigma_{k,\varepsilon,M}(s) - \mathrm{top}\Sigma_{k-1,\varepsilon,M}(s),
         \qquad Z_m \sim \mathcal N(0, I_L)
 
-    The gradient is the share of the perturbations in which each class comes k-th. Reverse mode
-    alone is supported, and once: the gradient's own derivative would be zero.
+    The gradient is the share of the perturbations in which each class has rank k. Only reverse
+    mode is supported. The gradient is piecewise constant, so second derivatives are zero.
 
     Args:
-        key: one random key, or an array of keys of the batch's shape (one for each example, so that
-            an example's noise does not depend on the batch it is in; with one key it depends on the
-            example's place); `None` if `noise` is given.
+        key: one random key, or an array of keys of the batch's shape; `None` if `noise` is given.
+            With one key per example, the noise of an example does not depend on its batch. With one
+            key for all, it depends on the position of the example in the batch.
         scores: floating-point array with L entries along `axis`.
         k: static rank, from 1 (the largest) to L.
         epsilon: scalar standard deviation of the noise, in the units of the scores, at least 0;
             0 gives `top_k_value`. May be traced, and has a gradient.
         num_samples: static number M of perturbations, at least 1.
-        noise: the standard normal noise to use instead of a key, `[M, *scores.shape]`; a constant:
-            no gradient flows to it.
+        noise: standard normal noise to use instead of a key, `[M, *scores.shape]`. It is a
+            constant: no gradient flows to it.
         axis: the axis of the classes.
 
     Returns:
-        The scores' shape without `axis`, in float32 at least; NaN where a score is NaN.
+        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN.
 
     Raises:
         TypeError: `scores` or `noise` is not floating-point, `k`, `num_samples` or `axis` is not a
             static integer, or `key` is not a random key.
-        ValueError: an argument is outside its range or of another shape, or not exactly one of
+        ValueError: an argument is outside its range or has the wrong shape, or not exactly one of
             `key` and `noise` is given.
 
     Example:
-        The worked illustration of the paper, with its three noise vectors:
+        The example of the paper, with its three noise vectors:
 
         >>> import jax, jax.numpy as jnp
         >>> from topk_jax import operators
@@ -166,7 +167,7 @@ def _perturbed(
     rows = last.reshape(-1, num_classes)
     if noise is None:
         keys = _checks.random_keys(key, "key", last.shape[:-1])
-        # The key of a single example is that example's, so that `vmap` over keys changes nothing.
+        # One key with a single example is that example's key, so `vmap` over keys changes nothing.
         one_for_all = keys.ndim == 0 and last.ndim > 1
         source = _normals.row_words(keys if one_for_all else keys.reshape(-1), len(rows))
     else:
@@ -175,15 +176,15 @@ def _perturbed(
     if len(rows) == 0:
         return jnp.zeros(last.shape[:-1], last.dtype)
     zero = jnp.zeros_like(source).sum().astype(last.dtype)
-    # Under shard_map an array that is the same on all devices has another type than one that
-    # differs, and a rule's gradients must have the types of its arguments. Adding zeros made from
-    # the others gives all of them one type; the transpose of it adds up over devices.
-    # And a NaN in epsilon has to reach the gradients.
+    # Under shard_map the type of an array says whether it varies over the devices. The gradients of
+    # a custom rule must have the types of its arguments. Adding zeros that are computed from the
+    # other arguments gives all of them one type; its transpose sums over devices. This also carries
+    # a NaN in epsilon to the gradients.
     rows += zero + 0 * epsilon
     epsilons = epsilon + jnp.zeros_like(rows[:, 0])
     values = _mean_selected(only_last, k, num_samples, rows, epsilons, source)
     if noise is not None:
-        # A NaN in the noise, like one in the scores, could be hidden by the selection.
+        # The selection could hide a NaN in the noise, as it could in the scores.
         rows += jnp.where(jnp.isnan(source).any(axis=1), jnp.nan, 0.0).astype(rows.dtype)
     return _numerics.nan_where_invalid_scores(values, rows).reshape(last.shape[:-1])
 
@@ -210,11 +211,11 @@ def _mean_selected(
     epsilon: jax.Array,
     source: jax.Array,
 ) -> jax.Array:
-    """The k largest perturbed scores added up, or the k-th alone; the mean over samples: [n].
+    """The sum of the k largest perturbed scores, or the k-th one, averaged over the samples: [n].
 
-    Scores are [n, L], epsilon is [n]; the source of the noise is the noise itself [n, M, L], or
-    the words of a key a row [n, 2]. A rule of our own, because reverse mode through the selection
-    would keep the perturbed scores and scatter into [M, n, L].
+    `scores` is [n, L] and `epsilon` is [n]. `source` is either the noise [n, M, L] or the words of
+    one key per row [n, 2]. The rule is custom, because reverse mode through the selection would
+    store the perturbed scores and scatter into [M, n, L].
     """
     return _mean_selected_forward(only_last, k, num_samples, scores, epsilon, source)[0]
 
@@ -236,40 +237,40 @@ def _mean_selected_forward(
         scores, epsilon, source = row
 
         def select(sample: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-            # Tied to the sample, or what the generator makes of the key and the class alone would
-            # be kept from one sample to the next, in arrays of [n, L].
+            # Without a barrier XLA would compute the parts of the generator that do not depend on
+            # the sample once for all samples, and store them in arrays of [n, L].
             tied_source, tied_sample = jax.lax.optimization_barrier((source, sample))
 
             def noise_of(classes: jax.Array) -> jax.Array:
                 return _noise(tied_source, tied_sample, classes, scores.dtype)
 
             perturbed = scores + epsilon * noise_of(jnp.arange(num_classes))
-            # Drawn once: fused into each use, the generator would run for each.
+            # Without a barrier XLA would run the generator again for each use.
             perturbed = jax.lax.optimization_barrier(perturbed)
             values, selected = kth_largest(perturbed, k) if only_last else largest(perturbed, k)
             return values.sum(), selected, noise_of(selected).sum()
 
         return _map(select, jnp.arange(num_samples), samples_at_once)
 
-    # Taken in groups that stay in the cache and whose memory does not grow with M.
+    # The groups stay in the cache, and their memory does not grow with M.
     group = _GROUP_SIZE.get(jax.default_backend(), _GROUP_SIZE_OF_OTHERS)
     rows_at_once = max(1, min(num_rows, group // num_classes))
     samples_at_once = max(1, min(num_samples, group // (rows_at_once * num_classes)))
     values, selected, noise_sums = _map(select_in_samples, (scores, epsilon, source), rows_at_once)
-    # Scores of zero rows carry the number of classes and the dtype to the backward pass.
+    # Scores with zero rows pass the number of classes and the dtype to the backward pass.
     return values.mean(axis=1), (selected, noise_sums.mean(axis=1), no_scores)
 
 
 def _noise(source: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """What is added to some classes of a row, from the words of its key or its given noise."""
+    """The noise of some classes of a row, from the words of its key or from the given noise."""
     if source.dtype == jnp.uint32:
         return _normals.normals(source, sample, classes, dtype)
-    # Classes beyond the last are padding, which nothing may lift.
+    # Classes beyond the last are padding and get no noise.
     return source.at[sample, classes].get(mode="fill", fill_value=0)
 
 
 def _map(function: Callable[[Any], Any], operands: Any, at_once: int) -> Any:
-    """The function of each entry along the leading axis, so many at once."""
+    """Maps the function over the leading axis, `at_once` entries at a time."""
     (count,) = {len(operand) for operand in jax.tree.leaves(operands)}
     if at_once >= count:
         return jax.vmap(function)(operands)
@@ -281,8 +282,8 @@ def _mean_selected_backward(
 ) -> tuple[jax.Array, jax.Array, None]:
     selected, slope, no_scores = residuals
     num_examples = len(selected)
-    # Counts are whole numbers, so the sum does not depend on the order in which they are added up,
-    # and the gradient is the same to the last bit on every run.
+    # The counts are integers, so the order of the additions does not matter. The gradient is the
+    # same to the last bit in every run.
     counts = jnp.zeros((num_examples, no_scores.shape[-1]), no_scores.dtype)
     counts = counts.at[jnp.arange(num_examples)[:, None], selected.reshape(num_examples, -1)].add(1)
     scores_cotangent = counts * (cotangent / num_samples)[:, None]

@@ -1,7 +1,7 @@
-"""How many of many independent events happen, and how many without one of them.
+"""The number N of independent events that occur, for all events and without each of them.
 
-A polynomial here is the sum of P(N = j) x^j, modulo x^k: its first k coefficients along axis 0. Its
-other axes are lanes, which do not meet. Events stand along axis 0 too.
+A polynomial here is sum_j P(N = j) x^j modulo x^k, stored as its first k coefficients along axis 0.
+Events are along axis 0 too. All other axes are batch axes.
 """
 
 import functools
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-# The chance that is small enough to take for 0: a hundredth of the error that is promised.
+# Probabilities below this are neglected: a hundredth of the documented error.
 NEGLIGIBLE = 1e-6
 
 
@@ -20,12 +20,13 @@ def product_and_leave_one_out(
 ) -> tuple[jax.Array, jax.Array]:
     """The polynomial of all events, `[k, ...]`, and P(N = k - 1) without each one, `[C, ...]`.
 
-    `probabilities` [C, ...] are the events', `rest` [k, ...] is the polynomial of further ones.
+    `probabilities` [C, ...] are those of the events, `rest` [k, ...] is the polynomial of further
+    events.
 
-    Identity: without event l, N is the sum of what comes before l and what comes after. Hazard:
-    dividing the factor of l out is unstable where its probability is near one. Choice: products
-    from both ends, so that only positive numbers are multiplied and added. Cost: 5 k operations and
-    k stored numbers an event and lane.
+    Identity: without event l, N is the number before l plus the number after l. Hazard: division by
+    the factor of l is unstable if its probability is near one. Choice: products from both ends,
+    which multiply and add only positive numbers. Cost: 5 k operations and k stored numbers per
+    event and batch entry.
     """
 
     def from_the_left(
@@ -43,11 +44,9 @@ def product_and_leave_one_out(
     return jax.lax.scan(from_the_right, rest, events, reverse=True)
 
 
-def no_events(k: int, lanes: jax.Array) -> jax.Array:
-    """The polynomial of no event, 1, for lanes [...] of any values: `[k, ...]`."""
-    return jnp.concatenate(
-        [jnp.ones_like(lanes)[None], jnp.zeros((k - 1, *lanes.shape), lanes.dtype)]
-    )
+def no_events(k: int, like: jax.Array) -> jax.Array:
+    """The polynomial 1, without any event, for the shape and dtype of `like` [...]: `[k, ...]`."""
+    return jnp.concatenate([jnp.ones_like(like)[None], jnp.zeros((k - 1, *like.shape), like.dtype)])
 
 
 def _with_event(polynomial: jax.Array, probability: jax.Array) -> jax.Array:
@@ -59,13 +58,13 @@ def polynomial_of_power_sums(log_none: jax.Array, power_sums: jax.Array) -> jax.
     """The polynomial of events given by symmetric functions of their odds r = p / (1 - p).
 
     Args:
-        log_none: the sum of log(1 - p): the logarithm of the chance that none happens, `[...]`.
+        log_none: the sum of log(1 - p), the log-probability that no event occurs, `[...]`.
         power_sums: the sums of r^m for m = 1 .. k - 1, `[k - 1, ...]`.
 
-    Identity: Newton's, n e_n = sum_m (-1)^(m+1) S_m e_(n-m); no sum beyond m = k - 1 is needed, so
-    nothing is truncated. Hazard: where 100 events are expected, the first coefficients underflow
-    and later ones do not. Choice: coefficients relative to the first, scaled down as they grow, the
-    logarithm of the scale beside them. Cost: k^2 products and k exponentials a lane.
+    Identity: Newton's, n e_n = sum_m (-1)^(m+1) S_m e_(n-m). Only sums up to m = k - 1 are needed,
+    so nothing is truncated. Hazard: if 100 events are expected, the first coefficients underflow
+    but later ones do not. Choice: coefficients relative to the first, scaled down as they grow, and
+    the logarithm of the scale. Cost: k^2 products and k exponentials per batch entry.
     """
     sums = len(power_sums)
     first = jnp.exp(log_none)[None]
@@ -92,15 +91,15 @@ def polynomial_of_power_sums(log_none: jax.Array, power_sums: jax.Array) -> jax.
 
 
 def leave_one_out(polynomial: jax.Array, odds: jax.Array, none: jax.Array) -> jax.Array:
-    """P(N = k - 1) without each of the unlikely events that N counts, `[Q, ...]`.
+    """P(N = k - 1) without each of the unlikely events, `[Q, ...]`.
 
-    `polynomial` [k, ...] is that of all, `odds` [Q, ...] are r, `none` [Q, ...] are 1 - p.
+    `polynomial` [k, ...] is that of all events, `odds` [Q, ...] are r, `none` [Q, ...] are 1 - p.
 
     Identity: division by 1 - p + p x = (1 - p)(1 + r x) leaves the coefficient
-    sum_j (-r)^j e_(k-1-j) / (1 - p). Hazard: the sum alternates. Choice: only for events that
-    C others are at least as likely as: then r^j e_(k-1-j) shrinks by (k - j) / (C - k + j) from one
-    j to the next, by Newton's inequalities, and C is nearly 2 k at the least. Cost: a product and a
-    difference for each coefficient and event.
+    sum_j (-r)^j e_(k-1-j) / (1 - p). Hazard: the sum alternates. Choice: use it only for events
+    with at least C others that are as likely or more. By Newton's inequalities r^j e_(k-1-j) then
+    shrinks by (k - j) / (C - k + j) from one j to the next, and C is at least nearly 2 k. Cost: one
+    product and one difference per coefficient and event.
     """
 
     def horner(value: jax.Array, coefficient: jax.Array) -> tuple[jax.Array, None]:
@@ -111,30 +110,30 @@ def leave_one_out(polynomial: jax.Array, odds: jax.Array, none: jax.Array) -> ja
 
 
 def highest_odds(k: int) -> float:
-    """The odds that the unlikely events are clipped at.
+    """The odds at which the unlikely events are clipped.
 
-    Rounding errors of the two functions above grow like r^k. They are kept below a thousandfold,
-    where more likely events would make the count negligible anyway: see `num_likely`.
+    Rounding errors of the two functions above grow like r^k. The clip limits the growth to 1000.
+    If an event has higher odds, P(N < k) is negligible anyway: see `num_likely`.
     """
     return float(min(7 / 3, 1000 ** (1 / k)))
 
 
 @functools.lru_cache
 def num_likely(k: int) -> int:
-    """How many of the most likely events must be multiplied out for the others to be clipped.
+    """The number C of most likely events to multiply out, so that the others can be clipped.
 
-    If one of the others has a probability p above the clip c, so have the C likely ones, and fewer
-    than k events happen with a chance below P(Bin(C, c) < k), with or without clipping. This C
-    makes that negligible.
+    If one of the others has a probability above the clip c, so have the C most likely ones. Then
+    the probability of fewer than k events is below P(Bin(C, c) < k), with or without clipping. This
+    C makes it negligible.
     """
     odds = highest_odds(k)
     size = 2 * k
-    while math.exp(_log_chance_of_fewer(k, size, odds / (1 + odds))) > NEGLIGIBLE:
+    while math.exp(_log_probability_of_fewer(k, size, odds / (1 + odds))) > NEGLIGIBLE:
         size += 1
     return size
 
 
-def _log_chance_of_fewer(k: int, size: int, p: float) -> float:
+def _log_probability_of_fewer(k: int, size: int, p: float) -> float:
     """The logarithm of P(Bin(size, p) < k)."""
     logs = [
         math.lgamma(size + 1)
@@ -149,19 +148,19 @@ def _log_chance_of_fewer(k: int, size: int, p: float) -> float:
 
 
 def _divergence(share: float, p: float, q: float) -> float:
-    """KL(share || p), q = 1 - p; infinite where p rules the share out."""
+    """KL(share || p) with q = 1 - p; infinite if the share is impossible under p."""
     terms = [(share, p), (1 - share, q)]
-    if any(part > 0 and chance == 0 for part, chance in terms):
+    if any(part > 0 and probability == 0 for part, probability in terms):
         return math.inf
-    return sum(part * math.log(part / chance) for part, chance in terms if part > 0)
+    return sum(part * math.log(part / probability) for part, probability in terms if part > 0)
 
 
 @functools.lru_cache
 def surely_above(k: int, size: int, log_tail: float) -> float:
     """The x such that k of `size` scores with unit noise exceed t if they are at least t + x.
 
-    But for a chance of exp(log_tail), by Chernoff's bound: P(Bin(m, p) < k) is at most
-    exp(-m KL((k - 1) / m || p)) for p above (k - 1) / m.
+    This fails with a probability of at most exp(log_tail), by Chernoff's bound: P(Bin(m, p) < k) is
+    at most exp(-m KL((k - 1) / m || p)) for p above (k - 1) / m.
     """
     share = (k - 1) / size
 
@@ -174,9 +173,10 @@ def surely_above(k: int, size: int, log_tail: float) -> float:
 
 @functools.lru_cache
 def surely_below(k: int, size: int, log_tail: float) -> float:
-    """The x such that fewer than k of `size` scores exceed t if they are at most t - x; as above.
+    """The x such that fewer than k of `size` scores exceed t if they are at most t - x.
 
-    P(Bin(m, p) >= k) is at most exp(-m KL(k / m || p)) for p below k / m.
+    This fails with a probability of at most exp(log_tail), by Chernoff's bound: P(Bin(m, p) >= k)
+    is at most exp(-m KL(k / m || p)) for p below k / m.
     """
     share = k / size
 
@@ -189,10 +189,11 @@ def surely_below(k: int, size: int, log_tail: float) -> float:
 
 @functools.lru_cache
 def sure_mean(k: int, log_tail: float) -> float:
-    """The mean above which a count is at least k but for a chance of exp(log_tail).
+    """The mean above which a count is at least k.
 
-    By Chernoff's bound for sums of independent events: P(N < k) is at most exp(-mu + k - 1 -
-    (k - 1) log((k - 1) / mu)) for a mean mu above k - 1.
+    This fails with a probability of at most exp(log_tail), by Chernoff's bound for sums of
+    independent events: P(N < k) is at most exp(-mu + k - 1 - (k - 1) log((k - 1) / mu)) for a mean
+    mu above k - 1.
     """
     below = k - 1
 
@@ -213,7 +214,7 @@ def _normal(x: float) -> float:
 
 
 def _smallest(holds: Callable[[float], bool], low: float = -40.0, high: float = 40.0) -> float:
-    """The number from which on a monotone condition holds, by bisection."""
+    """The smallest number for which a monotone condition holds, by bisection."""
     for _ in range(60):
         middle = 0.5 * (low + high)
         if holds(middle):

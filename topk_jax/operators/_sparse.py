@@ -1,4 +1,4 @@
-"""The sparse top-k: the projection of scores on the convex hull of the sets of k classes."""
+"""The sparse top-k: the projection of scores onto the convex hull of the sets of k classes."""
 
 import jax
 import jax.numpy as jnp
@@ -11,32 +11,32 @@ __all__ = ["sparse_top"]
 
 
 def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
-    r"""The nearest point to the scores among those that spread k over the classes.
+    r"""The projection of the scores onto the vectors with entries in [0, 1] that sum to k.
 
     .. math::
         \arg\min_q \Bigl\{ \|q - s\|^2 : 0 \le q \le 1, \; \sum_l q_l = k \Bigr\}
         = \min(1, \max(0, s - \lambda)), \qquad
         \frac{\partial q}{\partial s} = \mathrm{diag}(m) - \frac{m m^\top}{|m|}
 
-    with lambda the number that makes the sum k, and m the indicator of the coordinates of q
-    strictly between 0 and 1; where there are none, the Jacobian is zero. With k = 1 it is the
+    Here lambda is the number for which the sum is k, and m indicates the coordinates of q strictly
+    between 0 and 1. Without such coordinates the Jacobian is zero. With k = 1 this is the
     sparsemax.
 
     Args:
         scores: floating-point array with L entries along `axis`.
-        k: the sum: an integer from 1 to L, or one for each example, an integer array of the scores'
-            shape without `axis`, from 0 to L. An array may be traced.
+        k: the sum. Either an integer from 1 to L, or one integer per example from 0 to L, in an
+            array with the scores' shape without `axis`. An array may be traced.
         axis: the axis of the classes.
 
     Returns:
-        The scores' shape, in float32 at least. NaN along `axis` where a score is NaN, or where a
-        traced k is outside [0, L]. A score of -inf gets 0, unless fewer than k are above -inf:
-        then these get 1 each and share what is left equally.
+        An array of the scores' shape, in float32 or float64. NaN along `axis` where a score is NaN
+        or a traced k is outside [0, L]. A score of -inf gets 0. If fewer than k scores are above
+        -inf, these get 1 each, and the others share the rest equally.
 
     Raises:
         TypeError: `scores` is not floating-point, `k` is not integer, or `axis` is not a static
             integer.
-        ValueError: `k` is outside its range or of another shape, or `scores` has no such axis.
+        ValueError: `k` is outside its range or has the wrong shape, or `scores` has no such axis.
 
     Example:
         >>> import jax.numpy as jnp
@@ -59,17 +59,17 @@ def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
 
 @jax.custom_jvp
 def _project(scores: jax.Array, k: jax.Array) -> jax.Array:
-    """The projection of scores [..., L] for sums k [..., 1], of the scores' dtype.
+    """The projection of scores [..., L] for sums k [..., 1] of the scores' dtype.
 
-    Hazard: near a threshold of 1e4 a float32 has steps of 1e-3, which 1e5 tied classes multiply by
-    1e5; cumulative sums of sorted scores lose as much. Choice: the nearest float above lambda by
-    bisection; then lambda's distance from it, which has all its digits, by Newton's iteration on
-    sum q = k. Cost: a pass over the scores for each bit, less than a sort.
+    Hazard: near a threshold of 1e4 float32 has steps of 1e-3, and 1e5 tied classes multiply the
+    error by 1e5. Cumulative sums of sorted scores lose as much. Choice: bisection finds the next
+    float above lambda. Newton's method on sum q = k then finds the difference between lambda and
+    that float, at full precision. Cost: one pass over the scores for each bit, less than a sort.
     """
     above = _float_above_threshold(scores, k)
-    # No score lies strictly between lambda and the next float above it. So only the coordinates
-    # that reach 1 can change the slope, few and at rounding distance: the first step is exact, or
-    # short by so little that two more steps mend it.
+    # No score lies strictly between lambda and the next float above it. So only coordinates that
+    # reach 1 can change the slope; these are few and within rounding. The first step is exact, or
+    # two more steps correct it.
     shifted = scores - above
     offset = jnp.zeros_like(k)
     for _ in range(3):
@@ -79,8 +79,8 @@ def _project(scores: jax.Array, k: jax.Array) -> jax.Array:
             moving.sum(axis=-1, keepdims=True), 1
         ).astype(k.dtype)
     projection = jnp.clip(shifted - offset, 0, 1)
-    # Where the k-th score is at least 1 above the next, q is 0 or 1, and no rounding may make it
-    # something else: the Jacobian would not be zero.
+    # If the k-th score is at least 1 above the next, q is exactly 0 or 1. A rounded value would
+    # make the Jacobian nonzero.
     chosen = projection > 0.5
     lowest_chosen = jnp.where(chosen, scores, jnp.inf).min(axis=-1, keepdims=True)
     highest_other = jnp.where(chosen, -jnp.inf, scores).max(axis=-1, keepdims=True)
@@ -95,7 +95,7 @@ def _project_jvp(
 ) -> tuple[jax.Array, jax.Array]:
     projection = _project(*primals)
     moving = ((projection > 0) & (projection < 1)).astype(projection.dtype)
-    # XLA makes a selection of a product with converted booleans, which would lose a NaN tangent.
+    # XLA rewrites a product with converted booleans as a selection, which would lose a NaN tangent.
     moving = jnp.where(jnp.isnan(projection), projection, moving)
     num_moving = jnp.maximum(moving.sum(axis=-1, keepdims=True), 1)
     tangent = moving * tangents[0]
@@ -106,8 +106,8 @@ def _project_jvp(
 def _float_above_threshold(scores: jax.Array, k: jax.Array) -> jax.Array:
     """The smallest float t with sum clip(scores - t, 0, 1) < k, or the largest score: [..., 1].
 
-    Bisection on the integers that number the floats in their order finds it in as many steps as a
-    float has bits, whatever the range of the scores.
+    Bisection on the ordinals of the floats takes one step for each bit, for any range of the
+    scores.
     """
     highest = _ordinals.to_ordinals(scores.max(axis=-1, keepdims=True))
     minus_infinity = jnp.array(-jnp.inf, scores.dtype)
@@ -127,7 +127,7 @@ def _float_above_threshold(scores: jax.Array, k: jax.Array) -> jax.Array:
 
 
 def _missing(projection: jax.Array, k: jax.Array) -> jax.Array:
-    """The k - sum q, [..., 1]; ones are counted apart, lest many drown the digits of the rest."""
+    """The gap k - sum q, [..., 1]. Ones are counted separately to keep the digits of the rest."""
     is_one = projection == 1
     num_ones = is_one.sum(axis=-1, keepdims=True).astype(k.dtype)
     return k - num_ones - jnp.where(is_one, 0, projection).sum(axis=-1, keepdims=True)

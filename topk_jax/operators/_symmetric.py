@@ -1,4 +1,4 @@
-"""Elementary symmetric polynomials in log space, by a product tree."""
+"""Elementary symmetric polynomials in log space, computed with a product tree."""
 
 import jax
 import jax.numpy as jnp
@@ -17,20 +17,20 @@ def log_symmetric_polynomials(log_values: ArrayLike, k: int, *, axis: int = -1) 
         \log \sigma_j(e^x), \qquad
         \sigma_j(v) = \sum_{l_1 < \dots < l_j} v_{l_1} \cdots v_{l_j}, \qquad j = 0, \dots, k
 
-    The gradient of the j-th is, for each class, the probability that a random set of j classes
-    contains it, when a set is drawn in proportion to the product of its values; it adds up to j.
-    Time and memory are O(L k), in reverse mode too.
+    The gradient of the j-th is a probability for each class: that a random set of j classes
+    contains the class, if a set is drawn with probability proportional to the product of its
+    values. It adds up to j. Time and memory are O(L k), also in reverse mode.
 
     Args:
-        log_values: floating-point array with L entries x along `axis`; -inf stands for a value of
-            zero, which leaves the class out. Entries below -1e30 count as -1e30.
+        log_values: floating-point array with L entries x along `axis`; -inf is a value of zero,
+            which masks the class. Entries below -1e30 count as -1e30.
         k: static highest degree, from 0 to L.
         axis: the axis of the classes.
 
     Returns:
-        The shape of `log_values` with k + 1 entries along `axis`, in float32 at least. The j-th is
-        -inf, with a gradient of zero, where fewer than j entries are above -inf. NaN where an
-        entry of `log_values` along `axis` is NaN.
+        An array of the shape of `log_values`, with k + 1 entries along `axis`, in float32 or
+        float64. The j-th is -inf, with a gradient of zero, where fewer than j entries are above
+        -inf. NaN where an entry of `log_values` along `axis` is NaN.
 
     Raises:
         TypeError: `log_values` is not floating-point, or `k` or `axis` is not a static integer.
@@ -49,8 +49,8 @@ def log_symmetric_polynomials(log_values: ArrayLike, k: int, *, axis: int = -1) 
     reason = "the number of classes"
     k = _checks.whole_number(k, "k", minimum=0, maximum=last.shape[-1], reason=reason)
     logs = _product(_numerics.finite_scores(last), k)
-    # A product of more factors than there are values above zero is zero; the tree, which stays
-    # finite, has a multiple of the floor there.
+    # A product with more factors than values above zero is zero. The tree has only finite numbers,
+    # and gives a multiple of the floor there.
     num_values = jnp.sum(last > -jnp.inf, axis=-1, keepdims=True)
     degrees = jax.lax.broadcasted_iota(num_values.dtype, logs.shape, logs.ndim - 1)
     logs = jnp.where(degrees > num_values, -jnp.inf, logs)
@@ -61,10 +61,10 @@ def _product(log_values: jax.Array, k: int) -> jax.Array:
     """Log coefficients `[..., k+1]` of the product over l of 1 + z exp(x_l), modulo z^(k+1).
 
     Identity: the coefficient of z^j is sigma_j. Hazard: the values overflow, and a loop over the
-    classes is sequential. Choice: log coefficients and a tree of products of pairs, in which a
-    product of m factors has degree min(m, k). Cost: a level has L/m products of
-    O(min(m, k)^2) terms each, O(L k) in all; an odd level is padded with a polynomial 1.
-    The nodes are the last axis, because the coefficients are too few to fill a vector register.
+    classes is sequential. Choice: log coefficients and a tree of pairwise products. A product
+    of m factors has degree min(m, k). Cost: a level has L/m products of O(min(m, k)^2) terms each,
+    which is O(L k) in all. An odd level is padded with the polynomial 1. The nodes are the last
+    axis, because the coefficients are too few to fill a vector register.
     """
     log_coefficients = jnp.stack([jnp.zeros_like(log_values), log_values], axis=-2)[..., : k + 1, :]
     while (num_nodes := log_coefficients.shape[-1]) > 1:
@@ -80,9 +80,9 @@ def _product(log_values: jax.Array, k: int) -> jax.Array:
 def _multiply(first: jax.Array, second: jax.Array, k: int) -> jax.Array:
     """Log coefficients `[..., min(2d, k)+1, nodes]` of products of polynomials `[..., d+1, nodes]`.
 
-    The terms of all degrees are laid out at once: row i holds `second` shifted down by i. The
-    shifts are one reshape of rows that are one longer than the result's, which needs no gather (and
-    backward no scatter, whose sums would depend on the order).
+    Row i has `second` shifted down by i, so that all terms of one degree are aligned. One reshape
+    of rows that are one entry longer does all shifts. It needs no gather, and its backward pass no
+    scatter, whose sums would depend on the order.
     """
     *batch, num_coefficients, num_nodes = first.shape
     width = 2 * num_coefficients - 1
@@ -96,6 +96,6 @@ def _multiply(first: jax.Array, second: jax.Array, k: int) -> jax.Array:
     )
     degrees = min(width, k + 1)
     terms = first[..., :, None, :] + shifted[..., :degrees, :]
-    # Every coefficient has a finite term, so this log-sum-exp needs no guard.
+    # Every coefficient has a finite term, so this log-sum-exp is safe.
     largest = jax.lax.stop_gradient(terms.max(axis=-3))
     return largest + jnp.log(jnp.exp(terms - largest[..., None, :, :]).sum(axis=-3))

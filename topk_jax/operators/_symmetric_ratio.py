@@ -1,4 +1,4 @@
-"""The ratio of two consecutive symmetric polynomials, with its slopes, in linear arithmetic."""
+"""The ratio of two consecutive symmetric polynomials and its derivatives, without logarithms."""
 
 from functools import partial
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-# Up to this degree one sum tells the tilt well enough, above it is bisected.
+# Up to this degree a sum gives a good enough tilt; above it bisection is used.
 _HIGHEST_SUMMED_DEGREE = 32
 _BISECTIONS = 12
 _MOST_UNROLLED_TERMS = 129
@@ -14,21 +14,22 @@ _MOST_UNROLLED_TERMS = 129
 
 @partial(jax.custom_jvp, nondiff_argnums=(2,))
 def log_ratio_of_sigmas(factors: jax.Array, rest: jax.Array | None, k: int) -> jax.Array:
-    """The log(sigma_k / sigma_{k-1}) of the exponentials of all entries, `[...]`.
+    """log(sigma_k / sigma_{k-1}) of the exponentials of all entries, `[...]`.
 
-    Of `factors`, [..., C], k-1 entries are at least 0 and one is 0, and all others, as those of
-    `rest`, [..., R], are at most 0; -inf leaves a class out. No entry of `rest` is above any of
-    `factors`. Its slopes are nonnegative and add up to 1.
+    In `factors`, [..., C], k-1 entries are at least 0 and one is 0. All other entries, including
+    those of `rest`, [..., R], are at most 0; -inf masks a class. No entry of `rest` is above any
+    entry of `factors`. The derivatives are nonnegative and add up to 1.
 
-    Identity: a common factor of the sigmas, and e^(-t) on every value (the tilt), change the ratio
-    by e^t alone. So each class counts as 1 - p + z p with p = sigmoid(x - t), the sigmas become the
-    probabilities that k and k-1 of independent classes are drawn, and t is chosen to make about k
-    be drawn on average. Hazard: the sigmas overflow, in logarithms each term costs an exponential,
-    and division of polynomials cancels. Choice: a tree of products of polynomials in z whose
-    coefficients are probabilities, so that nothing overflows, and the two that are wanted are at
-    least about (2 e)^-k (a fraction of 1/sqrt(k) where the tilt is bisected), so that nothing that
-    underflows counts; for `rest` see `_polynomial_of_rest`. The derivatives go down the same tree.
-    Cost: O(C k + R k) multiplications and additions, one exponential an entry.
+    Identity: a common factor of the sigmas does not change the ratio, and a factor e^(-t) on every
+    value (the tilt) divides it by e^t. So each class has the factor 1 - p + z p with
+    p = sigmoid(x - t), and the sigmas become the probabilities that k and k-1 of independent
+    classes are drawn. The tilt t is chosen so that about k are drawn on average. Hazard: the sigmas
+    overflow, logarithms need one exponential per term, and division of polynomials cancels. Choice:
+    a tree of products of polynomials in z. Their coefficients are probabilities, so they do not
+    overflow. The two that are needed are at least about (2 e)^-k (a fraction of 1/sqrt(k) if the
+    tilt is bisected), so terms that underflow are negligible. For `rest` see `_polynomial_of_rest`.
+    The derivatives use the same tree. Cost: O(C k + R k) multiplications and additions, one
+    exponential per entry.
     """
     return _log_ratio_and_slopes(factors, rest, k)[0]
 
@@ -47,18 +48,17 @@ def _log_ratio_of_sigmas_jvp(
 def _log_ratio_and_slopes(
     factors: jax.Array, rest: jax.Array | None, k: int
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    """The ratio and its derivatives in the factors and in the rest."""
+    """The logarithm of the ratio, and its derivatives in the factors and in the rest."""
     batch_shape, num_factors = factors.shape[:-1], factors.shape[-1]
     factors = factors.reshape(-1, num_factors)
     values = None if rest is None else jnp.exp(rest.reshape(-1, rest.shape[-1]))
     power_sums = [] if values is None else _power_sums(values, k)
     tilt = _tilt(factors, power_sums, k)
     of_rest = _polynomial_of_rest(power_sums, tilt) if power_sums else jnp.ones_like(tilt)[None]
-    # The few coefficients come first, the classes next and the examples last, so that the vectors
-    # of the processor are full whatever k.
+    # The axes are (coefficients, classes and examples), which fills vector registers for any k.
     tilted = (factors - tilt[:, None]).T.reshape(1, -1)
     drawn, left = jax.nn.sigmoid(tilted), jax.nn.sigmoid(-tilted)
-    # Where most classes are drawn, those are counted that are left.
+    # If most classes are drawn, count those that are not drawn.
     counts_left = rest is None and 2 * k > num_factors + 1
     ranks = (num_factors - k, num_factors - k + 1) if counts_left else (k, k - 1)
     leaves = jnp.concatenate([drawn, left] if counts_left else [left, drawn])
@@ -79,12 +79,12 @@ def _log_ratio_and_slopes(
 
 
 def _tilt(factors: jax.Array, power_sums: list[jax.Array], k: int) -> jax.Array:
-    """A t, [examples], at which about k classes are drawn; a constant to the derivative.
+    """A tilt t, [examples], at which about k classes are drawn; a constant for the derivative.
 
-    With u the classes but the k-1 first, all at most 1, t = log(max(1, sum u / k)): at most k of
-    them are then drawn on average, and of their polynomial the coefficients up to k are at least
-    about 1 if t is not 0. The bracket of the bisection holds because k values are at least 1, and
-    all but k-1 at most 1.
+    Let u be the values of all classes except the k-1 largest; they are at most 1. With
+    t = log(max(1, sum u / k)) at most k of these classes are drawn on average. If t is not 0, the
+    coefficients of their polynomial up to k are at least about 1. The bracket of the bisection is
+    valid because k values are at least 1, and all but k-1 are at most 1.
     """
     factors = jax.lax.stop_gradient(factors)
     if k <= _HIGHEST_SUMMED_DEGREE:
@@ -117,17 +117,17 @@ def _polynomial_of_rest(power_sums: list[jax.Array], tilt: jax.Array) -> jax.Arr
     """The coefficients [k+1, examples] of the product of 1 + z v over the rest.
 
     Identity: Newton's, m e_m = sum_i (-1)^(i-1) e_{m-i} P_i, with P_i the sum of v^i. Hazard: the
-    terms have both signs; without them they add up to h_m, the sum over multisets. Choice: only
-    what remains when C >= k-1 values that are no smaller are multiplied out. A multiset turned into
-    a set by values from among these, in place of what it repeats, shows that the errors are then
-    at most (1 + (k-1)/C)^k times those of a sum of positive terms: e^2 where C is k^2 / 2. Cost:
-    a multiplication and an addition for each power, against a product's k.
+    terms have both signs; their absolute values add up to h_m, the sum over multisets. Choice: use
+    it only for the rest, after C >= k-1 values that are at least as large are multiplied out.
+    Replacing the repeated values of a multiset by some of these C values gives a set. This shows
+    that the errors are at most (1 + (k-1)/C)^k times those of a sum of positive terms: e^2 for
+    C = k^2 / 2. Cost: one multiplication and one addition per power and value; a product needs k.
     """
     k = len(power_sums)
     signs = jnp.array([(-1) ** index for index in range(k)], tilt.dtype)
     signed = signs[:, None] * jnp.stack(power_sums) * _scales(tilt, k)
 
-    # A loop: unrolled, what a coefficient is made of would be computed again for every later one.
+    # A loop, because XLA would compute the terms of unrolled coefficients again for each later one.
     def next_coefficient(newest_first: jax.Array, degree: jax.Array) -> tuple[jax.Array, jax.Array]:
         coefficient = (signed * newest_first).sum(axis=0, keepdims=True) / degree
         return jnp.concatenate([coefficient, newest_first[:-1]]), coefficient[0]
@@ -139,7 +139,7 @@ def _polynomial_of_rest(power_sums: list[jax.Array], tilt: jax.Array) -> jax.Arr
 
 
 def _scales(tilt: jax.Array, k: int) -> jax.Array:
-    """What makes the powers 1 to k of values those of the tilted ones, [k, examples]."""
+    """The factors that tilt the powers 1 to k of values, [k, examples]."""
     powers = jnp.arange(1, k + 1, dtype=tilt.dtype)
     return jnp.exp(-powers[:, None] * tilt[None])
 
@@ -149,8 +149,8 @@ def _slopes_of_rest(
 ) -> jax.Array:
     """The derivatives [examples, R] in the logarithms of the rest's values.
 
-    The product without one value is a polynomial in that value, by the same identity, and its
-    coefficients are common to all classes.
+    By the same identity, the product without one value is a polynomial in that value. Its
+    coefficients are the same for all classes.
     """
     k = of_rest.shape[0] - 1
     scales = _scales(tilt, k)
@@ -181,7 +181,7 @@ def _slopes_of_ratio(
 ) -> jax.Array:
     """The derivatives of log(a / b) in the coefficients of one of two polynomials.
 
-    a and b are the coefficients of the ranks in the product with `other`.
+    a and b are the coefficients of the two ranks in the product with the polynomial `other`.
     """
     return _reversed(other, num_coefficients, ranks[0]) / highest[None] - (
         _reversed(other, num_coefficients, ranks[1]) / next_highest[None]
@@ -189,7 +189,7 @@ def _slopes_of_ratio(
 
 
 def _reversed(polynomial: jax.Array, num_coefficients: int, rank: int) -> jax.Array:
-    """The coefficients of z^rank, z^(rank-1), ..., and zeros where there are none."""
+    """The coefficients of z^rank, z^(rank-1), ..., with zeros for those that do not exist."""
     after = rank + 1 - polynomial.shape[0]
     before = num_coefficients - 1 - rank
     return jax.lax.pad(
@@ -202,14 +202,15 @@ def _product(
 ) -> tuple[jax.Array, list[tuple[jax.Array, int]]]:
     """The product modulo z^(degree+1) of polynomials [2, nodes * examples], and the levels below.
 
-    A level's nodes are multiplied half by half, and one that is left over goes up as it is.
+    The first half of a level's nodes is multiplied with the second half. The last node of an odd
+    level moves up unchanged.
     """
     level, levels = leaves, []
     num_examples = leaves.shape[-1] // num_nodes
     while num_nodes > 1:
         half = num_nodes // 2
         levels.append((level, half))
-        first, second, single = _thirds(level, half * num_examples)
+        first, second, single = _halves_and_rest(level, half * num_examples)
         width = min(2 * level.shape[0] - 1, degree + 1)
         product = _multiply(first, second, width)
         if num_nodes % 2:
@@ -223,7 +224,7 @@ def _back_to_leaves(slopes: jax.Array, levels: list[tuple[jax.Array, int]]) -> j
     """The derivatives in the leaves' coefficients, given those in the root's."""
     num_examples = slopes.shape[-1]
     for level, half in reversed(levels):
-        first, second, _ = _thirds(level, half * num_examples)
+        first, second, _ = _halves_and_rest(level, half * num_examples)
         width = level.shape[0]
         of_products = slopes[:, : half * num_examples]
         of_single = slopes[:width, half * num_examples :]
@@ -238,8 +239,8 @@ def _back_to_leaves(slopes: jax.Array, levels: list[tuple[jax.Array, int]]) -> j
     return slopes
 
 
-def _thirds(level: jax.Array, length: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The first nodes of a level, as many others, and what is left over."""
+def _halves_and_rest(level: jax.Array, length: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The first half of a level's nodes, the second half, and the node left over."""
     return level[:, :length], level[:, length : 2 * length], level[:, 2 * length :]
 
 
@@ -251,7 +252,7 @@ def _multiply(first: jax.Array, second: jax.Array, width: int) -> jax.Array:
 
 
 def _correlate(slopes: jax.Array, factor: jax.Array, width: int) -> jax.Array:
-    """The derivatives in one factor's coefficients, given those in the product's and the other."""
+    """The derivatives in one factor's coefficients, from those in the product's coefficients."""
     missing = width + factor.shape[0] - 1 - slopes.shape[0]
     return _sum_of_windows(factor, jnp.pad(slopes, [(0, max(0, missing)), (0, 0)]), width)
 
@@ -259,7 +260,7 @@ def _correlate(slopes: jax.Array, factor: jax.Array, width: int) -> jax.Array:
 def _sum_of_windows(weights: jax.Array, rows: jax.Array, width: int) -> jax.Array:
     """The sum over i of weights[i] times rows i to i + width.
 
-    Unrolled it is one pass, but the time to compile it grows with the number of terms.
+    Unrolled code is a single pass, but its compile time grows with the number of terms.
     """
     num_terms = weights.shape[0]
     if num_terms <= _MOST_UNROLLED_TERMS:

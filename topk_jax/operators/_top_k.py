@@ -20,8 +20,8 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
 
     .. math:: \tau_k(s) = s_{[k]}, \qquad s_{[1]} \ge s_{[2]} \ge \dots \ge s_{[L]}
 
-    The gradient is one at the coordinate that holds the value (the one of lower index among equal
-    scores, where -0 counts as less than 0) and zero elsewhere.
+    The gradient is one at the coordinate of this value and zero elsewhere. Among equal scores the
+    one with the lower index ranks first; -0 counts as less than 0.
 
     Args:
         scores: floating-point array with L entries along `axis`.
@@ -29,7 +29,7 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
         axis: the axis of the classes.
 
     Returns:
-        The scores' shape without `axis`, in float32 at least; NaN where a score is NaN.
+        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN.
 
     Raises:
         TypeError: `scores` is not floating-point, or `k` or `axis` is not a static integer.
@@ -56,8 +56,8 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
 
     .. math:: \mathrm{top}\Sigma_k(s) = s_{[1]} + \dots + s_{[k]}
 
-    The gradient is one at the k coordinates of the largest scores (those of lower index among
-    equal scores, where -0 counts as less than 0) and zero elsewhere.
+    The gradient is one at the k coordinates of the largest scores and zero elsewhere. Among equal
+    scores the one with the lower index ranks first; -0 counts as less than 0.
 
     Args:
         scores: floating-point array with L entries along `axis`.
@@ -65,7 +65,7 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
         axis: the axis of the classes.
 
     Returns:
-        The scores' shape without `axis`, in float32 at least; NaN where a score is NaN.
+        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN.
 
     Raises:
         TypeError: `scores` is not floating-point, or `k` or `axis` is not a static integer.
@@ -93,9 +93,10 @@ def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """
     if not _in_chunks(scores.shape[-1], k):
         return _selected(scores, k)
-    # Hazard: the selection of XLA on the CPU takes one entry at a time, where a maximum takes
-    # vectors of them. Choice: the k chunks of the largest maxima, in which the k largest are, and
-    # then these; the chunks in order, so that the order of indices is kept. Cost: a pass more.
+    # Hazard: XLA's selection on the CPU processes one entry at a time; a maximum is vectorized.
+    # Choice: first select the k chunks with the largest maxima, which contain the k largest
+    # entries, then select among these. The chunks are sorted to keep the order of the indices.
+    # Cost: one more pass.
     chunks = pad_for_selection(jax.lax.stop_gradient(scores), k)
     chunks = chunks.reshape(*scores.shape[:-1], -1, _CHUNK)
     _, of_maxima = _selected(jax.lax.optimization_barrier(chunks.max(axis=-1)), k)
@@ -111,9 +112,9 @@ def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k-th largest entry along the last axis and its index, `[..., 1]` both.
 
-    Hazard: the time of a partial selection grows with k. Choice: where it costs more, bisection on
+    Hazard: the time of a partial selection grows with k. Choice: for large k, bisection on
     the bits of the floats, whose time does not depend on k. Equal entries rank in the order of
-    their indices either way.
+    their indices in both cases.
     """
     if k <= _HIGHEST_SELECTED_RANK or scores.shape[-1] >= _SELECTED_LENGTH_PER_RANK * k:
         values, indices = largest(scores, k)
@@ -123,10 +124,10 @@ def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
 
 def pad_for_selection(scores: jax.Array, k: int) -> jax.Array:
-    """The scores with as many `-inf` at the end of the last axis as `largest` would add itself.
+    """Pads the last axis with `-inf`, as `largest` would.
 
-    Hazard: what draws noise and is fused with the padding is not vectorised on the CPU, and is run
-    once for each use. Choice: pad the scores before there is noise. Cost: none.
+    Hazard: if XLA fuses the padding with code that draws noise, that code is not vectorized on the
+    CPU and runs once for each use. Choice: pad the scores before the noise is added. Cost: none.
     """
     length = scores.shape[-1]
     missing = -length % _CHUNK if _in_chunks(length, k) else 0
@@ -140,12 +141,12 @@ def _in_chunks(length: int, k: int) -> bool:
 
 
 def _selected(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
-    """What `jax.lax.top_k` gives, and fast.
+    """The result of `jax.lax.top_k`, without a full sort.
 
-    Hazard: a slice of the values lets XLA on the CPU merge it into the selection, which then
-    becomes a full sort, some 60 times slower at 1,081 classes. Choice: a barrier on each of the
-    two; one barrier on the pair can become a direct user of the selection, and the compiler then
-    aborts the process (seen under `pmap` with jaxlib 0.10.2). Cost: none that could be measured.
+    Hazard: XLA on the CPU merges a slice of the values into the selection, which then becomes a
+    full sort, some 60 times slower at 1,081 classes. Choice: one barrier on the values and one on
+    the indices. A single barrier on the pair can become a direct user of the selection, and the
+    compiler then aborts the process (seen under `pmap` with jaxlib 0.10.2). Cost: not measurable.
     """
     values, indices = jax.lax.top_k(scores, k)
     return jax.lax.optimization_barrier(values), jax.lax.optimization_barrier(indices)
@@ -163,5 +164,5 @@ def classes_last(scores: ArrayLike, axis: int, name: str = "scores") -> jax.Arra
 def _scores_and_k(scores: ArrayLike, k: int, axis: int) -> tuple[jax.Array, int]:
     scores = classes_last(scores, axis)
     k = _checks.rank(k, scores.shape[-1])
-    # Before the selection, so that the whole gradient beside a NaN is NaN, not one coordinate.
+    # Before the selection, so that all of the gradient is NaN and not only one coordinate.
     return _numerics.nan_where_invalid_vectors(scores, scores), k
