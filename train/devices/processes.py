@@ -1,4 +1,4 @@
-"""Several processes that train one classifier: how they meet, and what one of them does alone."""
+"""Several processes that train one classifier: how they connect and agree."""
 
 import hashlib
 import os
@@ -12,21 +12,21 @@ from jax.experimental import multihost_utils
 
 from train.foundation.errors import UserError
 
-# How long the processes wait for each other at the start, and how long one may be silent before the
-# others end: that of a peer's death, told within a minute.
+# The longest wait for each other at the start, and the longest silence of a process before the
+# others end, so that the death of a process is reported within a minute.
 _START_SECONDS = 300
 _SILENCE_SECONDS = 30
-# How long a process that ends early waits for others that may be about to do the same.
+# The longest wait of a process that ends early, for others that end early too.
 _LEAVE_SECONDS = 10
 
 _Result = TypeVar("_Result")
 
 
 def join_given(coordinator: str, num_processes: int, process_index: int) -> None:
-    """Joins the processes that were given one address, their number, and an index each.
+    """Connects to the processes of one coordinator.
 
     Raises:
-        UserError: they did not all come.
+        UserError: not all of them connected.
     """
     _initialize(
         coordinator_address=coordinator,
@@ -38,26 +38,26 @@ def join_given(coordinator: str, num_processes: int, process_index: int) -> None
 
 
 def join_cluster() -> None:
-    """Joins the processes that the cluster's environment names: Slurm, Open MPI, TPU, Kubernetes.
+    """Connects to the processes in the cluster's environment: Slurm, Open MPI, TPU, Kubernetes.
 
     Raises:
-        UserError: the environment names none.
+        UserError: the environment describes no cluster.
     """
     _initialize()
 
 
 def are_several() -> bool:
-    """Whether there are other processes; asks no device, so that it may be called at any time."""
+    """Whether there are other processes. It queries no device, so it may be called at any time."""
     return bool(jax.distributed.is_initialized()) and jax.process_count() > 1
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes."""
+    """Whether this is process 0, which writes the files of the run."""
     return jax.process_index() == 0
 
 
 def first_then_others(action: Callable[[], _Result]) -> _Result:
-    """Does something in the first process, and then in the others, which may find it done."""
+    """Calls a function in process 0, and then in the others, which may use what it has left."""
     if is_first():
         result = action()
         wait_for_others("first")
@@ -68,15 +68,15 @@ def first_then_others(action: Callable[[], _Result]) -> _Result:
 
 
 def wait_for_others(place: str) -> None:
-    """Returns when every process has come to this place."""
+    """Returns when every process has called this with the same place."""
     if jax.process_count() > 1:
         multihost_utils.sync_global_devices(place)
 
 
 def check_same(name: str, text: Callable[[], str]) -> None:
-    """Raises `UserError` in every process unless all of them have the same text of that name.
+    """Raises `UserError` in every process unless the text is the same in all of them.
 
-    What differs would not stop the run: it would train, in each process, towards something else.
+    Without the check the run would go on, and each process would train something else.
     """
     if jax.process_count() == 1:
         return
@@ -91,17 +91,17 @@ def check_same(name: str, text: Callable[[], str]) -> None:
 
 
 def gather(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The shares [n / processes, ...] of all processes, one after another, as [n, ...]."""
+    """The shares [n / processes, ...] of all processes, concatenated to [n, ...]."""
     if jax.process_count() == 1:
         return arrays
     return multihost_utils.process_allgather(arrays, tiled=True)
 
 
 def leave(code: int) -> NoReturn:
-    """Ends this process early, which ends the others; those that end as well do so in peace.
+    """Ends this process early, after those that end early too.
 
-    The first process takes the meeting point with it, and whoever is still there is aborted: with
-    another exit code than its own, and a trace of the C++ stack.
+    Process 0 runs the coordination service. When it ends first, JAX aborts the others, with another
+    exit code than their own and a C++ stack trace.
     """
     farewell = threading.Thread(target=jax.distributed.shutdown, daemon=True)
     farewell.start()

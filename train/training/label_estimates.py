@@ -1,11 +1,11 @@
-"""Estimates of all labels: logits, a row for each training example, trained beside the network."""
+"""Estimated labels: one row of logits per training example, trained beside the network."""
 
 import jax
 import numpy as np
 
 from train.data import streams
 
-# As Cole et al. (2021) start them: near a half where nothing is known, near 1 where a label is.
+# Initial probabilities as in Cole et al. (2021): near 1/2 for unknown labels, near 1 for known ones.
 _UNKNOWN = (0.4, 0.6)
 _OBSERVED = 0.995
 
@@ -33,10 +33,10 @@ def update(
 
     Args:
         estimates: the logits of all examples, [N, L], the same on every device.
-        examples: the rows that this device's share of the batch has, [n], each once.
-        gradients: the gradients of these rows by the loss of the whole batch, times the number of
-            devices, [n, L].
-        learning_rate: the length of the step.
+        examples: the rows of this device's share of the batch, [n], each at most once.
+        gradients: the gradients of the loss of the whole batch with respect to these rows, times
+            the number of devices, [n, L].
+        learning_rate: the learning rate.
         axis_name: the axis over devices.
     """
     gradients = gradients / jax.lax.psum(1, axis_name)

@@ -1,4 +1,4 @@
-"""What training changes: one frozen pytree."""
+"""The state of training: one frozen pytree."""
 
 import dataclasses
 import hashlib
@@ -14,16 +14,17 @@ from train.models.classifier import Classifier
 
 @struct.dataclass
 class TrainState:
-    """What a step of training takes and gives.
+    """The state that a training step takes and returns.
 
     Attributes:
-        step: the steps made, int32.
+        step: the number of steps so far, int32.
         params: the parameters.
         batch_stats: batch norm's statistics.
         opt_state: the optimiser's state.
         averages: moving averages of the parameters and the statistics, {"params", "batch_stats"};
-            None where none are kept.
-        label_logits: the estimated labels of all training examples, [N, L]; None where none are.
+            None without averaging.
+        label_logits: the logits of the estimated labels of all training examples, [N, L]; None
+            where labels are not estimated.
     """
 
     step: jax.Array
@@ -50,7 +51,16 @@ def initial_state(
     averaged: bool = False,
     label_logits: np.ndarray | None = None,
 ) -> TrainState:
-    """The state before the first step, with moving averages where they are kept."""
+    """The state before the first step.
+
+    Args:
+        model: the network.
+        optimizer: the optimizer.
+        image_shape: height, width and channels.
+        key: the key of the initial parameters.
+        averaged: whether moving averages are kept.
+        label_logits: see `TrainState`.
+    """
     images = np.zeros((1, *image_shape), np.float32)
     variables = jax.jit(lambda key: model.init(key, images, train=True))(key)
     params, batch_stats = variables["params"], variables.get("batch_stats", {})
@@ -65,13 +75,13 @@ def initial_state(
 
 
 def start_from(state: TrainState, params: Any, batch_stats: Any) -> TrainState:
-    """The state before the first step with other parameters and statistics than were drawn."""
+    """The state before the first step with the given parameters and statistics."""
     averages = None if state.averages is None else {"params": params, "batch_stats": batch_stats}
     return dataclasses.replace(state, params=params, batch_stats=batch_stats, averages=averages)
 
 
 def num_parameters(params: Any) -> int:
-    """The number of trained numbers."""
+    """The number of scalar parameters."""
     return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 

@@ -1,4 +1,4 @@
-"""What is known of the classes of a run, for whoever reads its results or asks it for sets."""
+"""The classes of a run: their names and their numbers of training images."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ class Classes:
     """The classes in the order of their labels.
 
     Attributes:
-        names: what people call each.
-        training_images: how many images of each were trained on.
+        names: the name of each class.
+        training_images: the number of training images of each class.
     """
 
     names: tuple[str, ...]
@@ -19,10 +19,10 @@ class Classes:
 
     @classmethod
     def from_plain(cls, plain: Sequence[Mapping[str, Any]]) -> "Classes":
-        """The classes from what `to_plain` made.
+        """The classes from the result of `to_plain`.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            KeyError, TypeError, ValueError: the argument has another form.
         """
         return cls(
             tuple(str(entry["name"]) for entry in plain),
@@ -30,7 +30,7 @@ class Classes:
         )
 
     def to_plain(self) -> list[dict[str, Any]]:
-        """What JSON can hold: an entry a class."""
+        """A JSON value with one entry per class."""
         return [
             {"name": name, "training_images": count}
             for name, count in zip(self.names, self.training_images, strict=True)

@@ -1,4 +1,4 @@
-"""How far a run has come: what is saved beside the state."""
+"""The progress of a run, which is saved with the state."""
 
 import dataclasses
 import math
@@ -10,20 +10,20 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run has come; saved with every checkpoint.
+    """The progress of a run; saved with every checkpoint.
 
     Attributes:
-        step: the steps made.
+        step: the number of steps so far.
         best_epoch: the selected epoch, counted from 1; 0 before the first.
-        best_step: the step at its end, which names its checkpoint.
-        best_score: the metric that selected it, turned so that larger is better.
+        best_step: the last step of that epoch, which is the name of its checkpoint.
+        best_score: the metric that selected it, with the sign for which larger is better.
         epoch_seconds: the seconds of training of each finished epoch.
-        epoch_waiting: how many of them the devices may have been idle for want of data.
+        epoch_waiting: of these, the seconds in which the devices may have waited for data.
         compiled_epochs: the epochs, counted from 1, whose seconds include compilation: the first
             of each start of the run.
-        seconds: the seconds of the epoch that is not finished.
-        waiting: how many of them the devices may have been idle for want of data.
-        unlogged: the metrics of the steps after the last log, one mapping a step.
+        seconds: the seconds of the unfinished epoch.
+        waiting: of these, the seconds in which the devices may have waited for data.
+        unlogged: the metrics of the steps after the last log, one mapping per step.
     """
 
     step: int = 0
@@ -39,7 +39,7 @@ class Progress:
 
     @classmethod
     def from_saved(cls, saved: Mapping[str, Any]) -> "Progress":
-        """The progress as it was before JSON made lists of its tuples."""
+        """The progress from its JSON value, which has lists in place of tuples."""
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in saved.items()
@@ -52,17 +52,17 @@ class Progress:
         return len(self.epoch_seconds)
 
     def seconds_per_epoch(self) -> float:
-        """The median over the epochs without compilation; over all if there are no others."""
+        """The median over the epochs without compilation, or over all if each compiled."""
         return statistics.median(self._steady(self.epoch_seconds) or self.epoch_seconds)
 
     def data_wait_share(self) -> float:
-        """The share of those epochs' time that the devices may have been idle for want of data."""
+        """The share of that time in which the devices may have waited for data."""
         seconds = self._steady(self.epoch_seconds) or self.epoch_seconds
         waiting = self._steady(self.epoch_waiting) or self.epoch_waiting
         return sum(waiting) / sum(seconds)
 
     def after_epoch(self, score: float, *, compiled: bool = False) -> "Progress":
-        """The progress at an epoch's end; only a strictly better score makes it the best."""
+        """The progress after an epoch; only a strictly better score makes it the best epoch."""
         epoch = self.epochs + 1
         is_best = score > self.best_score
         return dataclasses.replace(
