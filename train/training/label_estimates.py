@@ -5,7 +5,7 @@ import numpy as np
 
 from train.data import streams
 
-# Initial probabilities as in Cole et al. (2021): near 1/2 for unknown labels, near 1 for known ones.
+# Initial probabilities as in Cole et al. (2021): near 1/2 for unknown labels, near 1 for others.
 _UNKNOWN = (0.4, 0.6)
 _OBSERVED = 0.995
 
