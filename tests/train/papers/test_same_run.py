@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.train.papers.test_tables_command import finish
+from tests.train.papers.finished_runs import finish
 from train.foundation.errors import UserError
 from train.papers.figures import selection
 from train.papers.tables.planned_runs import PlannedRun

@@ -14,7 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.train.papers.finished_runs import finish
+
+ROOT = Path(__file__).parents[4]
 # A limit for a hang; a start takes some three seconds, a short training some thirty.
 TIMEOUT = 300
 # The command, called for every line of arguments that comes: a start of it takes three seconds.
@@ -72,18 +74,6 @@ def started(*arguments, environment=ENVIRONMENT):
         timeout=TIMEOUT,
         check=False,
     )
-
-
-def finish(folder, name, config, *, evaluation=None, bayes=None, **splits):
-    """Leaves what a finished run leaves, with these metrics."""
-    workdir = folder / name
-    workdir.mkdir(parents=True, exist_ok=True)
-    (workdir / "config.json").write_text(json.dumps(config))
-    results = {"config": config, "validation": {}, "test": {}, **splits}
-    results |= {} if bayes is None else {"bayes": bayes}
-    (workdir / "results.json").write_text(json.dumps(results))
-    if evaluation is not None:
-        (workdir / "evaluation_test.json").write_text(json.dumps(evaluation))
 
 
 def config_and_workdir(command):

@@ -14,7 +14,7 @@ from train.foundation.errors import UserError
 from train.papers.figures import catalogue, curves
 from train.workdir import figure_style
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 # A limit for a hang; the command takes some seconds.
 TIMEOUT = 300
 

@@ -1,0 +1,170 @@
+"""Runs are made in order, by commands that take no time; signals reach them."""
+
+import json
+import re
+import signal
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from tests.train.papers.tables.made_up_runs import BASE, TOP_1, TUNED, look
+from train.foundation.errors import InterruptedRunError
+from train.papers.tables import collecting, execution
+from train.papers.tables.planned_runs import PlannedRun
+from train.papers.tables.readings import CountBin
+from train.papers.tables.table import Cell
+from train.training.steps_in_flight import DivergedError
+
+LEAVES_RESULTS = """
+import json, pathlib, sys
+workdir, config = pathlib.Path(sys.argv[1]), sys.argv[2]
+workdir.mkdir(parents=True, exist_ok=True)
+(workdir / "config.json").write_text(config)
+print("trained")
+metrics = {"top_1_accuracy": 0.5, "top_3_accuracy": json.loads(config)["loss"].get("gamma", 0)}
+results = {"validation": metrics, "test": metrics}
+(workdir / "results.json").write_text(json.dumps(results))
+"""
+FAILS = "print('error: no room'); raise SystemExit(3)"
+LEAVES_NOTHING = "print('done')"
+DIVERGES = f"print('error: {DivergedError('at step 3')}'); raise SystemExit(2)"
+STOPS_ALL = """
+import os, signal, sys
+def stop(number, frame):
+    print("saved")
+    sys.exit(128 + number)
+number = int(sys.argv[3])
+signal.signal(number, stop)
+os.kill(os.getppid(), number)
+signal.pause()
+"""
+
+# Ends by itself, so that a lost signal does not hang the tests.
+WAITS = ("sleep", "60")
+POPEN = subprocess.Popen
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The runs made in order, each by the script that `scripts` has for it or by the default."""
+    order, scripts = [], {}
+
+    def training(run, workdir):
+        order.append((run.recipe.loss, run.config["loss"].get("gamma"), run.seed))
+        script, *rest = scripts.get(order[-1], (LEAVES_RESULTS,))
+        return ["-c", script, str(workdir), json.dumps(run.config), *rest]
+
+    monkeypatch.setattr(PlannedRun, "training", training)
+    return order, scripts
+
+
+def test_runs_are_made_once_in_order_and_the_grid_decides(tmp_path, made, capsys):
+    order, _ = made
+    result = execution.execute(TUNED, lambda: look(tmp_path))
+    assert not result.failed
+    grid_runs = [("focal", g, seed) for g in (0.5, 1.0, 2.0) for seed in (0, 1)]
+    finals = [("cross_entropy", 1.0, 1), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
+    assert order == grid_runs + finals
+    printed = capsys.readouterr().out
+    # Nine are made; one of the ten that could be is of the grid too.
+    assert "run 1 of 10: digits-focal-gamma=0.5-seed=0\n" in printed
+    assert re.search(r"run 9 of 9: digits-cross_entropy-seed=2 \(about \d+ s left\)\n", printed)
+    assert "trained" in (tmp_path / "digits-focal-gamma=2.0-seed=2.log").read_text()
+    order.clear()
+    assert not execution.execute(TUNED, lambda: look(tmp_path)).ended
+    assert order == []
+    # What was lost is made again, and nothing else.
+    (tmp_path / "digits-focal-gamma=2.0-seed=2" / "results.json").unlink()
+    execution.execute(TUNED, lambda: look(tmp_path))
+    assert order == [("focal", 2.0, 2)]
+
+
+def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
+    order, scripts = made
+    scripts["focal", 0.5, 0] = (FAILS,)
+    scripts["cross_entropy", 1.0, 2] = (LEAVES_NOTHING,)
+    result = execution.execute(TUNED, lambda: look(tmp_path))
+    assert result.failed == {
+        "digits-focal-gamma=0.5-seed=0": "error: no room",
+        "digits-cross_entropy-seed=2": "the command ended well, and left no results",
+    }
+    # The final runs of focal wait for the whole grid.
+    assert ("focal", 2.0, 2) not in order
+    assert "failed after 0 s: error: no room (see " in capsys.readouterr().out
+    order.clear()
+    scripts.clear()
+    assert not execution.execute(TUNED, lambda: look(tmp_path)).failed
+    # A failed run is tried again.
+    assert order == [("focal", 0.5, 0), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
+
+
+def test_a_run_that_diverges_is_not_made_again(tmp_path, made):
+    order, scripts = made
+    scripts["focal", 2.0, 0] = (DIVERGES,)
+    result = execution.execute(TUNED, lambda: look(tmp_path))
+    assert list(result.failed) == ["digits-focal-gamma=2.0-seed=0"]
+    # The grid selects without it.
+    assert order[-2] == ("focal", 1.0, 2)
+    order.clear()
+    execution.execute(TUNED, lambda: look(tmp_path))
+    assert order == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_is_passed_on_and_ends_all(tmp_path, made, number):
+    order, scripts = made
+    scripts["focal", 0.5, 1] = (STOPS_ALL, str(int(number)))
+    before = signal.getsignal(number)
+    with pytest.raises(InterruptedRunError, match="the same command goes on") as raised:
+        execution.execute(TUNED, lambda: look(tmp_path))
+    assert raised.value.number == number
+    assert order == [("focal", 0.5, 0), ("focal", 0.5, 1)]
+    # It had time to save.
+    assert (tmp_path / "digits-focal-gamma=0.5-seed=1.log").read_text() == "saved\n"
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_a_run_is_started_reaches_it(tmp_path, monkeypatch, number):
+    started = []
+
+    def interrupted(_command, **options):
+        # A Python that is just starting can end by SIGINT with another code.
+        started.append(POPEN(WAITS, **options))
+        signal.raise_signal(number)
+        return started[0]
+
+    monkeypatch.setattr(execution.subprocess, "Popen", interrupted)
+    with pytest.raises(InterruptedRunError, match="the same command goes on"):
+        execution.execute(TUNED, lambda: look(tmp_path))
+    assert [process.returncode for process in started] == [-number]
+
+
+def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypatch):
+    order, _ = made
+    evaluates = (
+        "import json, pathlib, sys; path = pathlib.Path(sys.argv[1]) / 'evaluation_test.json'; "
+        "path.write_text(json.dumps({'split': 'test', 'accuracy_by_count': "
+        "[{'from': 10, 'to': 50, 'top_1_accuracy': 0.25}]}))"
+    )
+    monkeypatch.setattr(
+        PlannedRun, "evaluation", lambda _, workdir: ["-c", evaluates, str(workdir)]
+    )
+    plain, counted = TOP_1, CountBin(10, 50)
+    cells = {
+        ("focal", "K=1"): Cell(BASE, plain),
+        ("focal", "K=3"): Cell(BASE, counted),
+        ("cross_entropy", "K=3"): Cell(BASE, plain),
+    }
+    table = replace(TUNED, cells=cells, seeds=(0,))
+    assert not execution.execute(table, lambda: look(tmp_path, table)).failed
+    assert len(order) == 1
+    numbers = collecting.collect(table, look(tmp_path, table)).numbers
+    assert [number.summary.mean for number in numbers.values()] == [50.0, 25.0, 50.0]
+    # Where the evaluation alone is missing, it alone is made.
+    (tmp_path / PlannedRun(BASE, 0).name / "evaluation_test.json").unlink()
+    execution.execute(table, lambda: look(tmp_path, table))
+    assert collecting.collect(table, look(tmp_path, table)).to_go == 0
+    trained = (tmp_path / f"{PlannedRun(BASE, 0).name}.log").read_text()
+    assert trained == "trained\n"
