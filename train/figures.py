@@ -6,8 +6,7 @@ Those of runs take `--workdirs=A,B,C` or `--runs=FOLDER`, and runs of one data s
 from absl import flags
 
 from train import command_line
-from train.papers.figures.catalogue import FIGURES, draw
-from train.workdir import figure_style
+from train.papers.figures.catalogue import FIGURES, SUFFIXES
 
 _FIGURE = flags.DEFINE_string(
     "figure",
@@ -17,7 +16,7 @@ _FIGURE = flags.DEFINE_string(
     + ".",
 )
 _OUT = flags.DEFINE_string(
-    "out", None, f"The file to write; its suffix is one of {', '.join(figure_style.SUFFIXES)}."
+    "out", None, f"The file to write; its suffix is one of {', '.join(SUFFIXES)}."
 )
 _WORKDIRS = flags.DEFINE_list("workdirs", None, "The workdirs of the runs to draw.")
 _RUNS = flags.DEFINE_string(
@@ -42,6 +41,8 @@ _OPTIONS: dict[str, flags.FlagHolder] = {
 
 def main() -> None:
     """Draws the figure that the flags name."""
+    from train.papers.figures.drawing import draw
+
     draw(
         _FIGURE.value,
         _OUT.value,

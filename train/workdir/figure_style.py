@@ -20,8 +20,6 @@ _LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
 REFERENCE_COLOR = "#555555"
 # Perceptually even, and in order of lightness: the same order for colour-blind readers and in grey.
 COLOR_MAP = "cividis"
-# What files can be written; more would be untested.
-SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -84,7 +82,7 @@ def legend_beside(figure: Figure, axes: Axes) -> None:
 
 
 def encode(figure: Figure, suffix: str) -> bytes:
-    """The figure as the content of a file with the suffix, one of `SUFFIXES`."""
+    """The figure as the content of a file with the suffix: ".png", ".svg" or ".pdf"."""
     # Otherwise these have the time of writing, and SVG random names.
     metadata = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
     content = io.BytesIO()

@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 
 from tests.train.papers.finished_runs import lines_of_run, make_run, read
 from train.foundation.errors import UserError
-from train.papers.figures import catalogue, curves
+from train.papers.figures import curves, drawing
 from train.workdir import figure_style
 
 ROOT = Path(__file__).parents[4]
@@ -148,7 +148,7 @@ def test_runs_without_what_a_figure_needs_are_refused(tmp_path, figure, changes,
     workdir = make_run(tmp_path / "run", **changes)
     out = tmp_path / "figure.png"
     with pytest.raises(UserError, match=message) as raised:
-        catalogue.draw(figure, str(out), workdirs=[str(workdir)], folder=None, options=options)
+        drawing.draw(figure, str(out), workdirs=[str(workdir)], folder=None, options=options)
     assert "\n" not in str(raised.value)
     assert not out.exists()
 
@@ -183,7 +183,7 @@ def test_flags_that_make_no_figure_are_refused(tmp_path, monkeypatch, arguments,
     (tmp_path / "empty" / "run").mkdir(parents=True)
     given = {"name": "epoch_time", "out": "figure.png", "workdirs": ["a"], "folder": None}
     with pytest.raises(UserError, match=message):
-        catalogue.draw(**{**given, "options": {}, **arguments})
+        drawing.draw(**{**given, "options": {}, **arguments})
 
 
 # The command.

@@ -1,0 +1,75 @@
+"""Draws a figure of the catalogue and writes it."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from train.foundation import fields, files, import_paths
+from train.foundation.console import show_line
+from train.foundation.errors import UserError
+from train.papers.figures import selection
+from train.papers.figures.catalogue import FIGURES, SUFFIXES
+from train.workdir import figure_style
+from train.workdir.runs import Run
+
+
+def draw(
+    name: str | None,
+    out: str | None,
+    *,
+    workdirs: Sequence[str] | None,
+    folder: str | None,
+    options: Mapping[str, Any],
+) -> None:
+    """Draws a figure and writes it.
+
+    Args:
+        name: the name of the figure.
+        out: the file.
+        workdirs: the workdirs of the runs to draw.
+        folder: in place of `workdirs`, a folder whose finished runs are all drawn.
+        options: the other flags that are given, by name.
+
+    Raises:
+        UserError: an argument is wrong; the message names its flag.
+    """
+    if name is None:
+        raise UserError(f"--figure is needed: it must be one of {', '.join(FIGURES)}")
+    if wrong := fields.one_of(FIGURES)(name):
+        raise UserError(f"--figure must be {wrong}; got {name!r}")
+    kind = FIGURES[name]
+    path = _file(out)
+    given = {**options, "workdirs": workdirs, "runs": folder}
+    for option in (option for option, value in given.items() if value is not None):
+        if option not in kind.options and not (kind.of_runs and option in ("workdirs", "runs")):
+            raise UserError(f"--{option} says nothing to --figure={name}")
+    settings = {**kind.options, **options}
+    drawn = _runs(name, workdirs, folder) if kind.of_runs else []
+    draw_figure = import_paths.load(f"train.papers.figures.{kind.draw}")
+    figure = draw_figure(drawn, **settings) if kind.of_runs else draw_figure(**settings)
+    files.write_whole(path, figure_style.encode(figure, path.suffix))
+    show_line(f"wrote {path}" + (f"; runs drawn: {len(drawn)}" if drawn else ""))
+
+
+def _file(out: str | None) -> Path:
+    suffixes = ", ".join(SUFFIXES)
+    if not out:
+        raise UserError(f"--out is needed: a file that ends in one of {suffixes}")
+    path = Path(out).expanduser()
+    if path.suffix not in SUFFIXES:
+        raise UserError(f"--out must end in one of {suffixes}; got {out!r}")
+    if not path.parent.is_dir():
+        raise UserError(f"--out must be in a folder that exists; there is no {path.parent}")
+    return path
+
+
+def _runs(name: str, workdirs: Sequence[str] | None, folder: str | None) -> list[Run]:
+    if (workdirs is None) == (folder is None):
+        raise UserError(
+            f"--figure={name} needs either --workdirs=A,B,C or --runs=FOLDER, and not both"
+        )
+    if folder is not None:
+        return selection.find(folder)
+    if not workdirs or not all(workdirs):
+        raise UserError("--workdirs must be workdirs with commas between; one is empty")
+    return selection.read(workdirs)
