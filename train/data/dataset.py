@@ -106,7 +106,7 @@ class DatasetSpec:
             seed: the run's seed; the label noise is a function of it, and the splits are not.
 
         Raises:
-            UserError: the data set is not prepared, or damaged, or has other classes than expected.
+            UserError: the data set is not prepared, or damaged, or not the one that is expected.
         """
         # Imported here because tensorflow-datasets takes long to import, and only this needs it.
         from train.data import builders, prepared_files  # noqa: PLC0415
@@ -118,6 +118,8 @@ class DatasetSpec:
         num_classes = len(class_names)
         if self.num_classes is not None:
             prepared_files.check_classes(builder, self.num_classes, name=self.name)
+        if not self.streamed:  # Streamed images are cropped to the shape.
+            prepared_files.check_image_shape(builder, self.image_shape, name=self.name)
         source = prepared_files.read(builder, "train", streamed=self.streamed)
         if isinstance(self.validation, Holdout):
             train, held_out = splits.hold_out(

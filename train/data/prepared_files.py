@@ -31,6 +31,19 @@ def check_classes(builder: tfds.core.DatasetBuilder, expected: int, *, name: str
         )
 
 
+def check_image_shape(
+    builder: tfds.core.DatasetBuilder, expected: tuple[int, int, int], *, name: str
+) -> None:
+    """Refuses a prepared data set with images of another shape."""
+    found = builder.info.features["image"].shape
+    if found != expected:
+        raise UserError(
+            f"the prepared data set in {builder.data_dir} has images of shape {found}, and {name} "
+            f"as it is configured has {expected}; prepare that one, or configure the one that is "
+            "there"
+        )
+
+
 def class_names(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
     """The names of the classes of a prepared data set; their numbers, where they have none."""
     return tuple(_prepared_label(builder).names)

@@ -1,6 +1,7 @@
 """A data set, a network and a loss of somebody else's package, used by their import paths."""
 
 import contextlib
+import dataclasses
 import io
 import json
 
@@ -173,6 +174,13 @@ def test_a_wrong_import_path_is_told_in_a_line(tmp_path, config, section, path, 
     message = rf"^config\.{section}\.name must be the import path of a {reason}.*; got '{path}'$"
     with pytest.raises(UserError, match=message):
         run(config, tmp_path / "run")
+
+
+def test_images_of_another_shape_than_is_said_are_refused(tmp_path, config):
+    wrong = dataclasses.replace(spec(config["dataset"]), image_shape=(4, 4, 3))
+    message = r"has images of shape \(4, 4, 1\), and \S+ as it is configured has \(4, 4, 3\); prep"
+    with pytest.raises(UserError, match=message):
+        wrong.load(str(tmp_path))
 
 
 def test_it_is_prepared_by_its_import_path(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The law of the synthetic species, its Bayes figures, and the data set drawn from it."""
+"""The distribution of the synthetic species, its Bayes figures, and the data set drawn from it."""
 
 import dataclasses
 import pickle
@@ -24,13 +24,13 @@ phi = NormalDist().cdf
 
 @pytest.fixture(scope="module")
 def model():
-    """The default law."""
+    """The default distribution."""
     return SpeciesModel()
 
 
 @pytest.fixture(scope="module")
 def held_out(model):
-    """A large test part of the default law: latents, labels and p(y | z)."""
+    """A large test part of the default distribution: latents, labels and p(y | z)."""
     latents, labels = model.sample("test", 100_000)
     return latents, labels, model.posterior(latents)
 
@@ -95,7 +95,7 @@ def test_hits_of_the_bayes_sets_agree_with_the_bayes_top_k_accuracy(model, held_
     hits = np.asarray(metrics.top_k_hits(jnp.asarray(probabilities), jnp.asarray(labels), k=k))
     bayes = model.bayes_top_k_accuracy(k)
     assert within(hits.mean(), bayes.value, np.hypot(standard_error(hits), bayes.standard_error))
-    # Another sample of the same law, and the error that is told.
+    # Another sample of the same distribution, and the error that is told.
     sums = np.sort(probabilities, axis=1)[:, -k:].sum(axis=1)
     error = standard_error(sums)
     assert within(sums.mean(), bayes.value, np.hypot(error, bayes.standard_error))
@@ -305,8 +305,8 @@ def test_genera_and_names(num_classes, num_genera):
     assert model.class_names[-1] == f"genus_{num_genera - 1:02d} species_{sizes[-1] - 1:02d}"
 
 
-def test_the_law_does_not_change_between_versions(model):
-    """A data set on disk would no longer be of the law that its posterior is computed from."""
+def test_the_distribution_does_not_change_between_versions(model):
+    """A data set on disk would no longer be of the distribution of its posterior."""
     drawn = [model.sample(part, 1).latents[0, 0] for part in PARTS]
     # Known to the last bit but one: sums and products of float64, with a library's logarithms.
     np.testing.assert_allclose(
