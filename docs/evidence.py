@@ -46,7 +46,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Interval:
-    """A 95 % interval, around what is estimated."""
+    """A 95 % interval around an estimate."""
 
     center: float
     half_width: float
@@ -57,7 +57,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A difference in points, and where a claim says that it lies.
+    """A difference in points, and the bounds that a claim gives for it.
 
     Attributes:
         label: between what.
@@ -73,7 +73,7 @@ class Comparison:
 
     @property
     def verdict(self) -> Literal["holds", "does not", "undecided"]:
-        """By where the whole interval lies."""
+        """Whether the claim holds, by where the whole interval lies."""
         low = self.difference.center - self.difference.half_width
         high = self.difference.center + self.difference.half_width
         if (self.above is not None and high < self.above) or (
@@ -117,7 +117,7 @@ def contrast(*terms: tuple[float, Sequence[float]]) -> Interval:
 
 
 def difference(cell: Cell, other: Cell) -> Interval:
-    """The mean of one less that of the other."""
+    """The difference of two means: that of the first cell less that of the other."""
     return contrast((1, cell.values), (-1, other.values))
 
 
@@ -132,7 +132,7 @@ def growth(table: Table, loss: str, first: str, last: str) -> Interval:
 
 
 def few_less_many(cell: Cell) -> list[float]:
-    """Of each run, how far its classes of few shots are above those of many."""
+    """How far each run is better on classes of few shots than on those of many."""
     return [few - many for few, many in zip(cell.shots["few"], cell.shots["many"], strict=True)]
 
 
@@ -342,7 +342,7 @@ CLAIMS: dict[str, Callable[[], Iterator[Comparison]]] = {
 
 
 def verdict(comparisons: Sequence[Comparison]) -> str:
-    """Of a claim by its comparisons."""
+    """The verdict on a claim with these comparisons."""
     found = {comparison.verdict for comparison in comparisons}
     if "does not" in found:
         return "Does not hold"
@@ -379,7 +379,7 @@ def accuracies(name: str) -> str:
 
 
 def selected(name: str) -> str:
-    """What tuning has selected for each loss, or each cell."""
+    """The candidate that tuning selected for each loss, or each cell."""
     table = json.loads((NUMBERS / f"{name}.json").read_text())
     lines = []
     for tuning in table["tuning"]:
@@ -402,7 +402,7 @@ def selected(name: str) -> str:
 
 
 def regret() -> str:
-    """How far every loss is below the best classifier."""
+    """How far each loss is below the best classifier."""
     by_sigmoids = {
         (loss, column): cell
         for (loss, column), cell in read("E6c").items()
@@ -426,7 +426,7 @@ def regret() -> str:
 
 
 def sigmoids_less_softmax() -> str:
-    """What scoring the average-K loss by sigmoids changes."""
+    """The difference that scoring by sigmoids makes for the average-K loss."""
     softmax, sigmoids = read("E6"), read("E6c")
     rows = []
     for column in ("K=2", "K=5", "K=10"):
@@ -442,7 +442,7 @@ def _regret(cell: Cell | None) -> str:
 
 
 def _in_words(column: str) -> str:
-    """`K=5` as the tables write it."""
+    """The head of a column as the tables write it: `K=5` as `K = 5`."""
     return column.replace("=", " = ")
 
 
@@ -482,7 +482,7 @@ TABLES: dict[str, Callable[[], str]] = {
 
 
 def filled(text: str) -> str:
-    """The page with its tables as the numbers have them."""
+    """The page, with its tables written from the numbers."""
 
     def fill(match: re.Match[str]) -> str:
         name = match["name"]

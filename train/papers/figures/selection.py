@@ -9,7 +9,7 @@ from typing import Any
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
 from train.foundation.nested import differences
-from train.training.losses import LOSSES, SYMBOLS
+from train.training.losses import LOSS_NAME, SYMBOLS, find_loss
 from train.workdir import run_files
 from train.workdir.runs import Run, identity_without_seed
 
@@ -59,7 +59,7 @@ def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
         for run in runs
     ]
     return [
-        ", ".join([LOSSES[run.fields["loss.name"]].title, *_distinctions(identity, identities)])
+        ", ".join([find_loss(run.fields["loss.name"]).title, *_distinctions(identity, identities)])
         for run, identity in zip(runs, identities, strict=True)
     ]
 
@@ -99,7 +99,7 @@ def check_seeds(runs: Sequence[Run]) -> None:
 def used_fields(run: Run) -> dict[str, Any]:
     """The fields of the configuration, without the parameters of other losses."""
     loss = run.fields["loss.name"]
-    taken = {"loss.name", *(f"loss.{name}" for name in LOSSES[loss].parameters)}
+    taken = {"loss.name", *(f"loss.{name}" for name in find_loss(loss).parameters)}
     return {
         name: value
         for name, value in run.fields.items()
@@ -174,7 +174,7 @@ def _read(workdir: Path) -> Run:
         if name not in run.fields:
             raise UserError(f"the results in {workdir} have no config.{name}")
     loss = run.fields["loss.name"]
-    if loss not in LOSSES:
+    if LOSS_NAME(loss) is not None:
         raise UserError(f"{workdir} was trained with a loss that is not known here, {loss!r}")
     return run
 

@@ -5,7 +5,9 @@ import pytest
 
 from tests.train.papers.finished_runs import lines_of_run, make_run, read
 from train.foundation.errors import UserError
+from train.foundation.fields import Number
 from train.papers.figures import accuracies, curves, learning, selection, set_sizes
+from train.training.objectives import LossSpec
 
 
 def legend(figure):
@@ -35,6 +37,18 @@ def test_runs_are_told_apart_by_what_their_loss_takes_and_by_the_model(tmp_path)
     assert [len(seeds) for seeds in selection.by_label(runs).values()] == [1, 1, 2, 1]
     other = read(make_run(tmp_path / "f", "ldam", model="mlp", max_margin=0.2, scale=20.0))
     assert selection.labels([runs[0], *other]) == ["noised balanced, small_cnn", "LDAM, mlp"]
+
+
+# A loss of another package.
+OWN = LossSpec("squared hinge", lambda: None, {"power": Number(above=0)})
+
+
+def test_a_loss_of_another_package_is_called_by_its_title(tmp_path):
+    own = f"{__name__}:OWN"
+    runs = read(
+        make_run(tmp_path / "a", own, power=2.0), make_run(tmp_path / "b", own, power=3.0, k=1)
+    )
+    assert selection.labels(runs) == ["squared hinge, power = 2.0", "squared hinge, power = 3.0"]
 
 
 @pytest.mark.parametrize(
