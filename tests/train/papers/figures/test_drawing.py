@@ -7,7 +7,7 @@ from tests.train.papers.finished_runs import lines_of_run, make_run, read
 from train.foundation.errors import UserError
 from train.foundation.fields import Number
 from train.papers.figures import accuracies, curves, learning, selection, set_sizes
-from train.training.objectives import LossSpec
+from train.training.objectives import LossSpec, Objective
 
 
 def legend(figure):
@@ -40,7 +40,7 @@ def test_runs_are_told_apart_by_what_their_loss_takes_and_by_the_model(tmp_path)
 
 
 # A loss of another package.
-OWN = LossSpec("squared hinge", lambda: None, {"power": Number(above=0)})
+OWN = LossSpec("squared hinge", Objective, {"power": Number(above=0)})
 
 
 def test_a_loss_of_another_package_is_called_by_its_title(tmp_path):
