@@ -1,293 +1,216 @@
-"""What the figures of runs read, average and draw."""
+"""The command that draws figures: its files, and every mistake in one line."""
 
-import numpy as np
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
+from matplotlib.colors import to_hex
 
 from tests.train.papers.finished_runs import lines_of_run, make_run, read
 from train.foundation.errors import UserError
-from train.foundation.fields import Number
-from train.papers.figures import accuracies, curves, learning, selection, set_sizes
-from train.training.objectives import LossSpec, Objective
+from train.papers.figures import curves, drawing
+from train.workdir import figure_style
+
+ROOT = Path(__file__).parents[4]
+# A limit for a hang; the command takes some seconds.
+TIMEOUT = 300
 
 
-def legend(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
+# Style and files.
 
 
-# Labels and seeds.
-
-
-def test_runs_are_told_apart_by_what_their_loss_takes_and_by_the_model(tmp_path):
-    runs = read(
-        make_run(tmp_path / "a"),
-        make_run(tmp_path / "b", num_samples=30),
-        # Of these two, the loss takes neither epsilon nor K: they are seeds of one experiment.
-        make_run(tmp_path / "c", "cross_entropy", epsilon=2.0),
-        make_run(tmp_path / "d", "cross_entropy", k=1, seed=1),
-        make_run(tmp_path / "e", "calibrated_top_k_hinge"),
-    )
-    assert selection.labels(runs) == [
-        "noised balanced, M = 10",
-        "noised balanced, M = 30",
-        "cross-entropy",
-        "cross-entropy",
-        "calibrated top-K hinge",
-    ]
-    assert selection.labels(runs, without="loss.num_samples")[0] == "noised balanced"
-    assert [len(seeds) for seeds in selection.by_label(runs).values()] == [1, 1, 2, 1]
-    other = read(make_run(tmp_path / "f", "ldam", model="mlp", max_margin=0.2, scale=20.0))
-    assert selection.labels([runs[0], *other]) == ["noised balanced, small_cnn", "LDAM, mlp"]
-
-
-# A loss of another package.
-OWN = LossSpec("squared hinge", Objective, {"power": Number(above=0)})
-
-
-def test_a_loss_of_another_package_is_called_by_its_title(tmp_path):
-    own = f"{__name__}:OWN"
-    runs = read(
-        make_run(tmp_path / "a", own, power=2.0), make_run(tmp_path / "b", own, power=3.0, k=1)
-    )
-    assert selection.labels(runs) == ["squared hinge, power = 2.0", "squared hinge, power = 3.0"]
+def test_lines_differ_without_their_colours():
+    lines = [figure_style.line_look(index) for index in range(40)]
+    assert len({(look["marker"], str(look["linestyle"])) for look in lines}) == len(lines)
+    points = [figure_style.point_look(index) for index in range(16)]
+    hollow = {(look["marker"], look["markerfacecolor"] == "none") for look in points}
+    assert len(hollow) == len(points)
+    # Where there is colour, it helps among the first.
+    assert len({look["color"] for look in points[:7]}) == 7
+    assert all(to_hex(color) == color.lower() for color in figure_style.COLORS)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("suffix", "start"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".pdf", b"%PDF")]
+)
+def test_the_same_data_give_the_same_file(tmp_path, monkeypatch, suffix, start):
+    runs = read(make_run(tmp_path / "a"), make_run(tmp_path / "b", epsilon=0.1))
+    first = figure_style.encode(curves.gradient_sparsity(runs), suffix)
+    # What a file would have of the time that it was written.
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
+    assert figure_style.encode(curves.gradient_sparsity(runs), suffix) == first
+    assert first.startswith(start)
+
+
+# Mistakes.
+
+
+def edited(change):
+    """A workdir whose results are changed."""
+
+    def edit(workdir):
+        make_run(workdir)
+        results = json.loads((workdir / "results.json").read_text())
+        change(results)
+        (workdir / "results.json").write_text(json.dumps(results))
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
     [
-        ({"seed": 1, "learning_rate": 0.2}, r"differ in optimizer\.learning_rate: 0\.1 -> 0\.2"),
-        ({}, "the same experiment with the same seed, 0"),
+        (lambda _: None, "there is no workdir .*/run$"),
+        (lambda workdir: workdir.mkdir(), ".*/run has no finished run"),
+        (edited(lambda results: results.pop("config")), r"have no config\.loss\.name"),
+        (edited(lambda results: results.pop("best_epoch")), "no test metrics or no best_epoch"),
+        (
+            edited(lambda results: results["config"]["loss"].update(name="mine")),
+            ".*/run was trained with a loss that is not known here, 'mine'",
+        ),
+        (
+            lambda workdir: make_run(workdir, dataset="cifar100"),
+            "several data sets, cifar100, digits: .* --workdirs",
+        ),
     ],
 )
-def test_what_are_no_seeds_of_one_experiment_are_not_averaged(tmp_path, change, message):
-    runs = read(make_run(tmp_path / "a"), make_run(tmp_path / "b", **change))
-    for draw in (
-        lambda: curves.gradient_sparsity(runs),
-        lambda: selection.by_label(runs),
-    ):
-        with pytest.raises(UserError, match=message):
-            draw()
+def test_what_is_no_finished_run_of_the_data_set_is_refused(tmp_path, make, message):
+    make(tmp_path / "run")
+    with pytest.raises(UserError, match=message):
+        read(make_run(tmp_path / "other"), tmp_path / "run")
 
 
-# Curves over a field.
-
-
-def test_a_metric_is_drawn_over_a_field_with_a_line_for_each_loss(tmp_path):
-    accuracy = {0.01: (0.5, 0.7), 0.1: (0.6, 0.6), 10.0: (0.2, 0.4)}
-    runs = [
-        make_run(
-            tmp_path / f"{alpha}-{seed}",
-            "average_k",
-            alpha=alpha,
-            seed=seed,
-            test={"average_5_accuracy": value},
-        )
-        for alpha, values in reversed(accuracy.items())
-        for seed, value in enumerate(values)
-    ]
-    level = make_run(tmp_path / "ce", "cross_entropy", test={"average_5_accuracy": 0.65})
-    figure = curves.metric_against_field(
-        read(*runs, level), metric="average_5_accuracy", field="loss.alpha"
-    )
-    [axes] = figure.axes
-    [bars] = axes.containers
-    line = bars.lines[0]
-    np.testing.assert_array_equal(line.get_xdata(orig=False), [0.01, 0.1, 10.0])
-    np.testing.assert_allclose(line.get_ydata(orig=False), [0.6, 0.6, 0.3])
-    # The ends of the bars are the interval's: with two seeds 12.7062 times half their distance.
-    ends = np.array([segment[:, 1] for segment in bars.lines[2][0].get_segments()])
-    np.testing.assert_allclose(
-        ends[:, 1] - ends[:, 0], 2 * 12.7062 * np.array([0.1, 0, 0.1]), rtol=1e-5, atol=1e-12
-    )
-    [horizontal] = [other for other in axes.lines if other.get_label() == "cross-entropy"]
-    assert set(horizontal.get_ydata()) == {0.65}
-    assert legend(figure) == ["cross-entropy", "average-K"]
-    assert axes.get_xscale() == "log"
-    assert axes.get_xlabel() == "α (config.loss.alpha)"
-    assert axes.get_ylabel() == "test average-5 accuracy"
-    assert axes.get_title() == "digits: mean over the seeds and its 95 % interval"
-    assert [axes.xaxis.get_major_formatter()(x) for x in axes.xaxis.get_majorticklocs()] == [
-        "0.01",
-        "0.1",
-        "10",
-    ]
-    assert axes.yaxis.get_major_formatter()(0.975) == "97.5%"
-    low, high = axes.get_ylim()
-    assert low >= 0
-    assert high <= 1.005
+def without(name):
+    lines = lines_of_run()
+    del lines[1][name]
+    return lines
 
 
 @pytest.mark.parametrize(
-    ("values", "scale"),
-    [((0.0, 0.1, 10.0), "linear"), ((0.1, 0.2, 0.4), "linear"), ((1, 2, 16), "log")],
-    ids=["zero", "narrow", "wide"],
+    ("figure", "changes", "options", "message"),
+    [
+        ("metric_against_field", {}, {}, r"no run has a value of config\.loss\.alpha that it"),
+        (
+            "metric_against_field",
+            {},
+            {"field": "loss.epsilom"},
+            r"config\.loss\.epsilom that it makes use of; did you mean 'loss\.epsilon'\?",
+        ),
+        ("metric_against_field", {}, {"field": "optimizer.clip_norm"}, "no run has a value of"),
+        (
+            "metric_against_field",
+            {},
+            {"field": "model.name"},
+            r"config\.model\.name must be a number; it is 'small_cnn' in .*/run",
+        ),
+        (
+            "metric_against_field",
+            {"test": {"average_3_accuracy": 0.5}},
+            {"field": "loss.epsilon"},
+            "no test metric 'average_5_accuracy'; did you mean 'average_3_accuracy'",
+        ),
+        (
+            "metric_against_field",
+            {"test": {"average_5_accuracy": None}},
+            {"field": "loss.epsilon"},
+            "the test metric average_5_accuracy has no value in .*/run",
+        ),
+        (
+            "gradient_sparsity",
+            {"lines": without("nonzero_gradients")},
+            {},
+            r"/run/metrics\.jsonl has no nonzero_gradients for all of the first epoch",
+        ),
+        ("epoch_time", {"seconds": (1.0,)}, {}, "two epochs or more.*/run has 1"),
+        (
+            "set_sizes",
+            {},
+            {},
+            r"no .*/run/evaluation_test\.json: python -m train\.evaluate --workdir=.*/run",
+        ),
+        ("set_sizes", {"sizes": {}}, {}, "no counts of average_5 for all"),
+        ("set_sizes_by_shot", {"sizes": {"few": [0, 1]}}, {}, "of average_5 for medium"),
+        ("set_sizes", {"sizes": {}}, {"k": 3}, "no set sizes of average_3; it has average_5"),
+        ("top_against_average", {}, {}, "no test metric 'average_5_accuracy'"),
+        ("learning_curves", {}, {"metric": "top_9"}, "no validation metric 'top_9'"),
+        (
+            "learning_curves",
+            {"lines": lines_of_run()[:2]},
+            {},
+            r"metrics\.jsonl in run has no finished epoch",
+        ),
+    ],
 )
-def test_an_axis_is_logarithmic_where_values_span_much(tmp_path, values, scale):
-    workdirs = [
-        make_run(tmp_path / str(value), epsilon=value, test={"loss": 2.0}) for value in values
-    ]
-    figure = curves.metric_against_field(read(*workdirs), metric="loss", field="loss.epsilon")
-    assert figure.axes[0].get_xscale() == scale
-    assert figure.axes[0].get_title() == "digits"
+def test_runs_without_what_a_figure_needs_are_refused(tmp_path, figure, changes, options, message):
+    workdir = make_run(tmp_path / "run", **changes)
+    out = tmp_path / "figure.png"
+    with pytest.raises(UserError, match=message) as raised:
+        drawing.draw(figure, str(out), workdirs=[str(workdir)], folder=None, options=options)
+    assert "\n" not in str(raised.value)
+    assert not out.exists()
 
 
-def test_the_sparsity_is_the_mean_over_the_steps_of_the_first_epoch(tmp_path):
-    small = make_run(tmp_path / "a", epsilon=0.1, lines=lines_of_run((2.0, 1.0)))
-    [run] = read(small)
-    # Eight steps with 2 and two steps with 1.
-    assert curves.nonzero_gradients(run) == pytest.approx(1.8)
-    figure = curves.gradient_sparsity(read(small, make_run(tmp_path / "b", epsilon=1.0)))
-    [axes] = figure.axes
-    np.testing.assert_allclose(axes.containers[0].lines[0].get_xdata(orig=False), [0.1, 1.0])
-    np.testing.assert_allclose(axes.containers[0].lines[0].get_ydata(orig=False), [1.8, 7.2])
-    [bound] = [line for line in axes.lines if line.get_label() == "all 10 classes"]
-    assert set(bound.get_ydata()) == {10}
-    assert axes.get_xlabel() == "noise ε (units of the logits)"
+def test_a_value_that_only_some_runs_have_is_refused(tmp_path):
+    runs = read(make_run(tmp_path / "a"), make_run(tmp_path / "b", epsilon=None))
+    with pytest.raises(UserError, match=r".*/b has no value of config\.loss\.epsilon; others"):
+        curves.gradient_sparsity(runs)
 
 
-def test_the_time_of_an_epoch_leaves_the_first_out(tmp_path):
-    workdirs = [
-        make_run(tmp_path / f"{k}-{samples}", k=k, num_samples=samples, seconds=(9, k, samples))
-        for samples in (3, 10)
-        for k in (5, 1)
-    ]
-    level = make_run(tmp_path / "ce", "cross_entropy")
-    figure = curves.epoch_time(read(*workdirs, level))
-    [axes] = figure.axes
-    assert [bars.get_label() for bars in axes.containers] == [
-        "noised balanced, M = 3",
-        "noised balanced, M = 10",
-    ]
-    np.testing.assert_allclose(axes.containers[0].lines[0].get_xdata(orig=False), [1, 5])
-    np.testing.assert_allclose(axes.containers[0].lines[0].get_ydata(orig=False), [2.0, 4.0])
-    np.testing.assert_allclose(axes.containers[1].lines[0].get_ydata(orig=False), [5.5, 7.5])
-    [horizontal] = [line for line in axes.lines if line.get_label() == "cross-entropy"]
-    assert set(horizontal.get_ydata()) == {1.5}
-    assert axes.get_ylabel() == "mean time of an epoch (s)"
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"name": None}, "--figure is needed: it must be one of level_sets, "),
+        ({"name": "level_set"}, "--figure must be one of .* did you mean 'level_sets'"),
+        ({"out": None}, r"--out is needed: a file that ends in one of \.png, \.svg, \.pdf"),
+        ({"out": "figure.jpeg"}, r"--out must end in one of \.png, .*; got 'figure\.jpeg'"),
+        ({"out": "nowhere/figure.png"}, "there is no nowhere"),
+        ({"options": {"k": 5}}, "--k says nothing to --figure=epoch_time"),
+        ({"name": "level_sets"}, "--workdirs says nothing to --figure=level_sets"),
+        ({"workdirs": None}, "--figure=epoch_time needs either --workdirs=A,B,C or --runs"),
+        ({"folder": "."}, "and not both"),
+        ({"workdirs": ["a", ""]}, "--workdirs must be .* one is empty"),
+        ({"workdirs": []}, "--workdirs must be .* one is empty"),
+        ({"workdirs": ["a", "./a"]}, "--workdirs names a twice"),
+        ({"workdirs": None, "folder": "nowhere"}, "--runs must be .* there is no folder nowhere"),
+        ({"workdirs": None, "folder": "empty"}, "--runs must be .* empty has none"),
+    ],
+)
+def test_flags_that_make_no_figure_are_refused(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty" / "run").mkdir(parents=True)
+    given = {"name": "epoch_time", "out": "figure.png", "workdirs": ["a"], "folder": None}
+    with pytest.raises(UserError, match=message):
+        drawing.draw(**{**given, "options": {}, **arguments})
 
 
-# Set sizes.
+# The command.
 
 
-def sizes(few, medium, many):
-    everything = np.sum([few, medium, many], axis=0).tolist()
-    return {"all": everything, "few": few, "medium": medium, "many": many}
-
-
-def heights(axes):
-    return [bar.get_height() for bar in axes.patches if hasattr(bar, "get_height")]
-
-
-def test_set_sizes_are_shares_by_loss_with_seeds_together(tmp_path):
-    # Of 1,000 and 1,000 images; one in 1,000 has a set of four, which is too few to be shown.
-    one = sizes([0, 0, 0, 0, 0], [0, 100, 399, 0, 1], [0, 400, 100, 0, 0])
-    two = sizes([0, 0, 0, 0, 0], [0, 0, 500, 0, 0], [0, 500, 0, 0, 0])
-    runs = read(
-        make_run(tmp_path / "a", sizes=one),
-        make_run(tmp_path / "b", seed=1, sizes=two),
-        make_run(tmp_path / "c", "cross_entropy", sizes=two),
+def command(*arguments, cwd):
+    return subprocess.run(
+        [sys.executable, "-m", "train.figures", *arguments],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "DISPLAY": ""},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
     )
-    figure = set_sizes.by_loss(runs, k=5)
-    ours, other = figure.axes
-    assert [axes.get_title() for axes in figure.axes] == ["noised balanced", "cross-entropy"]
-    np.testing.assert_allclose(heights(ours), [0, 0.5, 0.4995, 0, 0.0005])
-    np.testing.assert_allclose(heights(other), [0, 0.5, 0.5, 0, 0])
-    # Each stands over its number of classes.
-    centers = [bar.get_x() + bar.get_width() / 2 for bar in ours.patches]
-    np.testing.assert_allclose(centers, range(5), atol=1e-12)
-    # 1,000 * 1 + 999 * 2 + 1 * 4 over 2,000.
-    assert [text.get_text() for text in ours.texts] == ["mean 1.50"]
-    assert ours.get_xlim()[1] < 3
-    assert (
-        figure.get_supxlabel() == "classes in the set of average size 5\nlarger sets, not shown: 1"
-    )
-    # The first is outlined in the others.
-    outlines = [patch for patch in other.patches if not hasattr(patch, "get_height")]
-    np.testing.assert_allclose(outlines[0].get_data().values, heights(ours))
-    np.testing.assert_allclose(outlines[0].get_data().edges, np.arange(6) - 0.5)
-    assert figure.get_suptitle() == "dashed: noised balanced"
 
 
-def test_set_sizes_by_shot_have_a_row_for_each_loss(tmp_path):
-    workdirs = [
-        make_run(tmp_path / loss, loss, sizes=sizes([0, 0, 0], [0, 1, 3], [0, 3, 1]))
-        for loss in ("average_k", "cross_entropy")
-    ]
-    figure = set_sizes.by_shot(read(*workdirs), k=5)
-    assert [axes.get_title() for axes in figure.axes] == [
-        f"{loss}: {shot} shot"
-        for loss in ("average-K", "cross-entropy")
-        for shot in ("few", "medium", "many")
-    ]
-    few, medium, many = figure.axes[:3]
-    # Nothing can be said of a shot without images.
-    assert heights(few) == []
-    assert [text.get_text() for text in few.texts] == ["no images"]
-    np.testing.assert_allclose(heights(medium), [0, 0.25, 0.75])
-    np.testing.assert_allclose(heights(many), [0, 0.75, 0.25])
-    assert len({bars.patches[0].get_hatch() for bars in (medium, many)}) == 2
-
-
-# Accuracies and learning curves.
-
-
-def test_top_k_is_drawn_against_average_k_by_run(tmp_path):
-    def test_metrics(value):
-        names = ("average_5", "top_5", "macro_average_5", "macro_top_5")
-        return {f"{name}_accuracy": value + i / 10 for i, name in enumerate(names)}
-
-    runs = read(
-        make_run(tmp_path / "a", "focal", gamma=1.0, test=test_metrics(0.5)),
-        make_run(tmp_path / "b", "focal", gamma=1.0, seed=1, test=test_metrics(0.6)),
-        make_run(tmp_path / "c", "sparsemax", test=test_metrics(0.1)),
-    )
-    figure = accuracies.top_against_average(runs, k=5)
-    micro, macro = figure.axes
-    drawn = {line.get_label(): line for line in micro.lines}
-    np.testing.assert_allclose(drawn["focal"].get_xydata(), [[0.5, 0.6], [0.6, 0.7]])
-    np.testing.assert_allclose(drawn["sparsemax"].get_xydata(), [[0.1, 0.2]])
-    np.testing.assert_allclose(macro.lines[0].get_xydata(), [[0.7, 0.8], [0.8, 0.9]])
-    assert drawn["equal"].get_xdata().tolist() == drawn["equal"].get_ydata().tolist()
-    assert legend(figure) == ["focal", "sparsemax", "equal"]
-    assert micro.get_xlabel() == "test average-5 accuracy"
-    assert micro.get_ylabel() == "test top-5 accuracy"
-
-
-def test_the_curves_of_one_run_are_those_that_it_drew_itself(tmp_path):
-    runs = read(make_run(tmp_path / "a"))
-    loss, accuracy = learning.learning_curves(runs, metric=None).axes
-    drawn = {line.get_label(): line for line in loss.lines + accuracy.lines}
-    assert set(drawn) == {
-        "training loss",
-        "validation loss",
-        "training accuracy",
-        "validation top-1 accuracy",
-        "validation top-3 accuracy",
-        "validation macro top-3 accuracy",
-        "best epoch (2)",
-    }
-    np.testing.assert_allclose(drawn["training loss"].get_xdata(), [0.8, 1.0, 1.8, 2.0])
-    # The steps of an epoch are known from any epoch that is logged.
-    later = read(make_run(tmp_path / "b", lines=lines_of_run()[3:]))
-    [training, *_] = learning.learning_curves(later, metric=None).axes[0].lines
-    np.testing.assert_allclose(training.get_xdata(), [1.8, 2.0])
-    accuracy = learning.learning_curves(runs, metric="top_1_accuracy").axes[1]
-    labels = {line.get_label() for line in accuracy.lines}
-    assert labels == {"training accuracy", "validation top-1 accuracy", "best epoch (2)"}
-
-
-def test_the_curves_of_several_runs_are_a_line_each(tmp_path):
-    runs = read(
-        make_run(tmp_path / "first"),
-        make_run(tmp_path / "x" / "same", "focal", gamma=1.0),
-        make_run(tmp_path / "y" / "same", "sparsemax"),
-    )
-    figure = learning.learning_curves(runs, metric=None)
-    loss, metric = figure.axes
-    assert legend(figure) == ["first", str(tmp_path / "x/same"), str(tmp_path / "y/same")]
-    np.testing.assert_allclose(loss.lines[1].get_xdata(), [0.8, 1.0, 1.8, 2.0])
-    np.testing.assert_allclose(loss.lines[1].get_ydata(), [1 / 8, 1 / 10, 1 / 18, 1 / 20])
-    np.testing.assert_allclose(metric.lines[2].get_xdata(), [1.0, 2.0])
-    np.testing.assert_allclose(metric.lines[2].get_ydata(), [0.3, 0.6])
-    assert loss.get_ylabel() == "training loss"
-    assert metric.get_ylabel() == "validation macro top-3 accuracy"
-    assert loss.get_xlabel() == metric.get_xlabel() == "epoch"
+@pytest.mark.slow
+def test_the_command_draws_the_finished_runs_of_a_folder(tmp_path):
+    make_run(tmp_path / "runs" / "a")
+    make_run(tmp_path / "runs" / "b", epsilon=0.1)
+    (tmp_path / "runs" / "unfinished").mkdir()
+    (tmp_path / "runs" / "notes.txt").touch()
+    done = command("--figure=gradient_sparsity", "--runs=runs", "--out=f.svg", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "wrote f.svg; runs drawn: 2\n"
+    assert (tmp_path / "f.svg").read_text().startswith("<?xml")
+    done = command("--figure=gradient_sparsity", "--runs=none", "--out=f.svg", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == "error: --runs must be a folder of workdirs; there is no folder none\n"

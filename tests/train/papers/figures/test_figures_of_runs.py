@@ -1,0 +1,293 @@
+"""What the figures of runs read, average and draw."""
+
+import numpy as np
+import pytest
+
+from tests.train.papers.finished_runs import lines_of_run, make_run, read
+from train.foundation.errors import UserError
+from train.foundation.fields import Number
+from train.papers.figures import accuracies, curves, learning, selection, set_sizes
+from train.training.objectives import LossSpec, Objective
+
+
+def legend(figure):
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+# Labels and seeds.
+
+
+def test_runs_are_told_apart_by_what_their_loss_takes_and_by_the_model(tmp_path):
+    runs = read(
+        make_run(tmp_path / "a"),
+        make_run(tmp_path / "b", num_samples=30),
+        # Of these two, the loss takes neither epsilon nor K: they are seeds of one experiment.
+        make_run(tmp_path / "c", "cross_entropy", epsilon=2.0),
+        make_run(tmp_path / "d", "cross_entropy", k=1, seed=1),
+        make_run(tmp_path / "e", "calibrated_top_k_hinge"),
+    )
+    assert selection.labels(runs) == [
+        "noised balanced, M = 10",
+        "noised balanced, M = 30",
+        "cross-entropy",
+        "cross-entropy",
+        "calibrated top-K hinge",
+    ]
+    assert selection.labels(runs, without="loss.num_samples")[0] == "noised balanced"
+    assert [len(seeds) for seeds in selection.by_label(runs).values()] == [1, 1, 2, 1]
+    other = read(make_run(tmp_path / "f", "ldam", model="mlp", max_margin=0.2, scale=20.0))
+    assert selection.labels([runs[0], *other]) == ["noised balanced, small_cnn", "LDAM, mlp"]
+
+
+# A loss of another package.
+OWN = LossSpec("squared hinge", Objective, {"power": Number(above=0)})
+
+
+def test_a_loss_of_another_package_is_called_by_its_title(tmp_path):
+    own = f"{__name__}:OWN"
+    runs = read(
+        make_run(tmp_path / "a", own, power=2.0), make_run(tmp_path / "b", own, power=3.0, k=1)
+    )
+    assert selection.labels(runs) == ["squared hinge, power = 2.0", "squared hinge, power = 3.0"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"seed": 1, "learning_rate": 0.2}, r"differ in optimizer\.learning_rate: 0\.1 -> 0\.2"),
+        ({}, "the same experiment with the same seed, 0"),
+    ],
+)
+def test_what_are_no_seeds_of_one_experiment_are_not_averaged(tmp_path, change, message):
+    runs = read(make_run(tmp_path / "a"), make_run(tmp_path / "b", **change))
+    for draw in (
+        lambda: curves.gradient_sparsity(runs),
+        lambda: selection.by_label(runs),
+    ):
+        with pytest.raises(UserError, match=message):
+            draw()
+
+
+# Curves over a field.
+
+
+def test_a_metric_is_drawn_over_a_field_with_a_line_for_each_loss(tmp_path):
+    accuracy = {0.01: (0.5, 0.7), 0.1: (0.6, 0.6), 10.0: (0.2, 0.4)}
+    runs = [
+        make_run(
+            tmp_path / f"{alpha}-{seed}",
+            "average_k",
+            alpha=alpha,
+            seed=seed,
+            test={"average_5_accuracy": value},
+        )
+        for alpha, values in reversed(accuracy.items())
+        for seed, value in enumerate(values)
+    ]
+    level = make_run(tmp_path / "ce", "cross_entropy", test={"average_5_accuracy": 0.65})
+    figure = curves.metric_against_field(
+        read(*runs, level), metric="average_5_accuracy", field="loss.alpha"
+    )
+    [axes] = figure.axes
+    [bars] = axes.containers
+    line = bars.lines[0]
+    np.testing.assert_array_equal(line.get_xdata(orig=False), [0.01, 0.1, 10.0])
+    np.testing.assert_allclose(line.get_ydata(orig=False), [0.6, 0.6, 0.3])
+    # The ends of the bars are the interval's: with two seeds 12.7062 times half their distance.
+    ends = np.array([segment[:, 1] for segment in bars.lines[2][0].get_segments()])
+    np.testing.assert_allclose(
+        ends[:, 1] - ends[:, 0], 2 * 12.7062 * np.array([0.1, 0, 0.1]), rtol=1e-5, atol=1e-12
+    )
+    [horizontal] = [other for other in axes.lines if other.get_label() == "cross-entropy"]
+    assert set(horizontal.get_ydata()) == {0.65}
+    assert legend(figure) == ["cross-entropy", "average-K"]
+    assert axes.get_xscale() == "log"
+    assert axes.get_xlabel() == "α (config.loss.alpha)"
+    assert axes.get_ylabel() == "test average-5 accuracy"
+    assert axes.get_title() == "digits: mean over the seeds and its 95 % interval"
+    assert [axes.xaxis.get_major_formatter()(x) for x in axes.xaxis.get_majorticklocs()] == [
+        "0.01",
+        "0.1",
+        "10",
+    ]
+    assert axes.yaxis.get_major_formatter()(0.975) == "97.5%"
+    low, high = axes.get_ylim()
+    assert low >= 0
+    assert high <= 1.005
+
+
+@pytest.mark.parametrize(
+    ("values", "scale"),
+    [((0.0, 0.1, 10.0), "linear"), ((0.1, 0.2, 0.4), "linear"), ((1, 2, 16), "log")],
+    ids=["zero", "narrow", "wide"],
+)
+def test_an_axis_is_logarithmic_where_values_span_much(tmp_path, values, scale):
+    workdirs = [
+        make_run(tmp_path / str(value), epsilon=value, test={"loss": 2.0}) for value in values
+    ]
+    figure = curves.metric_against_field(read(*workdirs), metric="loss", field="loss.epsilon")
+    assert figure.axes[0].get_xscale() == scale
+    assert figure.axes[0].get_title() == "digits"
+
+
+def test_the_sparsity_is_the_mean_over_the_steps_of_the_first_epoch(tmp_path):
+    small = make_run(tmp_path / "a", epsilon=0.1, lines=lines_of_run((2.0, 1.0)))
+    [run] = read(small)
+    # Eight steps with 2 and two steps with 1.
+    assert curves.nonzero_gradients(run) == pytest.approx(1.8)
+    figure = curves.gradient_sparsity(read(small, make_run(tmp_path / "b", epsilon=1.0)))
+    [axes] = figure.axes
+    np.testing.assert_allclose(axes.containers[0].lines[0].get_xdata(orig=False), [0.1, 1.0])
+    np.testing.assert_allclose(axes.containers[0].lines[0].get_ydata(orig=False), [1.8, 7.2])
+    [bound] = [line for line in axes.lines if line.get_label() == "all 10 classes"]
+    assert set(bound.get_ydata()) == {10}
+    assert axes.get_xlabel() == "noise ε (units of the logits)"
+
+
+def test_the_time_of_an_epoch_leaves_the_first_out(tmp_path):
+    workdirs = [
+        make_run(tmp_path / f"{k}-{samples}", k=k, num_samples=samples, seconds=(9, k, samples))
+        for samples in (3, 10)
+        for k in (5, 1)
+    ]
+    level = make_run(tmp_path / "ce", "cross_entropy")
+    figure = curves.epoch_time(read(*workdirs, level))
+    [axes] = figure.axes
+    assert [bars.get_label() for bars in axes.containers] == [
+        "noised balanced, M = 3",
+        "noised balanced, M = 10",
+    ]
+    np.testing.assert_allclose(axes.containers[0].lines[0].get_xdata(orig=False), [1, 5])
+    np.testing.assert_allclose(axes.containers[0].lines[0].get_ydata(orig=False), [2.0, 4.0])
+    np.testing.assert_allclose(axes.containers[1].lines[0].get_ydata(orig=False), [5.5, 7.5])
+    [horizontal] = [line for line in axes.lines if line.get_label() == "cross-entropy"]
+    assert set(horizontal.get_ydata()) == {1.5}
+    assert axes.get_ylabel() == "mean time of an epoch (s)"
+
+
+# Set sizes.
+
+
+def sizes(few, medium, many):
+    everything = np.sum([few, medium, many], axis=0).tolist()
+    return {"all": everything, "few": few, "medium": medium, "many": many}
+
+
+def heights(axes):
+    return [bar.get_height() for bar in axes.patches if hasattr(bar, "get_height")]
+
+
+def test_set_sizes_are_shares_by_loss_with_seeds_together(tmp_path):
+    # Of 1,000 and 1,000 images; one in 1,000 has a set of four, which is too few to be shown.
+    one = sizes([0, 0, 0, 0, 0], [0, 100, 399, 0, 1], [0, 400, 100, 0, 0])
+    two = sizes([0, 0, 0, 0, 0], [0, 0, 500, 0, 0], [0, 500, 0, 0, 0])
+    runs = read(
+        make_run(tmp_path / "a", sizes=one),
+        make_run(tmp_path / "b", seed=1, sizes=two),
+        make_run(tmp_path / "c", "cross_entropy", sizes=two),
+    )
+    figure = set_sizes.by_loss(runs, k=5)
+    ours, other = figure.axes
+    assert [axes.get_title() for axes in figure.axes] == ["noised balanced", "cross-entropy"]
+    np.testing.assert_allclose(heights(ours), [0, 0.5, 0.4995, 0, 0.0005])
+    np.testing.assert_allclose(heights(other), [0, 0.5, 0.5, 0, 0])
+    # Each stands over its number of classes.
+    centers = [bar.get_x() + bar.get_width() / 2 for bar in ours.patches]
+    np.testing.assert_allclose(centers, range(5), atol=1e-12)
+    # 1,000 * 1 + 999 * 2 + 1 * 4 over 2,000.
+    assert [text.get_text() for text in ours.texts] == ["mean 1.50"]
+    assert ours.get_xlim()[1] < 3
+    assert (
+        figure.get_supxlabel() == "classes in the set of average size 5\nlarger sets, not shown: 1"
+    )
+    # The first is outlined in the others.
+    outlines = [patch for patch in other.patches if not hasattr(patch, "get_height")]
+    np.testing.assert_allclose(outlines[0].get_data().values, heights(ours))
+    np.testing.assert_allclose(outlines[0].get_data().edges, np.arange(6) - 0.5)
+    assert figure.get_suptitle() == "dashed: noised balanced"
+
+
+def test_set_sizes_by_shot_have_a_row_for_each_loss(tmp_path):
+    workdirs = [
+        make_run(tmp_path / loss, loss, sizes=sizes([0, 0, 0], [0, 1, 3], [0, 3, 1]))
+        for loss in ("average_k", "cross_entropy")
+    ]
+    figure = set_sizes.by_shot(read(*workdirs), k=5)
+    assert [axes.get_title() for axes in figure.axes] == [
+        f"{loss}: {shot} shot"
+        for loss in ("average-K", "cross-entropy")
+        for shot in ("few", "medium", "many")
+    ]
+    few, medium, many = figure.axes[:3]
+    # Nothing can be said of a shot without images.
+    assert heights(few) == []
+    assert [text.get_text() for text in few.texts] == ["no images"]
+    np.testing.assert_allclose(heights(medium), [0, 0.25, 0.75])
+    np.testing.assert_allclose(heights(many), [0, 0.75, 0.25])
+    assert len({bars.patches[0].get_hatch() for bars in (medium, many)}) == 2
+
+
+# Accuracies and learning curves.
+
+
+def test_top_k_is_drawn_against_average_k_by_run(tmp_path):
+    def test_metrics(value):
+        names = ("average_5", "top_5", "macro_average_5", "macro_top_5")
+        return {f"{name}_accuracy": value + i / 10 for i, name in enumerate(names)}
+
+    runs = read(
+        make_run(tmp_path / "a", "focal", gamma=1.0, test=test_metrics(0.5)),
+        make_run(tmp_path / "b", "focal", gamma=1.0, seed=1, test=test_metrics(0.6)),
+        make_run(tmp_path / "c", "sparsemax", test=test_metrics(0.1)),
+    )
+    figure = accuracies.top_against_average(runs, k=5)
+    micro, macro = figure.axes
+    drawn = {line.get_label(): line for line in micro.lines}
+    np.testing.assert_allclose(drawn["focal"].get_xydata(), [[0.5, 0.6], [0.6, 0.7]])
+    np.testing.assert_allclose(drawn["sparsemax"].get_xydata(), [[0.1, 0.2]])
+    np.testing.assert_allclose(macro.lines[0].get_xydata(), [[0.7, 0.8], [0.8, 0.9]])
+    assert drawn["equal"].get_xdata().tolist() == drawn["equal"].get_ydata().tolist()
+    assert legend(figure) == ["focal", "sparsemax", "equal"]
+    assert micro.get_xlabel() == "test average-5 accuracy"
+    assert micro.get_ylabel() == "test top-5 accuracy"
+
+
+def test_the_curves_of_one_run_are_those_that_it_drew_itself(tmp_path):
+    runs = read(make_run(tmp_path / "a"))
+    loss, accuracy = learning.learning_curves(runs, metric=None).axes
+    drawn = {line.get_label(): line for line in loss.lines + accuracy.lines}
+    assert set(drawn) == {
+        "training loss",
+        "validation loss",
+        "training accuracy",
+        "validation top-1 accuracy",
+        "validation top-3 accuracy",
+        "validation macro top-3 accuracy",
+        "best epoch (2)",
+    }
+    np.testing.assert_allclose(drawn["training loss"].get_xdata(), [0.8, 1.0, 1.8, 2.0])
+    # The steps of an epoch are known from any epoch that is logged.
+    later = read(make_run(tmp_path / "b", lines=lines_of_run()[3:]))
+    [training, *_] = learning.learning_curves(later, metric=None).axes[0].lines
+    np.testing.assert_allclose(training.get_xdata(), [1.8, 2.0])
+    accuracy = learning.learning_curves(runs, metric="top_1_accuracy").axes[1]
+    labels = {line.get_label() for line in accuracy.lines}
+    assert labels == {"training accuracy", "validation top-1 accuracy", "best epoch (2)"}
+
+
+def test_the_curves_of_several_runs_are_a_line_each(tmp_path):
+    runs = read(
+        make_run(tmp_path / "first"),
+        make_run(tmp_path / "x" / "same", "focal", gamma=1.0),
+        make_run(tmp_path / "y" / "same", "sparsemax"),
+    )
+    figure = learning.learning_curves(runs, metric=None)
+    loss, metric = figure.axes
+    assert legend(figure) == ["first", str(tmp_path / "x/same"), str(tmp_path / "y/same")]
+    np.testing.assert_allclose(loss.lines[1].get_xdata(), [0.8, 1.0, 1.8, 2.0])
+    np.testing.assert_allclose(loss.lines[1].get_ydata(), [1 / 8, 1 / 10, 1 / 18, 1 / 20])
+    np.testing.assert_allclose(metric.lines[2].get_xdata(), [1.0, 2.0])
+    np.testing.assert_allclose(metric.lines[2].get_ydata(), [0.3, 0.6])
+    assert loss.get_ylabel() == "training loss"
+    assert metric.get_ylabel() == "validation macro top-3 accuracy"
+    assert loss.get_xlabel() == metric.get_xlabel() == "epoch"
