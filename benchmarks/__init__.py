@@ -1,1 +1,1 @@
-"""Speed and memory, ours beside others', in one process and in turns."""
+"""Speed and memory of the library and of other implementations, interleaved in one process."""

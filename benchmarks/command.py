@@ -1,4 +1,4 @@
-"""The flags that the benchmarks share, and where their results go."""
+"""Command-line flags of the benchmarks, and their output files."""
 
 import argparse
 import json
@@ -16,7 +16,7 @@ def parser(
 
     Args:
         doc: the benchmark's docstring.
-        repetitions: how often each thing is measured by default; None where that is found later.
+        repetitions: the default number of measurements; None if it is determined later.
         what: what is repeated.
         least: the fewest repetitions that tell anything.
     """
@@ -27,7 +27,7 @@ def parser(
 
 
 def add_device(made: argparse.ArgumentParser) -> None:
-    """Adds `--device`, which becomes the first jax.Device of that kind."""
+    """Adds `--device`, which is parsed to the first jax.Device of that kind."""
     made.add_argument(
         "--device", type=_device, default=jax.default_backend(), help="cpu, gpu or tpu"
     )
@@ -43,7 +43,7 @@ def write(results: Mapping[str, Any], output: Path | None) -> None:
 
 
 def whole_number(least: int) -> Callable[[str], int]:
-    """The type of a flag that is a whole number of at least so much."""
+    """The argument type of integers with a minimum."""
 
     def parse(text: str) -> int:
         if not text.isdecimal() or int(text) < least:
@@ -56,8 +56,8 @@ def whole_number(least: int) -> Callable[[str], int]:
 
 
 def output_file(text: str) -> Path:
-    """The type of a flag that is a file to write."""
-    # Found out before the measurements, not after them.
+    """The argument type of output files."""
+    # Check before the measurements, not after them.
     path = Path(text)
     if not path.parent.is_dir() or path.is_dir():
         raise argparse.ArgumentTypeError(f"must be a file in a folder that exists; got {text!r}")

@@ -1,14 +1,14 @@
-"""Images a second on their way to the device: gathered from memory, and decoded from JPEG files.
+"""Images per second of the input pipeline: gathered from memory, and decoded from JPEG files.
 
     python -m benchmarks.data [--workers 0 1 2] [--repetitions=9] [--output=FILE.json]
 
-Needs what the program needs, and no data set. The photographs are drawn here: for each, Gaussian
-noise with amplitudes that fall as 1 / frequency, as those of photographs do, one pattern for all
-three channels and a weaker one for each; 500 by 400 pixels, saved as JPEG of quality 85. In memory
-lie 50,000 images of 32 by 32 pixels of uniform noise: gathering does not look at them. What is
-timed are the program's own streams of training batches, random order included. Each number is
-taken `--repetitions` times, in turns; medians, and the best, because a machine that others use is
-slower, never faster.
+Needs the program's dependencies and no data set. The benchmark generates the photographs: Gaussian
+noise whose amplitudes fall as 1 / frequency, as in photographs, with one pattern for all three
+channels and a weaker one for each; 500 by 400 pixels, saved as JPEG with quality 85. The images in
+memory are 50,000 images of 32 by 32 pixels with uniform noise. The benchmark times the program's
+own streams of training batches, including the random order. It measures each stream
+`--repetitions` times and reports the median and the best, because other users of the machine can
+only slow it down.
 """
 
 import functools
@@ -32,7 +32,7 @@ SIZE = (500, 400)
 QUALITY = 85
 NUM_PHOTOGRAPHS = 64
 PHOTOGRAPH_BATCH = 32
-# Batches a repetition: half a second or more, so that the hand-over between processes is smooth.
+# Batches per repetition: at least half a second, to average the transfers between processes.
 PHOTOGRAPH_BATCHES = 16
 NUM_SMALL = 50_000
 SMALL_BATCH = 64
@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def measure(workers: list[int], repetitions: int) -> dict[str, Any]:
-    """Images a second of every way."""
+    """Images per second of every method."""
     machine = timing.machine()
     for package in ("pillow", "grain"):
         machine["versions"][package] = importlib.metadata.version(package)
@@ -72,7 +72,7 @@ def measure(workers: list[int], repetitions: int) -> dict[str, Any]:
         _add(rates, "gather", functools.partial(_gather, small))
         _add(rates, "one core", functools.partial(_decode, encoded))
     for count, stream in streams.items():
-        # Each stream alone, and not in turns: the others would read ahead meanwhile.
+        # One stream at a time, because other streams would prefetch in the meantime.
         for _ in range(2):
             _take(stream)
         for _ in range(repetitions):
@@ -123,7 +123,7 @@ def split_of(encoded: list[bytes]) -> Split:
 
 
 def small_split() -> Split:
-    """As many images in memory as CIFAR-100 has for training."""
+    """Images in memory, as many as the training images of CIFAR-100."""
     rng = np.random.default_rng(0)
     images = rng.integers(0, 256, (NUM_SMALL, 32, 32, 3), np.uint8)
     return Split(images, np.zeros(NUM_SMALL, np.int32))
@@ -134,7 +134,7 @@ def tables(results: dict[str, Any]) -> str:
     names = {
         "gather": "32×32 from memory, one core",
         "one core": "JPEG, decoded and cropped, one core",
-        "0 workers": "JPEG, a thread a core",
+        "0 workers": "JPEG, one thread per core",
     }
     rows = [
         [
@@ -144,7 +144,7 @@ def tables(results: dict[str, Any]) -> str:
         ]
         for name, rate in results["images_per_second"].items()
     ]
-    return markdown.table(["images", "a second, median", "best"], rows)
+    return markdown.table(["images", "per second, median", "best"], rows)
 
 
 def _add(rates: dict[str, list[float]], name: str, run: Callable[[], int]) -> None:

@@ -9,14 +9,14 @@ Two unbiased Monte Carlo estimates of the gradient of E[(s + epsilon Z)_[k]], fr
   (1/M) sum_j p_j (1 - p_j): the measured variance is divided by it, as a check.
 - score function: `optax.perturbations.make_perturbed_fun` around the hard k-th largest f, which is
   (1/M) sum_m (f(s + epsilon Z_m) - f(s)) Z_m / epsilon. f(s) is its default baseline; there are no
-  antithetic pairs. Its noise is set to the normal (the default is Gumbel's), and it is mapped over
-  the examples, each with a key of its own: called on a batch it would multiply each example's value
-  by the scores of all, and the variance by the batch.
+  antithetic pairs. Its noise is set to the normal (the default is Gumbel). It is mapped over the
+  examples, with one key per example. Called on a batch it would multiply the value of each example
+  by the scores of all examples, and the variance by the batch size.
 
-The exact gradient is that of `operators.expected_top_k_value` in float64 with many nodes. Logits of
-an example are standard normals, with 3 added to ten classes drawn at random: a few candidates for
-the k-th place, and a tail. Times are of value and gradient of a batch, in turns; the gradients
-that are timed are those whose errors are counted.
+The exact gradient is that of `operators.expected_top_k_value` in float64 with many nodes. The
+logits of an example are standard normals, with 3 added to ten random classes: a few candidates for
+rank k, and a tail. Times are for the value and gradient of a batch, interleaved. The errors are
+those of the timed gradients.
 """
 
 import functools
@@ -47,7 +47,7 @@ K = 5
 SAMPLES = (1, 2, 3, 5, 10, 30, 100, 300, 1000)
 EPSILONS = (0.05, 0.2, 1.0, 5.0)
 SAMPLES_OF_EPSILONS = 10
-# Calls at a large M draw more samples each, so fewer of them tell as much of the variance.
+# Calls with a large M draw more samples each, so fewer calls estimate the variance as well.
 MOST_SAMPLES = 30_000
 FEWEST_CALLS = 30
 NUM_RAISED = 10
@@ -55,8 +55,8 @@ RAISED_BY = 3.0
 
 
 def main() -> None:
-    """Measures, prints the tables, and writes the results and the plot where asked to."""
-    # A variance takes two.
+    """Measures, prints the tables, and writes the results and the plot if requested."""
+    # A variance needs two calls.
     parser = command.parser(__doc__, repetitions=200, what="most calls of each", least=2)
     parser.add_argument(
         "--plot", type=command.output_file, help="a file for the plot, .svg or .png"
@@ -89,7 +89,7 @@ def measure(case: Case, num_samples: int, repetitions: int) -> dict[str, Any]:
     calls = min(repetitions, max(MOST_SAMPLES // num_samples, FEWEST_CALLS))
     logits, exact = _problem(case)
     key = jax.random.fold_in(jax.random.key(0), num_samples)
-    # Two more, for the calls that compile and warm up: their estimates count, their times do not.
+    # Two more calls compile and warm up. Their estimates are used, their times are not.
     keys = list(jax.random.split(key, (calls + 2, case.batch)))
     estimators = {
         "argmax average": functools.partial(_argmax_average, num_samples, case.epsilon),
@@ -137,7 +137,7 @@ def draw_logits(case: Case) -> np.ndarray:
 
 
 def exact_gradient(logits: np.ndarray, epsilon: float, num_nodes: int = 128) -> np.ndarray:
-    """The gradient that both estimate, in float64; it adds up to one."""
+    """The exact gradient in float64, which both methods estimate; it adds up to one."""
     with jax.enable_x64(True):
 
         def total(logits: jax.Array) -> jax.Array:
@@ -154,8 +154,8 @@ def errors(gradients: np.ndarray, exact: np.ndarray) -> dict[str, float]:
     calls = differences.shape[1]
     products = differences @ np.swapaxes(differences, 1, 2)
     squared_errors = np.trace(products, axis1=1, axis2=2) / calls
-    # Products of different calls have the squared bias as their mean; were there none, they would
-    # be uncorrelated, each pair being counted twice.
+    # The mean of products of different calls is the squared bias. Without bias these products are
+    # uncorrelated. Each pair is counted twice.
     products[:, np.arange(calls), np.arange(calls)] = 0
     pairs = calls * (calls - 1)
     squared_biases = products.sum(axis=(1, 2)) / pairs
@@ -172,7 +172,7 @@ def against_theory(gradients: np.ndarray, exact: np.ndarray, num_samples: int) -
     """The argmax average's variance divided by sum_j p_j (1 - p_j) / M, and its standard error."""
     variances = gradients.astype(np.float64).var(axis=0, ddof=1).sum(axis=-1)
     theory = (exact * (1 - exact)).sum(axis=-1) / num_samples
-    # The examples are independent, so their spread is that of the mean.
+    # The examples are independent, so their spread gives the error of the mean.
     deviation = (variances - theory).std(ddof=1) / np.sqrt(len(theory))
     return {
         "ratio": float(variances.mean() / theory.mean()),
@@ -186,7 +186,7 @@ def _contestant(
     keys: list[jax.Array],
     gradients: list[jax.Array],
 ) -> Callable[[], None]:
-    """A call that draws with the next keys and keeps the gradient."""
+    """A call that uses the next keys and stores the gradient."""
     compiled = jax.jit(jax.value_and_grad(lambda logits, keys: estimator(keys, logits).sum()))
     operand = jax.device_put(logits)
 

@@ -1,4 +1,4 @@
-"""The tables and the plot of a result of benchmarks.estimators."""
+"""Tables and plot for the results of benchmarks.estimators."""
 
 import statistics
 from typing import TYPE_CHECKING, Any
@@ -84,7 +84,7 @@ def _times(rows: list[_Row]) -> str:
 
 
 def equal_time(rows: list[_Row]) -> str:
-    """The least error within each budget, and its M."""
+    """The smallest error within each time budget, and its M."""
     header = ["within, ms", *(f"relative RMSE, {name} (M)" for name in (_ARGMAX, _SCORE)), "exact"]
     exact = _exact_milliseconds(rows)
     rounding = max(row["exact"]["relative_rmse"] for row in rows)
@@ -104,7 +104,7 @@ def equal_time(rows: list[_Row]) -> str:
 
 
 def _two_digits(number: float) -> str:
-    """Two significant digits, without an exponent in numbers of a hundred and more."""
+    """Two significant digits, without an exponent for numbers from 100."""
     return f"{float(f'{number:.2g}'):,g}"
 
 
@@ -113,8 +113,8 @@ def _exact_milliseconds(rows: list[_Row]) -> float:
 
 
 def figure(results: dict[str, Any]) -> "Figure":
-    """The relative error against M and against time, a row of panels a case."""
-    # Imported here, so that the study runs where there is no matplotlib.
+    """The relative error over M and over time, with one row of panels per case."""
+    # Imported here, so that the benchmark runs without matplotlib.
     from matplotlib.figure import Figure  # noqa: PLC0415
 
     cases = _by_case(results["by_samples"])
@@ -143,7 +143,7 @@ def figure(results: dict[str, Any]) -> "Figure":
 
 
 def _curve(axes: "Axes", rows: list[_Row], name: str, positions: list[float]) -> None:
-    """The error of one estimator, named at its line."""
+    """The error of one estimator, with its name beside the line."""
     color, marker = _STYLES[name]
     errors = [row["estimators"][name]["relative_rmse"] for row in rows]
     axes.loglog(positions, errors, color=color, marker=marker, markersize=4)

@@ -1,8 +1,8 @@
-"""The noised loss beside the drawing of its noise, cross-entropy and other implementations.
+"""The noised loss compared with its noise alone, cross-entropy and other implementations.
 
     python -m benchmarks.losses [--device=cpu] [--repetitions=21] [--output=FILE.json]
 
-Needs jax, numpy and optax; pytopk and its PyTorch are compared with where they are installed.
+Needs jax, numpy and optax. Includes pytopk, which needs PyTorch, if it is installed.
 """
 
 import functools
@@ -33,11 +33,11 @@ SHAPES = (
     (64, 1081, 5, 100),
     (64, 100_000, 3, 5),
 )
-# Where the exact expectation is to cost at most 4 and 3 times the noised loss.
+# Targets: the exact expectation costs at most 4 and 3 times the noised loss.
 EXPECTED = ((64, 100, 10, 5), (64, 1081, 10, 5))
-# The time has to be flat in K.
+# Target: the time does not depend on K.
 FLATNESS = tuple((256, 1000, 10, k) for k in (1, 2, 5, 10))
-# The memory must not grow with M.
+# Target: the memory does not grow with M.
 MEMORY = tuple((256, 10_000, num_samples, 5) for num_samples in (5, 50))
 EPSILON = 1.0
 
@@ -64,7 +64,7 @@ def main() -> None:
 def row(
     shape: tuple[int, int, int, int], repetitions: int, *, peers: bool = True
 ) -> dict[str, Any]:
-    """The median seconds of forward and backward at one shape, of other people's losses or ours."""
+    """The median seconds of forward and backward at one shape, for our and for other losses."""
     batch, num_classes, num_samples, k = shape
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(batch, num_classes)).astype(np.float32)
@@ -73,7 +73,7 @@ def row(
     keys = jax.random.split(key, batch)
     contestants = {
         "noised_top_k_hinge": _ours(logits, labels, key, k, num_samples),
-        "noised_top_k_hinge, a key an example": _ours(logits, labels, keys, k, num_samples),
+        "noised_top_k_hinge, one key per example": _ours(logits, labels, keys, k, num_samples),
         "cross_entropy": _jitted(losses.cross_entropy, logits, labels),
         "normals": _normals(shape, key),
     }
@@ -90,9 +90,9 @@ def row(
 
 
 def memory(shape: tuple[int, int, int, int]) -> dict[str, Any]:
-    """The memory that forward and backward take, in arrays of the logits' size.
+    """The memory of forward and backward, in arrays of the logits' size.
 
-    XLA's analysis counts temporaries; what the process takes includes the result, one array.
+    XLA's analysis counts temporaries. The memory of the process includes the result, one array.
     """
     batch, num_classes, num_samples, k = shape
     logits = jax.device_put(np.zeros((batch, num_classes), np.float32))
@@ -118,9 +118,9 @@ def memory(shape: tuple[int, int, int, int]) -> dict[str, Any]:
 
 
 def _alone(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What the function returns in a process of its own, which holds no memory freed by others.
+    """Calls the function in a new process, which has no freed memory to reuse.
 
-    On an accelerator, whose memory the first process keeps to itself, in this one.
+    On an accelerator it is called in this process, which has reserved the accelerator's memory.
     """
     if jax.default_backend() != "cpu":
         return function(*arguments)
@@ -149,7 +149,7 @@ def _jitted(loss: Callable[..., jax.Array], *arguments: Any) -> Contestant:
 
 
 def _normals(shape: tuple[int, int, int, int], key: jax.Array) -> Contestant:
-    """Drawing the noise alone, one sample at a time, of which nothing is kept but a sum."""
+    """Draws the noise alone, one sample at a time, and keeps only its sum."""
     batch, num_classes, num_samples, _ = shape
 
     @jax.jit
@@ -177,7 +177,7 @@ def _optax(
 
     def loss(logits: jax.Array, labels: jax.Array, keys: jax.Array) -> jax.Array:
         score = jnp.take_along_axis(logits, labels[:, None], axis=-1)[:, 0]
-        # Each example by itself: of a batch it would take the whole for one function.
+        # Map over the examples, because it treats a whole batch as one function.
         return jax.nn.relu(1 + jax.vmap(perturbed)(keys, logits) - score)
 
     return _jitted(loss, logits, labels, keys)

@@ -1,4 +1,4 @@
-"""The tables of a result of benchmarks.losses."""
+"""Tables for the results of benchmarks.losses."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def tables(results: dict[str, Any]) -> str:
     parts = [
         f"{markdown.machine(results['machine'])}; medians of {results['repetitions']} calls in "
         "turns, in milliseconds, and in brackets as a multiple of the noised loss with one key.",
-        "Beside others:",
+        "Compared with others:",
         _times(results["seconds"]),
         "The exact expectation beside the noised loss with ten samples:",
         _times(results["expected"]),

@@ -5,7 +5,7 @@ from typing import Any
 
 
 def table(header: list[str], rows: Iterable[list[str]]) -> str:
-    """A table, a line a row."""
+    """A Markdown table with one line per row."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 

@@ -1,8 +1,8 @@
-"""The ways to find the k-th largest entry of a row, by the row's length and k.
+"""Methods to find the k-th largest entry of a row, by the row's length and k.
 
     python -m benchmarks.selection [--device=cpu] [--repetitions=21] [--output=FILE.json]
 
-The program chooses one by these numbers; here each is forced.
+The library chooses a method by these results; the benchmark forces each one.
 """
 
 import functools
@@ -18,8 +18,8 @@ from topk_jax.operators import _top_k
 SHAPES = ((640, 100), (320, 1081), (64, 10_000), (8, 100_000))
 RANKS = (1, 2, 6, 11, 21, 51, 101)
 _NEVER = 2**30
-# The highest rank that is always selected, and the lengths for each rank from which it is selected,
-# and selected in chunks.
+# The highest rank that always uses selection, and the lengths per rank from which selection, and
+# selection in chunks, are used.
 WAYS = {
     "selection": (_NEVER, _NEVER, _NEVER),
     "selection in chunks": (_NEVER, _NEVER, _top_k._CHUNK),
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def row(shape: tuple[int, int], k: int, repetitions: int) -> dict[str, Any]:
-    """The median seconds of each way that can be had at one shape and rank."""
+    """The median seconds of each possible method at one shape and rank."""
     count, length = shape
     scores = jax.random.normal(jax.random.key(0), shape)
     ways = {
@@ -63,7 +63,7 @@ def _compiled(way: tuple[int, int, int], scores: jax.Array, k: int) -> Callable[
     try:
         for name, value in zip(names, way, strict=True):
             setattr(_top_k, name, value)
-        # A function of its own, or JAX would remember what it traced for another way.
+        # A new function each time, because JAX would reuse the trace of another method.
         compiled = (
             jax.jit(functools.partial(lambda scores: _top_k.kth_largest(scores, k)))
             .lower(scores)

@@ -1,4 +1,4 @@
-"""The table of a result of benchmarks.selection."""
+"""The table for the results of benchmarks.selection."""
 
 from typing import Any
 
@@ -6,12 +6,12 @@ from benchmarks import markdown
 
 
 def tables(results: dict[str, Any]) -> str:
-    """Nanoseconds an entry, by shape, rank and way."""
+    """Nanoseconds per entry, by shape, rank and method."""
     rows = results["rows"]
     ways = list(rows[0]["seconds"])
     return (
         f"{markdown.machine(results['machine'])}; medians of {results['repetitions']} calls in "
-        "turns, in nanoseconds an entry.\n\n"
+        "turns, in nanoseconds per entry.\n\n"
         + markdown.table(["rows", "L", "k", *ways], (_line(row, ways) for row in rows))
         + "\n"
     )

@@ -1,4 +1,4 @@
-"""Puts the tables of the committed results into benchmarks/README.md.
+"""Writes the tables of the committed results to benchmarks/README.md.
 
 python -m benchmarks.table
 """
@@ -37,7 +37,7 @@ _PLACE = re.compile(
 
 
 def filled(text: str) -> str:
-    """The text with the tables of a result between each pair of comments that names one."""
+    """The text, with the tables of a result between the comments that name its file."""
 
     def tables(place: re.Match[str]) -> str:
         results = json.loads((RESULTS / place["file"]).read_text())

@@ -1,15 +1,15 @@
-"""Images a second of training by the program's own loop, and how long it waits for data.
+"""Images per second of the program's training loop, and the time that it waits for data.
 
     python -m benchmarks.throughput [--workload digits cifar100 ...] [--repetitions=5]
         [--output=FILE.json]
 
-Needs what the program needs, and no download. Four recipes train with their own models and losses:
-two on their own data, CIFAR-100's on random images of its shape, and ImageNet's on the photographs
-of `benchmarks.data`, decoded by two processes of Grain's. What is timed are epochs of the program:
-batches, steps, the metrics of every step on the host; the first, which compiles, does not count.
-In turns with them the same step is called on batches that are on the devices already, with nothing
-done beside: what is left of its images a second is what the loop costs. All devices that JAX sees
-are used; on a CPU the batches of the large networks are smaller than the recipes', and few.
+Needs the program's dependencies and no download. Four recipes train with their own models and
+losses: two on their own data, CIFAR-100 on random images of its shape, and ImageNet on the
+photographs of `benchmarks.data`, decoded by two Grain processes. The benchmark times epochs of the
+program: batches, steps, and the metrics of every step on the host. The first epoch, which compiles,
+does not count. Interleaved with them, the same step runs alone on batches that are already on the
+devices. The difference is the cost of the loop. The benchmark uses all devices that JAX sees. On a
+CPU the batches of the large networks are smaller than in the recipes, and there are few of them.
 """
 
 import contextlib
@@ -102,7 +102,7 @@ def main() -> None:
 
 
 def measure(name: str, repetitions: int) -> dict[str, Any]:
-    """Images a second of the loop and of the step alone, and the share of time without data."""
+    """Images per second of the loop and of the step alone, and the share of time without data."""
     workload = WORKLOADS[name]
     on_cpu = jax.default_backend() == "cpu"
     config = workload.config().to_dict()
@@ -155,7 +155,7 @@ def _assembled(config: Mapping[str, Any], workload: Workload) -> Assembly:
 
 def tables(results: Mapping[str, Any]) -> str:
     """The rates as a Markdown table."""
-    header = ["recipe", "model", "batch", "steps an epoch", "images/s", "best"]
+    header = ["recipe", "model", "batch", "steps per epoch", "images/s", "best"]
     header += ["step alone, images/s", "best", "waiting for data, %"]
     return (
         f"{markdown.machine(results['machine'])}; {results['devices']} device(s); medians and the "

@@ -1,4 +1,4 @@
-"""Timing in turns, and what a result has to say of where it was measured."""
+"""Interleaved timing, and a description of the machine."""
 
 import importlib.metadata
 import os
@@ -21,15 +21,15 @@ def medians_in_turns(
 ) -> dict[str, float]:
     """The median seconds of each contestant.
 
-    They take turns, so that a machine that slows down slows all of them; the first two calls of
-    each, which compile and warm up, do not count.
+    The contestants take turns, so that a slowdown of the machine affects all of them. The first two
+    calls of each compile and warm up; they do not count.
 
     Args:
-        contestants: functions that return only when their work is done.
+        contestants: functions that block until their work is done.
         repetitions: the timed calls of each.
-        settle: whether to begin each turn with a rest and a call that does not count. The threads
-            of PyTorch spin for more work on the cores that the next contestant needs, which then
-            has to wake its own and fill the caches.
+        settle: whether to begin each turn with a pause and a call that does not count. PyTorch's
+            threads keep spinning on the cores that the next contestant needs, which must then wake
+            its own threads and fill the caches.
     """
     for contestant in contestants.values():
         contestant()
@@ -47,14 +47,14 @@ def medians_in_turns(
 
 
 def extra_memory(function: Callable[[], Any]) -> int | None:
-    """The bytes of memory that a call takes beyond what the process has, at its highest.
+    """The peak memory of a call in bytes, beyond the current memory of the process.
 
-    None where the system does not say: only Linux does.
+    None if the system does not report it; only Linux does.
     """
     status, forget = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     if not forget.exists():
         return None
-    forget.write_text("5")  # Forgets the highest so far.
+    forget.write_text("5")  # Resets the peak.
     before = _status_bytes(status, "VmRSS")
     function()
     return _status_bytes(status, "VmHWM") - before

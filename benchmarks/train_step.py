@@ -1,13 +1,13 @@
-"""A whole training step by loss and by K: images a second, and what a loss adds to cross-entropy.
+"""Training steps by loss and K: images per second, and the cost of a loss beyond cross-entropy.
 
     python -m benchmarks.train_step [--device=cpu] [--model densenet_40_40 resnet50] [--batch=64]
         [--repetitions=21] [--output=FILE.json]
 
 Needs jax, numpy, optax and flax, and no data set. A step is the program's own: images to float32,
 forward, backward, SGD with Nesterov momentum. Each loss is also timed alone, forward and backward
-on logits of the same shape, because a millisecond is lost in the noise of a step of a second. On a
-CPU, where a step takes seconds and longer to compile, the batches are smaller than the recipes' and
-only the losses of the thesis's figure 4.3, at K = 5, get whole steps.
+on logits of the same shape, because a millisecond is not measurable in a step of a second. On a
+CPU a step takes seconds, and its compilation longer. There the batches are smaller than in the
+recipes, and only the losses of the thesis's figure 4.3, at K = 5, are timed in whole steps.
 """
 
 import importlib.metadata
@@ -32,7 +32,7 @@ from train.training.state import initial_state, num_parameters
 AXIS_NAME = "devices"
 EPSILON = 1.0
 TAU = 1.0
-# So small that the parameters stay what they are, and with them the time of a step.
+# So small that the parameters, and with them the time of a step, hardly change.
 LEARNING_RATE = 1e-6
 LOSS_REPETITIONS = 101
 
@@ -44,7 +44,7 @@ class Loss:
     """A loss with its set size K and its number of samples M, where it has them.
 
     Attributes:
-        function: logits [n, L], labels [n] and one random key an example [n] to losses [n].
+        function: logits [n, L], labels [n] and one random key per example [n] to losses [n].
         on_cpu: whether it gets whole steps on a CPU too.
     """
 
