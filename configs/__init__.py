@@ -1,1 +1,1 @@
-"""Configurations: one file a recipe."""
+"""Configurations: one file per recipe."""

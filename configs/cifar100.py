@@ -17,9 +17,9 @@ Published test average-5 accuracy in per cent (table 5.1):
     average_k        97.35    noised_balanced                   96.32
     assume_negative  96.71    role                              96.12
 
-Chapter 4 holds out any 5,000 images and selects by top-5 accuracy, chapter 5 holds out 50 of every
-class and selects by average-5 accuracy; which it is follows from the loss. For chapter 5 with
-cross_entropy or noised_balanced add --config.dataset.holdout=balanced
+Chapter 4 holds out 5,000 random images and selects by top-5 accuracy. Chapter 5 holds out 50 images
+per class and selects by average-5 accuracy. The loss determines which of them is used. For
+chapter 5 with cross_entropy or noised_balanced add --config.dataset.holdout=balanced
 --config.select_by=average_5_accuracy.
 """
 
@@ -38,7 +38,7 @@ _LOSSES: dict[str, dict[str, Any]] = {
     "average_k": {"k": 5, "alpha": 0.3, **_CHAPTER_5},
     "assume_negative": _CHAPTER_5,
     "expected_positive_regularization": {"k": 5, "beta": 0.01, **_CHAPTER_5},
-    # The estimated labels have no momentum; it would make the base rate ten times as large.
+    # The estimated labels have no momentum, which would multiply the effective rate by ten.
     "role": {"k": 5, "weight": 0.0, "label_learning_rate": 1.0, **_CHAPTER_5},
 }
 

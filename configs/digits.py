@@ -5,10 +5,10 @@
     python -m train.main --config=configs/digits.py:expected_balanced
     python -m train.main --config=configs/digits.py:expected_imbalanced --config.loss.epsilon=0.1
 
-Needs no download; half a minute on two cores. Expect a test top-3 accuracy of at least 0.99 with
-the default loss, and a test top-1 accuracy of at least 0.97 with cross_entropy. With an epsilon of
-0.2 the default loss was seen to stay where three classes come first for every image: the noise has
-to be of the order of the margin, 1.
+Needs no download and takes half a minute on two cores. Expect a test top-3 accuracy of at least
+0.99 with the default loss, and a test top-1 accuracy of at least 0.97 with cross_entropy. With an
+epsilon of 0.2, a run with the default loss got stuck: the same three classes ranked first for every
+image. The noise should be about as large as the margin, 1.
 """
 
 from ml_collections import ConfigDict, config_dict
@@ -24,11 +24,11 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
             "dataset": {
                 "name": "digits",
                 "batch_size": 64,
-                # Where prepared data sets lie; None for ~/tensorflow_datasets.
+                # The folder of the prepared data sets; None for ~/tensorflow_datasets.
                 "data_dir": config_dict.placeholder(str),
             },
             "model": {"name": "small_cnn"},
-            # Each loss takes the fields that it needs.
+            # Each loss uses the fields that it needs.
             "loss": {
                 "name": loss,
                 "k": 3,
@@ -48,7 +48,7 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
                 "weight_decay": 1e-4,
                 "decay_epochs": (15, 25),
             },
-            # Not an accuracy: on 270 images many epochs have the same, and the first would win.
+            # Not an accuracy: on 270 images many epochs tie, and the first would be selected.
             "select_by": "loss",
             "eval": {"ks": (1, 3, 5)},
         }

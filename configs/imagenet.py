@@ -1,4 +1,4 @@
-"""ImageNet with a ResNet-18: thesis 4.6.4, after Berrada et al. (2018), section 5.2.
+"""ImageNet with a ResNet-18: thesis 4.6.4, following Berrada et al. (2018), section 5.2.
 
     python -m train.prepare --dataset=imagenet --manual_dir=DIR
     python -m train.main --config=configs/imagenet.py:noised_balanced
@@ -10,7 +10,7 @@ Published test accuracy in per cent, top-1 with K = 1 and top-5 with K = 5 in th
     smooth_top_k_hinge  71.43  90.71
     noised_balanced     72.46  90.52
 
-The test set is the official validation set; 50 images a class are held out of the training images
+The test set is the official validation set. 50 images per class are held out of the training images
 for selection.
 """
 

@@ -3,7 +3,7 @@
     python -m train.prepare --dataset=plantnet300k --manual_dir=DIR
     python -m train.main --config=configs/plantnet300k.py:noised_imbalanced
 
-Published test macro top-K accuracy in per cent for K = 1, 3, 5, trained and selected for each
+Published test macro top-K accuracy in per cent for K = 1, 3, 5, trained and selected for each K
 (table 4.5):
 
     cross_entropy       36.3  58.8  68.7
@@ -13,9 +13,10 @@ Published test macro top-K accuracy in per cent for K = 1, 3, 5, trained and sel
     ldam                40.6  63.3  71.9
     noised_imbalanced   42.4  64.9  73.2
 
-The published networks start from weights trained on ImageNet, and so does this one with a file of
-torchvision's weights: --config.model.pretrained=FILE. Without, it starts at random and will not
-reach that. Here K = 5; for another: --config.loss.k=3 --config.select_by=macro_top_3_accuracy.
+The published networks start from ImageNet weights. To do the same, pass a file of torchvision's
+weights: --config.model.pretrained=FILE. Without it the network starts from random weights and will
+not reach these results. Here K = 5. For another K: --config.loss.k=3
+--config.select_by=macro_top_3_accuracy.
 """
 
 from ml_collections import ConfigDict, config_dict

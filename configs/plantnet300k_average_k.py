@@ -3,7 +3,7 @@
     python -m train.prepare --dataset=plantnet300k --manual_dir=DIR
     python -m train.main --config=configs/plantnet300k_average_k.py:average_k
 
-Published test average-K accuracy in per cent for K = 2, 3, 5, 10, trained and selected for each
+Published test average-K accuracy in per cent for K = 2, 3, 5, 10, trained and selected for each K
 (table 5.2):
 
     cross_entropy                     89.63  92.64  95.11  97.11
@@ -12,9 +12,10 @@ Published test average-K accuracy in per cent for K = 2, 3, 5, 10, trained and s
     assume_negative                   85.41  90.15  93.88  96.86
     expected_positive_regularization  86.30  90.49  93.63  95.99
 
-The published networks start from weights trained on ImageNet, and so does this one with a file of
-torchvision's weights: --config.model.pretrained=FILE. Without, it starts at random and will not
-reach that. Here K = 5; for another: --config.loss.k=3 --config.select_by=average_3_accuracy.
+The published networks start from ImageNet weights. To do the same, pass a file of torchvision's
+weights: --config.model.pretrained=FILE. Without it the network starts from random weights and will
+not reach these results. Here K = 5. For another K: --config.loss.k=3
+--config.select_by=average_3_accuracy.
 """
 
 from ml_collections import ConfigDict, config_dict

@@ -1,4 +1,4 @@
-"""What the recipes of the papers share."""
+"""The fields that the recipes of the papers share."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,13 +7,13 @@ from ml_collections import ConfigDict, config_dict
 
 
 def complete(config: Mapping[str, Any]) -> ConfigDict:
-    """The configuration with the fields that it does not name, and few recipes do."""
+    """Adds the less common fields with their defaults to a configuration."""
     result = ConfigDict(
         {
             "model": {
-                # A file of ResNet weights under torchvision's or timm's names; None for none.
+                # A file of ResNet weights with torchvision's or timm's names, or None.
                 "pretrained": config_dict.placeholder(str),
-                # Whether batch norm sees the batch of all devices, or each device its own share.
+                # Whether batch norm uses the batch of all devices, or the share of each device.
                 "sync_batch_norm": True,
                 # Compute in bfloat16; parameters, statistics and losses stay float32.
                 "half_precision": False,
@@ -21,36 +21,37 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
             "optimizer": {
                 # sgd, adamw, lamb, lars, lion or rmsprop.
                 "name": "sgd",
-                # The decay of the first moment, for the optimizers of Adam's kind too.
+                # The decay of the first moment, also for optimizers like Adam.
                 "momentum": 0.9,
                 # For sgd, lars and rmsprop.
                 "nesterov": True,
                 # The decay of the second moment, for adamw, lamb, lion and rmsprop; None for the
                 # default of the optimizer.
                 "beta2": config_dict.placeholder(float),
-                # "step": times decay_factor at decay_epochs; "cosine": down to 0 at the end.
+                # "step" multiplies by decay_factor at decay_epochs; "cosine" decays to 0.
                 "schedule": "step",
                 "decay_epochs": (),
                 "decay_factor": 0.1,
-                # Epochs, also a fraction of one, in which the rate rises from almost 0.
+                # The epochs, possibly a fraction, in which the rate rises from almost 0.
                 "warmup_epochs": 0.0,
-                # The largest norm of the gradient; None for any.
+                # The largest norm of the gradient; None for no limit.
                 "clip_norm": config_dict.placeholder(float),
-                # Parts that a batch is computed in, one after another, to save memory; 1 with the
-                # losses of a whole batch: average_k, expected_positive_regularization, role.
+                # The number of parts of a batch that are computed one after another, to save
+                # memory. It is 1 for losses that couple the batch: average_k,
+                # expected_positive_regularization, role.
                 "accumulation_steps": 1,
-                # The decay of a moving average of the parameters, which is then what is evaluated;
-                # None for none.
+                # The decay of a moving average of the parameters, which is then evaluated; None
+                # for no average.
                 "average_decay": config_dict.placeholder(float),
             },
-            # Epochs without improvement after which training stops; None for never.
+            # Training stops after this many epochs without improvement; None to never stop.
             "stop_after": config_dict.placeholder(int),
-            # "sigmoid", with the multi-label losses: each class has a probability of its own.
+            # "sigmoid" is for the multi-label losses: each class has its own probability.
             "eval": {"scores": "softmax"},
-            # Beside the checkpoint at the end of each epoch; every_steps may be None.
+            # In addition to the checkpoint at the end of each epoch; every_steps may be None.
             "checkpoint": {"every_steps": config_dict.placeholder(int), "every_minutes": 10.0},
             "parallel": "pmap",
-            # Whether compiled programs are kept in the user's cache folder for later runs.
+            # Whether compiled programs are cached in the user's cache folder for later runs.
             "compilation_cache": True,
         }
     )
@@ -61,13 +62,13 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
 def for_loss(
     config: Mapping[str, Any], losses: Mapping[str, Mapping[str, Any]], name: str
 ) -> ConfigDict:
-    """The recipe with one of its losses.
+    """Returns the recipe with one of its losses.
 
     Args:
         config: the fields that all losses of the recipe share, nested.
-        losses: the losses by name, each with the fields that it has in `loss`, or changes elsewhere
-            by their dotted names.
-        name: what follows the colon in `--config=configs/x.py:name`.
+        losses: the losses by name, each with its fields in `loss`, and changes to other fields by
+            their dotted names.
+        name: the text after the colon in `--config=configs/x.py:name`.
 
     Raises:
         ValueError: the recipe has no such loss.

@@ -1,1 +1,1 @@
-"""Examples: each runs on its own, in less than a minute, as `python -m examples.NAME`."""
+"""Examples. Run each with `python -m examples.NAME`; each takes less than a minute."""

@@ -1,9 +1,9 @@
-"""Sets of a given mean size from somebody else's scores, which come in batches.
+"""Sets of a given mean size from the scores of another classifier, in batches.
 
     python -m examples.average_k_of_scores
 
-The scores are of scikit-learn's logistic regression here; any probabilities [n, L] will do. The
-calibrator keeps the K n largest of them, so that the rest never has to be in memory.
+Here the scores are those of scikit-learn's logistic regression; any probabilities [n, L] work. The
+calibrator keeps only the K n largest of them in memory.
 """
 
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ def main() -> tuple[float, float]:
     """Returns the accuracy and the mean size of the sets of the test images."""
     train, train_labels, test, test_labels = digits_data.load()
     fitted, calibration = train[:-300], train[-300:]
-    # Few iterations: a classifier that is not too sure.
+    # Strong regularization, for a classifier that is not too confident.
     classifier = LogisticRegression(C=0.01, max_iter=200).fit(fitted, train_labels[:-300])
     calibrator = sets.AverageKCalibrator(K, num_examples=len(calibration))
     for start in range(0, len(calibration), BATCH_SIZE):
@@ -34,7 +34,7 @@ def main() -> tuple[float, float]:
     size = float(metrics.tally(metrics.set_sizes(chosen)).mean())
     top_1 = float(metrics.accuracy(metrics.top_k_hits(probabilities, test_labels, k=1)))
     print(f"top-1 accuracy {top_1:.3f}")
-    print(f"sets of {K} classes on average: {accuracy:.3f}, with {size:.2f} classes a set")
+    print(f"sets of {K} classes on average: {accuracy:.3f}, with {size:.2f} classes per set")
     return accuracy, size
 
 

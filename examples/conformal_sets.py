@@ -1,9 +1,9 @@
-"""Sets that have the label with a promised probability, whatever the classifier.
+"""Sets that contain the label with a given probability, for any classifier.
 
     python -m examples.conformal_sets
 
-The promise is one on average over draws of the calibration examples: the example draws them many
-times, and shows the mean coverage beside what was asked for.
+The guarantee holds on average over draws of the calibration examples. The example draws them many
+times and prints the mean coverage beside the requested one.
 """
 
 import jax
@@ -19,7 +19,7 @@ COVERAGES = (0.9, 0.95, 0.99)
 
 
 def main() -> dict[float, float]:
-    """Returns the mean coverage for each that was asked for."""
+    """Returns the mean coverage for each requested coverage."""
     train, train_labels, test, test_labels = digits_data.load()
     classifier = LogisticRegression(C=0.01, max_iter=200).fit(train[:300], train_labels[:300])
     images = np.concatenate([train[300:], test])
@@ -42,7 +42,9 @@ def main() -> dict[float, float]:
         draws = jax.jit(jax.vmap(lambda order, error=error: cover(order, error)))
         covered, sizes = draws(orders)
         found[coverage] = float(covered.mean())
-        print(f"asked for {coverage}: {found[coverage]:.4f}, with {sizes.mean():.2f} classes a set")
+        print(
+            f"requested {coverage}: {found[coverage]:.4f}, with {sizes.mean():.2f} classes per set"
+        )
     return found
 
 

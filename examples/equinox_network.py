@@ -1,10 +1,10 @@
-"""The exact expectation of the noised top-K loss with an Equinox module: no key, no samples.
+"""The expected top-K hinge with an Equinox module: no key, no samples.
 
     python -m examples.equinox_network
 
 Needs Equinox: `pip install '.[train,examples]'`, or `make test-examples`.
 
-Equinox maps a module over a batch by `vmap`; the loss takes the whole batch at once.
+Equinox uses `vmap` to apply a module to a batch. The loss takes the whole batch at once.
 """
 
 import equinox as eqx
@@ -20,7 +20,7 @@ BATCH_SIZE = 100
 
 
 def main() -> float:
-    """Trains, and returns the top-3 accuracy on test images."""
+    """Trains and returns the top-3 accuracy on test images."""
     train, train_labels, test, test_labels = digits_data.load()
     network = eqx.nn.MLP(64, 10, width_size=128, depth=1, key=jax.random.key(0))
     optimizer = optax.sgd(0.1, momentum=0.9, nesterov=True)

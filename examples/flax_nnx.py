@@ -1,8 +1,8 @@
-"""The smooth top-K loss with a Flax NNX module.
+"""The smooth top-K hinge with a Flax NNX module.
 
     python -m examples.flax_nnx
 
-The module is changed in place, and the loss takes its logits as any other array.
+The optimizer updates the module in place. The loss takes its logits like any other array.
 """
 
 import jax
@@ -25,7 +25,7 @@ class Network(nnx.Module):
         self.out = nnx.Linear(128, 10, rngs=rngs)
 
     def __call__(self, images: jax.Array) -> jax.Array:
-        """Images [n, 64] to logits [n, 10]."""
+        """Maps images [n, 64] to logits [n, 10]."""
         return self.out(nnx.relu(self.hidden(images)))
 
 
@@ -33,7 +33,7 @@ class Network(nnx.Module):
 def step(
     network: Network, optimizer: nnx.Optimizer, images: jax.Array, labels: jax.Array
 ) -> jax.Array:
-    """Makes one step in place, and returns the loss."""
+    """Takes one optimizer step in place and returns the loss."""
 
     def mean_loss(network: Network) -> jax.Array:
         return losses.smooth_top_k_hinge(network(images), labels, k=3, tau=1.0).mean()
@@ -44,7 +44,7 @@ def step(
 
 
 def main() -> float:
-    """Trains, and returns the top-3 accuracy on test images."""
+    """Trains and returns the top-3 accuracy on test images."""
     train, train_labels, test, test_labels = digits_data.load()
     network = Network(nnx.Rngs(0))
     optimizer = nnx.Optimizer(network, optax.sgd(0.1, momentum=0.9, nesterov=True), wrt=nnx.Param)

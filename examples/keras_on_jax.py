@@ -1,10 +1,10 @@
-"""A top-K loss as the loss of a Keras 3 model, with JAX as Keras's backend.
+"""A top-K loss in a Keras 3 model with the JAX backend.
 
     python -m examples.keras_on_jax
 
 Needs Keras: `pip install '.[train,examples]'`, or `make test-examples`.
 
-Keras gives the loss labels and predictions, wants one value an example back, and takes the mean.
+Keras passes labels and predictions to the loss, expects one loss per example, and takes the mean.
 """
 
 import os
@@ -19,13 +19,13 @@ from topk_jax import losses, metrics
 
 
 def top_3_loss(labels: jax.Array, logits: jax.Array) -> jax.Array:
-    """The calibrated top-3 hinge made smooth by noise, in its exact expectation, [n]."""
-    # Keras hands on labels as floating-point numbers, [n] or [n, 1].
+    """The expected top-3 hinge, [n]."""
+    # Keras passes labels as floating-point numbers, [n] or [n, 1].
     return losses.expected_top_k_hinge(logits, labels.reshape(-1).astype("int32"), k=3, epsilon=1.0)
 
 
 def main() -> float:
-    """Trains, and returns the top-3 accuracy on test images."""
+    """Trains and returns the top-3 accuracy on test images."""
     keras.utils.set_random_seed(0)
     train, train_labels, test, test_labels = digits_data.load()
     model = keras.Sequential([keras.layers.Dense(128, activation="relu"), keras.layers.Dense(10)])

@@ -1,9 +1,9 @@
-"""The noised top-K loss in a training loop of plain JAX and optax.
+"""The noised top-K hinge in a training loop with plain JAX and optax.
 
     python -m examples.plain_jax
 
-A loss returns one value an example; the mean, the key and the loop are yours. One key a batch is
-enough; an array of keys, one an example, makes a run independent of how batches are divided.
+A loss returns one loss per example; your code takes the mean, makes the keys and runs the loop. One
+key per batch is enough. With one key per example, a run does not depend on how batches are split.
 """
 
 import jax
@@ -28,12 +28,12 @@ def init(key: jax.Array) -> dict[str, jax.Array]:
 
 
 def network(params: dict[str, jax.Array], images: jax.Array) -> jax.Array:
-    """Images [n, 64] to logits [n, 10]."""
+    """Maps images [n, 64] to logits [n, 10]."""
     return jax.nn.relu(images @ params["hidden"]) @ params["out"]
 
 
 def main() -> float:
-    """Trains, and returns the top-3 accuracy on test images."""
+    """Trains and returns the top-3 accuracy on test images."""
     train, train_labels, test, test_labels = digits_data.load()
     optimizer = optax.sgd(0.1, momentum=0.9, nesterov=True)
 

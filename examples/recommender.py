@@ -1,9 +1,9 @@
-"""Top-20 of 100,000 items: a two-tower recommender with the noised loss, scores in bfloat16.
+"""Top-20 of 100,000 items: a two-tower recommender with the noised hinge and bfloat16 scores.
 
     python -m examples.recommender
 
-Users have one of 50 tastes, each taste likes 200 items of its own. The loss takes half precision
-and computes in float32; its memory is about one and a half arrays [batch, items], whatever M is.
+Each user has one of 50 tastes, and each taste has 200 items of its own. The loss takes half
+precision and computes in float32. It needs about one and a half arrays [batch, items] for any M.
 """
 
 import jax
@@ -22,17 +22,17 @@ NUM_STEPS = 50
 
 
 def main() -> float:
-    """Trains, and returns the share of new users whose next item is among the 20 best."""
+    """Trains and returns the share of new users whose next item is among the 20 best."""
     item_key, user_key, draw_key = jax.random.split(jax.random.key(0), 3)
     liked = jax.random.choice(item_key, NUM_ITEMS, (NUM_TASTES, LIKED), replace=False)
     taste_vectors = jax.random.normal(user_key, (NUM_TASTES, WIDTH))
 
     def draw(key: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-        """Users, who are noisy pictures of their taste, and the item that each takes next."""
+        """Users, which are their taste's vector plus noise, and the next item of each."""
         taste_of, noise_key, item_of = jax.random.split(key, 3)
         tastes = jax.random.randint(taste_of, (size,), 0, NUM_TASTES)
         users = taste_vectors[tastes] + 0.3 * jax.random.normal(noise_key, (size, WIDTH))
-        # Some items are liked far more than others.
+        # Some items are far more popular than others.
         ranks = (LIKED * jax.random.uniform(item_of, (size,)) ** 4).astype(jnp.int32)
         return users, liked[tastes, ranks]
 
@@ -67,7 +67,7 @@ def main() -> float:
         for some_users, some_taken in zip(jnp.split(users, 6), jnp.split(taken, 6), strict=True)
     ]
     accuracy = float(metrics.accuracy(jnp.concatenate(hits)))
-    # Of a taste's items in their order, the 20 first are taken with this probability.
+    # The probability that the next item is among the 20 most popular items of the taste.
     best = (K / LIKED) ** 0.25
     print(
         f"the next item is among the {K} best of {NUM_ITEMS:,}: {accuracy:.3f} ({best:.3f} at best)"

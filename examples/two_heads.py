@@ -1,9 +1,9 @@
-"""The average-K loss, whose network has two heads, on features that optax keeps as they are.
+"""The average-K loss with a network of two heads on frozen features.
 
     python -m examples.two_heads
 
-The labels' head is what is used in the end; the proposals' head says during training which other
-classes an image might have. Both are trained on frozen features, as on those of a large network.
+The label head makes the predictions. During training the proposal head suggests other classes that
+an image might have. optax trains both heads and freezes the features, as for a large network.
 """
 
 import jax
@@ -30,17 +30,17 @@ def init(key: jax.Array) -> dict[str, jax.Array]:
 
 
 def network(params: dict[str, jax.Array], images: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Images [n, 64] to the logits of the two heads, each [n, 10]."""
+    """Maps images [n, 64] to the logits of the two heads, each [n, 10]."""
     features = jax.nn.relu(images @ params["features"])
     return features @ params["labels"], features @ params["proposals"]
 
 
 def main() -> tuple[float, float]:
-    """Trains; returns the accuracy and the mean size of sets with two classes on average."""
+    """Trains and returns the accuracy and the mean size of sets with two classes on average."""
     train, train_labels, test, test_labels = digits_data.load()
     train, calibration = train[:-200], train[-200:]
     train_labels = train_labels[:-200]
-    # Momentum and the step for the heads, nothing at all for the features.
+    # SGD with momentum for the heads, no updates for the features.
     optimizer = optax.multi_transform(
         {"trained": optax.sgd(0.05, momentum=0.9, nesterov=True), "frozen": optax.set_to_zero()},
         {"features": "frozen", "labels": "trained", "proposals": "trained"},
@@ -65,13 +65,13 @@ def main() -> tuple[float, float]:
         params, opt_state, value = step(params, opt_state, train[batch], train_labels[batch])
         if number % 200 == 199:
             print(f"step {number + 1}: loss {value:.3f}")
-    print(f"features left as they were: {bool((params['features'] == before).all())}")
+    print(f"features unchanged: {bool((params['features'] == before).all())}")
     threshold = sets.average_k_threshold(jax.nn.softmax(network(params, calibration)[0]), k=K)
     probabilities = jax.nn.softmax(network(params, test)[0])
     hits = metrics.threshold_hits(probabilities, test_labels, threshold)
     sizes = metrics.set_sizes(sets.threshold_set(probabilities, threshold))
     accuracy, size = float(metrics.accuracy(hits)), float(metrics.tally(sizes).mean())
-    print(f"average-{K} accuracy: {accuracy:.3f}, with {size:.2f} classes a set")
+    print(f"average-{K} accuracy: {accuracy:.3f}, with {size:.2f} classes per set")
     return accuracy, size
 
 
