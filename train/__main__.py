@@ -1,4 +1,4 @@
-"""Says which commands there are: `python -m train`."""
+"""Lists the commands: `python -m train`."""
 
 import sys
 

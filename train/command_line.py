@@ -1,7 +1,7 @@
-"""What every command of the program shares: flags, and mistakes told in one line.
+"""Runs the commands: parses their flags, and ends mistakes in one line.
 
-A command's module imports at its top only what its flags need, and the rest in `main()`: so --help
-and a mistake in the flags do not wait for JAX.
+The module of a command imports at its top only what its flags need. Its `main()` imports the rest,
+so that --help and mistakes in the flags do not wait for JAX.
 """
 
 import logging
@@ -17,16 +17,16 @@ from absl import logging as absl_logging
 
 from train.foundation.errors import InterruptedRunError, UserError
 
-# The exit code of a mistake in the command line, the configuration or the files.
+# The exit code for a mistake in the command line, the configuration or the files.
 _USER_ERROR = 2
-# The exit code of a run that a signal stopped is this and the signal's number, as shells have it.
+# Plus the number of the signal: the exit code of a run that a signal stopped, as in shells.
 _SIGNAL = 128
-# The exit code of a machine that refuses: a full disk, a folder that may not be written.
+# The exit code for errors of the system: a full disk, or a folder without write permission.
 _SYSTEM_ERROR = 1
 
 
 def run(command: Callable[[], None]) -> NoReturn:
-    """Parses the flags and runs the command; a mistake ends in one line and an exit code."""
+    """Parses the flags and runs the command. A mistake ends in one line and an exit code."""
     app.run(lambda _arguments: _guarded(command), flags_parser=_parse)
     sys.exit(0)
 
@@ -41,7 +41,7 @@ def _parse(arguments: list[str]) -> list[str]:
     except flags.Error as error:
         _fail(str(error), _USER_ERROR)
     except (IndexError, TypeError, ValueError) as error:
-        # ml_collections, of what cannot be the name of a field.
+        # ml_collections raises them for what cannot be the name of a field.
         _fail(f"--config: {error}", _USER_ERROR)
     if rest[1:]:
         _fail(f"unexpected argument {rest[1]!r}: flags are written --name=value", _USER_ERROR)
@@ -49,24 +49,25 @@ def _parse(arguments: list[str]) -> list[str]:
 
 
 def _unknown_field(error: AttributeError | KeyError, arguments: Sequence[str]) -> str:
-    """In words, what ml_collections raises for a field that the configuration does not have.
+    """The message for a field that the configuration does not have.
 
-    What the configuration's file raises itself is a `ConfigurationFileError`.
+    ml_collections raises these two errors for nothing else: errors of the configuration file
+    arrive as `ConfigurationFileError`.
     """
-    # Perhaps with a hint on a line of its own.
+    # A hint may follow on a second line.
     field, *hint = str(error.args[0]).strip('"').splitlines()
     return "; ".join([f"the configuration has no field {_whole(field, arguments)}", *hint])
 
 
 def _whole(field: str, arguments: Sequence[str]) -> str:
-    """The name of a field as the command line has it, of which the error has the last part."""
+    """The full name of a field on the command line; the error has its last part only."""
     name = field.strip("'")
     given = (argument.partition("=")[0].removeprefix("--") for argument in arguments)
     return next((repr(flag) for flag in given if name in flag.split(".")), field)
 
 
 def _guarded(command: Callable[[], None]) -> None:
-    # Below warnings, the libraries keep a diary.
+    # The libraries log much that is not for users, at lower levels.
     absl_logging.set_verbosity(absl_logging.WARNING)
     absl_logging.get_absl_handler().setFormatter(logging.Formatter("warning: %(message)s"))
     try:
@@ -78,7 +79,7 @@ def _guarded(command: Callable[[], None]) -> None:
         _fail(f"{error.strerror}: {error.filename}" if named else str(error), _SYSTEM_ERROR)
     except InterruptedRunError as error:
         if several := _several_processes():
-            # All have stopped after the same step; who is quicker would have the others aborted.
+            # All stop after the same step. The first to exit would abort the others.
             several.wait_for_others("stopped")
         _end(str(error), _SIGNAL + error.number)
     except KeyboardInterrupt:
@@ -91,7 +92,7 @@ def _guarded(command: Callable[[], None]) -> None:
 
 
 def _why_no_devices() -> str | None:
-    """Why JAX has no devices; None where it has some."""
+    """Why JAX has no devices; None if it has some."""
     import jax
 
     try:
@@ -102,7 +103,7 @@ def _why_no_devices() -> str | None:
 
 
 def _several_processes() -> ModuleType | None:
-    """The module of processes where there are several, which there are not before its import."""
+    """The module `processes` if there are several processes, else None."""
     processes = sys.modules.get("train.devices.processes")
     return processes if processes is not None and processes.are_several() else None
 

@@ -1,10 +1,10 @@
 """One file of a classifier and its rule: `python -m train.export --workdir=DIR --out=F --top_k=5`.
 
-The file is a serialized StableHLO program with the parameters and the threshold inside, made by
-`jax.export`: uint8 images [n, height, width, channels], for any n, to the probabilities [n, L],
-float32, and the sets [n, L], booleans. It runs where jax is (and flatbuffers, with which jax reads
-it), without this program, on CPUs, NVIDIA GPUs and TPUs. What the numbers mean lies beside it in a
-JSON file: the classes in their order, the rule, and how images are prepared.
+The file is a serialized StableHLO program, made by `jax.export`, that contains the parameters and
+the threshold. It maps uint8 images [n, height, width, channels], for any n, to the probabilities
+[n, L], float32, and the sets [n, L], booleans. It needs jax and flatbuffers, not this program, and
+runs on CPUs, NVIDIA GPUs and TPUs. A JSON file beside it has the classes in their order, the rule,
+and how images are prepared.
 """
 
 from pathlib import Path
@@ -27,7 +27,7 @@ _OUT = flags.DEFINE_string(
 
 
 def main() -> None:
-    """Exports what the flags ask for."""
+    """Writes the program and its description."""
     if not _WORKDIR.value:
         raise UserError("--workdir is needed: the folder of a finished run")
     chosen = _RULE()
@@ -43,7 +43,7 @@ def main() -> None:
     program = exported_program.serialize(classifier, rule)
     description = exported_program.describe(classifier, rule)
     described = out.with_name(f"{out.name}.json")
-    # First, for the program is what is loaded.
+    # First: a program without its description is of no use.
     files.write_whole(described, files.to_json(description, indent=1))
     files.write_whole(out, program)
     show_line(f"program      {out} ({len(program) / 1e6:,.1f} MB)")

@@ -49,10 +49,9 @@ def main() -> None:
     config = _CONFIG()
     if _WORKDIR.value == "":
         raise UserError("--workdir must name a folder; got an empty text")
-    workdir = Path(_WORKDIR.value or f"runs/{run_name(config)}")
     if config.get("compilation_cache", True):
         compilation_cache.use()
-    experiment.run(config, workdir.absolute())
+    experiment.run(config, Path(_WORKDIR.value or f"runs/{run_name(config)}").absolute())
 
 
 def _join_processes() -> None:
@@ -70,10 +69,8 @@ def _join_processes() -> None:
         if not re.fullmatch(r".+:\d+", coordinator):
             raise UserError(f"--coordinator must be HOST:PORT; got {coordinator!r}")
         if process_index >= num_processes:
-            raise UserError(
-                f"--process_index must be less than --num_processes, {num_processes}; "
-                f"got {process_index}"
-            )
+            less = f"less than --num_processes, {num_processes}"
+            raise UserError(f"--process_index must be {less}; got {process_index}")
         processes.join_given(coordinator, num_processes, process_index)
 
 

@@ -1,9 +1,9 @@
 """Sets of classes for images: `python -m train.predict --workdir=DIR --images=DIR --top_k=5`.
 
-A line of JSON for each image goes to standard output or to --out, in the order of the images:
-{"path", "set": [{"class", "index", "probability"}, …], "size", "threshold", "rule"}, the likeliest
-class first. The threshold is null where there is none: for the top K, and where every class is in
-the set. A file that cannot be read has {"path", "error"}, and makes the exit code 1.
+One line of JSON per image is written to standard output or to --out, in the order of the images:
+{"path", "set": [{"class", "index", "probability"}, …], "size", "threshold", "rule"}, with the most
+probable class first. The threshold is null for the top K, and if every class is in the set. A file
+that cannot be read has {"path", "error"}, and the exit code is then 1.
 """
 
 import sys
@@ -39,7 +39,7 @@ _CLASS_NAMES = flags.DEFINE_string(
 
 
 def main() -> None:
-    """Makes the sets that the flags ask for."""
+    """Writes the sets of the images."""
     if not _WORKDIR.value:
         raise UserError("--workdir is needed: the folder of a finished run")
     if not _IMAGES.value:
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _target(flag: str, value: str | None, images: Sequence[Path]) -> Path | None:
-    """The file that a flag has written, if that can be."""
+    """The file that a flag names for writing, if any."""
     if value is None:
         return None
     return output_files.checked(flag, value, dict.fromkeys(images, "one of the images"))

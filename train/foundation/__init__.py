@@ -1,1 +1,1 @@
-"""What every room may use: errors, fields, files, and what is shown while something takes long."""
+"""What every room may use: errors, fields, files, flags, the console and progress bars."""

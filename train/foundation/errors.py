@@ -1,18 +1,18 @@
-"""The two ways in which the program ends early and knows why."""
+"""The errors with which the program ends in one line instead of a traceback."""
 
 import signal
 
 
 class UserError(ValueError):
-    """A mistake in the configuration, the files or the command line, told in one line."""
+    """A mistake of the user in the configuration, the files or the command line."""
 
 
 class InterruptedRunError(Exception):
-    """A signal stopped the run, which has saved and can go on; told in one line.
+    """A signal stopped the run, which has saved a checkpoint and can continue.
 
     Args:
         number: the signal's number.
-        message: where the run stands.
+        message: the state of the run.
     """
 
     def __init__(self, number: int, message: str) -> None:

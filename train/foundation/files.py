@@ -1,4 +1,4 @@
-"""Files that a killed run or a full disk leaves readable; used by all that write but orbax."""
+"""Writes files so that a killed run or a full disk leaves them readable."""
 
 import contextlib
 import json
@@ -18,14 +18,14 @@ def append(path: Path, content: bytes) -> None:
 
 
 def drop_lines_after(path: Path, first_step: int) -> None:
-    """Leaves the whole lines of the steps up to `first_step`."""
+    """Removes the lines of later steps than `first_step`, and incomplete lines."""
     kept = b"".join(raw for line, raw in read_lines(path) if line["step"] <= first_step)
     if kept != path.read_bytes():
         write_whole(path, kept)
 
 
 def read_lines(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """The whole lines of a file of metrics, as objects and as they are."""
+    """The complete lines of a metrics file, each as an object and as its bytes."""
     with path.open("rb") as file:
         for raw in file:
             try:
@@ -37,14 +37,14 @@ def read_lines(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes a file of which at any moment there is all, of the old or the new, or nothing."""
+    """Writes a file that at any moment has either its old or its new content."""
     with replacing(path) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which takes the place of `path` at the end, if there is no error."""
+    """A file to write to, which replaces `path` at the end if there was no error."""
     temporary = path.with_name(f".{path.name}.tmp")
     try:
         with naming(path, temporary):
@@ -58,7 +58,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def to_json(value: Any, indent: int | None = None) -> bytes:
-    """One line, or several if indented, of strict JSON; what is not finite becomes null."""
+    """Strict JSON, on one line unless indented. Numbers that are not finite become null."""
     return (json.dumps(_plain(value), indent=indent, allow_nan=False) + "\n").encode()
 
 
@@ -67,7 +67,7 @@ def _plain(value: Any) -> Any:
         return {str(key): _plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(entry) for entry in value]
-    # Of NumPy or of JAX.
+    # A scalar or an array, of NumPy or of JAX.
     if hasattr(value, "__array__"):
         return _plain(np.asarray(value).tolist())
     if isinstance(value, float) and not math.isfinite(value):
@@ -77,11 +77,11 @@ def _plain(value: Any) -> Any:
 
 @contextlib.contextmanager
 def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Has an error name the file: a write that fails, on a full disk, does not.
+    """Adds the name of the file to an error: a write to a full disk raises an error without it.
 
     Args:
-        path: the file as the user knows it.
-        temporary: another name that it has until it is whole.
+        path: the file that the user knows.
+        temporary: the name of the file until it is complete.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""Flags for whole numbers and for the configuration, whose mistakes are told plainly."""
+"""Flags for whole numbers and for the configuration, with plain error messages."""
 
 import json
 import sys
@@ -13,14 +13,14 @@ from ml_collections import ConfigDict, config_flags
 
 from train.foundation.errors import UserError
 
-# So that --help shows the flags as those of the command.
+# --help then shows the flags as those of the command.
 flags.disclaim_key_flags()
 
 
 class ConfigurationFileError(flags.Error):
-    """The file that --config names gives no configuration; told in one line.
+    """The file that --config names does not give a configuration.
 
-    No `UserError`: of a flag's parser, absl would take that for a value of the wrong type.
+    It is not a `UserError`, because absl rewrites the message of a ValueError in a flag's parser.
     """
 
 
@@ -28,12 +28,12 @@ def define_configuration(help_text: str) -> Callable[[], dict[str, Any]]:
     """Defines --config, a Python file with get_config(), and --config.FIELD=VALUE.
 
     Returns:
-        A function that returns the configuration, nested, once the flags are parsed. It raises
-        `UserError` where --config is not given.
+        A function that returns the nested configuration after the flags are parsed. It raises
+        `UserError` if --config is not given.
     """
     holder = config_flags.DEFINE_config_file("config", help_string=help_text)
     flags.FLAGS["config"].parser = _ConfigurationFile()
-    # Of the fields in the file that are whole numbers.
+    # For --config.FIELD, where the field is a whole number.
     config_flags.register_flag_parser_for_type(int, _WholeNumber())
 
     def configuration() -> dict[str, Any]:
@@ -53,7 +53,7 @@ def define_whole_number(
 
 
 class _WholeNumber(flags.IntegerParser):
-    """absl's message has the words of Python's `int()`."""
+    """Like absl's parser, whose error message is that of Python's `int()`."""
 
     def convert(self, argument: Any) -> int:
         try:
@@ -63,10 +63,10 @@ class _WholeNumber(flags.IntegerParser):
 
 
 class _ConfigurationFile(flags.ArgumentParser):
-    """Reads the file; ml_collections' own parser keeps what the file raises as a text alone."""
+    """Reads the file. ml_collections' own parser turns the errors of the file into text."""
 
     def parse(self, argument: str) -> ConfigDict:
-        """The configuration of FILE, or of FILE:WORD, where get_config() is given the word."""
+        """The configuration of FILE, or of FILE:WORD, where WORD is passed to get_config()."""
         name, *words = argument.split(":", 1)
         file = Path(name)
         if not file.is_file():
@@ -95,19 +95,19 @@ class _ConfigurationFile(flags.ArgumentParser):
                 f"get_config() in {file} must return a ConfigDict; it returned a "
                 f"{type(config).__name__}"
             )
-        # A field that the file does not have is an error then, not a new field.
+        # Locked, so that an unknown field is an error.
         return config.lock()
 
     def flag_type(self) -> str:
-        """What --help calls it."""
+        """The name of the type in --help."""
         return "config object"
 
 
 def _load(file: Path) -> ModuleType:
-    """Runs a Python file, whatever its ending, as a module."""
+    """Runs a Python file as a module; the file may have any suffix."""
     module = ModuleType("config_file")
     module.__file__ = str(file)
-    # Python's dataclasses, for one, look up the module that they are in.
+    # Dataclasses, for example, look up their module by its name.
     sys.modules[module.__name__] = module
     SourceFileLoader(module.__name__, str(file)).exec_module(module)
     return module

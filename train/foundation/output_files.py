@@ -1,4 +1,4 @@
-"""The files that the command line names to be written."""
+"""Checks the files that the command line names for writing."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,23 +8,23 @@ from train.foundation.errors import UserError
 
 
 def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({})) -> Path:
-    """The file that a flag names.
+    """The file that a flag names, if it can be written.
 
     Args:
-        flag: the flag.
-        value: what it says.
-        kept: files that must not give way to it, and what messages call each.
+        flag: the name of the flag.
+        value: the value of the flag.
+        kept: files that must not be overwritten, and what messages call each.
 
     Raises:
-        UserError: its folder is not there, something else than a file has its place, or it is one
-            of those that are kept.
+        UserError: its folder does not exist, its path is not that of a file, or it is one of the
+            files that must not be overwritten.
     """
     path = Path(value)
     if not path.name or path.is_dir():
         raise UserError(f"--{flag} must be a file; got {value or 'an empty text'}")
     if not path.parent.is_dir():
         raise UserError(f"--{flag} must be in a folder that is there; there is no {path.parent}")
-    # A device or a pipe would give way to a file.
+    # Replacing a device or a pipe would remove it.
     if path.exists() and not path.is_file():
         raise UserError(f"--{flag} must be a file; {path} is a device or a pipe")
     for other, what in kept.items():

@@ -1,1 +1,1 @@
-"""From image files to sets of classes, for people and for other programs."""
+"""Uses finished runs: predicts sets of classes for images, and exports classifiers."""

@@ -1,4 +1,4 @@
-"""The rule that makes sets of a classifier's probabilities, with its threshold."""
+"""The rule that turns the probabilities of a classifier into sets, with its threshold."""
 
 import math
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ from train.prediction.trained import TrainedClassifier
 
 @dataclass(frozen=True)
 class CalibratedRule:
-    """A rule, with its threshold if it has one.
+    """A rule and its threshold.
 
     Attributes:
         name: "top_k", "average_k" or "coverage".
         value: the K or the coverage.
-        threshold: the probability that a class in the set reaches; None for the top K.
+        threshold: the smallest probability of a class in a set; None for the top K.
     """
 
     name: str
@@ -41,7 +41,7 @@ class CalibratedRule:
         return set_rules.at_threshold(self.threshold)(probabilities)
 
     def in_words(self) -> str:
-        """What is in a set, and why, in a sentence."""
+        """A sentence that says which classes are in a set, and why."""
         if self.threshold is None:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
@@ -61,7 +61,7 @@ class CalibratedRule:
 
 
 def calibrate(classifier: TrainedClassifier, rule: ChosenRule) -> CalibratedRule:
-    """The rule with its threshold for a classifier.
+    """Calibrates a rule for a classifier.
 
     Raises:
         UserError: the classifier cannot have that K, or cannot be calibrated.

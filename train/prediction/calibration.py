@@ -1,4 +1,4 @@
-"""Thresholds that are calibrated on a run's validation images, and kept beside the run."""
+"""Thresholds that are calibrated on the validation images of a run and stored in its workdir."""
 
 import contextlib
 import json
@@ -17,10 +17,10 @@ _FILE = "calibration.json"
 
 
 class Calibration:
-    """The thresholds of a classifier, from what it says of its validation images.
+    """The thresholds of a classifier, computed from its predictions for the validation images.
 
-    Each is found once and kept in the workdir, so that a run that is taken to another machine needs
-    its data set for a threshold that was not asked for before, and for no other.
+    Each threshold is computed once and stored in the workdir. A run that was copied to another
+    machine therefore needs its data set only for thresholds that were not computed before.
 
     Args:
         classifier: the classifier.
@@ -34,7 +34,7 @@ class Calibration:
         """The threshold whose sets have K classes on average over the validation images.
 
         Raises:
-            UserError: it is not kept, and the data set is not here.
+            UserError: it is not stored, and the data set is not on this machine.
         """
         return self._threshold(
             f"average_{float(k)}",
@@ -42,39 +42,39 @@ class Calibration:
         )
 
     def conformal(self, coverage: float) -> float:
-        """The threshold whose sets have the label of a new image with at least that probability.
+        """The threshold whose sets contain the label of a new image with at least this probability.
 
         Raises:
-            UserError: it is not kept, and the data set is not here or too small.
+            UserError: it is not stored, and the data set is not on this machine or is too small.
         """
         return self._threshold(
             f"coverage_{coverage}", lambda found: thresholds.conformal_threshold(found, coverage)
         )
 
     def _threshold(self, name: str, find: Callable[[Predictions], float]) -> float:
-        kept = self._read()
-        if name not in kept:
-            kept[name] = find(self._validation)
-            if not math.isfinite(kept[name]):
-                # JSON has no such numbers. It is all classes in every set, or none.
-                return kept[name]
-            # A folder that may not be written to costs time, not the answer.
+        stored = self._read()
+        if name not in stored:
+            stored[name] = find(self._validation)
+            if not math.isfinite(stored[name]):
+                # JSON has no infinity. Such a threshold puts all classes in every set, or none.
+                return stored[name]
+            # Without permission to write, the threshold is computed again the next time.
             with contextlib.suppress(OSError):
-                files.write_whole(self._path, files.to_json(kept, indent=1))
-        return kept[name]
+                files.write_whole(self._path, files.to_json(stored, indent=1))
+        return stored[name]
 
     def _read(self) -> dict[str, float]:
         try:
-            kept = json.loads(self._path.read_text(encoding="utf-8"))
+            stored = json.loads(self._path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             return {}
         except ValueError as error:
             raise UserError(f"{self._path} is damaged ({error}); delete it") from error
-        if not isinstance(kept, dict) or not all(
-            isinstance(value, float) for value in kept.values()
+        if not isinstance(stored, dict) or not all(
+            isinstance(value, float) for value in stored.values()
         ):
             raise UserError(f"{self._path} is not a list of thresholds; delete it")
-        return kept
+        return stored
 
     @cached_property
     def _validation(self) -> Predictions:

@@ -1,4 +1,4 @@
-"""The file of --class_names: names of classes in place of those of the run."""
+"""The file of --class_names, whose names replace the class names of the run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,13 +34,13 @@ def read(path: str) -> GivenNames:
         UserError: the file cannot be read, or a line of it is blank.
     """
     try:
-        # Windows' editors begin a file with a mark, and end lines in their own way.
+        # Editors on Windows write a byte order mark and other line ends.
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UserError(f"--class_names {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UserError(f"--class_names {path} is not in UTF-8: {error}") from error
-    # Not by splitlines, which takes other characters for ends of lines too.
+    # Not splitlines, which splits at further characters.
     names = tuple(name.strip() for name in text.removesuffix("\n").split("\n"))
     if "" in names:
         raise UserError(

@@ -1,4 +1,4 @@
-"""A classifier and its rule as one serialized program, and its description."""
+"""Serializes a classifier and its rule as one program, and describes the program."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
 
 
 def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, Any]:
-    """What has to be known to use the program; a threshold that is not finite is null."""
+    """What a user of the program needs to know; a threshold that is not finite is null."""
     spec = classifier.spec
     return {
         "images": {
@@ -48,7 +48,7 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
 
 
 def _preparation(spec: DatasetSpec) -> str:
-    """What is done to a picture before the program gets it, in words."""
+    """How an image is prepared before it is passed to the program, in words."""
     height, width, channels = spec.image_shape
     colour = "greyscale" if channels == 1 else "RGB"
     resized = (

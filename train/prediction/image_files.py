@@ -1,8 +1,8 @@
-"""A person's image files: found in folders, and read as the classifier was trained to see them.
+"""Finds the user's image files in folders, and reads them as the classifier expects them.
 
-One thing is not done as in training: a photograph is turned the way that its EXIF orientation asks
-for. Training turns none, for reasons told in `train.data.images`, but the pictures there stand
-upright with few exceptions, and a phone's photograph without its rotation lies on its side.
+There is one difference from training: photographs are rotated as their EXIF orientation says.
+Training does not rotate, for the reasons in `train.data.images`, but almost all of its images are
+upright. A photograph from a phone is often stored on its side.
 """
 
 import os
@@ -16,22 +16,22 @@ from train.data import DatasetSpec, images
 from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
 
-# Pillow recognises these by their names and cannot draw them: a video, or a table of numbers.
+# Pillow recognises the names of these formats, but cannot decode them.
 _NO_PICTURES = frozenset({"MPEG"})
 
 
 def find(named: Sequence[str]) -> list[Path]:
     """The image files that the values of --images name, in their order.
 
-    A folder stands for the files in it and in the folders below whose names end as those of a
-    format that Pillow reads, sorted by path. What is hidden is passed over, and links to folders
-    are not followed. A file that is named itself is one of them, whatever its name.
+    A folder stands for all files in it and its subfolders that have the suffix of a format that
+    Pillow can read, sorted by path. Hidden files and folders are skipped, and links to folders are
+    not followed. A file that is named directly may have any suffix.
 
     Args:
-        named: each the path of a file or a folder, or several with commas between.
+        named: paths of files or folders; one value may have several, separated by commas.
 
     Raises:
-        UserError: there is no such path, or no image at all.
+        UserError: a path does not exist, or there is no image at all.
     """
     found: list[Path] = []
     for path in (path for value in named for path in _paths(value)):
@@ -45,11 +45,11 @@ def find(named: Sequence[str]) -> list[Path]:
 
 
 def read(path: Path) -> Image.Image:
-    """The picture in RGB and upright; of an animation, the first frame.
+    """The image in RGB, rotated upright; the first frame of an animation.
 
     Raises:
-        UnreadableImageError: it cannot be read, is no image or not all of one, or is so large that
-            it may have been made to fill the memory.
+        UnreadableImageError: the file cannot be read, is not an image, is incomplete, or is so
+            large that it may be meant to fill the memory.
     """
     try:
         encoded = path.read_bytes()
@@ -58,23 +58,23 @@ def read(path: Path) -> Image.Image:
     image = images.decode(encoded, str(path))
     try:
         return ImageOps.exif_transpose(image)
-    except Exception:  # Whatever damaged EXIF makes Pillow raise; the picture itself is whole.
+    except Exception:  # Pillow can raise anything for damaged EXIF; the pixels are fine.
         return image
 
 
 def to_input(image: Image.Image, spec: DatasetSpec, name: str) -> np.ndarray:
-    """What the classifier gets of a picture: uint8 of the data set's image shape.
+    """The input of the classifier for an image: uint8 of the data set's image shape.
 
-    For a data set of photographs it is their test transform. For one of small images the shorter
-    side is brought to theirs, with antialiasing, and the middle is cut out.
+    For a data set of photographs this is its test transform. For a data set of small images, the
+    image is resized with antialiasing to just cover their shape, and its centre is cropped.
 
     Args:
         image: in RGB.
         spec: the data set of the classifier.
-        name: what a message calls the picture.
+        name: the name of the image in messages.
 
     Raises:
-        UnreadableImageError: it is so long and narrow that it cannot be resized.
+        UnreadableImageError: the image is too long and narrow to be resized.
     """
     height, width, channels = spec.image_shape
     shorter = images.SHORTER_SIDE if spec.streamed else min(height, width)
@@ -98,12 +98,12 @@ def to_input(image: Image.Image, spec: DatasetSpec, name: str) -> np.ndarray:
 
 
 def _most_pixels() -> int:
-    """Where Pillow refuses to decode a picture."""
+    """The number of pixels above which Pillow refuses to decode an image."""
     return 2 * (Image.MAX_IMAGE_PIXELS or 2**30)
 
 
 def _paths(value: str) -> Iterator[Path]:
-    """The paths in a value; a comma separates two unless it is in the name of what is there."""
+    """The paths in a value. A comma separates two, unless a file has it in its name."""
     parts = value.split(",")
     start = 0
     while start < len(parts):
@@ -126,7 +126,7 @@ def _images_below(folder: Path) -> list[Path]:
     endings = _endings()
     found = []
     for parent, folders, names in os.walk(folder, onerror=_refuse):
-        # Changed in place, it keeps the walk out of hidden folders.
+        # Changed in place, so that the walk skips hidden folders.
         folders[:] = [name for name in folders if not name.startswith(".")]
         found += [
             Path(parent, name)
@@ -137,12 +137,12 @@ def _images_below(folder: Path) -> list[Path]:
 
 
 def _refuse(error: OSError) -> None:
-    """A folder that may not be looked into is not taken for an empty one."""
+    """Raises the error for a folder that cannot be read; `os.walk` would skip it."""
     raise error
 
 
 def _endings() -> frozenset[str]:
-    """The endings of the formats that Pillow can draw."""
+    """The suffixes of the formats that Pillow can decode."""
     endings = Image.registered_extensions()
     drawn = {
         name

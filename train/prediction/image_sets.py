@@ -1,4 +1,4 @@
-"""Image files to sets of classes: read by several threads, classified in batches of one size."""
+"""Sets of classes for image files: threads read the files, the device classifies batches."""
 
 import itertools
 import os
@@ -26,12 +26,12 @@ class ImageSet:
     """The set of an image.
 
     Attributes:
-        path: of its file.
-        classes: the indices of the classes in the set, those of highest probability first.
-        probabilities: theirs.
+        path: the path of its file.
+        classes: the indices of the classes in the set, by decreasing probability.
+        probabilities: the probabilities of these classes.
         likeliest: the index of the class of highest probability, which may not be in the set.
         highest: its probability.
-        thumbnail: a small picture of it, where that was asked for.
+        thumbnail: a thumbnail of the image, if requested.
     """
 
     path: Path
@@ -44,7 +44,7 @@ class ImageSet:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file that is no image, and what is wrong with it."""
+    """A file that cannot be read as an image, and the reason."""
 
     path: Path
     error: str
@@ -52,7 +52,7 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class _Picture:
-    """An image as the classifier gets it."""
+    """An image as the input of the classifier."""
 
     path: Path
     pixels: np.ndarray
@@ -66,21 +66,21 @@ def make_sets(
     *,
     thumbnails: bool,
 ) -> Iterator[ImageSet | Unreadable]:
-    """The set of each image, in the order of the paths; few of them are in memory at a time.
+    """The set of each image, in the order of the paths. Few images are in memory at a time.
 
-    The last bits of a probability may depend on the size of the batch, which is 64, or less where
-    there are fewer images.
+    The batch size is 64, or less if there are fewer images. The last bits of a probability may
+    depend on it.
 
     Args:
         classifier: the classifier.
-        rule: what makes the sets.
-        paths: of the files.
-        thumbnails: whether a small picture of each is made too.
+        rule: the rule that makes the sets.
+        paths: the paths of the files.
+        thumbnails: whether to make a thumbnail of each image.
     """
-    # A power of two that holds them all, where they are few.
+    # If there are few images: the smallest power of two that holds all.
     batch_size = min(_LARGEST_BATCH, 1 << max(0, len(paths) - 1).bit_length())
     infer = jax.jit(inference.make(classifier, rule))
-    # While the device is busy with one batch, the next is made ready and the last is given out.
+    # While the device computes one batch, the next is read and the previous is yielded.
     running: deque[tuple[list[_Picture | Unreadable], tuple[jax.Array, jax.Array]]] = deque()
     for entries in _batches(_read_all(paths, classifier.spec, thumbnails), batch_size):
         running.append((entries, infer(_padded(entries, batch_size, classifier.spec))))
@@ -93,7 +93,7 @@ def make_sets(
 def _read_all(
     paths: Sequence[Path], spec: DatasetSpec, thumbnails: bool
 ) -> Iterator[_Picture | Unreadable]:
-    """Reads the files in several threads (Pillow decodes without Python's lock), in their order."""
+    """Reads the files in their order, in several threads: Pillow decodes without the GIL."""
     threads = min(os.cpu_count() or 1, 16)
     with ThreadPoolExecutor(threads, thread_name_prefix="images") as executor:
         ahead: deque[Future[_Picture | Unreadable]] = deque()
@@ -120,7 +120,7 @@ def _read(path: Path, spec: DatasetSpec, thumbnails: bool) -> _Picture | Unreada
 def _batches(
     entries: Iterator[_Picture | Unreadable], batch_size: int
 ) -> Iterator[list[_Picture | Unreadable]]:
-    """As many pictures together as a batch holds, and what is unreadable between them."""
+    """Groups of as many images as a batch holds, with the unreadable files between them."""
     while batch := list(_up_to(entries, batch_size)):
         yield batch
 
@@ -129,7 +129,7 @@ def _up_to(
     entries: Iterator[_Picture | Unreadable], pictures: int
 ) -> Iterator[_Picture | Unreadable]:
     found = 0
-    # A file that cannot be read takes some memory too: so many of them together, and no more.
+    # Unreadable files use memory too, so their number is limited as well.
     for entry in itertools.islice(entries, 2 * _LARGEST_BATCH):
         yield entry
         found += isinstance(entry, _Picture)
@@ -138,7 +138,7 @@ def _up_to(
 
 
 def _padded(entries: list[_Picture | Unreadable], batch_size: int, spec: DatasetSpec) -> np.ndarray:
-    """The pixels of the pictures, and zeros up to the size of a batch."""
+    """The pixels of the images, with zeros up to the batch size."""
     batch = np.zeros((batch_size, *spec.image_shape), np.uint8)
     pictures = (entry for entry in entries if isinstance(entry, _Picture))
     for row, picture in zip(batch, pictures, strict=False):
@@ -155,7 +155,7 @@ def _finished(
         if isinstance(entry, Unreadable):
             yield entry
             continue
-        # Among equals, the lower index comes first.
+        # Among equal probabilities, the lower index comes first.
         order = np.argsort(-probabilities[row], kind="stable")
         classes = order[chosen[row][order]]
         yield ImageSet(

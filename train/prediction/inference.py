@@ -1,4 +1,4 @@
-"""From images to probabilities and sets, as one function that `jax.jit` and `jax.export` take."""
+"""Images to probabilities and sets, as one function for `jax.jit` and `jax.export`."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ Inference = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def make(classifier: TrainedClassifier, rule: CalibratedRule) -> Inference:
-    """The pure function of a classifier and a rule."""
+    """The inference of a classifier and a rule, a pure function."""
     scores = classifier.scores()
 
     def infer(images: jax.Array) -> tuple[jax.Array, jax.Array]:

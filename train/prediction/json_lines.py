@@ -1,4 +1,4 @@
-"""The sets of images as lines of JSON, and where these go."""
+"""Writes the sets of images as lines of JSON, to a file or to standard output."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from train.prediction.image_sets import ImageSet, Unreadable
 
 
 def to_line(entry: ImageSet | Unreadable, rule: CalibratedRule, names: Sequence[str]) -> bytes:
-    """The line of an image; `train.predict` says what is in it."""
+    """The line of one image; its fields are described in `train.predict`."""
     if isinstance(entry, Unreadable):
         return files.to_json({"path": str(entry.path), "error": entry.error})
     members = [
@@ -34,7 +34,7 @@ def to_line(entry: ImageSet | Unreadable, rule: CalibratedRule, names: Sequence[
 
 @contextlib.contextmanager
 def writing(out: Path | None) -> Iterator[BinaryIO]:
-    """A file to write lines to: `out`, which is written whole or not at all, or standard output."""
+    """The file to write lines to: `out`, which is replaced at the end, or standard output."""
     if out is not None:
         with files.replacing(out) as file:
             yield file
@@ -44,6 +44,6 @@ def writing(out: Path | None) -> Iterator[BinaryIO]:
             yield sys.stdout.buffer
             sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the lines has had enough, as `head` has. Python would try once more.
+        # The reader, such as `head`, has closed the pipe. Python would flush again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)

@@ -1,4 +1,4 @@
-"""The flags --top_k, --average_k and --coverage, of which one says what is in a set."""
+"""The flags --top_k, --average_k and --coverage; one of them chooses the sets."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _FLAGS = "--top_k, --average_k or --coverage"
 
 @dataclass(frozen=True)
 class ChosenRule:
-    """What the command line says of the rule.
+    """The rule that the flags choose.
 
     Attributes:
         name: "top_k", "average_k" or "coverage".
@@ -31,7 +31,8 @@ def define() -> Callable[[], ChosenRule]:
     """Defines the three flags.
 
     Returns:
-        A function that returns the rule once the flags are parsed; it raises what `chosen` does.
+        A function that returns the rule after the flags are parsed. It raises the errors of
+        `chosen`.
     """
     top_k = flag_types.define_whole_number("top_k", "Sets of the K classes of highest probability.")
     average_k = flags.DEFINE_float(

@@ -1,4 +1,4 @@
-"""Writes the sets of images as lines of JSON and as a page, and shows how many are done."""
+"""Writes the sets of images as lines of JSON and as a page, with a progress bar."""
 
 import contextlib
 import sys
@@ -25,11 +25,11 @@ def write(
     lines: Path | None,
     page: Path | None,
 ) -> bool:
-    """Writes the set of each image, and says on standard error which cannot be read.
+    """Writes the set of each image; prints to standard error which images cannot be read.
 
     Args:
         classifier: the classifier.
-        rule: what makes the sets.
+        rule: the rule that makes the sets.
         paths: of the images.
         names: of the classes.
         lines: the file for the lines of JSON; None for standard output.
@@ -38,8 +38,8 @@ def write(
     Returns:
         Whether every image could be read.
     """
-    # What Pillow thinks of a damaged file, or of a large one, is told in our own words or not at
-    # all. Here, not where the images are read: the filters belong to all threads.
+    # Pillow's warnings about damaged and large files: where they matter, we raise our own errors.
+    # Filtered here and not where the images are read, because all threads share the filters.
     warnings.filterwarnings("ignore", module=r"PIL\.")
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
     unreadable = 0
@@ -52,7 +52,7 @@ def write(
         bar = make_bar(
             make_console(stderr=True),
             after=image_counts(),
-            # Lines that go to the same terminal are the progress themselves.
+            # On the same terminal, the lines of JSON show the progress.
             shown=lines is not None or not sys.stdout.isatty(),
         )
         progress = stack.enter_context(bar).add_task("", total=len(paths))
@@ -62,7 +62,7 @@ def write(
                 cards.add(entry)
             if isinstance(entry, Unreadable):
                 unreadable += 1
-                # Above the bar, where there is one.
+                # rich prints it above the bar.
                 _say(entry.error)
             bar.advance(progress)
     if unreadable:
@@ -71,5 +71,5 @@ def write(
 
 
 def _say(text: str) -> None:
-    # In a line of its own, whatever is in the name of a file.
+    # On one line, even if the name of a file has line breaks.
     print(" ".join(text.split()), file=sys.stderr, flush=True)  # noqa: T201

@@ -1,4 +1,4 @@
-"""Small pictures for a page."""
+"""Thumbnails of images for the HTML page."""
 
 import io
 from base64 import b64encode
@@ -6,21 +6,21 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-# Twice what the page gives them, for screens of high resolution.
+# Twice their size on the page, for screens of high resolution.
 _LONGEST_SIDE = 384
-# Below, every pixel is to be seen: what JPEG does to such pictures is seen too.
+# Up to this size the page enlarges the pixels, which would make JPEG artefacts visible.
 _SMALL = 96
 
 
 @dataclass(frozen=True)
 class Thumbnail:
-    """A small picture.
+    """A thumbnail.
 
     Attributes:
-        encoded: PNG or JPEG.
+        encoded: the PNG or JPEG file.
         width: in pixels.
         height: in pixels.
-        is_small: whether the picture itself has so few pixels that each is to be seen.
+        is_small: whether the image itself is so small that its pixels are shown enlarged.
     """
 
     encoded: bytes
@@ -30,13 +30,13 @@ class Thumbnail:
 
     @classmethod
     def of(cls, image: Image.Image) -> "Thumbnail":
-        """The thumbnail of a picture in RGB, which it leaves as it is."""
+        """The thumbnail of an RGB image, which is not changed."""
         small = max(image.size) <= _SMALL
         scale = min(1.0, _LONGEST_SIDE / max(image.size))
         size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
         if size != image.size:
             image = image.resize(size, Image.Resampling.BILINEAR, reducing_gap=2.0)
-        # A new picture, without what else was in the file, such as a comment.
+        # A new image, without metadata of the file such as comments.
         bare = Image.frombytes("RGB", image.size, image.tobytes())
         encoded = io.BytesIO()
         if small:
@@ -46,6 +46,6 @@ class Thumbnail:
         return cls(encoded.getvalue(), *size, small)
 
     def data_uri(self) -> str:
-        """The picture as an address that holds all of it."""
+        """The thumbnail as a data URI."""
         kind = "png" if self.is_small else "jpeg"
         return f"data:image/{kind};base64,{b64encode(self.encoded).decode()}"

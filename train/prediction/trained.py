@@ -1,4 +1,4 @@
-"""A finished run as a classifier: what evaluates, predicts and exports begins here."""
+"""The classifier of a finished run, which train.evaluate, train.predict and train.export load."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class TrainedClassifier:
     """The selected classifier of a finished run.
 
     Attributes:
-        workdir: where the run is.
-        results: what its `results.json` holds.
-        assembly: its parts, made without its data set.
+        workdir: the folder of the run.
+        results: the contents of its `results.json`.
+        assembly: the parts of the run; its data set is not opened yet.
         params: the selected parameters.
-        batch_stats: batch norm's statistics with them.
+        batch_stats: the batch norm statistics that belong to them.
     """
 
     workdir: Path
@@ -44,12 +44,12 @@ class TrainedClassifier:
 
     @property
     def spec(self) -> DatasetSpec:
-        """The data set of the run, of which no file has been read."""
+        """The data set of the run; none of its files has been read."""
         return self.assembly.spec
 
     @property
     def classes(self) -> Classes:
-        """What is known of each class."""
+        """The names of the classes and their numbers of training images."""
         return self.assembly.classes
 
     @property
@@ -74,7 +74,7 @@ class TrainedClassifier:
         """The data set of the run.
 
         Raises:
-            UserError: it is not prepared on this machine, or not the one of the run.
+            UserError: it is not prepared on this machine, or is not the one of the run.
         """
         dataset = self.assembly.dataset
         counts = np.bincount(dataset.train.labels, minlength=self.num_classes)
@@ -91,7 +91,7 @@ class TrainedClassifier:
         """The predictions for a split of the run's data set, made on all devices.
 
         Raises:
-            UserError: the data set is not prepared on this machine, or not the one of the run.
+            UserError: the data set is not prepared on this machine, or is not the one of the run.
         """
         self.load_dataset()
         devices = self.assembly.devices
@@ -143,7 +143,7 @@ def _finished_run(workdir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _selected(workdir: Path, assembly: Assembly) -> tuple[Any, Any]:
-    """The selected parameters, and the statistics with them."""
+    """The selected parameters and batch norm statistics."""
     model = assembly.model
     image = np.zeros((1, *assembly.spec.image_shape), np.float32)
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), image, train=True))

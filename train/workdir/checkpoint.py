@@ -29,7 +29,7 @@ class Checkpointer:
     """The checkpoints of one run: the two latest, and the best checkpoint that each of them names.
 
     A run continues from the older of the two if the newer one is damaged. It then needs the best
-    checkpoint of that moment until it finds a better one. The two checkpoints often name the same.
+    checkpoint of that moment until it finds a better one. Both often name the same best one.
 
     A save is written in the background to a temporary folder, which is renamed when it is complete.
     Checkpoints that are no longer needed are deleted after that. Each checkpoint has the checksums

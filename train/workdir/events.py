@@ -1,4 +1,4 @@
-"""Event files, which TensorBoard shows."""
+"""Writes event files for TensorBoard."""
 
 import io
 import math
@@ -22,18 +22,19 @@ _SECONDS_BETWEEN_FLUSHES = 10
 class Events:
     """An event file of TensorBoard.
 
-    Written here and now, with tensorboardX's records alone: its SummaryWriter writes in a thread,
-    and when that thread fails, on a full disk for one, the run stops for good at a full queue.
+    It uses only the record format of tensorboardX, and writes at once. tensorboardX's SummaryWriter
+    writes in a thread: when the thread fails, on a full disk for example, the run hangs as soon as
+    the queue is full.
 
     Args:
-        directory: where the event files are; each start of a run adds one.
-        first_step: what earlier files have of later steps is not to be shown.
+        directory: the folder of the event files; each start of a run adds one.
+        first_step: TensorBoard hides what earlier files have of later steps.
     """
 
     def __init__(self, directory: Path, first_step: int) -> None:
         directory.mkdir(exist_ok=True)
         now = time.time()
-        # TensorBoard reads the files in the order of their names; two starts can share a second.
+        # TensorBoard reads the files in the order of their names; two starts can share one.
         starts = sum(1 for _ in directory.iterdir())
         self._path = directory / (
             f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{starts}"
@@ -67,20 +68,20 @@ class Events:
             self.flush()
 
     def write_image(self, step: int, tag: str, png: bytes) -> None:
-        """Adds a picture."""
+        """Adds an image."""
         with Image.open(io.BytesIO(png)) as image:
             width, height = image.size
         picture = Summary.Image(height=height, width=width, colorspace=4, encoded_image_string=png)
         self._add_values(step, [Summary.Value(tag=tag, image=picture)])
 
     def flush(self) -> None:
-        """Brings what was added to the disk."""
+        """Writes what was added to the disk."""
         with files.naming(self._path):
             self._writer.flush()
         self._next_flush = time.time() + _SECONDS_BETWEEN_FLUSHES
 
     def close(self) -> None:
-        """Brings all to the disk; may be called again."""
+        """Writes everything to the disk and closes the file; may be called again."""
         if self._is_open:
             self._is_open = False
             with files.naming(self._path):
@@ -95,7 +96,7 @@ class Events:
 
 
 def _histogram(counts: np.ndarray) -> HistogramProto:
-    """The histogram of whole numbers 0, 1, 2, …, each in the middle of a bucket of its own."""
+    """The histogram of the whole numbers 0, 1, 2, …, each in the middle of its own bucket."""
     sizes = np.arange(len(counts))
     present = sizes[counts > 0]
     return HistogramProto(

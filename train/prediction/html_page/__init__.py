@@ -1,7 +1,7 @@
-"""A page with images and their sets: one file, which needs no network and works without script.
+"""An HTML page of images and their sets: one file that needs no network and works without scripts.
 
-Its templates, style and script lie beside this file. The page begins with counts of its images, so
-their cards are kept in a file until all are there: any number of them takes no memory.
+The templates, the style and the script are next to this file. The page begins with counts of its
+images, so the cards of the images are collected in a temporary file, which takes no memory.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from train.prediction.trained import TrainedClassifier
 _HERE = Path(__file__).parent
 _STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
 _SCRIPT = (_HERE / "script.js").read_text(encoding="utf-8")
-# The classes of a set that are seen at once.
+# How many classes of a set are visible before the list is opened.
 _SEEN = 5
 
 _templates = Environment(
@@ -46,13 +46,13 @@ _templates.filters |= {
 
 @dataclass(frozen=True)
 class Facts:
-    """What the page says of the classifier.
+    """What the page says about the classifier.
 
     Attributes:
-        names: of the classes.
-        rule: what makes the sets, in words.
-        expected: what is known of such sets from the test images, in words; empty if nothing is.
-        table: what it is, and what that is called.
+        names: the names of the classes.
+        rule: the rule that makes the sets, in words.
+        expected: the results of such sets on the test images, in words; may be empty.
+        table: the facts by their names.
     """
 
     names: Sequence[str]
@@ -64,7 +64,7 @@ class Facts:
     def of(
         cls, classifier: TrainedClassifier, rule: CalibratedRule, names: Sequence[str]
     ) -> "Facts":
-        """What is said of a classifier with that rule."""
+        """The facts of a classifier and a rule."""
         table = {
             "Data set": f"{classifier.spec.name}, {len(names):,} classes",
             "Network": str(classifier.config["model"]["name"]),
@@ -78,7 +78,7 @@ class Facts:
 
 
 def _expected(test: Mapping[str, float | None], rule: CalibratedRule) -> str:
-    """What the metrics of the test images say of such sets, if the run has measured them."""
+    """The results of such sets on the test images, in words; empty if the run has none."""
     if rule.name == "coverage" or not float(rule.value).is_integer():
         return ""
     k = int(rule.value)
@@ -91,11 +91,11 @@ def _expected(test: Mapping[str, float | None], rule: CalibratedRule) -> str:
 
 
 class Page:
-    """A page that is being written.
+    """A page to which images are added.
 
     Args:
-        facts: what it says of the classifier.
-        cards: a file that keeps its images until the page is written.
+        facts: what the page says about the classifier.
+        cards: a temporary file for the cards of the images.
     """
 
     def __init__(self, facts: Facts, cards: TextIO) -> None:
@@ -108,7 +108,7 @@ class Page:
         self._unreadable: list[Unreadable] = []
 
     def add(self, entry: ImageSet | Unreadable) -> None:
-        """Adds an image, or the name of a file that is none."""
+        """Adds an image, or a file that cannot be read."""
         if isinstance(entry, Unreadable):
             self._unreadable.append(entry)
             return
@@ -127,13 +127,13 @@ class Page:
         )
 
     def write(self, file: BinaryIO) -> None:
-        """Writes all of it."""
+        """Writes the page."""
         self._cards.seek(0)
         page = _templates.get_template("page.html").stream(
             facts=self._facts,
             table=self._facts.table | self._counts(),
             images=self._images,
-            # What the template of a card has escaped already.
+            # The template of a card has escaped them.
             cards=map(Markup, self._cards),
             unreadable=self._unreadable,
             style=Markup(_STYLE),
@@ -143,7 +143,7 @@ class Page:
         page.dump(file, encoding="utf-8")
 
     def _counts(self) -> dict[str, str]:
-        """What the images at hand have come to."""
+        """Statistics of the images on the page."""
         if not self._images:
             return {}
         counts = {"Mean size here": f"{self._classes / self._images:.3g}"}
@@ -155,8 +155,8 @@ class Page:
 
 @contextlib.contextmanager
 def writing(path: Path, facts: Facts) -> Iterator[Page]:
-    """A page to add images to, written at the end; after an error there is none."""
-    # Beside the page, for there has to be room for it; without a name, so that nothing stays.
+    """A page to add images to. It is written at the end, and not at all after an error."""
+    # On the disk of the page, which must have room for it anyway; it has no name to remain under.
     with (
         files.replacing(path) as file,
         files.naming(path),
