@@ -7,6 +7,7 @@ from tests.train.papers.finished_runs import lines_of_run, make_run, read
 from train.foundation.errors import UserError
 from train.foundation.fields import Number
 from train.papers.figures import accuracies, curves, learning, selection, set_sizes
+from train.training.losses import LOSSES, SYMBOLS
 from train.training.objectives import LossSpec, Objective
 
 
@@ -37,6 +38,16 @@ def test_runs_are_told_apart_by_what_their_loss_takes_and_by_the_model(tmp_path)
     assert [len(seeds) for seeds in selection.by_label(runs).values()] == [1, 1, 2, 1]
     other = read(make_run(tmp_path / "f", "ldam", model="mlp", max_margin=0.2, scale=20.0))
     assert selection.labels([runs[0], *other]) == ["noised balanced, small_cnn", "LDAM, mlp"]
+
+
+def test_titles_tell_losses_apart_and_symbols_are_of_parameters():
+    titles = [spec.title for spec in LOSSES.values()]
+    assert len(set(titles)) == len(titles)
+    assert set(SYMBOLS) <= {name for spec in LOSSES.values() for name in spec.parameters}
+    assert selection.symbol("loss.num_samples") == "M"
+    assert selection.symbol("loss.label_learning_rate") == "label learning rate"
+    # A field of another group can have the name of a parameter.
+    assert selection.symbol("optimizer.beta") == "beta"
 
 
 # A loss of another package.
