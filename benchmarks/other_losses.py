@@ -109,7 +109,7 @@ def smooth(batch: int, num_classes: int, k: int, repetitions: int) -> dict[str, 
 
 
 def selections(batch: int, num_classes: int, k: int, repetitions: int) -> dict[str, Any]:
-    """The median seconds of what selects, forward alone, beside full sorts of the same array."""
+    """The median seconds of selections, forward only, and of full sorts of the same array."""
     logits, labels = _batch(batch, num_classes)
     probabilities = np.asarray(jax.nn.softmax(logits))
     contestants = {

@@ -47,7 +47,7 @@ TrainStep = Callable[[TrainState, Any], tuple[TrainState, Any]]
 
 @dataclass(frozen=True)
 class Workload:
-    """A recipe, what it is trained on, and for how long.
+    """A recipe, its data, and the length of its epochs.
 
     Attributes:
         config: makes the recipe's configuration.

@@ -136,7 +136,7 @@ def main() -> None:
     parser.add_argument(
         "--batch",
         type=command.whole_number(1),
-        help="images a step; by default the recipe's, less on a CPU",
+        help="images per step; by default the recipe's, less on a CPU",
     )
     arguments = parser.parse_args()
     device = arguments.device

@@ -155,7 +155,7 @@ def average_k_threshold(probabilities: ArrayLike, *, k: float) -> jax.Array:
     values = _checks.floating_array(probabilities, "probabilities")
     _checks.some_examples(values, "probabilities")
     size = _checks.mean_set_size(k, values.shape[-1])
-    _refuse_uncountable(values)
+    _check_countable(values)
     return _average_k_threshold(
         values.reshape(-1), math.floor(size * (values.size // values.shape[-1]))
     )
@@ -452,7 +452,7 @@ def _flushed(values: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(values) < jnp.finfo(values.dtype).tiny, 0.0, values)
 
 
-def _refuse_uncountable(values: jax.Array) -> None:
+def _check_countable(values: jax.Array) -> None:
     """Raises for more values than the default integer type can count."""
     if values.size > jnp.iinfo(jnp.asarray(0).dtype).max:
         raise ValueError(

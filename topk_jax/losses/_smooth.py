@@ -124,5 +124,5 @@ def _log_ratio_of_sigmas(
 
 def _num_factors(num_classes: int, k: int) -> int:
     """The number of classes to multiply out; power sums handle the others."""
-    likeliest = max(2 * k, k * k // 2)
-    return likeliest if num_classes >= _CLASSES_PER_FACTOR * likeliest else num_classes
+    num_likely = max(2 * k, k * k // 2)
+    return num_likely if num_classes >= _CLASSES_PER_FACTOR * num_likely else num_classes
