@@ -5,10 +5,12 @@ import functools
 import jax
 import numpy as np
 import pytest
+import safetensors.numpy
 import safetensors.torch
 import torch
 from transformers import ResNetConfig, ResNetForImageClassification
 
+from tests.train.models import torchvision
 from train.foundation.errors import UserError
 from train.models import build_model, pretrained
 
@@ -185,7 +187,7 @@ def test_files_of_torch_save(kind, as_zip, tmp_path):
     _, params, batch_stats = ours("resnet18")
     loaded = pretrained.load_resnet(str(path), params, batch_stats, model_name="resnet18")
     expected = {key: tensor.to(ROUNDED.get(kind, tensor.dtype)) for key, tensor in tensors.items()}
-    assert_equal(pretrained.to_torchvision(loaded.params, loaded.batch_stats), expected)
+    assert_equal(torchvision.arrays_of(loaded.params, loaded.batch_stats), expected)
 
 
 @pytest.mark.parametrize("as_zip", [True, False], ids=["zip", "legacy"])
@@ -203,7 +205,7 @@ def test_safetensors_in_bfloat16(tmp_path):
     safetensors.torch.save_file(tensors, path)
     _, params, batch_stats = ours("resnet18")
     loaded = pretrained.load_resnet(str(path), params, batch_stats, model_name="resnet18")
-    assert_equal(pretrained.to_torchvision(loaded.params, loaded.batch_stats), tensors)
+    assert_equal(torchvision.arrays_of(loaded.params, loaded.batch_stats), tensors)
 
 
 def test_round_trip_through_pytorch(tmp_path):
@@ -214,7 +216,8 @@ def test_round_trip_through_pytorch(tmp_path):
     _, params, batch_stats = ours("resnet50")
     loaded = pretrained.load_resnet(str(path), params, batch_stats, model_name="resnet50")
     written = tmp_path / "out.safetensors"
-    pretrained.save_safetensors(written, loaded.params, loaded.batch_stats)
+    arrays = torchvision.arrays_of(loaded.params, loaded.batch_stats)
+    safetensors.numpy.save_file(arrays, written)
     found = safetensors.torch.load_file(written)
     assert_equal(found, tensors)
     theirs_names = {ours_name: key for key, ours_name in torchvision_names("resnet50").items()}

@@ -1,4 +1,4 @@
-"""Pretrained ResNets: reads weights of torchvision, timm and Pl@ntNet-300K, and writes ours."""
+"""Pretrained ResNets: reads weights of torchvision, timm and Pl@ntNet-300K."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -7,9 +7,7 @@ from typing import IO, Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 import safetensors
-import safetensors.numpy
 
-from train.foundation import files
 from train.foundation.errors import UserError
 from train.models import torch_files, torch_names
 
@@ -91,26 +89,6 @@ def load_resnet(path: str, params: Any, batch_stats: Any, *, model_name: str) ->
         else f"but its head starts anew: {why_new_head}"
     )
     return Pretrained(*torch_names.unflatten(variables), f"{what}, {head}")
-
-
-def to_torchvision(params: Any, batch_stats: Any) -> dict[str, np.ndarray]:
-    """The variables of a ResNet under torchvision's names and in PyTorch's layout.
-
-    A head that is not linear has no name there and is left out. torchvision's number of batches
-    that batch norm has seen is left out too: it is never used, and PyTorch then takes 0.
-    """
-    if "layer1_0" not in params["features"]:
-        raise UserError("only ResNets have torchvision's names; this is another network")
-    return {
-        name: np.ascontiguousarray(torch_names.to_torch(np.asarray(array)))
-        for key, array in torch_names.flatten(params, batch_stats).items()
-        if (name := torch_names.torchvision_name(key)) is not None
-    }
-
-
-def save_safetensors(path: Path, params: Any, batch_stats: Any) -> None:
-    """Writes the result of `to_torchvision` to a file of safetensors, whole or not at all."""
-    files.write_whole(path, safetensors.numpy.save(to_torchvision(params, batch_stats)))
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

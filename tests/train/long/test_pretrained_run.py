@@ -4,9 +4,11 @@ import signal
 
 import jax
 import pytest
+import safetensors.numpy
 
+from tests.train.models import torchvision
 from tests.train.program import Program
-from train.models import build_model, pretrained
+from train.models import build_model
 from train.training import randomness
 
 pytestmark = pytest.mark.long
@@ -20,7 +22,8 @@ def test_a_run_starts_with_the_weights_of_a_file(tmp_path):
     images = jax.numpy.zeros((1, 32, 32, 3))
     variables = jax.jit(lambda key: model.init(key, images, train=False))(key)
     weights = tmp_path / "resnet18.safetensors"
-    pretrained.save_safetensors(weights, variables["params"], variables["batch_stats"])
+    arrays = torchvision.arrays_of(variables["params"], variables["batch_stats"])
+    safetensors.numpy.save_file(arrays, weights)
     sizes = {"num_classes": 10, "num_genera": 2, "num_train": 100}
     sizes |= {"num_validation": 50, "num_test": 50, "batch_size": 50}
     program = Program(

@@ -1,4 +1,4 @@
-"""Weights of torchvision's ResNets come in and go out bit for bit; what does not fit is refused."""
+"""Weights of torchvision's ResNets come in bit for bit; what does not fit is refused."""
 
 import functools
 import re
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from tests.train.models import tiny
+from tests.train.models import tiny, torchvision
 from tests.train.models import torch_writer as writer
 from train.foundation.errors import UserError
 from train.models import HEADS, MODELS, build_model, pretrained, pretrained_loader, torch_names
@@ -81,7 +81,7 @@ WRITERS = {
 def test_round_trip(name, file_name, tmp_path):
     written, before = small_variables(1, name), small_variables(2, name)
     path = tmp_path / file_name
-    path.write_bytes(WRITERS[file_name](pretrained.to_torchvision(*written)))
+    path.write_bytes(WRITERS[file_name](torchvision.arrays_of(*written)))
     found = load(path, before, name)
     assert_equal(found[:2], written)
     assert found.message == (
@@ -90,24 +90,12 @@ def test_round_trip(name, file_name, tmp_path):
     assert_equal(before, small_variables(2, name))  # What was given is as it was.
 
 
-def test_saved_safetensors(tmp_path):
-    variables = small_variables(1)
-    path = tmp_path / "out.safetensors"
-    pretrained.save_safetensors(path, *jax.tree.map(jnp.asarray, variables))
-    found = safetensors.numpy.load_file(path)
-    assert found.keys() == pretrained.to_torchvision(*variables).keys()
-    for name, array in pretrained.to_torchvision(*variables).items():
-        np.testing.assert_array_equal(found[name], array)
-    assert_equal(load(path, small_variables(2))[:2], variables)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["out.safetensors"]
-
-
 def test_places_and_layouts():
     params, batch_stats = small_variables(1)
     features, statistics = params["features"], batch_stats["features"]
     block, block_statistics = features["layer2_0"], statistics["layer2_0"]
     head = params["head"]["Dense_0"]
-    arrays = pretrained.to_torchvision(params, batch_stats)
+    arrays = torchvision.arrays_of(params, batch_stats)
     # As PyTorch has them: out, in, height, width; out, in.
     for name, kernel in {
         "conv1.weight": features["conv1"]["kernel"],
@@ -139,7 +127,7 @@ def test_places_and_layouts():
 def test_other_precisions(dtype, file_name, tmp_path):
     written = jax.tree.map(lambda leaf: leaf.astype(dtype), small_variables(1))
     path = tmp_path / file_name
-    path.write_bytes(WRITERS[file_name](pretrained.to_torchvision(*written)))
+    path.write_bytes(WRITERS[file_name](torchvision.arrays_of(*written)))
     found = load(path, small_variables(2))[:2]
     assert_equal(found, jax.tree.map(lambda leaf: leaf.astype(np.float32), written))
 
@@ -162,7 +150,7 @@ def test_a_head_that_starts_anew(head, num_classes, removed, reason, tmp_path):
     written = small_variables(1)
     before = small_variables(2, head=head, num_classes=num_classes)
     path = tmp_path / "model.pth"
-    path.write_bytes(torch_bytes(without(pretrained.to_torchvision(*written), *removed)))
+    path.write_bytes(torch_bytes(without(torchvision.arrays_of(*written), *removed)))
     params, batch_stats, message = load(path, before)
     assert_equal(params["features"], written[0]["features"])
     assert_equal(batch_stats, written[1])
@@ -172,8 +160,8 @@ def test_a_head_that_starts_anew(head, num_classes, removed, reason, tmp_path):
 
 def test_heads_that_torchvision_lacks_are_left_out():
     for head in ("cosine", "two_heads"):
-        names = pretrained.to_torchvision(*small_variables(1, head=head)).keys()
-        assert names == pretrained.to_torchvision(*small_variables(1)).keys() - {
+        names = torchvision.arrays_of(*small_variables(1, head=head)).keys()
+        assert names == torchvision.arrays_of(*small_variables(1)).keys() - {
             "fc.weight",
             "fc.bias",
         }
@@ -335,15 +323,10 @@ def test_only_resnets_have_pretrained_weights():
         message = str(caught.value)
         assert "config.model.pretrained is for resnet18, resnet34, " in message
         assert message.endswith(f"config.model.name is {name!r}")
-    for family in ("small_cnn", "densenet"):
-        model = Classifier(tiny.FAMILIES[family](axis_name=None), HEADS["linear"](3))
-        _, variables = tiny.shapes(model)
-        with pytest.raises(UserError, match="only ResNets have torchvision's names"):
-            pretrained.to_torchvision(variables["params"], variables["batch_stats"])
 
 
 def test_integers_where_weights_belong(tmp_path):
-    arrays = pretrained.to_torchvision(*small_variables(1))
+    arrays = torchvision.arrays_of(*small_variables(1))
     path = tmp_path / "model.safetensors"
     path.write_bytes(
         safetensors.numpy.save(arrays | {"bn1.weight": arrays["bn1.weight"].astype("i4")})
@@ -382,7 +365,7 @@ def test_a_malicious_file_is_refused_by_name(tmp_path):
 @pytest.mark.parametrize("file_name", WRITERS)
 def test_a_file_that_is_cut_short(file_name, tmp_path):
     variables = small_variables(1)
-    content = WRITERS[file_name](pretrained.to_torchvision(*variables))
+    content = WRITERS[file_name](torchvision.arrays_of(*variables))
     path = tmp_path / file_name
     # In the head, in the pickle or the header, in the numbers, and of the last byte.
     for length in (12, 40, 700, *np.linspace(1000, len(content) - 1, 12, dtype=int)):
@@ -392,7 +375,7 @@ def test_a_file_that_is_cut_short(file_name, tmp_path):
 
 
 def test_a_message_does_not_repeat_the_file(tmp_path):
-    content = bytearray(torch_bytes(pretrained.to_torchvision(*small_variables(1))))
+    content = bytearray(torch_bytes(torchvision.arrays_of(*small_variables(1))))
     # The length of a member's name, where the member is.
     content[content.index(b"archive/data/0") - 3] = 255
     path = tmp_path / "model.pth"
@@ -406,7 +389,7 @@ def test_a_message_does_not_repeat_the_file(tmp_path):
 def test_a_file_with_a_changed_byte_is_read_or_refused(file_name, rng, tmp_path):
     """Whatever the byte, there are variables of the right shapes or one line."""
     variables = small_variables(1)
-    content = WRITERS[file_name](pretrained.to_torchvision(*variables))
+    content = WRITERS[file_name](torchvision.arrays_of(*variables))
     path = tmp_path / file_name
     refusals = []
     for _ in range(40):
