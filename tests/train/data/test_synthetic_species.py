@@ -12,6 +12,7 @@ from scipy.optimize import brentq
 from scipy.stats import multivariate_normal
 from sklearn.linear_model import LogisticRegression
 
+from tests.train.data import bayes_accuracies
 from topk_jax import metrics, sets
 from train.data.species_model import LATENT_SIZE, SpeciesModel
 from train.data.synthetic_species import SpeciesConfig, SyntheticSpecies
@@ -75,17 +76,17 @@ def test_two_classes_have_their_bayes_accuracies_in_closed_form(long_tail_expone
         # Both classes are kept where the log odds lie within the margin, one otherwise.
         return 1 + mean_below(margin) - mean_below(-margin)
 
-    top_1 = model.bayes_top_k_accuracy(1)
+    top_1 = bayes_accuracies.top_k(model, 1)
     assert within(top_1.value, 1 - mean_below(0), top_1.standard_error)
-    macro = model.bayes_macro_top_k_accuracy(1)
+    macro = bayes_accuracies.macro_top_k(model, 1)
     assert within(macro.value, phi(distance / 2), macro.standard_error)
     margin = brentq(lambda margin: size(margin) - 1.2, 0, 10)
-    average = model.bayes_average_k_accuracy(1.2)
+    average = bayes_accuracies.average_k(model, 1.2)
     assert within(average.value, 1 - mean_below(-margin), average.standard_error)
-    for best in (model.bayes_top_k_accuracy, model.bayes_macro_top_k_accuracy):
+    for best in (bayes_accuracies.top_k, bayes_accuracies.macro_top_k):
         # All classes: the sum of probabilities, which is 1 in float64.
-        assert best(2).value == pytest.approx(1, abs=1e-12)
-    assert model.bayes_average_k_accuracy(2).value == 1
+        assert best(model, 2).value == pytest.approx(1, abs=1e-12)
+    assert bayes_accuracies.average_k(model, 2).value == 1
 
 
 @pytest.mark.parametrize("k", [1, 3, 5])
@@ -93,7 +94,7 @@ def test_two_classes_have_their_bayes_accuracies_in_closed_form(long_tail_expone
 def test_hits_of_the_bayes_sets_agree_with_the_bayes_top_k_accuracy(model, held_out, k):
     _, labels, probabilities = held_out
     hits = np.asarray(metrics.top_k_hits(jnp.asarray(probabilities), jnp.asarray(labels), k=k))
-    bayes = model.bayes_top_k_accuracy(k)
+    bayes = bayes_accuracies.top_k(model, k)
     assert within(hits.mean(), bayes.value, np.hypot(standard_error(hits), bayes.standard_error))
     # Another sample of the same distribution, and the error that is told.
     sums = np.sort(probabilities, axis=1)[:, -k:].sum(axis=1)
@@ -110,7 +111,7 @@ def test_hits_of_the_bayes_sets_agree_with_the_bayes_average_k_accuracy(model, h
     scores = jnp.asarray(probabilities, jnp.float32)
     threshold = sets.average_k_threshold(scores, k=k)
     hits = np.asarray(metrics.threshold_hits(scores, jnp.asarray(labels), threshold))
-    bayes = model.bayes_average_k_accuracy(k)
+    bayes = bayes_accuracies.average_k(model, k)
     # Counting has the larger error by far, that of choosing the threshold on the sample included.
     assert within(hits.mean(), bayes.value, np.hypot(standard_error(hits), bayes.standard_error))
 
@@ -128,17 +129,17 @@ def test_hits_of_the_best_macro_sets_agree_with_the_bayes_macro_accuracy(model, 
     counts = np.bincount(labels, minlength=model.num_classes)
     rates = np.bincount(labels, hits, minlength=model.num_classes) / counts
     error = np.sqrt((rates * (1 - rates) / counts).sum()) / model.num_classes
-    bayes = model.bayes_macro_top_k_accuracy(k)
+    bayes = bayes_accuracies.macro_top_k(model, k)
     assert within(float(found), bayes.value, np.hypot(error, bayes.standard_error))
 
 
 def test_the_default_figures_are_of_the_difficulty_that_is_told(model):
     figures = {
-        "top_1": (model.bayes_top_k_accuracy(1), 0.785),
-        "top_3": (model.bayes_top_k_accuracy(3), 0.957),
-        "top_5": (model.bayes_top_k_accuracy(5), 0.984),
-        "macro_top_1": (model.bayes_macro_top_k_accuracy(1), 0.633),
-        "average_5": (model.bayes_average_k_accuracy(5), 0.995),
+        "top_1": (bayes_accuracies.top_k(model, 1), 0.785),
+        "top_3": (bayes_accuracies.top_k(model, 3), 0.957),
+        "top_5": (bayes_accuracies.top_k(model, 5), 0.984),
+        "macro_top_1": (bayes_accuracies.macro_top_k(model, 1), 0.633),
+        "average_5": (bayes_accuracies.average_k(model, 5), 0.995),
     }
     for name, (found, told) in figures.items():
         # Three decimals, and the computer's own rounding, which changes no decimal but a tie.
@@ -147,8 +148,8 @@ def test_the_default_figures_are_of_the_difficulty_that_is_told(model):
 
 
 def test_more_labels_are_never_worse_and_the_average_never_below_the_top(model):
-    top = [model.bayes_top_k_accuracy(k, num_samples=5000).value for k in (1, 2, 4)]
-    average = [model.bayes_average_k_accuracy(k, num_samples=5000).value for k in (1, 2, 4)]
+    top = [bayes_accuracies.top_k(model, k, num_samples=5000).value for k in (1, 2, 4)]
+    average = [bayes_accuracies.average_k(model, k, num_samples=5000).value for k in (1, 2, 4)]
     assert top == sorted(top)
     assert average == sorted(average)
     # On one sample: sets of k each are sets of k on average. But for float32.
@@ -453,9 +454,6 @@ def test_other_parameters_lie_in_another_folder(tmp_path):
         (lambda: SpeciesConfig(num_train=99), "num_train .* at least 100, got 99"),
         (lambda: SpeciesConfig(num_validation=0), "num_validation .* at least 1, got 0"),
         (lambda: SpeciesConfig(num_test=0), "num_test .* at least 1, got 0"),
-        (lambda: SpeciesModel().bayes_top_k_accuracy(101), "k .* from 1 to 100, got 101"),
-        (lambda: SpeciesModel().bayes_macro_top_k_accuracy(0), "k .* got 0"),
-        (lambda: SpeciesModel().bayes_average_k_accuracy(0.5), "k .* from 1 to 100, got 0.5"),
     ],
 )
 def test_wrong_parameters_are_named(make, message):

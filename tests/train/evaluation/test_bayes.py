@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from tests.train.data import bayes_accuracies
 from train.data import Split, TrueDistribution
 from train.data.species_model import SpeciesModel
 from train.evaluation import bayes, metric
@@ -35,14 +36,14 @@ def summary(model):
 def test_each_way_of_counting_has_its_own_best_classifier(model, summary):
     found, counts = summary
     for k in (1, 2):
-        best = model.bayes_top_k_accuracy(k).value
+        best = bayes_accuracies.top_k(model, k).value
         deviation = np.sqrt(best * (1 - best) / counts.sum())
         # Four deviations of the test images: one case in 16,000. Eight bits lose far less.
         assert found[f"top_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
-        best = model.bayes_average_k_accuracy(k).value
+        best = bayes_accuracies.average_k(model, k).value
         deviation = np.sqrt(best * (1 - best) / counts.sum())
         assert found[f"average_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
-        best = model.bayes_macro_top_k_accuracy(k).value
+        best = bayes_accuracies.macro_top_k(model, k).value
         # A class's own accuracy has a variance of at most a quarter over its images.
         deviation = np.sqrt((0.25 / counts).sum()) / NUM_CLASSES
         assert found[f"macro_top_{k}_accuracy"] == pytest.approx(best, abs=4 * deviation)
