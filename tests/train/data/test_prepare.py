@@ -4,18 +4,17 @@ import os
 import subprocess
 import sys
 import tarfile
-from pathlib import Path
 
 import pytest
 
 from tests.train.data import archives, small
 from tests.train.data.interrupted import MOMENTS
+from tests.train.forked import ROOT, start
 from train import prepare
 from train.data.plantnet300k import Plantnet300k
 from train.data.preparing import dataset_writer, imagenet, shards, tfds_datasets
 from train.foundation.errors import InterruptedRunError, UserError
 
-ROOT = Path(__file__).parents[3]
 # A limit for a hang; a preparation takes some four seconds.
 TIMEOUT = 120
 
@@ -25,9 +24,11 @@ def shrunk(monkeypatch):
     small.shrink(monkeypatch.setattr)
 
 
-def command(module, *arguments):
+def prepare_until(moment, folder):
+    """A preparation of the folder's archive, in a process that ends at the moment."""
+    module, folders = "tests.train.data.interrupted", (folder / "manual", folder / "data")
     return subprocess.run(
-        [sys.executable, "-m", module, *arguments],
+        [sys.executable, "-m", module, moment, *map(str, folders)],
         cwd=ROOT,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
@@ -74,9 +75,7 @@ def test_after_a_kill_nothing_is_prepared_and_a_second_start_goes_on(
     tmp_path, moment, shrunk, capsys
 ):
     small.plantnet(tmp_path / "manual")
-    killed = command(
-        "tests.train.data.interrupted", moment, str(tmp_path / "manual"), str(tmp_path / "data")
-    )
+    killed = prepare_until(moment, tmp_path)
     assert killed.returncode == -9, killed.stderr
     data = tmp_path / "data/plantnet300k"
     assert not (data / "1.1.0").exists()
@@ -101,12 +100,7 @@ def test_after_a_kill_nothing_is_prepared_and_a_second_start_goes_on(
 @pytest.mark.slow
 def test_a_full_disk_is_one_line_and_nothing_is_prepared(tmp_path, shrunk):
     small.plantnet(tmp_path / "manual")
-    done = command(
-        "tests.train.data.interrupted",
-        "full disk",
-        str(tmp_path / "manual"),
-        str(tmp_path / "data"),
-    )
+    done = prepare_until("full disk", tmp_path)
     assert done.returncode == 1, done.stderr
     (line,) = done.stderr.splitlines()
     unfinished = tmp_path / "data/plantnet300k/incomplete.1.1.0"
@@ -158,7 +152,7 @@ def interrupted(monkeypatch, tmp_path, count):
 @pytest.mark.parametrize("damage", ["shorter", "gone", "another content"])
 def test_a_shard_that_is_not_as_noted_is_written_again(tmp_path, shrunk, monkeypatch, damage):
     small.plantnet(tmp_path / "manual")
-    unfinished = interrupted(monkeypatch, tmp_path, 3)
+    unfinished = prepare_until(monkeypatch, tmp_path, 3)
     victim = sorted(unfinished.glob("*array_record*"))[1]
     size = victim.stat().st_size
     if damage == "gone":
@@ -173,9 +167,9 @@ def test_a_shard_that_is_not_as_noted_is_written_again(tmp_path, shrunk, monkeyp
 
 def test_a_torn_line_of_the_journal_is_dropped(tmp_path, shrunk, monkeypatch, capsys):
     small.plantnet(tmp_path / "manual")
-    journal = interrupted(monkeypatch, tmp_path, 3) / "journal.jsonl"
+    journal = prepare_until(monkeypatch, tmp_path, 3) / "journal.jsonl"
     journal.write_bytes(journal.read_bytes()[:-5])
-    unfinished = interrupted(monkeypatch, tmp_path, 1)
+    unfinished = prepare_until(monkeypatch, tmp_path, 1)
     assert "going on: 15 of 48 images" in capsys.readouterr().out
     # The journal is whole again: what is added to it is not glued to the torn line.
     assert len((unfinished / "journal.jsonl").read_bytes().splitlines()) == 1 + 3
@@ -349,7 +343,7 @@ def test_the_command_prepares_with_the_true_number_of_classes(tmp_path, dataset)
     elif dataset == "plantnet300k_v2":
         archives.plantnet_v2(tmp_path / "manual")
     flags = [f"--data_dir={tmp_path / 'data'}", f"--manual_dir={tmp_path / 'manual'}"]
-    done = command("train.prepare", f"--dataset={dataset}", *flags)
+    done = start("train.prepare", f"--dataset={dataset}", *flags)
     assert (done.returncode, done.stderr) == (0, "")
     classes = {"digits": "10", "plantnet300k": "1,081", "plantnet300k_v2": "1,000"}[dataset]
     lines = done.stdout.splitlines()
@@ -375,7 +369,7 @@ def test_the_command_prepares_with_the_true_number_of_classes(tmp_path, dataset)
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(tmp_path, arguments, message):
-    done = command("train.prepare", f"--data_dir={tmp_path}", *arguments)
+    done = start("train.prepare", f"--data_dir={tmp_path}", *arguments)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: ")
