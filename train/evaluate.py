@@ -7,19 +7,20 @@ images; or the same for somebody else's scores, without a model:
 """
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import flags
 
 from train import command_line
-from train.evaluation import bayes, metric, score_files, thresholds
-from train.evaluation.predictions import Predictions
-from train.evaluation.set_report import SetReport, set_report
+from train.evaluation import metric
 from train.foundation import fields, files, output_files
 from train.foundation.errors import UserError
-from train.prediction import trained
 from train.workdir import run_files, terminal
+
+if TYPE_CHECKING:
+    from train.evaluation.predictions import Predictions
+    from train.evaluation.set_report import SetReport
 
 _SPLITS = ("test", "validation", "train")
 _DEFAULT_KS = (1, 3, 5)
@@ -103,6 +104,9 @@ def main() -> None:
 
 
 def _evaluate_run(workdir: Path) -> None:
+    from train.evaluation import bayes
+    from train.prediction import trained
+
     split = _SPLIT.value
     classifier = trained.load(workdir)
     spec, class_counts = classifier.spec, classifier.class_counts
@@ -135,6 +139,8 @@ def _evaluate_run(workdir: Path) -> None:
 
 
 def _evaluate_scores(logits: Path) -> None:
+    from train.evaluation import score_files
+
     examples = score_files.read_scores(logits, _path(_LABELS), flag="logits")
     num_classes = examples.scores.shape[1]
     calibration_logits = _path(_CALIBRATION_LOGITS)
@@ -160,11 +166,13 @@ def _evaluate_scores(logits: Path) -> None:
 
 
 def _report(
-    examples: Predictions,
-    calibrated_on: Predictions,
+    examples: "Predictions",
+    calibrated_on: "Predictions",
     ks: list[int],
     class_counts: np.ndarray | None,
-) -> SetReport:
+) -> "SetReport":
+    from train.evaluation.set_report import set_report
+
     return set_report(
         examples,
         calibrated_on,
@@ -177,11 +185,13 @@ def _report(
 def _finish(
     title: str,
     report: dict[str, Any],
-    examples: Predictions,
+    examples: "Predictions",
     class_counts: np.ndarray | None,
     out: Path | None,
 ) -> None:
     """Shows the report, and writes what is to be written."""
+    from train.evaluation import score_files
+
     # First, for the numbers are there whether they can be written or not.
     terminal.show_report(title, report)
     written = {}
@@ -216,6 +226,8 @@ def _calibrated_on(others: str, *, same: bool) -> str:
 
 
 def _class_counts(logits: Path, num_classes: int) -> np.ndarray | None:
+    from train.evaluation import score_files
+
     path = _path(_CLASS_COUNTS)
     if path is None:
         beside = score_files.class_counts_beside(logits)
@@ -259,6 +271,8 @@ def _check_flags() -> None:
 
 def _coverages(num_examples: int) -> list[float]:
     """Those that are asked for, or else those that so many examples can be calibrated to."""
+    from train.evaluation import thresholds
+
     if _COVERAGES.value is None:
         return [
             coverage

@@ -8,7 +8,7 @@ import pytest
 from tests.train.forked import ROOT
 
 # Their flags need these alone. The others name losses or data sets in their help.
-LIGHT = ("main", "predict", "export", "figures")
+LIGHT = ("main", "evaluate", "predict", "export", "figures")
 
 
 @pytest.mark.parametrize("command", LIGHT)
