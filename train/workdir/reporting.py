@@ -18,7 +18,7 @@ from train.evaluation.metric import LOSS, Metric
 from train.evaluation.summaries import Evaluation
 from train.foundation import files
 from train.foundation.console import show_line
-from train.workdir import plots, run_files, terminal
+from train.workdir import run_files, terminal
 from train.workdir.classes import Classes
 from train.workdir.events import Events
 
@@ -162,6 +162,8 @@ class Reporter:
         Returns:
             What was written: what is not finite is None.
         """
+        from train.workdir import plots  # noqa: PLC0415 (matplotlib; few commands draw)
+
         validation = metric.from_json(results["validation"])
         figure = plots.learning_curves(
             [line for line, _ in files.read_lines(self._metrics)],
