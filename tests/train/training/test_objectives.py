@@ -40,7 +40,7 @@ def test_every_loss_trains(name, rng):
     features = np.eye(8, dtype=np.float32)[labels] + 0.1 * rng.normal(size=(24, 8)).astype("f4")
     objective = make_objective(name)
     head = HEADS[LOSSES[name].head](NUM_CLASSES)
-    params = head.init(jax.random.key(0), features)
+    params = jax.jit(head.init)(jax.random.key(0), features)
     # Where labels are estimated, these are what the estimates may start from.
     estimates = np.zeros((24, NUM_CLASSES), np.float32)
     rate = 0.05 if LOSSES[name].head == "cosine" else 0.5
@@ -61,6 +61,7 @@ def test_every_loss_trains(name, rng):
         gradients = jax.grad(mean_loss)(params, keys)
         return jax.tree.map(lambda leaf, slope: leaf - rate * slope, params, gradients)
 
+    @jax.jit
     def evaluate(params):
         logits = head.apply(params, features)
         return objective.evaluation_loss(logits, labels), objective.scores(logits)
@@ -93,8 +94,9 @@ def test_rare_classes_have_the_larger_margins(name, rng):
         expected = losses.ldam(cosines, labels, **settings)
     else:
         expected = losses.expected_top_k_hinge(cosines, labels, k=2, epsilon=0.3, **settings)
+    found = jax.jit(objective.evaluation_loss)(cosines, labels)
     # The same function of margins that were rounded once.
-    np.testing.assert_allclose(objective.evaluation_loss(cosines, labels), expected, rtol=1e-5)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
     if name == "noised_imbalanced":
         keys = jax.random.split(jax.random.key(0), 5)
         np.testing.assert_allclose(
