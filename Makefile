@@ -38,20 +38,26 @@ help:
 install: $(INSTALLED)
 
 $(INSTALLED): EXTRAS := train,test
-$(ORACLE_INSTALLED): EXTRAS := test,oracle
 $(PREPARE_INSTALLED): EXTRAS := train,test,prepare
 $(DOCS_INSTALLED): EXTRAS := docs
 $(EXAMPLES_INSTALLED): EXTRAS := train,test,examples
 
 # uv takes a tenth of pip's time. It does not read pip's settings: where these name an index of their
 # own, pip installs.
-$(INSTALLED) $(ORACLE_INSTALLED) $(PREPARE_INSTALLED) $(DOCS_INSTALLED) $(EXAMPLES_INSTALLED): \
+$(INSTALLED) $(PREPARE_INSTALLED) $(DOCS_INSTALLED) $(EXAMPLES_INSTALLED): \
 		pyproject.toml constraints.txt | python-version
 	$(PYTHON) -m venv --clear $(@D)
 	@echo "installing into $(@D): half a minute or more"
 	@$(@D)/bin/python -m pip install $(WANTED) uv
 	@$(@D)/bin/python -m uv pip install $(WANTED) --python $(@D)/bin/python --editable '.[$(EXTRAS)]' || \
 		$(@D)/bin/python -m pip install $(WANTED) --editable '.[$(EXTRAS)]'
+	@touch $@
+
+# By pip alone: its settings may name a build of PyTorch without CUDA, where uv would take gigabytes.
+$(ORACLE_INSTALLED): pyproject.toml constraints.txt | python-version
+	$(PYTHON) -m venv --clear $(@D)
+	@echo "installing into $(@D): a minute or more"
+	@$(@D)/bin/python -m pip install $(WANTED) --editable '.[test,oracle]'
 	@touch $@
 
 python-version:
