@@ -54,8 +54,12 @@ def _unknown_field(error: AttributeError | KeyError, arguments: Sequence[str]) -
     ml_collections raises these two errors for nothing else: errors of the configuration file
     arrive as `ConfigurationFileError`.
     """
+    words = error.args[0]
+    if isinstance(words, Exception):
+        # Below the top level, one of them has the other as its argument.
+        words = words.args[0]
     # A hint may follow on a second line.
-    field, *hint = str(error.args[0]).strip('"').splitlines()
+    field, *hint = str(words).strip('"').splitlines()
     return "; ".join([f"the configuration has no field {_whole(field, arguments)}", *hint])
 
 

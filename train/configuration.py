@@ -70,6 +70,11 @@ def check(config: Mapping[str, Any]) -> None:
     num_classes = dataset_spec(config["dataset"]).num_classes
     loss = find_loss(values["loss.name"])
     for name, field in loss.parameters.items():
+        if f"loss.{name}" not in values:
+            raise UserError(
+                f"config.loss.{name} is missing; a recipe has the parameters of the loss that "
+                f"follows its colon, as in --config=FILE:{values['loss.name']}"
+            )
         _check_field(values, f"loss.{name}", _among(num_classes, field))
     if values.get("eval.scores") == "sigmoid" and "sigmoid" not in loss.scores:
         multi_label = ", ".join(name for name, spec in LOSSES.items() if "sigmoid" in spec.scores)

@@ -10,7 +10,8 @@ from train import configuration
 RECIPES = sorted(
     path.stem
     for path in (Path(__file__).parents[2] / "configs").glob("*.py")
-    if path.stem not in ("__init__", "recipe", "digits")
+    # Of the others, each lists its losses.
+    if "_LOSSES" in path.read_text()
 )
 LOSSES = [
     (recipe, loss)
@@ -27,7 +28,7 @@ def test_the_recipes_of_the_papers_are_there():
         "plantnet300k",
         "plantnet300k_average_k",
         "synthetic_species",
-    } == set(RECIPES)
+    } <= set(RECIPES)
 
 
 @pytest.mark.parametrize(("recipe", "loss"), LOSSES)

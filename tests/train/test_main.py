@@ -55,6 +55,10 @@ def test_the_command_trains_and_says_where_everything_is(tmp_path):
 
 MISTAKES = {
     "unknown field": ([CONFIG, "--config.los.name=focal"], 'Did you mean "loss"'),
+    "unknown field of a loss": (
+        [CONFIG, "--config.loss.epsilonn=2"],
+        "no field 'config.loss.epsilonn'; Did you mean \"epsilon\"",
+    ),
     "wrong type": ([CONFIG, "--config.num_epochs=many"], "config.num_epochs"),
     "unknown loss": ([CONFIG, "--config.loss.name=cross_entrop"], "did you mean 'cross_entropy'?"),
     "no loss of the recipe": (

@@ -122,14 +122,14 @@ class Case:
         return labels == 1 if self.multilabel else labels[..., None] == np.arange(num_classes)
 
 
-def per_example(name, loss_name, *, refusals=(), **options):
-    """A case of a loss of the library, whose reference has the same name."""
+def per_example(name, loss_name, *, refusals=(), has_slope=True, **options):
+    """A case of a loss of the library; its reference and `NAME_gradient` are in tests.reference."""
     return Case(
         name=name,
         loss=getattr(losses, loss_name),
         reference=getattr(reference, loss_name),
-        gradient=getattr(reference, f"{loss_name}_gradient", _no_gradient),
-        has_slope=hasattr(reference, f"{loss_name}_gradient"),
+        gradient=getattr(reference, f"{loss_name}_gradient") if has_slope else _no_gradient,
+        has_slope=has_slope,
         refusals=tuple(refusals),
         **options,
     )
@@ -249,6 +249,7 @@ CASES = [
     per_example(
         "top_k_error",
         "top_k_error",
+        has_slope=False,
         parameters={"k": 3},
         refusals=set_sizes(NUM_CLASSES),
     ),

@@ -126,6 +126,22 @@ def test_hyperparameters_may_be_inputs_of_a_compiled_step(name, beta2, rng):
     assert compiled._cache_size() == 1
 
 
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize("change", [{"momentum": 0.5}, {"weight_decay": 0.2}])
+def test_every_optimizer_uses_its_settings(name, change, rng):
+    params = {"weights": rng.normal(size=(3, 4)).astype(np.float32)}
+    gradients = [{"weights": rng.normal(size=(3, 4)).astype(np.float32)} for _ in range(2)]
+    seconds = []
+    for settings in ({}, change):
+        made = build(name=name, **settings)
+        state = made.init(params)
+        for gradient in gradients:
+            updates, state = made.update(gradient, state, params)
+        seconds.append(updates["weights"])
+    # A relative change that rounding does not make.
+    assert not np.allclose(*seconds, rtol=1e-3)
+
+
 def test_adamw_is_that_of_optax_with_the_names_of_the_configuration(rng):
     ours = build(name="adamw", momentum=0.8, beta2=0.95, weight_decay=0.1)
     peer = optax.adamw(0.1, b1=0.8, b2=0.95, weight_decay=0.1)
