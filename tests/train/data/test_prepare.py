@@ -152,7 +152,7 @@ def interrupted(monkeypatch, tmp_path, count):
 @pytest.mark.parametrize("damage", ["shorter", "gone", "another content"])
 def test_a_shard_that_is_not_as_noted_is_written_again(tmp_path, shrunk, monkeypatch, damage):
     small.plantnet(tmp_path / "manual")
-    unfinished = prepare_until(monkeypatch, tmp_path, 3)
+    unfinished = interrupted(monkeypatch, tmp_path, 3)
     victim = sorted(unfinished.glob("*array_record*"))[1]
     size = victim.stat().st_size
     if damage == "gone":
@@ -167,9 +167,9 @@ def test_a_shard_that_is_not_as_noted_is_written_again(tmp_path, shrunk, monkeyp
 
 def test_a_torn_line_of_the_journal_is_dropped(tmp_path, shrunk, monkeypatch, capsys):
     small.plantnet(tmp_path / "manual")
-    journal = prepare_until(monkeypatch, tmp_path, 3) / "journal.jsonl"
+    journal = interrupted(monkeypatch, tmp_path, 3) / "journal.jsonl"
     journal.write_bytes(journal.read_bytes()[:-5])
-    unfinished = prepare_until(monkeypatch, tmp_path, 1)
+    unfinished = interrupted(monkeypatch, tmp_path, 1)
     assert "going on: 15 of 48 images" in capsys.readouterr().out
     # The journal is whole again: what is added to it is not glued to the torn line.
     assert len((unfinished / "journal.jsonl").read_bytes().splitlines()) == 1 + 3
