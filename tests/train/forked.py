@@ -24,11 +24,16 @@ TIME_LIMIT = 300
 # All that takes time to import. No command is among them: their flags have the same names.
 IMPORTED = (
     "grain",
+    "jinja2",
     "matplotlib.pyplot",
+    "scipy.special",
     "sklearn.datasets",
     "tensorboardX",
     "tensorflow_datasets",
+    "train.evaluation.score_files",
+    "train.evaluation.set_report",
     "train.experiment",
+    "train.prediction.trained",
 )
 
 

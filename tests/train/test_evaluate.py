@@ -210,7 +210,18 @@ def test_somebodys_scores_are_evaluated_without_a_model(somebodys):
     assert "average-5" in ended[2].stdout
 
 
-def test_every_mistake_is_one_line_and_exit_code_two(workdir, somebodys, tmp_path):
+def check_mistakes(mistakes):
+    """Each is told in one line, and has the exit code 2."""
+    ended = evaluate(*(arguments for arguments, _ in mistakes))
+    for (arguments, message), one in zip(mistakes, ended, strict=True):
+        assert one.returncode == 2, (arguments, one)
+        assert one.stderr.startswith("error: "), arguments
+        assert message in one.stderr, (arguments, one.stderr)
+        assert one.stderr.count("\n") == 1, arguments
+        assert one.stdout == "", arguments
+
+
+def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebodys, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "unfinished").mkdir()
     shutil.copy(workdir / "config.json", tmp_path / "unfinished")
@@ -223,13 +234,19 @@ def test_every_mistake_is_one_line_and_exit_code_two(workdir, somebodys, tmp_pat
         ([run, logits], "one of --workdir, a finished run, and --logits is needed; got both"),
         ([run, f"--out={workdir}/config.json"], "--out must not be of the run"),
         ([run, f"--scores={tmp_path}/x", f"--out={tmp_path}/x"], "not be the file of --out"),
-        ([logits, labels, f"--out={somebodys}/labels.npy"], "not be what --labels is read from"),
+        (
+            [logits, labels, f"--out={somebodys}/labels.npy"],
+            "not be what --labels is read from",
+        ),
         ([f"--workdir={tmp_path}/nowhere"], "there is no"),
         ([f"--workdir={tmp_path}/empty"], "holds no run"),
         ([f"--workdir={tmp_path}/unfinished"], "is not finished"),
         ([f"--workdir={earlier}"], "classes.json is missing"),
         ([run, "--split=tset"], "--split must be one of test, train, validation; did you mean"),
-        ([run, "--ks=1,11"], "each a whole number from 1 to 10 (the number of classes); got '11'"),
+        (
+            [run, "--ks=1,11"],
+            "each a whole number from 1 to 10 (the number of classes); got '11'",
+        ),
         ([run, "--ks=0"], "--ks must be numbers between commas"),
         ([run, "--ks=two"], "got 'two'"),
         ([run, "--coverages=1.0"], "--coverages must be numbers between commas, each a finite"),
@@ -237,6 +254,13 @@ def test_every_mistake_is_one_line_and_exit_code_two(workdir, somebodys, tmp_pat
         ([run, "--calibration=some"], "--calibration must be one of all, half"),
         ([run, labels], "--labels goes with --logits, not with --workdir"),
         ([run, "--out=nowhere/at/all.json"], "--out must be in a folder that is there"),
+    ]
+    check_mistakes(mistakes)
+
+
+def test_every_mistake_with_scores_is_one_line_and_exit_code_two(somebodys):
+    logits, labels = f"--logits={somebodys}/logits.npy", f"--labels={somebodys}/labels.npy"
+    mistakes = [
         ([logits], "--labels is needed"),
         ([logits, f"--labels={somebodys}/integers.npy"], "each of the 200 examples; got 300"),
         ([logits, f"--labels={somebodys}/out_of_range.npy"], "from 0 to 5, the classes of the"),
@@ -244,7 +268,10 @@ def test_every_mistake_is_one_line_and_exit_code_two(workdir, somebodys, tmp_pat
         ([logits, labels, "--ks=7"], "from 1 to 6 (the number of classes); got '7'"),
         ([logits, labels, f"--class_counts={somebodys}/labels.npy"], "each of the 6 classes"),
         ([f"--logits={somebodys}/nan.npy", labels], "1 of the 200 examples"),
-        ([f"--logits={somebodys}/integers.npy", labels], "floating-point numbers [examples, cl"),
+        (
+            [f"--logits={somebodys}/integers.npy", labels],
+            "floating-point numbers [examples, cl",
+        ),
         ([f"--logits={somebodys}/nothing.npz", labels], "one array called logits, probab"),
         (
             [f"--logits={somebodys}/text.npy", labels],
@@ -254,13 +281,7 @@ def test_every_mistake_is_one_line_and_exit_code_two(workdir, somebodys, tmp_pat
         ([f"--logits={somebodys}", labels], "is a folder"),
         (["--logits=", labels], "--logits must name a file or folder; it is empty"),
     ]
-    ended = evaluate(*(arguments for arguments, _ in mistakes))
-    for (arguments, message), one in zip(mistakes, ended, strict=True):
-        assert one.returncode == 2, (arguments, one)
-        assert one.stderr.startswith("error: "), arguments
-        assert message in one.stderr, (arguments, one.stderr)
-        assert one.stderr.count("\n") == 1, arguments
-        assert one.stdout == "", arguments
+    check_mistakes(mistakes)
 
 
 def test_a_data_set_that_is_not_the_runs_is_refused(workdir, tmp_path):
