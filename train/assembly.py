@@ -122,11 +122,17 @@ class Assembly:
     @cached_property
     def hyperparameters(self) -> dict[str, Any]:
         """The numbers of the configuration that are inputs of the compiled steps."""
-        return {
+        loss, settings = self.config["loss"], self.config["optimizer"]
+        values = {
             "seed": np.uint32(self.config["seed"]),
-            "loss": self.loss.hyperparameters(self.config["loss"], self.class_counts),
-            "optimizer": optimizer.hyperparameters(self.config["optimizer"]),
+            "loss": self.loss.hyperparameters(loss, self.class_counts),
+            "optimizer": optimizer.hyperparameters(settings),
         }
+        if self.loss.estimates_labels:
+            # Divided in 64 bits and rounded once.
+            ratio = loss["label_learning_rate"] / settings["learning_rate"]
+            values["label_rate_ratio"] = np.float32(ratio)
+        return values
 
     @cached_property
     def objective(self) -> Objective:

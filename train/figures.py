@@ -6,6 +6,7 @@ Those of runs take `--workdirs=A,B,C` or `--runs=FOLDER`, and runs of one data s
 from absl import flags
 
 from train import command_line
+from train.foundation import flag_types
 from train.papers.figures.catalogue import FIGURES, SUFFIXES
 
 _FIGURE = flags.DEFINE_string(
@@ -23,7 +24,7 @@ _RUNS = flags.DEFINE_string(
     "runs", None, "A folder of workdirs, in place of --workdirs: all that have a finished run."
 )
 _OPTIONS: dict[str, flags.FlagHolder] = {
-    "k": flags.DEFINE_integer("k", None, "K: 1 or 2 in level sets; by default 5 in others."),
+    "k": flag_types.define_whole_number("k", "K: 1 or 2 in level sets; by default 5 in others."),
     "metric": flags.DEFINE_string(
         "metric",
         None,

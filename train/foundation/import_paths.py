@@ -24,8 +24,8 @@ def load(path: str) -> Any:
     module, _, name = path.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ImportPathError(str(error)) from error
+    except (Exception, SystemExit) as error:  # A module is a program: it can raise anything.
+        raise ImportPathError(" ".join(str(error).split()) or type(error).__name__) from error
 
 
 def one_of_or_path(names: Collection[str], kind: type) -> Field:

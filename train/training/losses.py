@@ -10,6 +10,7 @@ import numpy as np
 
 from topk_jax import losses
 from train.foundation import import_paths
+from train.foundation.errors import UserError
 from train.foundation.fields import Number, SetSize, integer
 from train.models.heads import TwoLogits
 from train.training.objectives import Hyperparameters, LossSpec, Objective, class_logits
@@ -59,10 +60,7 @@ def _average_k(*, k: int, alpha: jax.Array, axis_name: str) -> Objective:
     return _of_batch(loss, axis_name)
 
 
-def _role(
-    *, k: int, weight: jax.Array, label_learning_rate: jax.Array, axis_name: str
-) -> Objective:
-    del label_learning_rate  # A parameter of the step, which updates the estimates.
+def _role(*, k: int, weight: jax.Array, axis_name: str) -> Objective:
     settings = {"expected_positives": float(k)}
 
     def loss(logits: jax.Array, labels: jax.Array, _keys: jax.Array, estimates: Any) -> jax.Array:
@@ -113,8 +111,23 @@ def _scaled_softmax(scale: jax.Array) -> Callable[[jax.Array], jax.Array]:
     return lambda cosines: jax.nn.softmax(scale * cosines)
 
 
+def _without_label_rate(values: Hyperparameters, _class_counts: np.ndarray) -> Hyperparameters:
+    """Without the rate of the label estimates, which the step has relative to the network's."""
+    return {name: value for name, value in values.items() if name != "label_learning_rate"}
+
+
 def _with_margins(values: Hyperparameters, class_counts: np.ndarray) -> Hyperparameters:
-    """One margin per class in place of the largest margin."""
+    """One margin per class in place of the largest margin.
+
+    Raises:
+        UserError: a class has no training images.
+    """
+    if not class_counts.all():
+        without = int(np.flatnonzero(class_counts == 0)[0])
+        raise UserError(
+            "config.loss.name must be a loss without margins where a class has no training images, "
+            f"as class {without} here"
+        )
     rest = {name: value for name, value in values.items() if name != "max_margin"}
     margins = losses.class_margins(class_counts, max_margin=values["max_margin"])
     return {**rest, "margins": margins}
@@ -193,6 +206,7 @@ LOSSES = {
         "ROLE",
         _role,
         {**_MEAN_SIZE, "weight": Number(at_least=0), "label_learning_rate": Number(at_least=0)},
+        derive=_without_label_rate,
         of_batch=True,
         scores=_MULTI_LABEL,
     ),

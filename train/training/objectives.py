@@ -69,6 +69,10 @@ class LossSpec:
     optimizes_top_k: bool = False
     scores: tuple[str, ...] = ("softmax",)
 
+    def __post_init__(self) -> None:
+        if self.optimizes_top_k and not self.has_k:
+            raise ValueError(f"parameters of {self.title} must have k, because it optimizes top-K")
+
     @property
     def has_k(self) -> bool:
         """Whether the loss has a K of its own."""

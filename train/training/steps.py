@@ -31,7 +31,9 @@ def make_train_step(
     """Makes `(state, hyperparameters, batch) -> (state, metrics)`, to run on every device at once.
 
     The hyperparameters are `{"seed", "loss", "optimizer"}`, the last two as the arguments below
-    take them. They are inputs, so that runs that differ by a seed or a rate share one program.
+    take them, and, where labels are estimated, "label_rate_ratio": the rate of the estimates in
+    units of the network's, whose decays it shares. They are inputs, so that runs that differ by a
+    seed or a rate share one program.
 
     Args:
         apply: the model's apply function.
@@ -135,7 +137,7 @@ def make_train_step(
                 label_logits,
                 batch["examples"],
                 by_rows,
-                _label_learning_rate(learning_rate, hyperparameters),
+                hyperparameters["label_rate_ratio"] * learning_rate,
                 axis_name=axis_name,
             )
         averages = state.averages
@@ -159,12 +161,6 @@ def make_train_step(
         return state, metrics
 
     return train_step
-
-
-def _label_learning_rate(learning_rate: jax.Array, hyperparameters: Any) -> jax.Array:
-    """The rate of the label estimates: a rate of their own with the decays of the network's."""
-    of_labels = hyperparameters["loss"]["label_learning_rate"]
-    return of_labels / hyperparameters["optimizer"]["learning_rate"] * learning_rate
 
 
 def _moved_averages(

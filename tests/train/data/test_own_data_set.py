@@ -167,6 +167,7 @@ def test_their_fields_are_checked(tmp_path, config, section, name, value, messag
         ("dataset", MODEL, r"DatasetFamily, as package.module:NAME \(it is a ModelSpec\)"),
         ("dataset", ":BIRDS", r"DatasetFamily, as package.module:NAME \(Empty module name\)"),
         ("model", DATASET, r"ModelSpec, as package.module:NAME \(it is a DatasetFamily\)"),
+        ("loss", "..losses:BRIER", r"LossSpec, as package.module:NAME \(.*relative import"),
     ],
 )
 def test_a_wrong_import_path_is_told_in_a_line(tmp_path, config, section, path, reason):

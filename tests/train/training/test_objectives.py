@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from topk_jax import losses
+from train.foundation.errors import UserError
 from train.models import HEADS
 from train.training.losses import LOSSES
+from train.training.objectives import LossSpec
 
 PARAMETERS = {
     "k": 2,
@@ -80,6 +82,17 @@ def test_every_loss_trains(name, rng):
     assert after.mean() < 0.7 * before.mean()
     top_2 = np.argsort(-np.asarray(scores), axis=-1)[:, :2]
     assert (top_2 == labels[:, None]).any(axis=-1).mean() > 0.9
+
+
+@pytest.mark.parametrize("name", ["ldam", "noised_imbalanced", "expected_imbalanced"])
+def test_margins_need_training_images_of_every_class(name):
+    with pytest.raises(UserError, match="without margins where .* no training images, as class 2"):
+        LOSSES[name].hyperparameters(PARAMETERS, np.array([40, 20, 0, 10, 0, 5]))
+
+
+def test_a_loss_that_optimizes_top_k_has_a_k():
+    with pytest.raises(ValueError, match="parameters of hinge must have k"):
+        LossSpec("hinge", LOSSES["top_k_hinge"].build, optimizes_top_k=True)
 
 
 @pytest.mark.slow

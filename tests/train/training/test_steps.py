@@ -55,6 +55,9 @@ def build(loss_name, *, estimates=None, average_decay=None, **settings):
         "loss": spec.hyperparameters(LOSS, CLASS_COUNTS),
         "optimizer": {"learning_rate": np.float32(0.05)},
     }
+    if spec.estimates_labels:
+        ratio = LOSS["label_learning_rate"] / 0.05
+        hyperparameters["label_rate_ratio"] = np.float32(ratio)
     if average_decay is not None:
         hyperparameters["optimizer"]["average_decay"] = np.float32(average_decay)
     make_objective = functools.partial(spec.objective, LOSS, axis_name=AXIS)
