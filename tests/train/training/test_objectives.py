@@ -86,7 +86,7 @@ def test_every_loss_trains(name, rng):
 
 @pytest.mark.parametrize("name", ["ldam", "noised_imbalanced", "expected_imbalanced"])
 def test_margins_need_training_images_of_every_class(name):
-    with pytest.raises(UserError, match="without margins where .* no training images, as class 2"):
+    with pytest.raises(UserError, match=r"without margins where .* no training images, as class 2"):
         LOSSES[name].hyperparameters(PARAMETERS, np.array([40, 20, 0, 10, 0, 5]))
 
 
