@@ -5,7 +5,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +59,7 @@ class Checkpointer:
                 async_options=ocp.AsyncOptions(post_finalization_callback=self._write_checksums),
             ),
         )
-        # Until it is closed: saves run in the background.
-        self._until_closed = ExitStack()
-        self._until_closed.enter_context(_ignoring_closed_event_loops())
+        _ignore_closed_event_loops()
 
     def __enter__(self) -> "Checkpointer":
         return self
@@ -202,7 +200,7 @@ class Checkpointer:
         Raises:
             OSError: it could not be written.
         """
-        with self._until_closed, self._writing():
+        with self._writing():
             try:
                 self._manager.wait_until_finished()
             finally:
@@ -290,13 +288,14 @@ def _silence_orbax_log() -> None:
     )
 
 
-@contextmanager
-def _ignoring_closed_event_loops() -> Iterator[None]:
+@functools.cache
+def _ignore_closed_event_loops() -> None:
     """Leaves out the tracebacks of the writes that go on after one of a save has failed.
 
     Orbax writes the arrays of a save concurrently. When one write fails, on a full disk for
     example, orbax raises its error and closes the event loop; each of the others then fails in a
-    thread of tensorstore, where no caller can catch it, and Python prints its traceback.
+    thread of tensorstore, where no caller can catch it, and Python prints its traceback. That can
+    be after the checkpointer is closed, so this lasts as long as the process.
     """
     hook = sys.unraisablehook
 
@@ -305,10 +304,6 @@ def _ignoring_closed_event_loops() -> Iterator[None]:
             hook(unraisable)
 
     sys.unraisablehook = filtered
-    try:
-        yield
-    finally:
-        sys.unraisablehook = hook
 
 
 _to_json: Callable[[Any], str] = json.JSONEncoder(sort_keys=True).encode
