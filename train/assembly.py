@@ -47,6 +47,12 @@ def assemble(config: Mapping[str, Any], classes: Classes | None = None) -> "Asse
     return assembly
 
 
+def classes_of(dataset: Dataset) -> Classes:
+    """The names of the classes of a data set and their numbers of training images."""
+    counts = np.bincount(dataset.train.labels, minlength=dataset.num_classes)
+    return Classes(dataset.class_names, tuple(counts.tolist()))
+
+
 class Assembly:
     """The parts of a run, each made when it is first used.
 
@@ -77,8 +83,7 @@ class Assembly:
         """The names of the classes and their numbers of training images."""
         if self._classes is not None:
             return self._classes
-        counts = np.bincount(self.dataset.train.labels, minlength=self.dataset.num_classes)
-        return Classes(self.dataset.class_names, tuple(counts.tolist()))
+        return classes_of(self.dataset)
 
     @property
     def num_classes(self) -> int:

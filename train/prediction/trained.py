@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from train import configuration
-from train.assembly import Assembly, assemble
+from train.assembly import Assembly, assemble, classes_of
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.devices import compilation_cache
 from train.evaluation.predictions import Predictions
@@ -77,10 +77,7 @@ class TrainedClassifier:
             UserError: it is not prepared on this machine, or is not the one of the run.
         """
         dataset = self.assembly.dataset
-        counts = np.bincount(dataset.train.labels, minlength=self.num_classes)
-        if dataset.class_names != self.classes.names or not np.array_equal(
-            counts, self.class_counts
-        ):
+        if classes_of(dataset) != self.classes:
             raise UserError(
                 f"the prepared data set {self.spec.name} is not the one that the run in --workdir "
                 f"{self.workdir} was trained on: its classes or their numbers of images differ"
