@@ -74,7 +74,7 @@ test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m "not slow and not long"
 
 test-long: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 -m long tests/train/long
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m long tests/train/long
 
 test-oracle: $(ORACLE_INSTALLED)
 	$(ORACLE_VENV)/bin/python -m pytest tests/oracle

@@ -1,15 +1,20 @@
 """Commands of the program, each in a process of its own, for the price of one start.
 
 `python -m tests.train.forked` imports what the commands import, and forks for each start that it
-reads. A start is a line of JSON, and so is what it left when it ended.
+is asked for. A start is a line of JSON, which comes through a socket together with the files that
+the command writes to.
 """
 
 import atexit
+import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -17,6 +22,8 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+import jax
 
 ROOT = Path(__file__).parents[2]
 # A limit for a hang, in seconds; a start takes some of them.
@@ -46,12 +53,17 @@ class Start:
         arguments: the command line's.
         environment: what differs from the environment of the tests.
         folder: where it is started.
+        unoptimized: whether it compiles as the tests of the program do; by default as whoever
+            starts it.
     """
 
     module: str
     arguments: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: str = str(ROOT)
+    unoptimized: bool = field(
+        default_factory=lambda: jax.config.read("jax_disable_most_optimizations")
+    )
 
 
 @dataclass(frozen=True)
@@ -63,14 +75,38 @@ class Ended:
     stderr: str
 
 
+class Process:
+    """A command that was started: the leader of a process group, as one that a terminal starts."""
+
+    def __init__(self, start: Start, output: int, errors: int) -> None:
+        """Starts the command, which writes to the two files."""
+        connection = _server()
+        self._status, status = os.pipe()
+        line = (json.dumps(asdict(start)) + "\n").encode()
+        socket.send_fds(connection, [line], [output, errors, status])
+        os.close(status)
+        self.pid = int(connection.recv(_MOST_BYTES))
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        """Returns the exit code, or None if the command still runs after the seconds."""
+        if self.returncode is None and select.select([self._status], [], [], timeout)[0]:
+            self.returncode = int(os.read(self._status, _MOST_BYTES))
+            os.close(self._status)
+        return self.returncode
+
+
 def start(module: str, *arguments: str, **options) -> Ended:
     """Starts a command, and waits for its end; the options are those of `Start`."""
-    server = _server()
-    assert server.stdin is not None
-    assert server.stdout is not None
-    server.stdin.write(json.dumps(asdict(Start(module, arguments, **options))) + "\n")
-    server.stdin.flush()
-    return Ended(*json.loads(server.stdout.readline()))
+    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
+        process = Process(Start(module, arguments, **options), output.fileno(), errors.fileno())
+        returncode = process.wait(TIME_LIMIT)
+        if returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise TimeoutError(f"{module} {arguments} still runs after {TIME_LIMIT} s")
+        output.seek(0)
+        errors.seek(0)
+        return Ended(returncode, output.read(), errors.read())
 
 
 def start_each(
@@ -80,40 +116,63 @@ def start_each(
     return [start(module, *arguments, environment=environment) for arguments in starts]
 
 
+_MOST_BYTES = 2**16
+
+
 @functools.cache
-def _server() -> subprocess.Popen[str]:
-    """The process that forks; one for all tests of this one."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.train.forked"],
-        cwd=ROOT,
-        # Whoever starts a command says how many devices it has.
-        env={**os.environ, "XLA_FLAGS": ""},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    atexit.register(server.communicate)
-    return server
+def _server() -> socket.socket:
+    """A connection to the process that forks; one for all tests of this one."""
+    ours, its = socket.socketpair()
+    data = tempfile.TemporaryDirectory()
+    with its:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tests.train.forked"],
+            cwd=ROOT,
+            # Whoever starts a command says how many devices it has.
+            env={**os.environ, "XLA_FLAGS": "", "TFDS_DATA_DIR": data.name},
+            stdin=its.fileno(),
+        )
+
+    def end() -> None:
+        ours.close()
+        server.wait()
+        data.cleanup()
+
+    atexit.register(end)
+    return ours
 
 
-def _fork(start: Start) -> Ended:
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        child = os.fork()
-        if child == 0:
-            _run(start, output.fileno(), errors.fileno())
-        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        output.seek(0)
-        errors.seek(0)
-        return Ended(status, output.read(), errors.read())
+def _fork(start: Start, connection: socket.socket, files: Sequence[int]) -> None:
+    """Starts a command in a child of a child, which says its number, waits for it and ends."""
+    output, errors, status = files
+    if os.fork() != 0:
+        for file in files:
+            os.close(file)
+        return
+    child = os.fork()
+    if child == 0:
+        connection.close()
+        os.close(status)
+        _run(start, output, errors)
+    # Who reads what the command prints waits for the last process that could write it.
+    os.close(output)
+    os.close(errors)
+    connection.send(str(child).encode())
+    connection.close()
+    os.write(status, str(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])).encode())
+    os._exit(0)
 
 
 def _run(start: Start, output: int, errors: int) -> None:
     """Becomes the command, and does not return."""
+    os.setsid()
     nothing = os.open(os.devnull, os.O_RDONLY)
     for source, target in ((nothing, 0), (output, 1), (errors, 2)):
         os.dup2(source, target)
-    signal.alarm(TIME_LIMIT)
+        os.close(source)
+    sys.stdout = os.fdopen(1, "w", buffering=1)
     os.environ.update(start.environment)
+    jax.config.update("jax_disable_most_optimizations", start.unoptimized)
     os.chdir(start.folder)
     sys.argv = [start.module, *start.arguments]
     module = importlib.import_module(start.module)
@@ -127,9 +186,21 @@ def main() -> None:
     warnings.filterwarnings("ignore", message=r".*os\.fork\(\)")
     for module in IMPORTED:
         importlib.import_module(module)
-    for line in sys.stdin:
-        ended = _fork(Start(**json.loads(line)))
-        print(json.dumps(list(asdict(ended).values())), flush=True)
+    # A collection of garbage in a child would write to all pages that it shares with this process:
+    # most of a second.
+    gc.freeze()
+    connection = socket.socket(fileno=os.dup(0))
+    while True:
+        line, files, _, _ = socket.recv_fds(connection, _MOST_BYTES, 3)
+        if not line:
+            return
+        # The arguments may be many.
+        while not line.endswith(b"\n"):
+            line += connection.recv(_MOST_BYTES)
+        with contextlib.suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        _fork(Start(**json.loads(line)), connection, files)
 
 
 if __name__ == "__main__":

@@ -1,19 +1,15 @@
-"""The program, killed or held at an exact moment: a process of its own.
-
-python -m tests.train.interrupted MOMENT --config=configs/digits.py --workdir=DIR ...
-
-Photographs are small, and few: those of `tests.train.data.small`.
-"""
+"""`train.main`, killed or held at an exact moment, on photographs that are small."""
 
 import os
 import shutil
 import signal
-import sys
 import threading
 from pathlib import Path
 
+import jax
+
 from tests.train.data import small
-from train import command_line, main
+from train import main as program
 from train.data import images
 from train.foundation import files
 from train.training.stop_signals import StopSignals
@@ -25,9 +21,8 @@ def shrink_photographs():
     images.SHORTER_SIDE, images.CROP = 12, 8
 
 
-# In the program and in the processes of its own that decode images, but not where pytest looks for
-# tests in here.
-if __name__ in ("__main__", "__mp_main__"):
+# In the processes that decode images, but not where pytest looks for tests in here.
+if __name__ == "__mp_main__":
     shrink_photographs()
 
 
@@ -97,6 +92,11 @@ def kill_in_deletion(*, half):
     shutil.rmtree = rmtree
 
 
+def say(line):
+    """Prints a line. A signal may come within `print`, which cannot be called again then."""
+    os.write(1, f"{line}\n".encode())
+
+
 def hold_at_save(number):
     """Says that a save is to come and waits there for ever; says when a signal was taken in."""
     original_save, original_receive = Checkpointer.save, StopSignals._receive
@@ -106,7 +106,7 @@ def hold_at_save(number):
         nonlocal calls
         calls += 1
         if calls == number:
-            print("held at a save", flush=True)
+            say("held at a save")
             # Not in one long wait, which a signal that comes just before it would not end.
             while not threading.Event().wait(0.1):
                 pass
@@ -114,13 +114,15 @@ def hold_at_save(number):
 
     def receive(self, *arguments):
         original_receive(self, *arguments)
-        print("took a signal in", flush=True)
+        say("took a signal in")
 
     Checkpointer.save, StopSignals._receive = save, receive
 
 
 MOMENTS = {
     "never": lambda: None,
+    # Whatever kills it: its steps are compiled, as by no start before.
+    "in a compilation": lambda: jax.config.update("jax_enable_compilation_cache", False),
     "before the configuration": lambda: kill_before_renaming_to("config.json"),
     "in a line of metrics": lambda: kill_in_line(3),
     "before the checksums": lambda: kill_in_save(3, after=False),
@@ -134,6 +136,7 @@ MOMENTS = {
 }
 
 
-if __name__ == "__main__":
-    MOMENTS[sys.argv.pop(1)]()
-    command_line.run(main.main)
+def main():
+    shrink_photographs()
+    MOMENTS[os.environ["MOMENT"]]()
+    program.main()

@@ -4,39 +4,28 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, cast
 
-ROOT = Path(__file__).parents[2]
-# A limit for a hang, in seconds: a start takes some ten of them on a busy machine.
-TIME_LIMIT = 300
+from tests.train.forked import TIME_LIMIT, Ended, Process, Start
 
 
 class Running(AbstractContextManager["Running"]):
-    """A process of the program, the first of a process group as one that a terminal starts.
+    """A process of the program.
 
     It is killed at the end of the context, and when it goes on past the limit for a hang.
     """
 
-    def __init__(self, command: Sequence[str], environment: dict[str, str], stderr: Path) -> None:
+    def __init__(self, start: Start, stderr: Path) -> None:
         self._stderr = stderr
-        with stderr.open("w") as stream:
-            self._process = subprocess.Popen(
-                command,
-                cwd=ROOT,
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=stream,
-                text=True,
-                start_new_session=True,
-            )
-        self._printed = cast(IO[str], self._process.stdout)
+        ours, its = os.pipe()
+        with stderr.open("w") as errors:
+            self._process = Process(start, its, errors.fileno())
+        os.close(its)
+        self._printed = os.fdopen(ours)
         self._lines: list[str] = []
         self._limit = threading.Timer(TIME_LIMIT, self._kill)
         self._limit.start()
@@ -63,32 +52,25 @@ class Running(AbstractContextManager["Running"]):
         """Sends a signal to the process alone, or to all of its group as a terminal does."""
         (os.killpg if to_group else os.kill)(self.pid, number)
 
-    def end(self) -> subprocess.CompletedProcess:
-        """Waits for the end."""
-        rest, _ = self._process.communicate()
-        return self._completed(rest)
+    def end(self) -> Ended:
+        """Waits for the end, also of the processes that the program started."""
+        self._lines.extend(self._printed)
+        returncode = self._process.wait()
+        assert returncode is not None
+        return Ended(returncode, "".join(self._lines), self._stderr.read_text())
 
     def killed_after(self, seconds: float) -> bool:
         """Kills the process after a time; False if it had come to its end before."""
-        try:
-            done = self._completed(self._process.communicate(timeout=seconds)[0])
-        except subprocess.TimeoutExpired:
+        if self._process.wait(seconds) is None:
             self._kill()
-            self._process.communicate()
+            self.end()
             return True
+        done = self.end()
         assert done.returncode == 0, done.stderr
         return False
 
-    def _completed(self, rest: str) -> subprocess.CompletedProcess:
-        return subprocess.CompletedProcess(
-            self._process.args,
-            self._process.returncode,
-            "".join(self._lines) + rest,
-            self._stderr.read_text(),
-        )
-
     def _kill(self) -> None:
-        if self._process.poll() is None:
+        if self._process.wait(0) is None:
             os.killpg(self.pid, signal.SIGKILL)
 
 
@@ -97,11 +79,9 @@ class Program:
     """One command, which is typed again after whatever stopped it.
 
     Attributes:
-        folder: where data sets are prepared.
         arguments: the configuration.
     """
 
-    folder: Path
     arguments: tuple[str, ...]
 
     def start(
@@ -110,7 +90,6 @@ class Program:
         *more: str,
         devices: int = 2,
         moment: str | None = None,
-        compiled: bool = True,
         name: str | None = None,
     ) -> Running:
         """Starts the command.
@@ -120,30 +99,25 @@ class Program:
             more: further arguments.
             devices: how many.
             moment: one of `tests.train.interrupted`.
-            compiled: whether steps that were compiled by an earlier start are used.
             name: of the file beside the workdir that its errors go to; by default the workdir's.
         """
-        module = ("train.main",) if moment is None else ("tests.train.interrupted", moment)
-        environment = {
-            **os.environ,
-            "PYTHONUNBUFFERED": "1",
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
-            "TFDS_DATA_DIR": str(self.folder / "data"),
-            "JAX_ENABLE_COMPILATION_CACHE": str(compiled).lower(),
-        }
-        workdir.parent.mkdir(parents=True, exist_ok=True)
-        return Running(
-            [sys.executable, "-m", *module, f"--workdir={workdir}", *self.arguments, *more],
+        environment = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+        if moment is not None:
+            environment["MOMENT"] = moment
+        start = Start(
+            "train.main" if moment is None else "tests.train.interrupted",
+            (f"--workdir={workdir}", *self.arguments, *more),
             environment,
-            workdir.parent / f"{name or workdir.name}.stderr",
         )
+        workdir.parent.mkdir(parents=True, exist_ok=True)
+        return Running(start, workdir.parent / f"{name or workdir.name}.stderr")
 
-    def run(self, workdir: Path, *more: str, **settings) -> subprocess.CompletedProcess:
+    def run(self, workdir: Path, *more: str, **settings) -> Ended:
         """Runs the command to its end."""
         with self.start(workdir, *more, **settings) as running:
             return running.end()
 
-    def complete(self, workdir: Path, *more: str, **settings) -> subprocess.CompletedProcess:
+    def complete(self, workdir: Path, *more: str, **settings) -> Ended:
         """Runs the command to an end that must be a good one."""
         done = self.run(workdir, *more, **settings)
         assert done.returncode == 0, done.stderr

@@ -15,29 +15,22 @@ from train.foundation.errors import UserError
 
 STEPS_PER_EPOCH = 19
 # All kinds of state: momentum, moving averages, and the estimated labels of ROLE.
-EVERYTHING = (
-    "--config=configs/digits.py:role",
-    "--config.num_epochs=12",
-    "--config.model.name=mlp",
-    "--config.optimizer.average_decay=0.9",
-    "--config.checkpoint.every_steps=3",
+PROGRAM = Program(
+    (
+        "--config=configs/digits.py:role",
+        "--config.num_epochs=8",
+        "--config.model.name=mlp",
+        "--config.optimizer.average_decay=0.9",
+        "--config.checkpoint.every_steps=4",
+    )
 )
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("interruptions")
-
-
-@pytest.fixture(scope="module")
-def program(folder):
-    return Program(folder, EVERYTHING)
-
-
-@pytest.fixture(scope="module")
-def unbroken(program, folder):
-    program.complete(folder / "unbroken")
-    return folder / "unbroken"
+def unbroken(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("interruptions") / "unbroken"
+    PROGRAM.complete(workdir)
+    return workdir
 
 
 def stop(running, epoch, number, *, to_group):
@@ -50,8 +43,8 @@ def stop(running, epoch, number, *, to_group):
     assert line.startswith(f"stopped by {number.name}: saved after step ")
     assert line.endswith("the same command goes on from there")
     step = int(line.split("after step ")[1].split(",")[0])
-    assert epoch * STEPS_PER_EPOCH < step < 12 * STEPS_PER_EPOCH
-    assert f"in epoch {1 + step // STEPS_PER_EPOCH} of 12" in line
+    assert epoch * STEPS_PER_EPOCH < step < 8 * STEPS_PER_EPOCH
+    assert f"in epoch {1 + step // STEPS_PER_EPOCH} of 8" in line
     return step, warnings, done.stdout
 
 
@@ -61,7 +54,7 @@ def is_of_skipping(warnings, checkpoint):
 
 
 @pytest.mark.slow
-def test_signals_and_damage_in_the_middle_of_epochs_change_nothing(program, unbroken, tmp_path):
+def test_signals_and_damage_in_the_middle_of_epochs_change_nothing(unbroken, tmp_path):
     workdir = tmp_path / "run"
 
     def at(step):
@@ -70,25 +63,25 @@ def test_signals_and_damage_in_the_middle_of_epochs_change_nothing(program, unbr
     def goes_on_from(step):
         epoch, in_epoch = divmod(step, STEPS_PER_EPOCH)
         within = f" and {in_epoch} of {STEPS_PER_EPOCH} steps" if in_epoch else ""
-        return f"going on after epoch {epoch} of 12{within}\n"
+        return f"going on after epoch {epoch} of 8{within}\n"
 
-    with program.start(workdir) as running:
-        first, warnings, _ = stop(running, 2, signal.SIGTERM, to_group=False)
+    with PROGRAM.start(workdir) as running:
+        first, warnings, _ = stop(running, 1, signal.SIGTERM, to_group=False)
     assert not warnings
     assert checkpoints(workdir)[-1] == first
-    with program.start(workdir) as running:
-        second, warnings, printed = stop(running, 4, signal.SIGINT, to_group=True)
+    with PROGRAM.start(workdir) as running:
+        second, warnings, printed = stop(running, 3, signal.SIGINT, to_group=True)
     assert not warnings
     assert goes_on_from(first) in printed
     before = checkpoints(workdir)[-2]
     flip_a_bit(at(second))
-    with program.start(workdir) as running:
-        third, warnings, printed = stop(running, 6, signal.SIGTERM, to_group=True)
+    with PROGRAM.start(workdir) as running:
+        third, warnings, printed = stop(running, 5, signal.SIGTERM, to_group=True)
     assert is_of_skipping(warnings, at(second))
     assert goes_on_from(before) in printed
     before = checkpoints(workdir)[-2]
     truncate(at(third))
-    done = program.complete(workdir)
+    done = PROGRAM.complete(workdir)
     assert is_of_skipping(done.stderr.splitlines(), at(third))
     assert goes_on_from(before) in done.stdout
     assert outcome(workdir) == outcome(unbroken)
@@ -99,8 +92,8 @@ def test_signals_and_damage_in_the_middle_of_epochs_change_nothing(program, unbr
     ("second", "code", "words"),
     [(signal.SIGTERM, -signal.SIGTERM, ""), (signal.SIGINT, 130, "stopped by SIGINT\n")],
 )
-def test_a_second_signal_ends_the_run_at_once(program, tmp_path, second, code, words):
-    with program.start(tmp_path / "run", moment="held at the second save") as running:
+def test_a_second_signal_ends_the_run_at_once(tmp_path, second, code, words):
+    with PROGRAM.start(tmp_path / "run", moment="held at the second save") as running:
         running.read_until("held at a save")
         running.send(signal.SIGTERM)
         running.read_until("took a signal in")
@@ -123,12 +116,12 @@ RATES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("when", RATES)
-def test_divergence_is_told_with_the_last_good_checkpoint(program, tmp_path, when):
+def test_divergence_is_told_with_the_last_good_checkpoint(tmp_path, when):
     *rate, bad_step = RATES[when]
     workdir = tmp_path / "run"
     # A checkpoint after every step: none may have what the bad one made.
     every_step = "--config.checkpoint.every_steps=1"
-    done = program.run(workdir, every_step, *rate)
+    done = PROGRAM.run(workdir, every_step, *rate)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith(
@@ -146,9 +139,9 @@ def test_divergence_is_told_with_the_last_good_checkpoint(program, tmp_path, whe
     assert kept == f"the last good checkpoint is {latest}"
     assert checkpoints(workdir)[-1] == bad_step - 1
     # It is whole, and of numbers that are finite; and the same command comes to the same end.
-    done = program.run(workdir, every_step, *rate)
+    done = PROGRAM.run(workdir, every_step, *rate)
     assert (done.returncode, done.stderr) == (2, f"{line}\n")
-    assert "going on after epoch 1 of 12\n" in done.stdout
+    assert "going on after epoch 1 of 8\n" in done.stdout
 
 
 OTHERS = {
@@ -208,9 +201,9 @@ def test_a_workdir_of_another_data_set_is_refused_with_the_fields(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_refuses_another_configuration_with_exit_code_two(program, unbroken):
+def test_the_command_refuses_another_configuration_with_exit_code_two(unbroken):
     before = outcome(unbroken)
-    done = program.run(unbroken, "--config.loss.weight=0.02", "--config.seed=1")
+    done = PROGRAM.run(unbroken, "--config.loss.weight=0.02", "--config.seed=1")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert "(loss.weight: 0.01 -> 0.02; seed: 0 -> 1); give another --workdir" in line

@@ -1,17 +1,13 @@
-"""A preparation that is killed, or runs into a full disk, at a given moment: a process of its own.
-
-python -m tests.train.data.interrupted MOMENT MANUAL_DIR DATA_DIR
-"""
+"""`train.prepare`, killed or on a full disk at an exact moment, on a small archive."""
 
 import os
 import resource
 import signal
-import sys
 
 from absl import logging
 
 from tests.train.data import small
-from train import command_line, prepare
+from train import prepare as program
 from train.data.preparing import dataset_writer, shards
 
 # Smaller than the smallest shard, which ArrayRecord fills up to 64 KiB.
@@ -47,19 +43,7 @@ MOMENTS = {
 
 
 def main():
-    moment, manual_dir, data_dir = sys.argv[1:]
-    sys.argv[1:] = []
     small.shrink(setattr)
-    MOMENTS[moment]()
-
-    def command():
-        logging.set_verbosity(logging.ERROR)
-        prepare.prepare(
-            "plantnet300k", data_dir=data_dir, manual_dir=manual_dir, skip_unreadable=False
-        )
-
-    command_line.run(command)
-
-
-if __name__ == "__main__":
-    main()
+    MOMENTS[os.environ["MOMENT"]]()
+    logging.set_verbosity(logging.ERROR)
+    program.main()

@@ -1,22 +1,16 @@
 """`train.prepare` as a command: mistakes, kills, a full disk, and going on afterwards."""
 
-import os
-import subprocess
-import sys
 import tarfile
 
 import pytest
 
 from tests.train.data import archives, small
 from tests.train.data.interrupted import MOMENTS
-from tests.train.forked import ROOT, start
+from tests.train.forked import start
 from train import prepare
 from train.data.plantnet300k import Plantnet300k
 from train.data.preparing import dataset_writer, imagenet, shards, tfds_datasets
 from train.foundation.errors import InterruptedRunError, UserError
-
-# A limit for a hang; a preparation takes some four seconds.
-TIMEOUT = 120
 
 
 @pytest.fixture
@@ -26,15 +20,12 @@ def shrunk(monkeypatch):
 
 def prepare_until(moment, folder):
     """A preparation of the folder's archive, in a process that ends at the moment."""
-    module, folders = "tests.train.data.interrupted", (folder / "manual", folder / "data")
-    return subprocess.run(
-        [sys.executable, "-m", module, moment, *map(str, folders)],
-        cwd=ROOT,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
+    return start(
+        "tests.train.data.interrupted",
+        "--dataset=plantnet300k",
+        f"--manual_dir={folder / 'manual'}",
+        f"--data_dir={folder / 'data'}",
+        environment={"MOMENT": moment},
     )
 
 

@@ -24,9 +24,9 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("shared")
 
 
-def program(folder, loss, parallel):
+def program(loss, parallel):
     config = (f"--config=configs/digits.py:{loss}", f"--config.parallel={parallel}")
-    return Program(folder, (*config, *FLAGS))
+    return Program((*config, *FLAGS))
 
 
 def left(workdir):
@@ -42,7 +42,7 @@ def left(workdir):
 def one_device(folder):
     @functools.cache
     def run(loss):
-        program(folder, loss, "pmap").complete(folder / loss, devices=1)
+        program(loss, "pmap").complete(folder / loss, devices=1)
         return left(folder / loss)
 
     return run
@@ -70,19 +70,17 @@ def check_equal(found, expected):
         ("role", "pmap", 4),
     ],
 )
-def test_several_devices_equal_one(tmp_path, folder, one_device, loss, parallel, devices):
-    program(folder, loss, parallel).complete(tmp_path / "run", devices=devices)
+def test_several_devices_equal_one(tmp_path, one_device, loss, parallel, devices):
+    program(loss, parallel).complete(tmp_path / "run", devices=devices)
     check_equal(left(tmp_path / "run"), one_device(loss))
 
 
 @pytest.mark.parametrize(
     ("loss", "parallel"), [("average_k", "pmap"), ("noised_balanced", "shard_map")]
 )
-def test_two_processes_of_two_devices_equal_one_device(
-    tmp_path, folder, one_device, loss, parallel
-):
+def test_two_processes_of_two_devices_equal_one_device(tmp_path, one_device, loss, parallel):
     workdir = tmp_path / "run"
-    with start_together(program(folder, loss, parallel), workdir) as pair:
+    with start_together(program(loss, parallel), workdir) as pair:
         for process in pair:
             done = process.end()
             assert done.returncode == 0, done.stderr

@@ -10,7 +10,8 @@ import time
 import pytest
 
 from tests.train.data import small
-from tests.train.program import TIME_LIMIT, Program, checkpoints, outcome
+from tests.train.forked import TIME_LIMIT
+from tests.train.program import Program, checkpoints, outcome
 from train import prepare
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -18,9 +19,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 STEPS_PER_EPOCH = 19
 NUM_KILLS = 24
 DIGITS = (
-    "--config.num_epochs=10",
+    "--config.num_epochs=8",
     "--config.model.name=mlp",
-    "--config.checkpoint.every_steps=2",
+    "--config.checkpoint.every_steps=3",
 )
 # Between them all kinds of state: momentum, moving averages, ROLE's estimated labels, two heads.
 LOSSES = {
@@ -36,7 +37,7 @@ def unbroken(tmp_path_factory):
     @functools.cache
     def run(loss):
         folder = tmp_path_factory.mktemp(loss)
-        program = Program(folder, (*LOSSES[loss], *DIGITS))
+        program = Program((*LOSSES[loss], *DIGITS))
         program.complete(folder / "unbroken")
         return program, folder / "unbroken"
 
@@ -55,7 +56,7 @@ def timed(running):
 @pytest.mark.parametrize("loss", LOSSES)
 def test_kills_at_random_moments_change_nothing(unbroken, tmp_path, loss):
     program, whole = unbroken(loss)
-    # How long a start and the rest take here and now.
+    # How long it takes to the end of the first epoch, and from there, here and now.
     with program.start(tmp_path / "timed") as running:
         starting, training = timed(running)
     draw = random.Random(loss)
@@ -65,9 +66,9 @@ def test_kills_at_random_moments_change_nothing(unbroken, tmp_path, loss):
         # One in six falls before the first step or in its compilation; the others are so close that
         # a run meets several, in steps, evaluations, saves and deletions.
         early = draw.random() < 1 / 6
-        moment = starting * draw.random() if early else starting + training * draw.random() / 3
-        with program.start(workdir, compiled=not early) as running:
-            if running.killed_after(moment):
+        seconds = starting * draw.random() if early else starting + training * draw.random() / 3
+        with program.start(workdir, moment="in a compilation" if early else None) as running:
+            if running.killed_after(seconds):
                 kills += 1
             else:
                 finished += 1
@@ -137,7 +138,7 @@ def test_other_numbers_of_devices_go_on(unbroken, tmp_path):
         json.loads((path / "results.json").read_text()) for path in (workdir, whole)
     )
     for split in ("validation", "test"):
-        # Sums over devices are rounded in another order, by some 1e-7 of each, and 190 steps of
+        # Sums over devices are rounded in another order, by some 1e-7 of each, and 152 steps of
         # training have that grow.
         assert results[split]["loss"] == pytest.approx(expected[split]["loss"], rel=1e-4)
 
@@ -170,10 +171,10 @@ def streamed(tmp_path_factory):
             skip_unreadable=False,
         )
     return Program(
-        folder,
         (
             "--config=configs/plantnet300k.py:cross_entropy",
-            "--config.num_epochs=3",
+            f"--config.dataset.data_dir={folder / 'data'}",
+            "--config.num_epochs=2",
             "--config.dataset.batch_size=2",
             "--config.dataset.num_workers=2",
             "--config.model.name=mlp",
@@ -188,7 +189,7 @@ def test_signals_to_a_run_with_processes_that_decode_change_nothing(streamed, tm
     workdir = tmp_path / "run"
     for number in (signal.SIGTERM, signal.SIGINT):
         with streamed.start(workdir, moment="never") as running:
-            running.read_until("/3  training: ")
+            running.read_until("/2  training: ")
             # As a terminal or a scheduler sends it: to the processes that decode too.
             running.send(number, to_group=True)
             done = running.end()
@@ -202,7 +203,7 @@ def test_signals_to_a_run_with_processes_that_decode_change_nothing(streamed, tm
 
 def test_processes_that_decode_end_with_a_killed_run(streamed, tmp_path):
     with streamed.start(tmp_path / "run", moment="never") as running:
-        running.read_until("/3  training: ")
+        running.read_until("/2  training: ")
         running.send(signal.SIGKILL)
         killed = time.monotonic()
         # They hold the run's standard output too: this returns when the last of them has ended,

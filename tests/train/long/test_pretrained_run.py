@@ -27,7 +27,6 @@ def test_a_run_starts_with_the_weights_of_a_file(tmp_path):
     sizes = {"num_classes": 10, "num_genera": 2, "num_train": 100}
     sizes |= {"num_validation": 50, "num_test": 50, "batch_size": 50}
     program = Program(
-        tmp_path,
         (
             "--config=configs/synthetic_species.py:cross_entropy",
             "--config.model.name=resnet18",

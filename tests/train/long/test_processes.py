@@ -14,20 +14,29 @@ MOST_SECONDS = 60
 pytestmark = pytest.mark.long
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("shared")
-
-
-def program(folder, num_epochs):
+def program(num_epochs):
     # On one thread each, and by small batches, for the epochs to be long enough to be hit.
     flags = ("--config.dataset.batch_size=16", f"--config.num_epochs={num_epochs}")
-    return Program(folder, ("--config=configs/digits.py:cross_entropy", *flags))
+    return Program(("--config=configs/digits.py:cross_entropy", *flags))
+
+
+def complete_together(program, workdir):
+    with start_together(program, workdir) as pair:
+        for process in pair:
+            done = process.end()
+            assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("unbroken") / "run"
+    complete_together(program(3), workdir)
+    return workdir
 
 
 @pytest.mark.parametrize("killed", [0, 1])
-def test_the_death_of_a_peer_ends_the_other_within_a_minute(tmp_path, folder, killed):
-    with start_together(program(folder, 1000), tmp_path / "run") as pair:
+def test_the_death_of_a_peer_ends_the_other_within_a_minute(tmp_path, killed):
+    with start_together(program(1000), tmp_path / "run") as pair:
         pair[0].read_until("epoch 1/1000")
         os.kill(pair[killed].pid, signal.SIGKILL)
         died = time.monotonic()
@@ -37,8 +46,8 @@ def test_the_death_of_a_peer_ends_the_other_within_a_minute(tmp_path, folder, ki
 
 
 @pytest.mark.parametrize(("number", "told"), [(signal.SIGTERM, 1), (signal.SIGINT, 0)])
-def test_a_signal_to_one_stops_both_which_go_on_as_if_nothing_was(tmp_path, folder, number, told):
-    three = program(folder, 3)
+def test_a_signal_to_one_stops_both_which_go_on_as_if_nothing_was(tmp_path, unbroken, number, told):
+    three = program(3)
     workdir = tmp_path / "run"
     with start_together(three, workdir) as pair:
         pair[0].read_until("epoch 1/3")
@@ -48,16 +57,12 @@ def test_a_signal_to_one_stops_both_which_go_on_as_if_nothing_was(tmp_path, fold
             assert done.returncode == 128 + number, done.stderr
             assert f"stopped by {number.name}: saved after step" in done.stderr
     assert checkpoints(workdir)[-1] < 3 * 78
-    for where in (workdir, tmp_path / "unbroken"):
-        with start_together(three, where) as pair:
-            for process in pair:
-                done = process.end()
-                assert done.returncode == 0, done.stderr
-    assert outcome(workdir)["metrics"] == outcome(tmp_path / "unbroken")["metrics"]
+    complete_together(three, workdir)
+    assert outcome(workdir)["metrics"] == outcome(unbroken)["metrics"]
 
 
-def test_a_mistake_ends_both(tmp_path, folder):
-    with start_together(program(folder, 0), tmp_path / "run") as pair:
+def test_a_mistake_ends_both(tmp_path):
+    with start_together(program(0), tmp_path / "run") as pair:
         for process in pair:
             done = process.end()
             assert done.returncode == 2

@@ -3,16 +3,14 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
+import signal
 
 import numpy as np
 import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from tests.train.forked import start_each
-from tests.train.program import ROOT, TIME_LIMIT
+from tests.train.forked import TIME_LIMIT, Process, Start, start_each
 
 pytestmark = pytest.mark.slow
 ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
@@ -157,27 +155,19 @@ def test_a_mistake_is_one_line_and_exit_code_two(workdir, images):
     assert {file: file.read_bytes() for file in images.iterdir()} == before
 
 
-def test_a_reader_that_has_had_enough_is_no_error(workdir, images):
+def test_a_reader_that_has_had_enough_is_no_error(workdir, images, tmp_path):
     # More than a pipe holds, so that the writer is still at it.
     many = ",".join(700 * [str(images / "1.png")])
-    running = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "train.predict",
-            f"--workdir={workdir}",
-            f"--images={many}",
-            "--top_k=10",
-        ],
-        cwd=ROOT,
-        env={**os.environ, **ENVIRONMENT},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+    start = Start(
+        "train.predict",
+        [f"--workdir={workdir}", f"--images={many}", "--top_k=10"],
+        ENVIRONMENT,
     )
-    with running:
-        assert running.stdout is not None
-        assert running.stderr is not None
-        assert json.loads(running.stdout.readline())["size"] == 10
-        running.stdout.close()
-        assert running.stderr.read() == b""
-        assert running.wait(TIME_LIMIT) == 128 + 13
+    read, written = os.pipe()
+    with (tmp_path / "errors").open("w+") as errors, os.fdopen(read) as printed:
+        process = Process(start, written, errors.fileno())
+        os.close(written)
+        assert json.loads(printed.readline())["size"] == 10
+        printed.close()
+        assert process.wait(TIME_LIMIT) == 128 + signal.SIGPIPE
+        assert errors.read() == ""

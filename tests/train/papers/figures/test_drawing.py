@@ -1,23 +1,15 @@
 """The command that draws figures: its files, and every mistake in one line."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from matplotlib.colors import to_hex
 
+from tests.train.forked import start
 from tests.train.papers.finished_runs import lines_of_run, make_run, read
 from train.foundation.errors import UserError
 from train.papers.figures import curves, drawing
 from train.workdir import figure_style
-
-ROOT = Path(__file__).parents[4]
-# A limit for a hang; the command takes some seconds.
-TIMEOUT = 300
-
 
 # Style and files.
 
@@ -186,31 +178,17 @@ def test_flags_that_make_no_figure_are_refused(tmp_path, monkeypatch, arguments,
         drawing.draw(**{**given, "options": {}, **arguments})
 
 
-# The command.
-
-
-def command(*arguments, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "train.figures", *arguments],
-        cwd=cwd,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "DISPLAY": ""},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
-
-
 @pytest.mark.slow
 def test_the_command_draws_the_finished_runs_of_a_folder(tmp_path):
     make_run(tmp_path / "runs" / "a")
     make_run(tmp_path / "runs" / "b", epsilon=0.1)
     (tmp_path / "runs" / "unfinished").mkdir()
     (tmp_path / "runs" / "notes.txt").touch()
-    done = command("--figure=gradient_sparsity", "--runs=runs", "--out=f.svg", cwd=tmp_path)
+    flags = ("--figure=gradient_sparsity", "--out=f.svg")
+    done = start("train.figures", *flags, "--runs=runs", folder=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "wrote f.svg; runs drawn: 2\n"
     assert (tmp_path / "f.svg").read_text().startswith("<?xml")
-    done = command("--figure=gradient_sparsity", "--runs=none", "--out=f.svg", cwd=tmp_path)
+    done = start("train.figures", *flags, "--runs=none", folder=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "error: --runs must be a folder of workdirs; there is no folder none\n"

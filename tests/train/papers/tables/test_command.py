@@ -39,7 +39,13 @@ for line in sys.stdin:
             code = stop.code
     print(json.dumps([code or 0, *(stream.getvalue() for stream in streams)]), flush=True)
 """
-ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": "", "FORCE_COLOR": "1"}
+ENVIRONMENT = {
+    **os.environ,
+    "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "",
+    "FORCE_COLOR": "1",
+}
 
 
 @pytest.fixture(scope="module")
