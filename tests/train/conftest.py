@@ -11,7 +11,15 @@ import pytest
 from ml_collections import ConfigDict
 
 from configs import digits
+from tests.compilation import optimized
 from train import experiment
+
+
+@pytest.fixture(autouse=True, scope="module")
+def unoptimized() -> Iterator[None]:
+    """The last digits of numbers are no subject here."""
+    with optimized(False):
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +37,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config.num_epochs = 2
     config.dataset.data_dir = str(folder / "data")
     plain = json.loads(config.to_json())
-    with jax.numpy_dtype_promotion("standard"), contextlib.redirect_stdout(io.StringIO()):
+    quiet = contextlib.redirect_stdout(io.StringIO())
+    with optimized(False), jax.numpy_dtype_promotion("standard"), quiet:
         experiment.run(plain, folder / "run")
     return folder / "run"

@@ -67,7 +67,6 @@ RECIPES = {
         steps_per_epoch=2,
     ),
 }
-UNOPTIMIZED = "--xla_backend_optimization_level=0"
 NUM_TEST_SPECIES = 1000
 SYNTHETIC_SPECIES = Affordable(
     (
@@ -87,8 +86,7 @@ SYNTHETIC_SPECIES = Affordable(
 
 def command(module, *arguments):
     """Runs a command, on one device, and returns what it printed."""
-    # Numbers are no subject here: what is compiled need not be fast.
-    done = start(module, *arguments, environment={"XLA_FLAGS": UNOPTIMIZED})
+    done = start(module, *arguments)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

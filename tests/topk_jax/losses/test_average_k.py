@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests import reference
+from tests.compilation import float64
 from tests.topk_jax.losses import splits
 from topk_jax import losses
 
@@ -86,8 +87,7 @@ def test_candidates_are_the_likeliest_wrong_classes(rng, k):
         assert not chosen[np.arange(NUM_EXAMPLES), labels].any(), name
 
 
-@pytest.mark.parametrize("mapping", splits.MAPPINGS)
-@pytest.mark.parametrize("num_devices", splits.NUM_DEVICES)
+@pytest.mark.parametrize(("num_devices", "mapping"), splits.SPLITS)
 # Two candidates in all; six, of which a device of eight has room for four; every wrong class.
 @pytest.mark.parametrize("k", [1.25, 1.75, 5])
 @pytest.mark.slow
@@ -174,7 +174,7 @@ def test_heads_of_two_dtypes(rng):
     )
     assert value.dtype == jnp.float32
     assert [gradient.dtype for gradient in gradients] == [jnp.bfloat16, jnp.float32]
-    with jax.enable_x64(True):
+    with float64():
         for heads in (
             (logits.astype(np.float64), proposals),
             (logits, proposals.astype(np.float64)),
@@ -221,8 +221,7 @@ def test_one_broken_example_makes_every_device_nan(rng, broken):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mapping", splits.MAPPINGS)
-@pytest.mark.parametrize("num_devices", splits.NUM_DEVICES)
+@pytest.mark.parametrize(("num_devices", "mapping"), splits.SPLITS)
 def test_split_batch(rng, num_devices, mapping):
     logits, proposals, labels = batch(rng)
     parameters = {"k": 2.3, "alpha": 0.7}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests import reference
+from tests.compilation import float64
 from tests.topk_jax.losses import splits
 from topk_jax import losses
 
@@ -54,12 +55,11 @@ def split_step(name, num_devices, mapping):
     return splits.split(splits.training_step(ours(name)), num_devices, mapping)
 
 
-SPLITS = [(mapping, count) for mapping in splits.MAPPINGS for count in splits.NUM_DEVICES]
 both = pytest.mark.parametrize("name", [EPR, "role"])
 
 
 @both
-@pytest.mark.parametrize(("mapping", "num_devices"), [*SPLITS, ("checked_shard_map", 4)])
+@pytest.mark.parametrize(("num_devices", "mapping"), [*splits.SPLITS, (4, "checked_shard_map")])
 @pytest.mark.slow
 def test_split_batch(rng, name, mapping, num_devices):
     heads, labels = batch(rng, name)
@@ -108,7 +108,7 @@ def test_batch_of_one_and_of_several_axes(rng, name):
 @pytest.mark.slow
 def test_forward_mode_and_hessian_of_role(rng):
     heads, labels = batch(rng, "role")
-    with jax.enable_x64(True):
+    with float64():
         heads = np.stack(heads).astype(np.float64)
         direction = rng.normal(size=heads.shape)
 

@@ -11,6 +11,7 @@ from jax.sharding import AxisType, PartitionSpec
 from scipy.stats import binom, norm
 
 from tests import reference
+from tests.compilation import float64, optimized
 from topk_jax import operators
 from topk_jax.operators import _expected
 
@@ -105,9 +106,7 @@ def groups(size, k):
     ("size", "k", "num_nodes"),
     [
         (1081, 6, None),
-        (1081, 6, 80),
         (1081, 101, None),
-        (10_000, 6, None),
         (100_000, 1, None),
         (100_000, 6, None),
         (100_000, 6, 80),
@@ -134,8 +133,8 @@ def test_groups_are_the_reference():
 
 
 def test_all_ranks_add_up(rng):
-    scores = jnp.asarray(rng.normal(size=(4, 8)), jnp.float32)
-    results = [value_and_gradients(scores, k, 0.5) for k in range(1, 9)]
+    scores = jnp.asarray(rng.normal(size=(4, 6)), jnp.float32)
+    results = [value_and_gradients(scores, k, 0.5) for k in range(1, 7)]
     values, gradients, _ = (
         np.stack(parts).astype(np.float64) for parts in zip(*results, strict=True)
     )
@@ -184,14 +183,14 @@ def test_much_noise_ranks_at_random(rng):
     assert_close(slope, expected, PROMISED)
 
 
-# Binned and not, low rank and high.
-CURVED = [(6, 2), (6, 5), (40, 2), (40, 39)]
+# Not binned at a low rank, and binned at a high one.
+CURVED = [(6, 2), (40, 39)]
 
 
 @pytest.mark.parametrize(("size", "k"), CURVED)
 def test_derivatives_by_differences_in_float64(rng, size, k):
     binned = size > 6
-    with jax.enable_x64(True):
+    with float64():
         row, direction = rng.normal(size=size), rng.normal(size=size)
         nodes = {"num_nodes": 100}
         value, gradient, slope = value_and_gradients(row, k, 0.6, **nodes)
@@ -343,7 +342,9 @@ def test_transformations_change_nothing(rng, name, size):
         )
         return value, vjp(jnp.ones_like(value))[0]
 
-    one, other = TRANSFORMATIONS[name](function)(scores)
+    # Without jit each operation is a program of its own.
+    with optimized(name != "none"):
+        one, other = TRANSFORMATIONS[name](function)(scores)
     # Fusion may round differently: chances of order 1, values of order 3.
     assert_close(one, value, 16 * EPS)
     assert_close(other, gradient, 16 * EPS)
@@ -373,7 +374,7 @@ def test_one_node_at_a_time(rng, monkeypatch, size, k):
 
 
 def test_twice_the_nodes_square_the_error(rng):
-    with jax.enable_x64(True):
+    with float64():
         row = rng.normal(size=12)
         expected = reference.expected_top_k_value(row, 3, epsilon=0.7)
         errors = [

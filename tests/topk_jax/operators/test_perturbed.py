@@ -10,6 +10,7 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec
 
 from tests import reference
+from tests.compilation import float64
 from topk_jax import operators
 
 EPS = float(np.finfo(np.float32).eps)
@@ -58,7 +59,7 @@ def test_given_noise_is_the_reference(name, rng, shape, axis, k):
 @pytest.mark.slow
 @both
 def test_gradient_in_epsilon(name, rng):
-    with jax.enable_x64(True):
+    with float64():
         scores, noise = rng.normal(size=(3, 5)), rng.normal(size=(4, 3, 5))
 
         def total(epsilon):
@@ -321,7 +322,7 @@ def test_half_precision_is_computed_in_float32(name, key, rng, dtype):
 @pytest.mark.slow
 @both
 def test_float64_stays_float64(name):
-    with jax.enable_x64(True):
+    with float64():
         scores = jnp.arange(5.0)
         value = getattr(operators, name)(jax.random.key(0), scores, 2, epsilon=0.5, num_samples=4)
         assert value.dtype == jnp.float64

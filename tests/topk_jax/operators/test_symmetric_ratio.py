@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests import reference
+from tests.compilation import float64
 from topk_jax.losses import _smooth
 from topk_jax.operators._symmetric_ratio import log_ratio_of_sigmas
 
@@ -88,7 +89,7 @@ def test_more_factors_than_a_product_of_floats_holds(rng):
 
 @pytest.mark.parametrize("num_factors", [20, 8])
 def test_second_derivatives(rng, num_factors):
-    with jax.enable_x64(True):
+    with float64():
         log_values = jnp.sort(jnp.asarray(rng.normal(size=20)), descending=True)
         log_values -= log_values[2]
 

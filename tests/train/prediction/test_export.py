@@ -10,8 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.train.forked import start_each
-from tests.train.program import TIME_LIMIT
+from tests.train.forked import TIME_LIMIT, start_each
 from train.prediction import inference, trained
 from train.prediction.calibrated_rule import CalibratedRule
 
@@ -57,7 +56,8 @@ def exported(workdir, tmp_path_factory):
     subprocess.run(
         [sys.executable, "-c", LOAD, *files],
         cwd=folder,
-        env=os.environ,
+        # Compiled as what it is compared with.
+        env={**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "true"},
         check=True,
         timeout=TIME_LIMIT,
     )
