@@ -160,7 +160,9 @@ def test_derivatives_by_finite_differences_in_float64(case, rng):
         # The error of a central difference is of order step^2 = 1e-10 for the polynomials, whose
         # derivatives are at most of order 1, and 1e-16 / step = 1e-11 for all.
         differences = reference.finite_difference_jacobian(function, row, 1e-5)
-        np.testing.assert_allclose(jax.jacrev(function)(row), differences, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(
+            jax.jit(jax.jacrev(function))(row), differences, rtol=0, atol=1e-9
+        )
         gradient = functools.partial(case.jacobian, k=K)
         curvature = (
             reference.finite_difference_jacobian(gradient, row, 1e-5)
@@ -168,7 +170,7 @@ def test_derivatives_by_finite_differences_in_float64(case, rng):
             else np.zeros((*differences.shape, row.size))
         )
         for hessian in (jax.jacfwd(jax.jacrev(function)), jax.jacrev(jax.jacfwd(function))):
-            np.testing.assert_allclose(hessian(row), curvature, rtol=0, atol=1e-9)
+            np.testing.assert_allclose(jax.jit(hessian)(row), curvature, rtol=0, atol=1e-9)
 
 
 def _shard_map(function):
@@ -397,8 +399,7 @@ def test_every_operator_is_in_the_table_of_refusals():
 @pytest.mark.slow
 def test_refusals_name_the_argument(name):
     call, refused = REFUSALS[name]
-    with optimized(False):
-        call()
+    jax.jit(call)()
     for argument, values in refused.items():
         for value, error, message in values:
             with pytest.raises(error, match=message) as raised:

@@ -113,4 +113,4 @@ def test_the_nth_true_entry(rng, length, distinct):
     n = rng.integers(1, count + 1).astype(np.int32)
     expected = [np.flatnonzero(row)[rank - 1] for row, (rank,) in zip(mask, n, strict=True)]
     for function in (_selection.nth_true, jax.vmap(_selection.nth_true)):
-        np.testing.assert_array_equal(function(jnp.asarray(mask), jnp.asarray(n))[:, 0], expected)
+        np.testing.assert_array_equal(jax.jit(function)(mask, n)[:, 0], expected)

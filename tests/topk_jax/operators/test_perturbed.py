@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec
 
 from tests import reference
-from tests.compilation import float64
+from tests.compilation import float64, optimized
 from topk_jax import operators
 
 EPS = float(np.finfo(np.float32).eps)
@@ -62,6 +62,7 @@ def test_gradient_in_epsilon(name, rng):
     with float64():
         scores, noise = rng.normal(size=(3, 5)), rng.normal(size=(4, 3, 5))
 
+        @jax.jit
         def total(epsilon):
             return getattr(operators, name)(
                 None, scores, 2, epsilon=epsilon, num_samples=4, noise=noise
@@ -83,7 +84,7 @@ def test_noise_is_a_constant(name, rng):
             None, jnp.arange(5.0), 2, epsilon=1.0, num_samples=4, noise=noise
         )
 
-    np.testing.assert_array_equal(jax.grad(function)(noise), 0)
+    np.testing.assert_array_equal(jax.jit(jax.grad(function))(noise), 0)
 
 
 @pytest.mark.slow
@@ -265,11 +266,13 @@ def test_transformations_with_a_key_an_example(name, key, rng, variant):
     spec = PartitionSpec("batch")
     transformed = {
         "none": function,
-        "vmap": jax.vmap(function),
+        "vmap": jax.jit(jax.vmap(function)),
         "pmap": jax.pmap(function),
         "shard_map": jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)),
     }[variant]
-    value, gradient = transformed(keys, scores)
+    # Without jit each operation is a program of its own.
+    with optimized(variant != "none"):
+        value, gradient = transformed(keys, scores)
     expected, expected_gradient, _ = value_and_gradients(name, keys, scores)
     np.testing.assert_allclose(value, expected, rtol=0, atol=20 * EPS)
     np.testing.assert_array_equal(gradient, expected_gradient)
@@ -324,8 +327,8 @@ def test_half_precision_is_computed_in_float32(name, key, rng, dtype):
 def test_float64_stays_float64(name):
     with float64():
         scores = jnp.arange(5.0)
-        value = getattr(operators, name)(jax.random.key(0), scores, 2, epsilon=0.5, num_samples=4)
-        assert value.dtype == jnp.float64
+        call = functools.partial(getattr(operators, name), k=2, epsilon=0.5, num_samples=4)
+        assert jax.jit(call)(jax.random.key(0), scores).dtype == jnp.float64
 
 
 @both

@@ -159,7 +159,7 @@ def test_minutes_save_in_the_middle_of_epochs_too(unbroken, tmp_path):
 
 @pytest.fixture(scope="module")
 def streamed(tmp_path_factory):
-    """The program on photographs that two processes decode."""
+    """The program on photographs that a process decodes."""
     folder = tmp_path_factory.mktemp("streamed")
     with pytest.MonkeyPatch.context() as patch:
         small.shrink(patch.setattr)
@@ -174,9 +174,9 @@ def streamed(tmp_path_factory):
         (
             "--config=configs/plantnet300k.py:cross_entropy",
             f"--config.dataset.data_dir={folder / 'data'}",
-            "--config.num_epochs=2",
+            "--config.num_epochs=3",
             "--config.dataset.batch_size=2",
-            "--config.dataset.num_workers=2",
+            "--config.dataset.num_workers=1",
             "--config.model.name=mlp",
             "--config.eval.ks=(1,2)",
             "--config.select_by=top_1_accuracy",
@@ -189,7 +189,7 @@ def test_signals_to_a_run_with_processes_that_decode_change_nothing(streamed, tm
     workdir = tmp_path / "run"
     for number in (signal.SIGTERM, signal.SIGINT):
         with streamed.start(workdir, moment="never") as running:
-            running.read_until("/2  training: ")
+            running.read_until("/3  training: ")
             # As a terminal or a scheduler sends it: to the processes that decode too.
             running.send(number, to_group=True)
             done = running.end()
@@ -203,7 +203,7 @@ def test_signals_to_a_run_with_processes_that_decode_change_nothing(streamed, tm
 
 def test_processes_that_decode_end_with_a_killed_run(streamed, tmp_path):
     with streamed.start(tmp_path / "run", moment="never") as running:
-        running.read_until("/2  training: ")
+        running.read_until("/3  training: ")
         running.send(signal.SIGKILL)
         killed = time.monotonic()
         # They hold the run's standard output too: this returns when the last of them has ended,
