@@ -24,7 +24,8 @@ from PIL import Image
 
 from benchmarks import command, markdown, timing
 from train.data.batches import Batch, TrainingBatches
-from train.data.images import decode, random_crop
+from train.data.images import CROP, decode, random_crop
+from train.data.photographs import PhotographReader
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
 
@@ -116,9 +117,14 @@ def photographs() -> list[bytes]:
     return files
 
 
+READER = PhotographReader((CROP, CROP, 3))
+
+
 def split_of(encoded: list[bytes]) -> Split:
     """The files as records of a prepared split."""
-    records = Records([{"image": image} for image in encoded], np.arange(len(encoded)), "benchmark")
+    records = Records(
+        [{"image": image} for image in encoded], np.arange(len(encoded)), "benchmark", READER
+    )
     return Split(records, np.zeros(len(encoded), np.int32))
 
 

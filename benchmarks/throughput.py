@@ -36,6 +36,7 @@ from train.training.state import TrainState
 from train.training.steps_in_flight import StepsInFlight
 from train.training.stop_signals import NOTHING, StopSignals, with_request
 from train.workdir.classes import Classes
+from train.workdir.facts import Facts
 from train.workdir.progress import Progress
 from train.workdir.reporting import SilentReporter
 from train.workdir.runs import with_added_fields
@@ -148,7 +149,8 @@ def _assembled(config: Mapping[str, Any], workload: Workload) -> Assembly:
     spec, split = dataset_spec(config["dataset"]), workload.split()
     names = tuple(str(label) for label in range(spec.num_classes or 0))
     counts = np.bincount(split.labels, minlength=len(names))
-    assembly = assemble(config, Classes(names, tuple(counts.tolist())))
+    assert spec.image_shape is not None
+    assembly = assemble(config, Facts(Classes(names, tuple(counts.tolist())), spec.image_shape))
     assembly.dataset = Dataset(split, split, split, names, spec.image_shape)
     return assembly
 

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from train import configuration
-from train.data import Dataset, dataset_spec
+from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
 from train.data.batches import Batch, steps_in_epoch
 from train.data.pipeline import Pipeline
@@ -29,28 +29,30 @@ from train.training.optimizer import Optimizer
 from train.training.state import TrainState, initial_state, parameters_digest
 from train.workdir import terminal
 from train.workdir.classes import Classes
+from train.workdir.facts import Facts
 
 
-def assemble(config: Mapping[str, Any], classes: Classes | None = None) -> "Assembly":
+def assemble(config: Mapping[str, Any], facts: Facts | None = None) -> "Assembly":
     """The parts of a run.
 
     Args:
         config: the fields of the configuration, nested and checked.
-        classes: those of a finished run, which is used without its data set. Training leaves them
+        facts: those of a finished run, which is used without its data set. Training leaves them
             out: the data set is opened, and has them.
 
     Raises:
         UserError: the data set cannot be opened, or does not fit the configuration.
     """
-    assembly = Assembly(config, classes)
+    assembly = Assembly(config, facts)
     configuration.check_classes(config, len(assembly.classes.names))
     return assembly
 
 
-def classes_of(dataset: Dataset) -> Classes:
-    """The names of the classes of a data set and their numbers of training images."""
+def facts_of(dataset: Dataset) -> Facts:
+    """What a run needs to know of its data set, and keeps."""
     counts = np.bincount(dataset.train.labels, minlength=dataset.num_classes)
-    return Classes(dataset.class_names, tuple(counts.tolist()))
+    classes = Classes(dataset.class_names, tuple(counts.tolist()))
+    return Facts(classes, dataset.image_shape, dataset.digest)
 
 
 class Assembly:
@@ -58,32 +60,48 @@ class Assembly:
 
     Args:
         config: the fields of the configuration, nested and checked.
-        classes: what is known of each class; None to ask the data set.
+        facts: what is known of the data set; None to ask the data set.
     """
 
-    def __init__(self, config: Mapping[str, Any], classes: Classes | None) -> None:
+    def __init__(self, config: Mapping[str, Any], facts: Facts | None) -> None:
         self.config = config
-        self.spec = dataset_spec(config["dataset"])
         self.loss = find_loss(config["loss"]["name"])
-        self._classes = classes
+        self._unopened = dataset_spec(config["dataset"])
+        self._facts = facts
+
+    @cached_property
+    def spec(self) -> DatasetSpec:
+        """The data set, with the shape of its images."""
+        shape = self._unopened.image_shape
+        return self._unopened.of_shape(self.facts.image_shape) if shape is None else self._unopened
 
     @cached_property
     def dataset(self) -> Dataset:
         """The opened data set, the same in all processes."""
         # The first use prepares some data sets.
         dataset = processes.first_then_others(
-            lambda: self.spec.load(self.config["dataset"]["data_dir"], seed=self.config["seed"])
+            lambda: self._unopened.load(
+                self.config["dataset"]["data_dir"], seed=self.config["seed"]
+            )
         )
         labels = [split.labels for split in (dataset.train, dataset.validation, dataset.test)]
         processes.check_same("the data set", lambda: parameters_digest(labels))
         return dataset
 
     @cached_property
+    def facts(self) -> Facts:
+        """What is known of the data set."""
+        return self._facts or facts_of(self.dataset)
+
+    @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of the images that the model gets."""
+        return self._unopened.image_shape or self.facts.image_shape
+
+    @property
     def classes(self) -> Classes:
         """The names of the classes and their numbers of training images."""
-        if self._classes is not None:
-            return self._classes
-        return classes_of(self.dataset)
+        return self.facts.classes
 
     @property
     def num_classes(self) -> int:
@@ -186,7 +204,7 @@ class Assembly:
         state = initial_state(
             self.model,
             self._make_optimizer(self.hyperparameters["optimizer"]).transformation,
-            self.spec.image_shape,
+            self.image_shape,
             randomness.initialization_key(self.config["seed"]),
             averaged=self.config["optimizer"]["average_decay"] is not None,
             label_logits=estimates,

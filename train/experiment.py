@@ -57,7 +57,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
             reporting.show_finished(workdir, finished, optimizes_top_k=loss.optimizes_top_k)
         return finished
     assembly = assemble(config)
-    _check_fits(assembly)
+    _check_fits(assembly, workdir)
     with Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer:
         start, progress = _restore(assembly, checkpointer)
         with _reporter(assembly, workdir, progress) as reporter:
@@ -112,8 +112,15 @@ def _check_workdir(config: Mapping[str, Any], workdir: Path) -> None:
         )
 
 
-def _check_fits(assembly: Assembly) -> None:
+def _check_fits(assembly: Assembly, workdir: Path) -> None:
     """Refuses what the data set cannot be trained with, or selected by, before anything is done."""
+    if (workdir / run_files.DATA).exists():
+        earlier = run_files.read_facts(workdir, assembly.classes, assembly.image_shape)
+        if earlier.digest != assembly.facts.digest:
+            raise UserError(
+                f"the files of {assembly.config['dataset']['path']}, their labels or their splits "
+                f"changed since the run in --workdir {workdir} began; give another --workdir"
+            )
     _ = assembly.steps_per_epoch
     # An epoch can take an hour, at the end of which this would be found otherwise.
     select_by = Metric.parse(assembly.config["select_by"])
@@ -154,7 +161,7 @@ def _reporter(assembly: Assembly, workdir: Path, progress: Progress) -> Reporter
     return Reporter(
         workdir,
         dict(assembly.config),
-        assembly.classes,
+        assembly.facts,
         num_epochs=assembly.config["num_epochs"],
         steps_per_epoch=assembly.steps_per_epoch,
         batch_size=assembly.config["dataset"]["batch_size"],

@@ -72,6 +72,8 @@ def prepare(
         skip_unreadable: whether images that cannot be decoded are left out.
     """
     family = find(name)
+    if family.builder is None:
+        raise UserError(f"--dataset={name} needs no preparation: its files are read where they lie")
     builder = builders.make_builder(family.builder, data_dir, name=name)
     if builder.is_prepared():
         prepared_files.check_files(builder)

@@ -7,17 +7,20 @@ from collections.abc import Mapping
 from typing import Any
 
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
+from train.data.prepared_spec import PreparedSpec
 from train.data.records import Records, Split
 from train.foundation import import_paths
 
 DATASETS = {
     "cifar100": "train.data.cifar100:CIFAR100",
     "digits": "train.data.digits:DIGITS",
+    "folder": "train.data.own.folder:FOLDER",
     "imagenet": "train.data.imagenet:IMAGENET",
     "imagenet_lt": "train.data.imagenet_lt:IMAGENET_LT",
     "plantnet300k": "train.data.plantnet300k:PLANTNET300K",
     "plantnet300k_v2": "train.data.plantnet300k:PLANTNET300K_V2",
     "synthetic_species": "train.data.synthetic_species:SYNTHETIC_SPECIES",
+    "table": "train.data.own.table:TABLE",
 }
 
 # The values of `config.dataset.name`: a name above, or the import path of a `DatasetFamily`.
@@ -41,6 +44,7 @@ __all__ = [
     "Dataset",
     "DatasetFamily",
     "DatasetSpec",
+    "PreparedSpec",
     "Records",
     "Split",
     "TrueDistribution",

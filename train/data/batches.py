@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from train.data import images, streams
+from train.data import streams
 from train.data.images import UnreadableImageError
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
@@ -84,20 +84,23 @@ class TrainingBatches(_Batches):
         }
         if not isinstance(self.split.images, Records):
             return {"images": self.split.images.take(chosen, axis=0), **batch}
-        draws = streams.generator(self.seed, streams.CROPS, step).random((self.batch_size, 2))
+        reader = self.split.images.reader
+        draws = streams.generator(self.seed, streams.CROPS, step).random(
+            (self.batch_size, reader.num_draws)
+        )
         unreadable = []
-        pixels = _empty_images(len(chosen))
+        pixels = np.zeros((len(chosen), *reader.shape), np.uint8)
         for row, index in enumerate(chosen.tolist()):
             # The next example of the split replaces one that cannot be read.
             for candidate in itertools.chain(range(index, len(self.split)), range(index)):
                 try:
-                    image = images.decode(*self.split.images.encoded(candidate))
+                    encoded, name = self.split.images.encoded(candidate)
+                    pixels[row] = reader.for_training(encoded, name, draws[positions[row]])
                 except UnreadableImageError as error:
                     if not self.skip_unreadable:
                         raise
                     unreadable.append(str(error))
                     continue
-                pixels[row] = images.random_crop(image, draws[positions[row]])
                 batch["labels"][row] = self.split.labels[candidate]
                 batch["examples"][row] = candidate
                 break
@@ -123,20 +126,15 @@ class EvaluationBatches(_Batches):
         batch: Batch = {"labels": self.split.labels[chosen], "mask": mask}
         if not isinstance(self.split.images, Records):
             return {"images": self.split.images.take(chosen, axis=0), **batch}
+        reader = self.split.images.reader
         unreadable = []
-        pixels = _empty_images(len(chosen))
+        pixels = np.zeros((len(chosen), *reader.shape), np.uint8)
         for row in np.flatnonzero(mask).tolist():
             try:
-                image = images.decode(*self.split.images.encoded(int(chosen[row])))
+                pixels[row] = reader.for_evaluation(*self.split.images.encoded(int(chosen[row])))
             except UnreadableImageError as error:
                 if not self.skip_unreadable:
                     raise
                 unreadable.append(str(error))
                 mask[row] = False
-                continue
-            pixels[row] = images.center_crop(image)
         return {"images": pixels, **batch, UNREADABLE: unreadable}
-
-
-def _empty_images(size: int) -> np.ndarray:
-    return np.zeros((size, images.CROP, images.CROP, 3), np.uint8)

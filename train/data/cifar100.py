@@ -9,6 +9,7 @@ import tensorflow_datasets as tfds
 from train.data import options
 from train.data.augmentation import pad_crop_flip
 from train.data.dataset import DatasetFamily, DatasetSpec
+from train.data.prepared_spec import PreparedSpec
 from train.data.splits import Holdout
 from train.foundation import fields
 
@@ -50,7 +51,7 @@ _BUILDER = functools.partial(tfds.builder, "cifar100")
 
 
 def _spec(config: Mapping[str, Any]) -> DatasetSpec:
-    return DatasetSpec(
+    return PreparedSpec(
         name=config["name"],
         num_classes=100,
         image_shape=(32, 32, 3),

@@ -10,6 +10,7 @@ from PIL import Image
 
 from train.data.augmentation import random_shift
 from train.data.dataset import DatasetFamily, DatasetSpec
+from train.data.prepared_spec import PreparedSpec
 
 IMAGE_SHAPE = (8, 8, 1)
 # A constant of the data set, not of the run: every run sees the same split.
@@ -73,7 +74,7 @@ class Digits(tfds.core.GeneratorBasedBuilder):
 
 
 def _spec(config: Mapping[str, Any]) -> DatasetSpec:
-    return DatasetSpec(
+    return PreparedSpec(
         name=config["name"],
         num_classes=10,
         image_shape=IMAGE_SHAPE,

@@ -8,7 +8,7 @@ applied: torchvision's `ImageFolder`, which gave the published results, does not
 import io
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
+from PIL import Image, ImageOps, UnidentifiedImageError
 
 from train.foundation.errors import UserError
 
@@ -87,6 +87,29 @@ def resized(size: tuple[int, int]) -> tuple[int, int]:
     if width <= height:
         return SHORTER_SIDE, int(SHORTER_SIDE * height / width)
     return int(SHORTER_SIDE * width / height), SHORTER_SIDE
+
+
+def turned_upright(image: Image.Image) -> Image.Image:
+    """The image, rotated as its EXIF orientation says."""
+    try:
+        return ImageOps.exif_transpose(image)
+    except Exception:  # Pillow can raise anything for damaged EXIF; the pixels are fine.
+        return image
+
+
+def check_resizable(image: Image.Image, shorter_side: int, name: str) -> None:
+    """Refuses an image that is so long and narrow that it would be huge when resized.
+
+    Raises:
+        UnreadableImageError: with that shorter side, Pillow would refuse to decode it.
+    """
+    enlarged = max(image.size) * shorter_side**2 // min(image.size)
+    # Above twice its limit Pillow takes an image for an attack on the memory.
+    if enlarged > 2 * (Image.MAX_IMAGE_PIXELS or 2**30):
+        raise UnreadableImageError(
+            f"{name} is too long and narrow, {image.width} x {image.height} pixels: with its "
+            f"shorter side at {shorter_side} it would have {enlarged:,}"
+        )
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

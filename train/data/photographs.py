@@ -1,18 +1,59 @@
-"""What the data sets of photographs share: large images, decoded on their way to the device."""
+"""What the published data sets of photographs share: how their images become pixels."""
 
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from PIL import Image
+
 from train.data import images
-from train.data.dataset import DatasetSpec
+from train.data.prepared_spec import PreparedSpec
+
+# Of ImageNet's training images, which pretrained networks expect for every data set.
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
-def photograph_spec(**own: Any) -> DatasetSpec:
-    """A data set of photographs, from the attributes of `DatasetSpec` that are its own."""
-    return DatasetSpec(
-        image_shape=(images.CROP, images.CROP, 3),
-        # Of ImageNet's training images, which pretrained networks expect for every data set.
-        mean=(0.485, 0.456, 0.406),
-        std=(0.229, 0.224, 0.225),
-        streamed=True,
+@dataclass(frozen=True)
+class PhotographReader:
+    """Random crops for training, the central crop for evaluation, as in the published results.
+
+    Attributes:
+        shape: height, width and channels of the crops.
+        num_draws: where a random crop lies takes two numbers.
+        upright: the EXIF orientation is not applied, as in the published results.
+    """
+
+    shape: tuple[int, int, int]
+    num_draws: int = 2
+    upright: bool = False
+
+    @property
+    def in_words(self) -> str:
+        """See `ImageReader`."""
+        return f"its shorter side resized to {images.SHORTER_SIDE} pixels"
+
+    def for_training(self, encoded: bytes, name: str, draws: np.ndarray) -> np.ndarray:
+        """A random crop; see `ImageReader`."""
+        return images.random_crop(images.decode(encoded, name), draws)
+
+    def for_evaluation(self, encoded: bytes, name: str) -> np.ndarray:
+        """The central crop; see `ImageReader`."""
+        return images.center_crop(images.decode(encoded, name))
+
+    def fit(self, image: Image.Image, name: str) -> np.ndarray:
+        """The central crop of a decoded image; see `ImageReader`."""
+        images.check_resizable(image, images.SHORTER_SIDE, name)
+        return images.center_crop(image)
+
+
+def photograph_spec(**own: Any) -> PreparedSpec:
+    """A data set of photographs, from the attributes of `PreparedSpec` that are its own."""
+    shape = (images.CROP, images.CROP, 3)
+    return PreparedSpec(
+        image_shape=shape,
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+        reader=PhotographReader(shape),
         **own,
     )

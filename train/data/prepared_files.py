@@ -12,6 +12,7 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from train.data.builders import damaged
+from train.data.image_reader import ImageReader
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
 
@@ -57,14 +58,15 @@ def check_files(builder: tfds.core.DatasetBuilder) -> None:
                 raise damaged(builder.data_dir, FileNotFoundError(f"{Path(path).name} is missing"))
 
 
-def read(builder: tfds.core.DatasetBuilder, split: str, *, streamed: bool) -> Split:
-    """All examples of a prepared split, in memory or, where streamed, as records and labels."""
+def read(builder: tfds.core.DatasetBuilder, split: str, *, reader: ImageReader | None) -> Split:
+    """All examples of a prepared split, in memory or, with a reader, as records and labels."""
     check_files(builder)
     try:
         source = _Examples(builder, split)
-        if not streamed:
+        if reader is None:
             return _read_into_memory(source, builder.info.features["image"].shape)
-        records = Records(source, np.arange(len(source)), f"{split} in {builder.data_dir}")
+        name = f"{split} in {builder.data_dir}"
+        records = Records(source, np.arange(len(source)), name, reader)
         labels = split_labels(builder, split)
         if len(labels) != len(source):
             raise ValueError(f"{labels_file(split)} is of {len(labels)} of {len(source)} examples")

@@ -6,20 +6,25 @@ from typing import Any
 
 import numpy as np
 
+from train.data.image_reader import ImageReader
+
 
 @dataclass(frozen=True)
 class Records:
-    """Encoded images of a prepared split, some or all, in some order.
+    """Encoded images, some or all of a source, in some order.
 
     Attributes:
-        source: the examples of the prepared split, images undecoded.
+        source: the examples, images undecoded: dictionaries with "image" and, for messages,
+            optionally "file_name".
         indices: the indices of the chosen examples in `source`, [n].
-        name: the name of the prepared split in messages.
+        name: the name of the source in messages.
+        reader: makes pixels of them.
     """
 
     source: Sequence[dict[str, Any]]
     indices: np.ndarray
     name: str
+    reader: ImageReader
 
     def __len__(self) -> int:
         """The number of chosen examples."""
@@ -27,7 +32,7 @@ class Records:
 
     def __getitem__(self, chosen: np.ndarray) -> "Records":
         """Some of the chosen examples."""
-        return Records(self.source, self.indices[chosen], self.name)
+        return Records(self.source, self.indices[chosen], self.name, self.reader)
 
     def encoded(self, index: int) -> tuple[bytes, str]:
         """The bytes of an image, and its name in messages."""

@@ -11,6 +11,7 @@ from PIL import Image
 
 from train.data import augmentation, options
 from train.data.dataset import DatasetFamily, DatasetSpec, TrueDistribution
+from train.data.prepared_spec import PreparedSpec
 from train.data.species_model import (
     CHUNK_SIZE,
     IMAGE_SHAPE,
@@ -111,7 +112,7 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         seed=config["data_seed"],
     )
     builder_config = SpeciesConfig(model=model, **{name: config[name] for name in _SIZES})
-    return DatasetSpec(
+    return PreparedSpec(
         name=config["name"],
         num_classes=model.num_classes,
         image_shape=IMAGE_SHAPE,

@@ -6,7 +6,7 @@ import jax
 import jax.export
 import jax.numpy as jnp
 
-from train.data import DatasetSpec, images
+from train.data import DatasetSpec
 from train.prediction import inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
@@ -17,7 +17,7 @@ _PLATFORMS = ("cpu", "cuda", "tpu")
 def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
     """The serialized program, for any number of images and all platforms."""
     (number,) = jax.export.symbolic_shape("n")
-    batch = jax.ShapeDtypeStruct((number, *classifier.spec.image_shape), jnp.uint8)
+    batch = jax.ShapeDtypeStruct((number, *classifier.image_shape), jnp.uint8)
     infer = jax.jit(inference.make(classifier, rule))
     return bytes(jax.export.export(infer, platforms=_PLATFORMS)(batch).serialize())
 
@@ -27,9 +27,9 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
     spec = classifier.spec
     return {
         "images": {
-            "shape": ["n", *spec.image_shape],
+            "shape": ["n", *classifier.image_shape],
             "dtype": "uint8",
-            "preparation": _preparation(spec),
+            "preparation": _preparation(spec, classifier.image_shape),
         },
         "outputs": {
             "probabilities": {"shape": ["n", classifier.num_classes], "dtype": "float32"},
@@ -47,17 +47,18 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
     }
 
 
-def _preparation(spec: DatasetSpec) -> str:
+def _preparation(spec: DatasetSpec, image_shape: tuple[int, int, int]) -> str:
     """How an image is prepared before it is passed to the program, in words."""
-    height, width, channels = spec.image_shape
+    height, width, channels = image_shape
     colour = "greyscale" if channels == 1 else "RGB"
     resized = (
-        f"its shorter side resized to {images.SHORTER_SIDE} pixels"
-        if spec.streamed
-        else f"resized to just cover {height} x {width} pixels"
+        f"resized to just cover {height} x {width} pixels"
+        if spec.reader is None
+        else spec.reader.in_words
     )
+    upright = ", turned upright" if spec.reader is None or spec.reader.upright else ""
     return (
-        f"The picture, turned upright, in {colour}, {resized} (bilinear with antialiasing, as "
+        f"The picture{upright}, in {colour}, {resized} (bilinear with antialiasing, as "
         f"Pillow does), the middle {height} x {width} pixels of it, values from 0 to 255. The "
         "program itself normalizes them."
     )

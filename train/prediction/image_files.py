@@ -1,23 +1,15 @@
-"""Finds the user's image files in folders, and reads them as the classifier expects them.
-
-There is one difference from training: photographs are rotated as their EXIF orientation says.
-Training does not rotate, for the reasons in `train.data.images`, but almost all of its images are
-upright. A photograph from a phone is often stored on its side.
-"""
+"""Finds the user's image files in folders, and reads them as the classifier expects them."""
 
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image
 
-from train.data import DatasetSpec, images
+from train.data import DatasetSpec, image_formats, images
 from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
-
-# Pillow recognises the names of these formats, but cannot decode them.
-_NO_PICTURES = frozenset({"MPEG"})
 
 
 def find(named: Sequence[str]) -> list[Path]:
@@ -44,8 +36,13 @@ def find(named: Sequence[str]) -> list[Path]:
     return found
 
 
-def read(path: Path) -> Image.Image:
-    """The image in RGB, rotated upright; the first frame of an animation.
+def read(path: Path, *, upright: bool) -> Image.Image:
+    """The image in RGB; the first frame of an animation.
+
+    Args:
+        path: the file.
+        upright: whether it is rotated as its EXIF orientation says: a photograph from a phone is
+            often stored on its side.
 
     Raises:
         UnreadableImageError: the file cannot be read, is not an image, is incomplete, or is so
@@ -56,10 +53,7 @@ def read(path: Path) -> Image.Image:
     except OSError as error:
         raise UnreadableImageError(f"cannot read {path}: {error.strerror}") from error
     image = images.decode(encoded, str(path))
-    try:
-        return ImageOps.exif_transpose(image)
-    except Exception:  # Pillow can raise anything for damaged EXIF; the pixels are fine.
-        return image
+    return images.turned_upright(image) if upright else image
 
 
 def to_input(image: Image.Image, spec: DatasetSpec, name: str) -> np.ndarray:
@@ -76,16 +70,11 @@ def to_input(image: Image.Image, spec: DatasetSpec, name: str) -> np.ndarray:
     Raises:
         UnreadableImageError: the image is too long and narrow to be resized.
     """
+    if spec.reader is not None:
+        return spec.reader.fit(image, name)
+    assert spec.image_shape is not None
     height, width, channels = spec.image_shape
-    shorter = images.SHORTER_SIDE if spec.streamed else min(height, width)
-    enlarged = max(image.size) * shorter**2 // min(image.size)
-    if enlarged > _most_pixels():
-        raise UnreadableImageError(
-            f"{name} is too long and narrow, {image.width} x {image.height} pixels: with its "
-            f"shorter side at {shorter} it would have {enlarged:,}"
-        )
-    if spec.streamed:
-        return images.center_crop(image)
+    images.check_resizable(image, min(height, width), name)
     if channels == 1:
         image = image.convert("L")
     scale = max(height / image.height, width / image.width)
@@ -95,11 +84,6 @@ def to_input(image: Image.Image, spec: DatasetSpec, name: str) -> np.ndarray:
     left, top = (size[0] - width) // 2, (size[1] - height) // 2
     cut = np.asarray(image.crop((left, top, left + width, top + height)))
     return cut.reshape(spec.image_shape)
-
-
-def _most_pixels() -> int:
-    """The number of pixels above which Pillow refuses to decode an image."""
-    return 2 * (Image.MAX_IMAGE_PIXELS or 2**30)
 
 
 def _paths(value: str) -> Iterator[Path]:
@@ -123,7 +107,6 @@ def _exists(path: str) -> bool:
 
 
 def _images_below(folder: Path) -> list[Path]:
-    endings = _endings()
     found = []
     for parent, folders, names in os.walk(folder, onerror=_refuse):
         # Changed in place, so that the walk skips hidden folders.
@@ -131,7 +114,7 @@ def _images_below(folder: Path) -> list[Path]:
         found += [
             Path(parent, name)
             for name in names
-            if not name.startswith(".") and Path(name).suffix.lower() in endings
+            if not name.startswith(".") and image_formats.is_image(name)
         ]
     return sorted(path for path in found if path.is_file())
 
@@ -139,15 +122,3 @@ def _images_below(folder: Path) -> list[Path]:
 def _refuse(error: OSError) -> None:
     """Raises the error for a folder that cannot be read; `os.walk` would skip it."""
     raise error
-
-
-def _endings() -> frozenset[str]:
-    """The suffixes of the formats that Pillow can decode."""
-    endings = Image.registered_extensions()
-    drawn = {
-        name
-        for name, (factory, _) in Image.OPEN.items()
-        if name not in _NO_PICTURES
-        and not (isinstance(factory, type) and issubclass(factory, ImageFile.StubImageFile))
-    }
-    return frozenset(ending for ending, name in endings.items() if name in drawn)

@@ -83,7 +83,7 @@ def make_sets(
     # While the device computes one batch, the next is read and the previous is yielded.
     running: deque[tuple[list[_Picture | Unreadable], tuple[jax.Array, jax.Array]]] = deque()
     for entries in _batches(_read_all(paths, classifier.spec, thumbnails), batch_size):
-        running.append((entries, infer(_padded(entries, batch_size, classifier.spec))))
+        running.append((entries, infer(_padded(entries, batch_size, classifier.image_shape))))
         if len(running) > 1:
             yield from _finished(*running.popleft())
     for batch in running:
@@ -110,7 +110,7 @@ def _read_all(
 
 def _read(path: Path, spec: DatasetSpec, thumbnails: bool) -> _Picture | Unreadable:
     try:
-        image = image_files.read(path)
+        image = image_files.read(path, upright=spec.reader is None or spec.reader.upright)
         pixels = image_files.to_input(image, spec, str(path))
     except UnreadableImageError as error:
         return Unreadable(path, str(error))
@@ -137,9 +137,11 @@ def _up_to(
             return
 
 
-def _padded(entries: list[_Picture | Unreadable], batch_size: int, spec: DatasetSpec) -> np.ndarray:
+def _padded(
+    entries: list[_Picture | Unreadable], batch_size: int, image_shape: tuple[int, int, int]
+) -> np.ndarray:
     """The pixels of the images, with zeros up to the batch size."""
-    batch = np.zeros((batch_size, *spec.image_shape), np.uint8)
+    batch = np.zeros((batch_size, *image_shape), np.uint8)
     pictures = (entry for entry in entries if isinstance(entry, _Picture))
     for row, picture in zip(batch, pictures, strict=False):
         row[...] = picture.pixels

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from train import configuration
-from train.assembly import Assembly, assemble, classes_of
+from train.assembly import Assembly, assemble, facts_of
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.devices import compilation_cache
 from train.evaluation.predictions import Predictions
@@ -48,6 +48,11 @@ class TrainedClassifier:
         return self.assembly.spec
 
     @property
+    def image_shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of the images that the classifier takes."""
+        return self.assembly.image_shape
+
+    @property
     def classes(self) -> Classes:
         """The names of the classes and their numbers of training images."""
         return self.assembly.classes
@@ -77,10 +82,11 @@ class TrainedClassifier:
             UserError: it is not prepared on this machine, or is not the one of the run.
         """
         dataset = self.assembly.dataset
-        if classes_of(dataset) != self.classes:
+        if facts_of(dataset) != self.assembly.facts:
             raise UserError(
-                f"the prepared data set {self.spec.name} is not the one that the run in --workdir "
-                f"{self.workdir} was trained on: its classes or their numbers of images differ"
+                f"the data set {self.spec.name} is not the one that the run in --workdir "
+                f"{self.workdir} was trained on: its classes, their numbers of images or its files "
+                "differ"
             )
         return dataset
 
@@ -111,7 +117,8 @@ def load(workdir: Path) -> TrainedClassifier:
             f"--workdir {workdir} holds a run of another version of the program: {error}"
         ) from error
     classes = run_files.read_classes(workdir)
-    num_classes = dataset_spec(config["dataset"]).num_classes
+    spec = dataset_spec(config["dataset"])
+    num_classes = spec.num_classes
     if num_classes not in (None, len(classes.names)):
         raise UserError(
             f"--workdir {workdir} has {len(classes.names)} classes in its classes.json, and "
@@ -119,7 +126,7 @@ def load(workdir: Path) -> TrainedClassifier:
         )
     if config["compilation_cache"]:
         compilation_cache.use()
-    assembly = assemble(config, classes)
+    assembly = assemble(config, run_files.read_facts(workdir, classes, spec.image_shape))
     params, batch_stats = _selected(workdir, assembly)
     return TrainedClassifier(workdir, results, assembly, params, batch_stats)
 
@@ -142,7 +149,7 @@ def _finished_run(workdir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 def _selected(workdir: Path, assembly: Assembly) -> tuple[Any, Any]:
     """The selected parameters and batch norm statistics."""
     model = assembly.model
-    image = np.zeros((1, *assembly.spec.image_shape), np.float32)
+    image = np.zeros((1, *assembly.image_shape), np.float32)
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), image, train=True))
     like = {"params": shapes["params"], "batch_stats": shapes.get("batch_stats", {})}
     with Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer:

@@ -19,8 +19,8 @@ from train.evaluation.summaries import Evaluation
 from train.foundation import files
 from train.foundation.console import show_line
 from train.workdir import run_files, terminal
-from train.workdir.classes import Classes
 from train.workdir.events import Events
+from train.workdir.facts import Facts
 
 
 def show_finished(workdir: Path, results: dict[str, Any], *, optimizes_top_k: bool) -> None:
@@ -38,7 +38,7 @@ class Reporter:
     Args:
         workdir: where everything is written.
         config: the configuration of the run.
-        classes: what is known of each class.
+        facts: what is known of the data set.
         num_epochs: the epochs of the whole run.
         steps_per_epoch: the steps of one.
         batch_size: the images of a step, for the speed.
@@ -54,7 +54,7 @@ class Reporter:
         self,
         workdir: Path,
         config: dict[str, Any],
-        classes: Classes,
+        facts: Facts,
         *,
         num_epochs: int,
         steps_per_epoch: int,
@@ -78,7 +78,11 @@ class Reporter:
             files.write_whole(workdir / run_files.CONFIG, files.to_json(config, indent=2))
         if not (workdir / run_files.CLASSES).exists():
             files.write_whole(
-                workdir / run_files.CLASSES, files.to_json(classes.to_plain(), indent=1)
+                workdir / run_files.CLASSES, files.to_json(facts.classes.to_plain(), indent=1)
+            )
+        if facts.digest is not None and not (workdir / run_files.DATA).exists():
+            files.write_whole(
+                workdir / run_files.DATA, files.to_json(facts.images_to_plain(), indent=1)
             )
         self._metrics = workdir / run_files.METRICS
         self._metrics.touch()

@@ -7,9 +7,12 @@ from typing import Any
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.workdir.classes import Classes
+from train.workdir.facts import Facts
 
 CONFIG = "config.json"
 CLASSES = "classes.json"
+# Of people's own files: what only they tell.
+DATA = "data.json"
 METRICS = "metrics.jsonl"
 RESULTS = "results.json"
 CURVES = "learning_curves.png"
@@ -64,6 +67,28 @@ def read_classes(workdir: Path) -> Classes:
         raise UserError(f"{path} is missing: the run is of an earlier version") from error
     except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} is not the classes of a run: {error}") from error
+
+
+def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, int, int] | None) -> Facts:
+    """What the run in a workdir kept of its data set.
+
+    Args:
+        workdir: the folder of the run.
+        classes: its classes.
+        image_shape: the shape of its images, where the configuration tells it.
+
+    Raises:
+        UserError: the file is missing, or is not what a run writes.
+    """
+    path = workdir / DATA
+    if not path.exists() and image_shape is not None:
+        return Facts(classes, image_shape)
+    try:
+        return Facts.from_plain(classes, json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError as error:
+        raise UserError(f"{path} is missing: it says what images the run was trained on") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path} is not what a run keeps of its data: {error}") from error
 
 
 def read_results(workdir: Path) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from PIL import Image
 
 from configs import digits
 from train import experiment, prepare
-from train.data import DATASETS, DatasetFamily, DatasetSpec, augmentation, find
+from train.data import DATASETS, DatasetFamily, PreparedSpec, augmentation, find
 from train.foundation import fields, import_paths
 from train.foundation.errors import UserError
 from train.models import ModelSpec
@@ -55,7 +55,7 @@ class Shades(tfds.core.GeneratorBasedBuilder):
 
 
 def spec(config):
-    return DatasetSpec(
+    return PreparedSpec(
         name=config["name"],
         # Only the data say it.
         num_classes=None,

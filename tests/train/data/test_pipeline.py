@@ -10,6 +10,7 @@ from PIL import Image
 
 from train.data import images
 from train.data.batches import epoch_order
+from train.data.photographs import PhotographReader
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
@@ -18,6 +19,7 @@ NUM_EXAMPLES = 21
 BATCH_SIZE = 8
 # Seconds; a worker that hangs has to fail the test, not hold up all of them.
 TIME_LIMIT = 240
+READER = PhotographReader((images.CROP, images.CROP, 3))
 
 
 def encode(pixels):
@@ -35,7 +37,7 @@ def make_records(unreadable=()):
         encoded = encoded[:3000] if index in unreadable else encoded
         source.append({"image": encoded, "file_name": f"{index}.png".encode()})
     return Split(
-        Records(source, np.arange(NUM_EXAMPLES), "train in a folder"),
+        Records(source, np.arange(NUM_EXAMPLES), "train in a folder", READER),
         np.arange(NUM_EXAMPLES, dtype=np.int32),
     )
 
@@ -163,7 +165,7 @@ def crops():
     # A pixel tells its place; nothing is resized.
     encoded = encode(np.stack([rows, columns % 256, columns // 256], axis=-1).astype(np.uint8))
     # Two steps an epoch, so that steps and epochs differ.
-    records = Records([{"image": encoded}] * NUM_EXAMPLES, np.arange(NUM_EXAMPLES), "train")
+    records = Records([{"image": encoded}] * NUM_EXAMPLES, np.arange(NUM_EXAMPLES), "train", READER)
     places = Split(records, np.arange(NUM_EXAMPLES, dtype=np.int32))
     corners = [
         batch["images"][:, 0, 0].astype(int)

@@ -8,6 +8,7 @@ from tests.train.data import small
 from train import prepare
 from train.data import builders, prepared_files
 from train.data.digits import Digits
+from train.data.photographs import PhotographReader
 from train.data.plantnet300k import Plantnet300k
 from train.foundation.errors import UserError
 
@@ -30,7 +31,7 @@ def read(folder):
     builder = builders.open_builder(
         Plantnet300k, str(folder.parents[1]), name="plantnet300k", generate_on_use=False
     )
-    return prepared_files.read(builder, "train", streamed=True)
+    return prepared_files.read(builder, "train", reader=PhotographReader((224, 224, 3)))
 
 
 def first_shard(folder):

@@ -1,5 +1,6 @@
 """A person's image files: which are found, what is read of them, and what the classifier gets."""
 
+import functools
 import os
 import struct
 import zlib
@@ -15,6 +16,7 @@ from train.prediction import image_files
 
 DIGITS = dataset_spec({"name": "digits"})
 PHOTOGRAPHS = dataset_spec({"name": "plantnet300k"})
+read = functools.partial(image_files.read, upright=True)
 # How a picture is stored that is to be shown after the transposition of its EXIF orientation.
 STORED = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -43,7 +45,7 @@ def test_a_picture_of_any_mode_becomes_rgb(tmp_path, mode):
     stored = picture().convert("I").convert(mode) if mode == "I;16" else picture().convert(mode)
     path = tmp_path / "image.tiff"
     stored.save(path)
-    found = image_files.read(path)
+    found = read(path)
     assert (found.mode, found.size) == ("RGB", (12, 8))
     if mode in ("L", "RGB", "RGBA"):
         assert same(found, stored.convert("RGB"))
@@ -56,15 +58,22 @@ def test_a_picture_is_turned_upright(tmp_path, orientation):
     stored = picture().transpose(STORED[orientation])
     for name in ("image.png", "image.webp", "image.tiff"):
         stored.save(tmp_path / name, exif=exif, **({"lossless": True} if "webp" in name else {}))
-        assert same(image_files.read(tmp_path / name), picture()), name
+        assert same(read(tmp_path / name), picture()), name
     stored.save(tmp_path / "image.jpg", exif=exif)
-    assert image_files.read(tmp_path / "image.jpg").size == picture().size
+    assert read(tmp_path / "image.jpg").size == picture().size
+
+
+def test_a_picture_is_left_as_it_is_stored_where_training_did_so(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture().save(tmp_path / "image.png", exif=exif)
+    assert same(image_files.read(tmp_path / "image.png", upright=False), picture())
 
 
 def test_an_animation_is_its_first_frame(tmp_path):
     first, second = (Image.new("RGB", (9, 9), colour) for colour in ("red", "blue"))
     first.save(tmp_path / "image.gif", save_all=True, append_images=[second, first])
-    assert image_files.read(tmp_path / "image.gif").getpixel((4, 4)) == (255, 0, 0)
+    assert read(tmp_path / "image.gif").getpixel((4, 4)) == (255, 0, 0)
 
 
 def claiming_to_be_large():
@@ -94,17 +103,17 @@ def test_what_cannot_be_read_is_named_in_a_line(tmp_path):
     for name, (bytes_, message) in damaged.items():
         (tmp_path / name).write_bytes(bytes_)
         with pytest.raises(UnreadableImageError, match=message) as error:
-            image_files.read(tmp_path / name)
+            read(tmp_path / name)
         assert str(tmp_path / name) in str(error.value)
         assert "\n" not in str(error.value)
     for path in (tmp_path, tmp_path / "gone.png"):
         with pytest.raises(UnreadableImageError, match="cannot read"):
-            image_files.read(path)
+            read(path)
 
 
 def test_damaged_exif_does_no_harm(tmp_path):
     picture().save(tmp_path / "image.png", exif=b"Exif\0\0II*\0\xff\xff\xff\xff\xff")
-    assert same(image_files.read(tmp_path / "image.png"), picture())
+    assert same(read(tmp_path / "image.png"), picture())
 
 
 def test_photographs_get_the_test_transform_of_training():

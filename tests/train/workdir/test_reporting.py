@@ -25,6 +25,7 @@ from train.foundation.errors import UserError
 from train.training.losses import LOSSES
 from train.workdir import plots, terminal
 from train.workdir.classes import Classes
+from train.workdir.facts import Facts
 from train.workdir.reporting import Reporter, show_finished
 from train.workdir.run_files import read_config, read_results
 
@@ -56,14 +57,14 @@ RESULTS = {
 STEPS_PER_EPOCH = 20
 # 4 sets of 1 class, 3 of 2 and 3 of 5.
 SIZES = {Metric.set_size(3): np.array([0, 4, 3, 0, 0, 3])}
-CLASSES = Classes(("daisy", "dandelion"), (3, 200))
+FACTS = Facts(Classes(("daisy", "dandelion"), (3, 200)), (8, 8, 1))
 
 
 def reporter(workdir, *, first_step=0, config=CONFIG, unlogged=()):
     return Reporter(
         workdir,
         config,
-        CLASSES,
+        FACTS,
         num_epochs=3,
         steps_per_epoch=STEPS_PER_EPOCH,
         batch_size=4,

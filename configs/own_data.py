@@ -1,0 +1,57 @@
+"""The fields that the recipes for your own data share."""
+
+from typing import Any
+
+from ml_collections import config_dict
+
+# Each loss uses the fields that it needs.
+LOSS = {
+    "k": 3,
+    "epsilon": 1.0,
+    "num_samples": 10,
+    "tau": 1.0,
+    "gamma": 1.0,
+    "max_margin": 0.2,
+    "scale": 20.0,
+    "alpha": 0.3,
+    "beta": 0.01,
+    "weight": 0.01,
+    "label_learning_rate": 1.0,
+}
+OPTIMIZER = {
+    "learning_rate": 0.02,
+    "weight_decay": 1e-4,
+    "schedule": "cosine",
+    "warmup_epochs": 1.0,
+}
+
+
+def own_images(name: str) -> dict[str, Any]:
+    """The fields of `config.dataset` for images of any kind.
+
+    Args:
+        name: the name of the data set.
+    """
+    return {
+        "name": name,
+        # Where the images are; it is needed.
+        "path": config_dict.placeholder(str),
+        "batch_size": 32,
+        "data_dir": config_dict.placeholder(str),
+        # The parts of each class that are held out where there are no splits.
+        "validation_fraction": 0.15,
+        "test_fraction": 0.15,
+        # The height and width that the network gets. None for that of the images if they all have
+        # one size of at most 64 pixels, and for 224 otherwise.
+        "image_size": config_dict.placeholder(int),
+        # none, flip, crop_flip, random_resized_crop or randaugment.
+        "augmentation": "random_resized_crop",
+        # Whether photographs are rotated as the camera noted.
+        "respect_exif_orientation": True,
+        # "imagenet", which pretrained networks expect, or "half": values from -1 to 1.
+        "normalization": "imagenet",
+        # The number of processes that decode; 0 for threads.
+        "num_workers": 0,
+        # Whether images that cannot be read are left out; otherwise the first one ends the run.
+        "skip_unreadable": False,
+    }

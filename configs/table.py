@@ -1,0 +1,30 @@
+"""A table of your own photographs: a CSV, TSV or Parquet file with the columns path and label.
+
+    python -m train.main --config=configs/table.py --config.dataset.path=photos.csv
+    python -m train.main --config=configs/table.py:cross_entropy --config.dataset.path=photos.csv
+
+Paths are relative to the folder of the table. The column `split` may say train, val or test; splits
+that are missing are held out of the training images. Images with the same text in the column
+`group`, as the photographs of one plant, stay in one split. Any loss of the program may stand after
+the colon.
+"""
+
+from ml_collections import ConfigDict
+
+from configs.own_data import LOSS, OPTIMIZER, own_images
+from configs.recipe import complete
+
+
+def get_config(loss: str = "noised_balanced") -> ConfigDict:
+    return complete(
+        {
+            "seed": 0,
+            "num_epochs": 30,
+            "dataset": own_images("table"),
+            "model": {"name": "resnet18"},
+            "loss": {"name": loss, **LOSS},
+            "optimizer": OPTIMIZER,
+            "select_by": "top_3_accuracy",
+            "eval": {"ks": (1, 3, 5)},
+        }
+    )

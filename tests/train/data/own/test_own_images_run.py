@@ -1,0 +1,129 @@
+"""A run on somebody's own images, from files to sets of classes, and what changes refuse."""
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+
+from configs import folder, table
+from tests.train.data.own import pictures
+from train import configuration, experiment, prepare
+from train.foundation.errors import UserError
+from train.prediction import image_files, trained
+from train.training.losses import LOSSES
+
+CLASSES = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
+
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+
+def small(recipe, path, **fields):
+    """A recipe for own images that takes a few seconds."""
+    config = recipe.get_config()
+    config.dataset.path = str(path)
+    config.dataset.batch_size = 8
+    config.dataset.augmentation = "crop_flip"
+    config.model.name = "mlp"
+    config.num_epochs = 2
+    config.update_from_flattened_dict(fields)
+    return json.loads(config.to_json())
+
+
+def run(config, workdir):
+    with contextlib.redirect_stdout(io.StringIO()):
+        return experiment.run(config, workdir)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    pictures.write_classes(root, CLASSES, 10)
+    return root
+
+
+@pytest.mark.slow
+def test_a_folder_becomes_a_classifier_that_needs_no_data(photos, tmp_path):
+    workdir = tmp_path / "run"
+    results = run(small(folder, photos), workdir)
+    assert results["num_classes"] == len(CLASSES)
+    kept = json.loads((workdir / "data.json").read_text())
+    # Found in the images: all have 12 x 10 pixels.
+    assert kept["image_shape"] == [10, 12, 3]
+    classifier = trained.load(workdir)
+    assert classifier.classes.names == CLASSES
+    assert classifier.classes.training_images == (6,) * len(CLASSES)
+    image = image_files.read(photos / "ash" / "0.png", upright=True)
+    pixels = image_files.to_input(image, classifier.spec, "a")
+    np.testing.assert_array_equal(pixels, np.asarray(pictures.picture("ash/0.png")))
+    assert classifier.scores()(pixels[None]).shape == (1, len(CLASSES))
+    # What a finished run evaluates is what it was trained on.
+    assert len(classifier.predict("validation").labels) == len(classifier.load_dataset().validation)
+
+
+@pytest.mark.slow
+def test_files_that_changed_are_refused_by_a_run_that_goes_on(photos, tmp_path):
+    root = tmp_path / "photos"
+    pictures.write_classes(root, CLASSES, 10)
+    workdir = tmp_path / "run"
+    config = small(folder, root)
+    run(config, workdir)
+    (workdir / "results.json").unlink()
+    run(config, workdir)
+    (workdir / "results.json").unlink()
+    (root / "ash" / "0.png").rename(root / "birch" / "zero.png")
+    with pytest.raises(UserError, match=r"their labels or their splits changed since the run in"):
+        run(config, workdir)
+
+
+@pytest.mark.slow
+def test_greyscale_and_a_size_of_ones_own(tmp_path):
+    pictures.write_classes(tmp_path / "photos", CLASSES, 10, mode="L")
+    config = small(folder, tmp_path / "photos", **{"dataset.image_size": 7})
+    run(config, tmp_path / "run")
+    kept = json.loads((tmp_path / "run" / "data.json").read_text())
+    assert kept["image_shape"] == [7, 7, 1]
+
+
+@pytest.mark.slow
+def test_unreadable_images_are_left_out_where_asked(tmp_path):
+    pictures.write_classes(tmp_path / "photos", CLASSES, 10)
+    for index in range(2, 5):
+        (tmp_path / "photos" / "ash" / f"{index}.png").write_bytes(b"no image")
+    config = small(folder, tmp_path / "photos")
+    with pytest.raises(UserError, match=r"ash/\d\.png of \S+/photos is not an image"):
+        run(config, tmp_path / "refused")
+    config["dataset"]["skip_unreadable"] = True
+    assert run(config, tmp_path / "run")["num_classes"] == len(CLASSES)
+
+
+@pytest.mark.parametrize("recipe", [folder, table], ids=["folder", "table"])
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_is_a_configuration(recipe, loss, tmp_path):
+    config = recipe.get_config(loss)
+    config.dataset.path = str(tmp_path)
+    configuration.check(json.loads(config.to_json()))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("path", None, r"config\.dataset\.path must be a text that is not empty; got None"),
+        ("augmentation", "flips", r"augmentation must be one of .*; did you mean 'flip'\?"),
+        ("image_size", 0, r"image_size must be a whole number from 1 to 4096, or None; got 0"),
+        ("validation_fraction", 1.0, r"validation_fraction must be .* less than 1; got 1"),
+        ("test_fraction", 0.9, r"must leave images for training; got 0\.15 and 0\.9"),
+        ("normalization", "none", r"normalization must be one of half, imagenet; got 'none'"),
+    ],
+)
+def test_a_wrong_field_is_named(tmp_path, field, value, message):
+    config = small(folder, tmp_path)
+    config["dataset"][field] = value
+    with pytest.raises(UserError, match=message):
+        configuration.check(config)
+
+
+def test_preparing_is_not_needed():
+    with pytest.raises(UserError, match="--dataset=folder needs no preparation: its files are"):
+        prepare.prepare("folder", data_dir=None, manual_dir=None, skip_unreadable=False)

@@ -1,0 +1,119 @@
+"""Random changes of a training image, made by Pillow where it is decoded."""
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from PIL import Image, ImageEnhance, ImageOps
+
+_FILTER = Image.Resampling.BILINEAR
+# An image that is resized before it is cropped gets this many times the size of the crop, as 256 is
+# to 224.
+_MARGIN = 8 / 7
+# The part of an image that is cut out at random, and the ratio of its sides (Szegedy et al. 2015).
+_AREAS = (0.08, 1.0)
+_RATIOS = (3 / 4, 4 / 3)
+# RandAugment (Cubuk et al. 2020) with the strength and the number of torchvision's defaults.
+_NUM_OPERATIONS = 2
+_STRENGTH = 9 / 30
+# Where a crop lies takes four numbers, a flip one, and each operation two.
+NUM_DRAWS = 4 + 1 + 2 * _NUM_OPERATIONS
+
+# An image, the size (width, height) that it gets, and `NUM_DRAWS` numbers in [0, 1), to an image.
+Change = Callable[[Image.Image, tuple[int, int], np.ndarray], Image.Image]
+
+
+def fitted(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+    """The middle of the image resized; an image that has the size already is left as it is."""
+    return _crop(image, size, (0.5, 0.5))
+
+
+def flipped(image: Image.Image, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
+    """The middle of the image, flipped left to right with probability 1/2."""
+    return _flip(fitted(image, size), draws)
+
+
+def cropped_and_flipped(
+    image: Image.Image, size: tuple[int, int], draws: np.ndarray
+) -> Image.Image:
+    """A random crop of the resized image, flipped with probability 1/2.
+
+    An image that has the size already is padded by an eighth of it with zeros.
+    """
+    if image.size == size:
+        padding = (size[0] // 8, size[1] // 8)
+        image = ImageOps.expand(image, padding)
+        left, top = (int(draw * (2 * pad + 1)) for draw, pad in zip(draws, padding, strict=False))
+        return _flip(image.crop((left, top, left + size[0], top + size[1])), draws)
+    return _flip(_crop(image, size, (draws[0], draws[1])), draws)
+
+
+def resized_crop(image: Image.Image, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
+    """A random part of the image of random size, resized, flipped with probability 1/2.
+
+    A part that would be wider or higher than the image is cut down to it.
+    """
+    area = image.width * image.height * (_AREAS[0] + draws[2] * (_AREAS[1] - _AREAS[0]))
+    low, high = (math.log(ratio) for ratio in _RATIOS)
+    ratio = math.exp(low + draws[3] * (high - low))
+    width = min(max(1, round(math.sqrt(area * ratio))), image.width)
+    height = min(max(1, round(math.sqrt(area / ratio))), image.height)
+    left = int(draws[0] * (image.width - width + 1))
+    top = int(draws[1] * (image.height - height + 1))
+    box = (left, top, left + width, top + height)
+    return _flip(image.resize(size, _FILTER, box=box), draws)
+
+
+def rand_augmented(image: Image.Image, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
+    """A random part, flipped with probability 1/2, then two random operations: RandAugment."""
+    image = resized_crop(image, size, draws)
+    operations = list(_OPERATIONS.values())
+    for choice, sign in draws[5:].reshape(_NUM_OPERATIONS, 2):
+        operation = operations[int(choice * len(operations))]
+        image = operation(image, _STRENGTH if sign < 0.5 else -_STRENGTH)
+    return image
+
+
+def _crop(image: Image.Image, size: tuple[int, int], position: tuple[float, float]) -> Image.Image:
+    if image.size == size:
+        return image
+    scale = _MARGIN * max(size[0] / image.width, size[1] / image.height)
+    # The part of the image that becomes the crop; only that is resized.
+    width, height = size[0] / scale, size[1] / scale
+    left, top = position[0] * (image.width - width), position[1] * (image.height - height)
+    return image.resize(size, _FILTER, box=(left, top, left + width, top + height))
+
+
+def _flip(image: Image.Image, draws: np.ndarray) -> Image.Image:
+    return ImageOps.mirror(image) if draws[4] < 0.5 else image
+
+
+def _affine(image: Image.Image, *coefficients: float) -> Image.Image:
+    return image.transform(image.size, Image.Transform.AFFINE, coefficients, resample=_FILTER)
+
+
+def _enhanced(kind: Callable[[Image.Image], ImageEnhance._Enhance]) -> Callable[..., Image.Image]:
+    return lambda image, strength: kind(image).enhance(1 + 0.9 * strength)
+
+
+# Each of an image and a strength in [-1, 1]; those that know no sign take its size.
+_OPERATIONS: Mapping[str, Callable[[Image.Image, float], Image.Image]] = {
+    "identity": lambda image, _: image,
+    "shear_x": lambda image, strength: _affine(image, 1, 0.3 * strength, 0, 0, 1, 0),
+    "shear_y": lambda image, strength: _affine(image, 1, 0, 0, 0.3 * strength, 1, 0),
+    "translate_x": lambda image, strength: _affine(
+        image, 1, 0, 0.45 * strength * image.width, 0, 1, 0
+    ),
+    "translate_y": lambda image, strength: _affine(
+        image, 1, 0, 0, 0, 1, 0.45 * strength * image.height
+    ),
+    "rotate": lambda image, strength: image.rotate(30 * strength, resample=_FILTER),
+    "brightness": _enhanced(ImageEnhance.Brightness),
+    "color": _enhanced(ImageEnhance.Color),
+    "contrast": _enhanced(ImageEnhance.Contrast),
+    "sharpness": _enhanced(ImageEnhance.Sharpness),
+    "posterize": lambda image, strength: ImageOps.posterize(image, 8 - round(4 * abs(strength))),
+    "solarize": lambda image, strength: ImageOps.solarize(image, round(255 * (1 - abs(strength)))),
+    "autocontrast": lambda image, _: ImageOps.autocontrast(image),
+    "equalize": lambda image, _: ImageOps.equalize(image),
+}

@@ -1,0 +1,204 @@
+"""A list of image files with their classes and splits: checked, split and identified."""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+from absl import logging
+
+from train.foundation.errors import UserError
+
+# A constant of the data, not of the run: every run sees the same splits.
+_SPLIT_SALT = b"topk_jax own images 1"
+_NAMED = 3
+
+
+class Role(IntEnum):
+    """What the images of a split are for."""
+
+    TRAIN = 0
+    VALIDATION = 1
+    TEST = 2
+
+
+# How folders and tables may name the splits.
+ROLE_NAMES = {
+    "train": Role.TRAIN,
+    "training": Role.TRAIN,
+    "val": Role.VALIDATION,
+    "valid": Role.VALIDATION,
+    "validation": Role.VALIDATION,
+    "test": Role.TEST,
+}
+
+
+@dataclass(frozen=True)
+class Listing:
+    """Image files in a fixed order.
+
+    Attributes:
+        root: the folder that the paths are relative to.
+        paths: the paths of the files, with "/" between folders.
+        labels: the class of each file, int32 [n].
+        roles: the `Role` of each file, int8 [n].
+        class_names: the names of the classes.
+    """
+
+    root: Path
+    paths: tuple[str, ...]
+    labels: np.ndarray
+    roles: np.ndarray
+    class_names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """The number of files."""
+        return len(self.paths)
+
+    def of_role(self, role: Role) -> np.ndarray:
+        """The indices of the files of a split."""
+        return np.flatnonzero(self.roles == role)
+
+    def sizes(self) -> np.ndarray:
+        """The bytes of each file, int64 [n].
+
+        Raises:
+            UserError: a file does not exist.
+        """
+        found = np.empty(len(self), np.int64)
+        for index, path in enumerate(self.paths):
+            try:
+                found[index] = (self.root / path).stat().st_size
+            except OSError as error:
+                raise UserError(f"cannot read {self.root / path}: {error.strerror}") from error
+        return found
+
+    def digest(self, sizes: np.ndarray) -> str:
+        """A text that is another for other paths, sizes, labels, splits or names of classes."""
+        digest = hashlib.sha256()
+        for names in (self.paths, self.class_names):
+            digest.update("\0".join(names).encode(errors="surrogateescape"))
+            digest.update(b"\0\0")
+        for numbers in (self.labels, self.roles, sizes):
+            digest.update(np.ascontiguousarray(numbers.astype("<i8")).tobytes())
+        return digest.hexdigest()
+
+
+def check(listing: Listing, where: str) -> None:
+    """Refuses a list that no classifier can be trained with.
+
+    Args:
+        listing: the list, with its splits.
+        where: what it was made of, in messages.
+
+    Raises:
+        UserError: there are fewer than two classes, a class has no training image, or there are no
+            images for validation or for the test.
+    """
+    if len(listing.class_names) < 2:
+        only = f" ({listing.class_names[0]})" if listing.class_names else ""
+        raise UserError(
+            f"{where} must have at least two classes; it has {len(listing.class_names)}{only}"
+        )
+    trained = np.bincount(
+        listing.labels[listing.of_role(Role.TRAIN)], minlength=len(listing.class_names)
+    )
+    if without := [listing.class_names[label] for label in np.flatnonzero(trained == 0)]:
+        raise UserError(f"{where} has no training image of {_first(without, 'classes')}")
+    for role, field in ((Role.VALIDATION, "validation_fraction"), (Role.TEST, "test_fraction")):
+        if not len(listing.of_role(role)):
+            raise UserError(
+                f"{where} has no images for {role.name.lower()}; give it some, or a larger "
+                f"config.dataset.{field}"
+            )
+
+
+def hold_out(
+    labels: np.ndarray,
+    keys: Sequence[str],
+    *,
+    validation: float,
+    test: float,
+) -> np.ndarray:
+    """The role of each file: a fraction of every class is held out for validation, one for test.
+
+    Which files are held out is a function of their keys, so that a new file moves few others. Files
+    of one key stay together. A class keeps at least one key for training.
+
+    Args:
+        labels: the class of each file, [n].
+        keys: what the files are told apart by, or the group that each belongs to, [n].
+        validation: the fraction of each class for validation.
+        test: the fraction of each class for the test.
+
+    Returns:
+        int8 [n].
+    """
+    roles = np.full(len(labels), Role.TRAIN, np.int8)
+    order = {key: _rank(key) for key in set(keys)}
+    members: dict[str, list[int]] = {}
+    for index, key in enumerate(keys):
+        members.setdefault(key, []).append(index)
+    by_class: dict[int, list[str]] = {}
+    for key, indices in members.items():
+        by_class.setdefault(int(labels[indices[0]]), []).append(key)
+    for keys_of_class in by_class.values():
+        keys_of_class.sort(key=order.__getitem__)
+        total = sum(len(members[key]) for key in keys_of_class)
+        # Rounded to the nearest, and halves up.
+        wanted = {
+            Role.TEST: int(test * total + 0.5),
+            Role.VALIDATION: int(validation * total + 0.5),
+        }
+        left = keys_of_class[:-1]
+        for role, size in wanted.items():
+            taken = 0
+            while left and taken + len(members[left[0]]) <= size:
+                indices = members[left.pop(0)]
+                roles[indices] = role
+                taken += len(indices)
+    return roles
+
+
+def warn_of_duplicates(listing: Listing, sizes: np.ndarray) -> None:
+    """Warns of files of different splits with the same content.
+
+    Only files of equal size are read.
+    """
+    several = [indices for indices in _groups(sizes) if len(np.unique(listing.roles[indices])) > 1]
+    found = []
+    for indices in several:
+        contents: dict[bytes, int] = {}
+        for index in indices.tolist():
+            try:
+                content = (listing.root / listing.paths[index]).read_bytes()
+            except OSError:
+                continue  # Told when it is wanted.
+            digest = hashlib.sha256(content).digest()
+            first = contents.setdefault(digest, index)
+            if listing.roles[first] != listing.roles[index]:
+                found.append(f"{listing.paths[index]} (also {listing.paths[first]})")
+    if found:
+        logging.warning(
+            "images of one split are in another too, which makes its accuracies too good: %s",
+            _first(found, "images"),
+        )
+
+
+def _groups(values: np.ndarray) -> list[np.ndarray]:
+    """The indices of equal values, where there are at least two."""
+    order = np.argsort(values, kind="stable")
+    starts = np.flatnonzero(np.diff(values[order])) + 1
+    return [indices for indices in np.split(order, starts) if len(indices) > 1]
+
+
+def _rank(key: str) -> bytes:
+    return hashlib.sha256(_SPLIT_SALT + key.encode(errors="surrogateescape")).digest()
+
+
+def _first(names: Sequence[str], what: str) -> str:
+    """The first names, and the number of all where there are more."""
+    text = ", ".join(names[:_NAMED])
+    return text if len(names) <= _NAMED else f"{len(names)} {what}: {text}, …"

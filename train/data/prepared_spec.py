@@ -1,0 +1,98 @@
+"""Data sets that tensorflow-datasets reads: prepared once, for all runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from train.data import label_noise, splits
+from train.data.dataset import Dataset, DatasetSpec
+from train.data.label_noise import LabelNoise
+from train.data.records import Split
+from train.data.splits import Holdout
+from train.foundation.errors import UserError
+
+if TYPE_CHECKING:
+    import tensorflow_datasets as tfds
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedSpec(DatasetSpec):
+    """A data set with a builder of tensorflow-datasets.
+
+    Attributes:
+        builder: makes the builder; called with `data_dir` and `file_format`. Its features are
+            "image", "label" and, for messages, optionally "file_name".
+        generated_on_use: whether the first run generates the files; otherwise `train.prepare` has
+            to write them.
+        validation: the prepared split for validation, or the examples of the prepared training
+            split that are held out for it.
+        test: the prepared split that is the test set.
+        train_size: the number of training examples used; `None` for all.
+        balanced_subset: whether a training subset has as many examples of every class.
+        label_noise: the noise of the training labels; `None` for none.
+    """
+
+    image_shape: tuple[int, int, int]
+    builder: Callable[..., "tfds.core.DatasetBuilder"]
+    generated_on_use: bool = False
+    validation: str | Holdout = "validation"
+    test: str = "test"
+    train_size: int | None = None
+    balanced_subset: bool = False
+    label_noise: LabelNoise | None = None
+
+    def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
+        """Opens the data set; see `DatasetSpec`."""
+        # Imported here because tensorflow-datasets takes long to import, and only this needs it.
+        from train.data import builders, prepared_files  # noqa: PLC0415
+
+        builder = builders.open_builder(
+            self.builder, data_dir, name=self.name, generate_on_use=self.generated_on_use
+        )
+        class_names = prepared_files.class_names(builder)
+        num_classes = len(class_names)
+        if self.num_classes is not None:
+            prepared_files.check_classes(builder, self.num_classes, name=self.name)
+        if self.reader is None:  # A reader crops to the shape.
+            prepared_files.check_image_shape(builder, self.image_shape, name=self.name)
+        source = prepared_files.read(builder, "train", reader=self.reader)
+        if isinstance(self.validation, Holdout):
+            train, held_out = splits.hold_out(
+                source.labels, self.validation, num_classes=num_classes
+            )
+            validation = Split(source.images[held_out], source.labels[held_out])
+        else:
+            train = np.arange(len(source.labels))
+            validation = prepared_files.read(builder, self.validation, reader=self.reader)
+        if self.train_size is not None:
+            train = self._subset(source.labels, train, self.train_size, num_classes)
+        labels = source.labels
+        if self.label_noise is not None:
+            # Before any example is chosen, so that the noise of one does not depend on the others.
+            labels = label_noise.apply(self.label_noise, labels, seed=seed)
+        return Dataset(
+            train=Split(source.images[train], labels[train]),
+            validation=validation,
+            test=prepared_files.read(builder, self.test, reader=self.reader),
+            class_names=class_names,
+            image_shape=self.image_shape,
+        )
+
+    def _subset(
+        self, labels: np.ndarray, train: np.ndarray, size: int, num_classes: int
+    ) -> np.ndarray:
+        if size > len(train):
+            raise UserError(
+                f"config.dataset.train_size must be at most the {len(train)} training examples; "
+                f"got {size}"
+            )
+        if not self.balanced_subset:
+            return splits.subset(train, size)
+        if size % num_classes:
+            raise UserError(
+                f"config.dataset.train_size must be a multiple of the {num_classes} classes "
+                f"of {self.name}, whose subsets are balanced; got {size}"
+            )
+        return splits.balanced_subset(labels, train, size // num_classes, num_classes=num_classes)
