@@ -68,11 +68,12 @@ python-version:
 demo: $(INSTALLED)
 	$(BIN)/python -m train.main --config=configs/digits.py
 
+# In the order of the files: pytest-xdist's own puts those of few long tests last.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m "not long"
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not long"
 
 test-fast: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m "not slow and not long"
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not slow and not long"
 
 test-long: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m long tests/train/long

@@ -1,24 +1,31 @@
-"""What the programs are like that the tests compile."""
+"""How the tests compile.
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+Most of a test's time is compilation, and most tests are about formulas, shapes, errors and the
+program. They compile without optimizations, in a third of the time. Tests of the last digits
+compile as users do: `for_users`.
+"""
+
+from collections.abc import Callable
+from typing import Any
 
 import jax
 
+_QUICK = {
+    "xla_backend_optimization_level": 0,
+    "xla_llvm_disable_expensive_passes": True,
+    "xla_cpu_use_fusion_emitters": False,
+}
+# XLA's defaults.
+_FOR_USERS = {
+    "xla_backend_optimization_level": 3,
+    "xla_llvm_disable_expensive_passes": False,
+    "xla_cpu_use_fusion_emitters": True,
+}
 
-@contextmanager
-def optimized(wanted: bool) -> Iterator[None]:
-    """Compiles as for users, or in two thirds of the time to programs that are slower."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", not wanted)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_disable_most_optimizations", before)
+# For XLA_FLAGS.
+QUICK_FLAGS = " ".join(f"--{name}={str(value).lower()}" for name, value in _QUICK.items())
 
 
-@contextmanager
-def float64() -> Iterator[None]:
-    """For tests of formulas, to which the last digits of a program for users are no matter."""
-    with optimized(False), jax.enable_x64(True):
-        yield
+def for_users(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`jax.jit`, which compiles as for users whatever XLA_FLAGS say."""
+    return jax.jit(function, compiler_options=_FOR_USERS, **options)

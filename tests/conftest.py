@@ -4,19 +4,27 @@ import gc
 import os
 import signal
 import zlib
+from collections.abc import Iterator
 
 from train.devices import compilation_cache
 
 os.environ.update(compilation_cache.settings(os.environ))
-# Set before jax starts: the tests of pmap and of several devices need real (virtual) devices.
-os.environ["XLA_FLAGS"] = (
-    os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=8"
-)
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax
 import numpy as np
 import pytest
+
+from tests.compilation import QUICK_FLAGS
+
+# Set before JAX has a device: the tests of pmap and of several devices need real (virtual) devices.
+os.environ["XLA_FLAGS"] = " ".join(
+    (
+        os.environ.get("XLA_FLAGS", ""),
+        "--xla_force_host_platform_device_count=8",
+        QUICK_FLAGS,
+    )
+)
 
 # What is started here is interrupted as from a terminal; a shell has what it starts in the
 # background ignore that, and so all that is started by it.
@@ -37,6 +45,13 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiled_programs() -> Iterator[None]:
+    """Drops what a file's tests compiled: gigabytes, in which garbage would be looked for."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.compilation import optimized
-
 DOCS = Path(__file__).parents[1] / "docs"
 # Its block reads a trained run, which the page makes first.
 NEEDS_A_RUN = {"sets.md"}
@@ -29,11 +27,10 @@ def test_there_are_pages_that_run():
 def test_the_blocks_of_a_page_run_in_their_order(page):
     text = page.read_text()
     names = {}
-    with optimized(False):
-        for block in BLOCK.finditer(text):
-            # As many empty lines as come before, so that an error names the line of the page.
-            before = "\n" * text.count("\n", 0, block.start(1))
-            exec(compile(before + block[1], str(page), "exec"), names)
+    for block in BLOCK.finditer(text):
+        # As many empty lines as come before, so that an error names the line of the page.
+        before = "\n" * text.count("\n", 0, block.start(1))
+        exec(compile(before + block[1], str(page), "exec"), names)
 
 
 def test_the_tables_of_the_evidence_are_those_of_the_collected_numbers():

@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks import estimators, estimators_report
 from tests import reference
-from tests.compilation import optimized
 
 SMALL = estimators.Case("small", 6, 12, 0.5)
 
@@ -73,8 +72,7 @@ def test_the_command(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(
         sys, "argv", ["estimators", "--repetitions=300", f"--output={output}", f"--plot={plot}"]
     )
-    with optimized(False):
-        estimators.main()
+    estimators.main()
     results = json.loads(output.read_text())
     assert capsys.readouterr().out.strip() == estimators_report.tables(results).strip()
     assert plot.read_text().startswith("<?xml")

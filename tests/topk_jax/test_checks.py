@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.compilation import float64
 from topk_jax import _checks
 
 FLOAT = jnp.dtype("float32")
@@ -301,7 +300,7 @@ def test_floats_are_computed_in_float32_at_least(dtype, computed):
 
 
 def test_float64_stays():
-    with float64():
+    with jax.enable_x64(True):
         assert _checks.floating_array(np.ones(2), "logits").dtype == "float64"
 
 

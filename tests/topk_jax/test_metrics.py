@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests import reference
-from tests.compilation import float64
 from topk_jax import metrics, sets
 
 NUM_CLASSES = 6
@@ -127,7 +126,7 @@ def test_hits_of_half_precision_are_those_of_the_same_numbers(rng, function, dty
 
 def test_float64_scores_are_compared_in_float64():
     scores = 1.0 + 1e-12 * np.arange(4.0)
-    with float64():
+    with jax.enable_x64(True):
         ranks = [int(metrics.label_ranks(scores, np.int64(label))) for label in range(4)]
         assert ranks == [3, 2, 1, 0]
         hits = [bool(metrics.top_k_hits(scores, np.int64(label), k=2)) for label in range(4)]

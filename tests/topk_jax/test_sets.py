@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import reference
-from tests.compilation import float64
 from tests.topk_jax.probabilities import as_float64, dyadic_probabilities, properties, softmax_of
 from topk_jax import sets
 
@@ -198,7 +197,7 @@ def test_half_precision_is_exact_in_float32(rng, name, dtype):
 def test_float64_stays_float64(rng):
     # Differences that float32 does not see.
     values = 0.25 + 1e-12 * rng.permutation(24).reshape(6, 4)
-    with float64():
+    with jax.enable_x64(True):
         probabilities = jnp.asarray(values)
         threshold = sets.average_k_threshold(probabilities, k=2)
         assert threshold == stream(values)

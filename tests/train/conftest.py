@@ -11,15 +11,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from configs import digits
-from tests.compilation import optimized
 from train import experiment
-
-
-@pytest.fixture(autouse=True, scope="module")
-def unoptimized() -> Iterator[None]:
-    """The last digits of numbers are no subject here."""
-    with optimized(False):
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +30,6 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config.dataset.data_dir = str(folder / "data")
     plain = json.loads(config.to_json())
     quiet = contextlib.redirect_stdout(io.StringIO())
-    with optimized(False), jax.numpy_dtype_promotion("standard"), quiet:
+    with jax.numpy_dtype_promotion("standard"), quiet:
         experiment.run(plain, folder / "run")
     return folder / "run"

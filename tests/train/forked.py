@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import jax
+from tests.compilation import QUICK_FLAGS
 
 ROOT = Path(__file__).parents[2]
 # A limit for a hang, in seconds; a start takes some of them.
@@ -53,17 +53,14 @@ class Start:
         arguments: the command line's.
         environment: what differs from the environment of the tests.
         folder: where it is started.
-        unoptimized: whether it compiles as the tests of the program do; by default as whoever
-            starts it.
+        compiled_quickly: whether it compiles as the tests do.
     """
 
     module: str
     arguments: Sequence[str]
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: str = str(ROOT)
-    unoptimized: bool = field(
-        default_factory=lambda: jax.config.read("jax_disable_most_optimizations")
-    )
+    compiled_quickly: bool = True
 
 
 @dataclass(frozen=True)
@@ -172,7 +169,8 @@ def _run(start: Start, output: int, errors: int) -> None:
         os.close(source)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     os.environ.update(start.environment)
-    jax.config.update("jax_disable_most_optimizations", start.unoptimized)
+    if start.compiled_quickly:
+        os.environ["XLA_FLAGS"] += f" {QUICK_FLAGS}"
     os.chdir(start.folder)
     sys.argv = [start.module, *start.arguments]
     module = importlib.import_module(start.module)

@@ -80,9 +80,11 @@ class Program:
 
     Attributes:
         arguments: the configuration.
+        compiled_quickly: whether it compiles as the tests do, and not as for users.
     """
 
     arguments: tuple[str, ...]
+    compiled_quickly: bool = False
 
     def start(
         self,
@@ -108,6 +110,7 @@ class Program:
             "train.main" if moment is None else "tests.train.interrupted",
             (f"--workdir={workdir}", *self.arguments, *more),
             environment,
+            compiled_quickly=self.compiled_quickly,
         )
         workdir.parent.mkdir(parents=True, exist_ok=True)
         return Running(start, workdir.parent / f"{name or workdir.name}.stderr")

@@ -11,8 +11,3 @@ def shrink() -> None:
 def main() -> None:
     shrink()
     program.main()
-
-
-# In the processes that decode, but not where pytest looks for tests in here.
-if __name__ == "__mp_main__":
-    shrink()

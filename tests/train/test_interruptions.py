@@ -22,7 +22,8 @@ PROGRAM = Program(
         "--config.model.name=mlp",
         "--config.optimizer.average_decay=0.9",
         "--config.checkpoint.every_steps=4",
-    )
+    ),
+    compiled_quickly=True,
 )
 
 

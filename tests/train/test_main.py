@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.compilation import QUICK_FLAGS
 from tests.train.forked import ROOT, start
 from train.__main__ import COMMANDS
 
@@ -25,9 +26,8 @@ def as_a_user(*arguments, tmp_path):
         cwd=ROOT,
         env={
             **os.environ,
-            **TWO_DEVICES,
+            "XLA_FLAGS": f"{TWO_DEVICES['XLA_FLAGS']} {QUICK_FLAGS}",
             "TFDS_DATA_DIR": str(tmp_path / "data"),
-            "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
         },
         capture_output=True,
         text=True,

@@ -33,12 +33,11 @@ RECIPES = {
         steps_per_epoch=4,
     ),
     "imagenet": Affordable(
-        # By a process of Grain's, where the others decode by threads.
         (
             "dataset.batch_size=500",
             "dataset.validation_size=1000",
             "dataset.train_size=1000",
-            "dataset.num_workers=1",
+            "dataset.num_workers=0",
         ),
         num_classes=1000,
         loss="noised_balanced",

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests import reference
+from tests.compilation import for_users
 from topk_jax import losses
 
 # The shape that most tests share, so that each case is compiled once for it.
@@ -88,11 +89,11 @@ class Case:
 
     @functools.cached_property
     def compiled(self):
-        return jax.jit(self.call)
+        return for_users(self.call)
 
     @functools.cached_property
     def compiled_with_gradient(self):
-        return jax.jit(self.call_with_gradient)
+        return for_users(self.call_with_gradient)
 
     def expected(self, heads, *arrays):
         parameters = self.resolved(heads.shape[-1])

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.compilation import float64
 from tests.topk_jax.losses import splits
 from topk_jax import losses
 
@@ -174,7 +173,7 @@ def test_heads_of_two_dtypes(rng):
     )
     assert value.dtype == jnp.float32
     assert [gradient.dtype for gradient in gradients] == [jnp.bfloat16, jnp.float32]
-    with float64():
+    with jax.enable_x64(True):
         for heads in (
             (logits.astype(np.float64), proposals),
             (logits, proposals.astype(np.float64)),

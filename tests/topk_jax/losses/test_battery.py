@@ -9,7 +9,6 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec
 
 from tests import reference
-from tests.compilation import float64, optimized
 from tests.topk_jax.losses import battery
 
 CASES = [*battery.CASES]
@@ -56,9 +55,7 @@ of_each_kind = pytest.mark.parametrize(
 @of_each_kind
 def test_value_and_gradient_without_jit(case):
     arrays = case.draw(num_classes=6)
-    # Each operation is a program of its own.
-    with optimized(False):
-        values, gradient = case.call_with_gradient(*arrays)
+    values, gradient = case.call_with_gradient(*arrays)
     assert_matches_reference(case, values, gradient, arrays)
 
 
@@ -93,7 +90,7 @@ def test_value_and_gradient_at_1081_classes(case):
 @pytest.mark.slow
 @every_case
 def test_float64_stays(case):
-    with float64():
+    with jax.enable_x64(True):
         heads, *rest = case.draw(batch_shape=(2,), num_classes=7, scale=2.0, seed=4)
         heads = heads.astype(jnp.float64)
         values, gradient = case.compiled_with_gradient(heads, *rest)
@@ -106,7 +103,7 @@ def test_float64_stays(case):
 @pytest.mark.slow
 @over(CASES, exact_slope=True)
 def test_gradient_against_differences(case):
-    with float64():
+    with jax.enable_x64(True):
         heads, *rest = case.draw(batch_shape=(2,), num_classes=7, scale=2.0, seed=4)
         heads = heads.astype(jnp.float64)
         gradient = case.compiled_with_gradient(heads, *rest)[1]
@@ -123,7 +120,7 @@ def test_gradient_against_differences(case):
 @pytest.mark.slow
 @over(CASES, forward_mode=True)
 def test_jvp_and_hessian(case):
-    with float64():
+    with jax.enable_x64(True):
         heads, *rest = case.draw(batch_shape=(2,), num_classes=7, scale=2.0, seed=5)
         heads = heads.astype(jnp.float64)
         direction = jnp.asarray(np.random.default_rng(5).normal(size=heads.shape))
@@ -381,7 +378,7 @@ def test_hyperparameters_are_traced_or_static(case):
 @pytest.mark.slow
 @over([case for case in CASES if case.parameters.keys() - case.static])
 def test_slope_in_hyperparameters(case):
-    with float64():
+    with jax.enable_x64(True):
         heads, *rest = case.draw(batch_shape=(4,), num_classes=7, scale=2.0, seed=18)
         heads = heads.astype(jnp.float64)
         traced = {

@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 from tests import reference
+from tests.compilation import for_users
 from topk_jax import losses
 
 # A dozen roundings of float32 (6e-8 each), relative to the loss or to 1.
 ROUNDING = 2e-6
 
-smooth = jax.jit(losses.smooth_top_k_hinge, static_argnames="k")
+smooth = for_users(losses.smooth_top_k_hinge, static_argnames="k")
 
 
-@functools.partial(jax.jit, static_argnames="k")
+@functools.partial(for_users, static_argnames="k")
 def smooth_with_gradient(logits, labels, *, k, tau):
     def total(logits):
         values = losses.smooth_top_k_hinge(logits, labels, k=k, tau=tau)

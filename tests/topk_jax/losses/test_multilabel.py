@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.compilation import float64
 from tests.topk_jax.losses import splits
 from topk_jax import losses
 
@@ -108,7 +107,7 @@ def test_batch_of_one_and_of_several_axes(rng, name):
 @pytest.mark.slow
 def test_forward_mode_and_hessian_of_role(rng):
     heads, labels = batch(rng, "role")
-    with float64():
+    with jax.enable_x64(True):
         heads = np.stack(heads).astype(np.float64)
         direction = rng.normal(size=heads.shape)
 

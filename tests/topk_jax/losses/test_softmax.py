@@ -7,7 +7,6 @@ import optax
 import pytest
 
 from tests import reference
-from tests.compilation import float64
 from topk_jax import losses
 
 # A dozen roundings of float32 (6e-8 each), relative to the loss or to 1.
@@ -93,7 +92,7 @@ def test_class_margins_against_reference(rng):
         np.testing.assert_allclose(margins, expected, rtol=5e-7)
     traced = jax.jit(losses.class_margins)(jnp.asarray(counts), max_margin=0.3)
     np.testing.assert_allclose(traced, expected, rtol=5e-7)
-    with float64():
+    with jax.enable_x64(True):
         np.testing.assert_allclose(losses.class_margins(counts, max_margin=0.3), expected, 1e-14)
 
 

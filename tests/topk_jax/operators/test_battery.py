@@ -12,7 +12,7 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec
 
 from tests import reference
-from tests.compilation import float64, optimized
+from tests.compilation import for_users
 from topk_jax import operators
 
 EPS = float(np.finfo(np.float32).eps)
@@ -85,19 +85,19 @@ CASES = [
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), static_argnames="axis")
+@functools.partial(for_users, static_argnums=(0, 1), static_argnames="axis")
 def value_of(case, k, scores, axis=-1):
     return case(scores, k, axis=axis)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(for_users, static_argnums=(0, 1))
 def pullback(case, k, scores, cotangent):
     """The value, and the cotangent pulled back to the scores."""
     value, vjp = jax.vjp(lambda scores: case(scores, k), scores)
     return value, vjp(cotangent)[0]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(for_users, static_argnums=(0, 1))
 def pushforward(case, k, scores, tangent):
     return jax.jvp(lambda scores: case(scores, k), (scores,), (tangent,))[1]
 
@@ -153,9 +153,9 @@ def test_both_modes_give_the_jacobian(case, rng, k):
 @pytest.mark.slow
 @every_case
 def test_derivatives_by_finite_differences_in_float64(case, rng):
-    with float64():
+    with jax.enable_x64(True):
         row = rng.normal(size=5)
-        function = functools.partial(value_of, case, K)
+        function = jax.jit(lambda row: case(row, K))
         assert function(row).dtype == jnp.float64
         # The error of a central difference is of order step^2 = 1e-10 for the polynomials, whose
         # derivatives are at most of order 1, and 1e-16 / step = 1e-11 for all.
@@ -180,12 +180,14 @@ def _shard_map(function):
 
 
 VARIANTS = {
-    "none": None,
+    "none": lambda function: function,
     "pmap": jax.pmap,
-    "vmap": jax.vmap,
+    "vmap": lambda function: jax.jit(jax.vmap(function)),
     "shard_map": _shard_map,
     "loop": lambda function: (
-        lambda *rows: jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(function, *rows))
+        lambda *rows: jax.tree.map(
+            lambda *leaves: jnp.stack(leaves), *map(jax.jit(function), *rows)
+        )
     ),
 }
 
@@ -198,12 +200,7 @@ def test_transformations_change_neither_value_nor_gradient(case, rng, variant):
     assert len(scores) == jax.device_count()
     expected = pullback(case, K, scores, cotangent)
     function = functools.partial(pullback.__wrapped__, case, K)
-    if variant == "none":
-        # Each operation is a program of its own.
-        with optimized(False):
-            actual = function(scores, cotangent)
-    else:
-        actual = VARIANTS[variant](jax.jit(function))(scores, cotangent)
+    actual = VARIANTS[variant](function)(scores, cotangent)
     for one, other in zip(actual, expected, strict=True):
         # Fusion may order sums differently: a few roundings of numbers of order 1.
         np.testing.assert_allclose(one, other, rtol=16 * EPS, atol=16 * EPS)

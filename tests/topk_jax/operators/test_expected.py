@@ -11,7 +11,7 @@ from jax.sharding import AxisType, PartitionSpec
 from scipy.stats import binom, norm
 
 from tests import reference
-from tests.compilation import float64, optimized
+from tests.compilation import for_users
 from topk_jax import operators
 from topk_jax.operators import _expected
 
@@ -24,7 +24,7 @@ PROMISED = 1e-4
 NOISE = (1e-3, 0.03, 0.3, 1.0, 3.0, 30.0, 1e3)
 
 
-@functools.partial(jax.jit, static_argnums=1, static_argnames=("num_nodes", "axis"))
+@functools.partial(for_users, static_argnums=1, static_argnames=("num_nodes", "axis"))
 def value_and_gradients(scores, k, epsilon=1.0, *, num_nodes=None, axis=-1):
     """The values, and the gradients of their sum in the scores and in epsilon."""
 
@@ -190,7 +190,7 @@ CURVED = [(6, 2), (40, 39)]
 @pytest.mark.parametrize(("size", "k"), CURVED)
 def test_derivatives_by_differences_in_float64(rng, size, k):
     binned = size > 6
-    with float64():
+    with jax.enable_x64(True):
         row, direction = rng.normal(size=size), rng.normal(size=size)
         nodes = {"num_nodes": 100}
         value, gradient, slope = value_and_gradients(row, k, 0.6, **nodes)
@@ -342,9 +342,7 @@ def test_transformations_change_nothing(rng, name, size):
         )
         return value, vjp(jnp.ones_like(value))[0]
 
-    # Without jit each operation is a program of its own.
-    with optimized(name != "none"):
-        one, other = TRANSFORMATIONS[name](function)(scores)
+    one, other = TRANSFORMATIONS[name](function)(scores)
     # Fusion may round differently: chances of order 1, values of order 3.
     assert_close(one, value, 16 * EPS)
     assert_close(other, gradient, 16 * EPS)
@@ -374,7 +372,7 @@ def test_one_node_at_a_time(rng, monkeypatch, size, k):
 
 
 def test_twice_the_nodes_square_the_error(rng):
-    with float64():
+    with jax.enable_x64(True):
         row = rng.normal(size=12)
         expected = reference.expected_top_k_value(row, 3, epsilon=0.7)
         errors = [

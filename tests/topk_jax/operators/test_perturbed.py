@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import AxisType, PartitionSpec
 
 from tests import reference
-from tests.compilation import float64, optimized
+from tests.compilation import for_users
 from topk_jax import operators
 
 EPS = float(np.finfo(np.float32).eps)
@@ -18,7 +18,7 @@ SUM, VALUE = "perturbed_top_k_sum", "perturbed_top_k_value"
 both = pytest.mark.parametrize("name", [SUM, VALUE])
 
 
-@functools.partial(jax.jit, static_argnums=0, static_argnames=("k", "num_samples", "axis"))
+@functools.partial(for_users, static_argnums=0, static_argnames=("k", "num_samples", "axis"))
 def value_and_gradients(name, key, scores, *, k=2, epsilon=0.5, num_samples=4, noise=None, axis=-1):
     """The values, and the gradients of their sum in the scores and in epsilon."""
 
@@ -59,7 +59,7 @@ def test_given_noise_is_the_reference(name, rng, shape, axis, k):
 @pytest.mark.slow
 @both
 def test_gradient_in_epsilon(name, rng):
-    with float64():
+    with jax.enable_x64(True):
         scores, noise = rng.normal(size=(3, 5)), rng.normal(size=(4, 3, 5))
 
         @jax.jit
@@ -270,9 +270,7 @@ def test_transformations_with_a_key_an_example(name, key, rng, variant):
         "pmap": jax.pmap(function),
         "shard_map": jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec)),
     }[variant]
-    # Without jit each operation is a program of its own.
-    with optimized(variant != "none"):
-        value, gradient = transformed(keys, scores)
+    value, gradient = transformed(keys, scores)
     expected, expected_gradient, _ = value_and_gradients(name, keys, scores)
     np.testing.assert_allclose(value, expected, rtol=0, atol=20 * EPS)
     np.testing.assert_array_equal(gradient, expected_gradient)
@@ -325,7 +323,7 @@ def test_half_precision_is_computed_in_float32(name, key, rng, dtype):
 @pytest.mark.slow
 @both
 def test_float64_stays_float64(name):
-    with float64():
+    with jax.enable_x64(True):
         scores = jnp.arange(5.0)
         call = functools.partial(getattr(operators, name), k=2, epsilon=0.5, num_samples=4)
         assert jax.jit(call)(jax.random.key(0), scores).dtype == jnp.float64

@@ -10,18 +10,18 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.compilation import float64
+from tests.compilation import for_users
 from topk_jax import operators
 
 EPS = float(np.finfo(np.float32).eps)
 
 
-@functools.partial(jax.jit, static_argnums=1)
+@functools.partial(for_users, static_argnums=1)
 def log_sigmas(log_values, k):
     return operators.log_symmetric_polynomials(log_values, k)
 
 
-@functools.partial(jax.jit, static_argnums=1)
+@functools.partial(for_users, static_argnums=1)
 def gradient_of_highest(log_values, k):
     return jax.grad(lambda x: operators.log_symmetric_polynomials(x, k)[k])(log_values)
 
@@ -29,14 +29,14 @@ def gradient_of_highest(log_values, k):
 def test_polynomials_are_sums_over_subsets(rng):
     log_values = rng.normal(size=7) * 3
     expected = reference.log_symmetric_polynomials_by_subsets(log_values, 7)
-    with float64():
+    with jax.enable_x64(True):
         # Three levels of the tree, on numbers of order 10.
         np.testing.assert_allclose(log_sigmas(log_values, 7), expected, rtol=1e-14, atol=1e-14)
 
 
 def test_newton_identities(rng):
     values = rng.uniform(0.5, 1.5, size=9)
-    with float64():
+    with jax.enable_x64(True):
         sigma = np.exp(log_sigmas(np.log(values), 9))
     power_sums = [np.sum(values**power) for power in range(10)]
     for degree in range(1, 10):
@@ -60,7 +60,7 @@ def test_degree_zero_is_one(rng):
 
 def test_inverse_values_reverse_the_polynomials(rng):
     """Dividing by the product of all values turns the sets into their complements."""
-    with float64():
+    with jax.enable_x64(True):
         log_values = rng.normal(size=11) * 100
         reversed_sigmas = log_sigmas(-log_values, 11)[::-1] + log_values.sum()
         # Four levels, on numbers of order 1e3.
@@ -95,7 +95,7 @@ def test_gradient_at_100_000_classes(rng, scale):
 def test_gradient_is_the_probability_of_the_class(rng):
     log_values = rng.normal(size=40) * 2
     expected = reference.log_symmetric_polynomials_gradient(log_values, 6)
-    with float64():
+    with jax.enable_x64(True):
         actual = jax.jit(jax.jacrev(lambda x: operators.log_symmetric_polynomials(x, 6)))(
             log_values
         )

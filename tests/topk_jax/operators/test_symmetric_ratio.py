@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.compilation import float64
+from tests.compilation import for_users
 from topk_jax.losses import _smooth
 from topk_jax.operators._symmetric_ratio import log_ratio_of_sigmas
 
@@ -38,7 +38,7 @@ def rows_of_log_values(rng, size, k):
     return (rows - rows[:, k - 1 : k]).astype(np.float32)
 
 
-@functools.partial(jax.jit, static_argnames=("num_factors", "k"))
+@functools.partial(for_users, static_argnames=("num_factors", "k"))
 def value_and_slopes(log_values, *, num_factors, k):
     def total(log_values):
         factors, rest = log_values[:, :num_factors], log_values[:, num_factors:]
@@ -89,7 +89,7 @@ def test_more_factors_than_a_product_of_floats_holds(rng):
 
 @pytest.mark.parametrize("num_factors", [20, 8])
 def test_second_derivatives(rng, num_factors):
-    with float64():
+    with jax.enable_x64(True):
         log_values = jnp.sort(jnp.asarray(rng.normal(size=20)), descending=True)
         log_values -= log_values[2]
 

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.compilation import for_users
 from topk_jax import operators
 
 
-@functools.partial(jax.jit, static_argnums=(0, 2))
+@functools.partial(for_users, static_argnums=(0, 2))
 def value_and_gradient(operator, scores, k):
     return jax.value_and_grad(operator)(scores, k)
 

@@ -76,6 +76,7 @@ def test_a_folder_that_cannot_be_made_is_no_error(tmp_path, monkeypatch):
 def test_other_numbers_of_a_recipe_are_no_other_programs(loss, tmp_path, standard_promotion):
     config = json.loads(digits.get_config(loss).to_json())
     config["num_epochs"] = 1
+    config["model"]["name"] = "mlp"
     config["dataset"]["data_dir"] = str(tmp_path / "data")
     others = {
         "epsilon": 0.5,

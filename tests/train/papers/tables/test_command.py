@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.compilation import QUICK_FLAGS
 from tests.train.papers.finished_runs import finish
 
 ROOT = Path(__file__).parents[4]
@@ -41,9 +42,8 @@ for line in sys.stdin:
 """
 ENVIRONMENT = {
     **os.environ,
-    "JAX_DISABLE_MOST_OPTIMIZATIONS": "true",
     "JAX_PLATFORMS": "cpu",
-    "XLA_FLAGS": "",
+    "XLA_FLAGS": QUICK_FLAGS,
     "FORCE_COLOR": "1",
 }
 
