@@ -1,9 +1,12 @@
 """Prepares a data set: `python -m train.prepare --dataset=plantnet300k --manual_dir=downloads`.
 
+A data set of tensorflow-datasets is named after `tfds:`, as in --dataset=tfds:oxford_flowers102.
 For ImageNet-LT and Pl@ntNet-300K a second start goes on where the first one was stopped; the others
 begin anew. Nothing is installed, and nothing but CIFAR-100 is downloaded.
 """
 
+import dataclasses
+import functools
 import signal
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,12 +17,17 @@ from absl import flags, logging
 from train import command_line
 from train.data import DATASET_NAME, DATASETS, DatasetFamily, builders, find, prepared_files
 from train.data.builders import ReadOnlyBuilder
+from train.data.own import tfds_images
+from train.data.own.tfds_images import PREFIX
 from train.foundation import import_paths
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
 
 _DATASET = flags.DEFINE_string(
-    "dataset", None, f"Needed. The data set: one of {', '.join(DATASETS)}."
+    "dataset",
+    None,
+    f"Needed. The data set: one of {', '.join(DATASETS)}, or tfds:NAME for one of "
+    "tensorflow-datasets.",
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
@@ -45,7 +53,7 @@ def main() -> None:
     """Prepares the data set that the flags name."""
     if _DATASET.value is None:
         raise UserError(f"--dataset is needed: it must be one of {', '.join(DATASETS)}")
-    if wrong := DATASET_NAME(_DATASET.value):
+    if not _DATASET.value.startswith(PREFIX) and (wrong := DATASET_NAME(_DATASET.value)):
         raise UserError(f"--dataset must be {wrong}; got {_DATASET.value!r}")
     # Below errors, tfds tells that a new folder is empty.
     logging.set_verbosity(logging.ERROR)
@@ -71,7 +79,7 @@ def prepare(
         manual_dir: the folder with what was downloaded; `None` for tfds's own default.
         skip_unreadable: whether images that cannot be decoded are left out.
     """
-    family = find(name)
+    family = _family(name)
     if family.builder is None:
         raise UserError(f"--dataset={name} needs no preparation: its files are read where they lie")
     builder = builders.make_builder(family.builder, data_dir, name=name)
@@ -90,6 +98,17 @@ def prepare(
         begins = "goes on from here" if isinstance(builder, ReadOnlyBuilder) else "begins anew"
         raise InterruptedRunError(signal.SIGINT, f"the same command {begins}") from error
     _summarize(name, builder, skipped)
+
+
+def _family(name: str) -> DatasetFamily:
+    """The data set of a name, as on the command line."""
+    if not name.startswith(PREFIX):
+        return find(name)
+    return dataclasses.replace(
+        find("tfds"),
+        builder=functools.partial(tfds_images.open_by_name, name.removeprefix(PREFIX)),
+        prepare="train.data.preparing.tfds_by_name:prepare",
+    )
 
 
 def _write(
@@ -111,8 +130,11 @@ def _write(
 def _summarize(name: str, builder: tfds.core.DatasetBuilder, skipped: Mapping[str, int]) -> None:
     splits = builder.info.splits
     counts = ", ".join(f"{splits[split].num_examples:,} {split}" for split in splits)
-    num_classes = builder.info.features["label"].num_classes
-    show_line(f"{name}: {num_classes:,} classes; images: {counts}")
+    labels = [
+        one for one in builder.info.features.values() if isinstance(one, tfds.features.ClassLabel)
+    ]
+    classes = f"{labels[0].num_classes:,} classes; " if len(labels) == 1 else ""
+    show_line(f"{name}: {classes}images: {counts}")
     if any(skipped.values()):
         left_out = ", ".join(f"{number:,} {split}" for split, number in skipped.items())
         show_line(f"left out as unreadable: {left_out}")

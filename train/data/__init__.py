@@ -21,6 +21,7 @@ DATASETS = {
     "plantnet300k_v2": "train.data.plantnet300k:PLANTNET300K_V2",
     "synthetic_species": "train.data.synthetic_species:SYNTHETIC_SPECIES",
     "table": "train.data.own.table:TABLE",
+    "tfds": "train.data.own.tfds_by_name:TFDS",
 }
 
 # The values of `config.dataset.name`: a name above, or the import path of a `DatasetFamily`.

@@ -42,7 +42,7 @@ def make_builder(
     try:
         with _quiet_tfds():
             return builder(data_dir=data_dir, file_format=FILE_FORMAT)
-    except OSError:
+    except (OSError, UserError):
         raise
     except Exception as error:  # A damaged description can make tfds raise anything.
         below = "" if data_dir is None else f" below {data_dir}"

@@ -62,7 +62,7 @@ def read(builder: tfds.core.DatasetBuilder, split: str, *, reader: ImageReader |
     """All examples of a prepared split, in memory or, with a reader, as records and labels."""
     check_files(builder)
     try:
-        source = _Examples(builder, split)
+        source = Examples(builder, split)
         if reader is None:
             return _read_into_memory(source, builder.info.features["image"].shape)
         name = f"{split} in {builder.data_dir}"
@@ -77,16 +77,24 @@ def read(builder: tfds.core.DatasetBuilder, split: str, *, reader: ImageReader |
         raise damaged(builder.data_dir, error) from error
 
 
-def split_labels(builder: tfds.core.DatasetBuilder, split: str) -> np.ndarray:
+def split_labels(
+    builder: tfds.core.DatasetBuilder, split: str, *, image: str = "image", label: str = "label"
+) -> np.ndarray:
     """The labels int32 [n] of a prepared split, kept in a file beside its records.
 
     Without that file every record is read, images and all: `train.prepare` does so once.
+
+    Args:
+        builder: of the prepared data set.
+        split: the name of the split.
+        image: the name of the feature with the images.
+        label: the name of the feature with the labels.
     """
     path = Path(builder.data_dir) / labels_file(split)
     if path.exists():
         return np.load(path)
-    source = _Examples(builder, split)
-    labels = np.array([source[index]["label"] for index in range(len(source))], np.int32)
+    source = Examples(builder, split, image=image)
+    labels = np.array([source[index][label] for index in range(len(source))], np.int32)
     # Written under another name first, so that a file of this name is whole. Where the folder
     # cannot be written to, every opening reads the records again.
     temporary = path.with_suffix(f".{os.getpid()}.tmp")
@@ -102,13 +110,15 @@ def _prepared_label(builder: tfds.core.DatasetBuilder) -> Any:
     return tfds.features.FeatureConnector.from_config(str(builder.data_dir))["label"]
 
 
-class _Examples(Sequence[dict[str, Any]]):
+class Examples(Sequence[dict[str, Any]]):
     """The examples of a prepared split, images undecoded; sent to the processes that decode."""
 
-    def __init__(self, builder: tfds.core.DatasetBuilder, split: str) -> None:
+    def __init__(
+        self, builder: tfds.core.DatasetBuilder, split: str, *, image: str = "image"
+    ) -> None:
         # The program decodes, not tfds, so that the pixels do not depend on whether OpenCV is
         # installed.
-        self._source = builder.as_data_source(split, decoders={"image": tfds.decode.SkipDecoding()})
+        self._source = builder.as_data_source(split, decoders={image: tfds.decode.SkipDecoding()})
         self._folder = str(builder.data_dir)
 
     def __len__(self) -> int:
@@ -123,7 +133,7 @@ class _Examples(Sequence[dict[str, Any]]):
             raise damaged(self._folder, error) from error
 
 
-def _read_into_memory(source: _Examples, shape: tuple[int, int, int]) -> Split:
+def _read_into_memory(source: Examples, shape: tuple[int, int, int]) -> Split:
     images = np.empty((len(source), *shape), np.uint8)
     labels = np.empty(len(source), np.int32)
     for index in range(len(source)):

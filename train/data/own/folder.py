@@ -1,24 +1,26 @@
 """A folder with a folder of images for each class: `--config=configs/folder.py`."""
 
-import functools
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from train.data import options
 from train.data.dataset import DatasetFamily, DatasetSpec
-from train.data.own import folders, own_images
+from train.data.own import folders, found_images, own_images
+from train.data.own.found_images import FoundImages
 from train.foundation import fields
 
 
 def _spec(config: Mapping[str, Any]) -> DatasetSpec:
-    find = functools.partial(
-        folders.find,
-        Path(config["path"]).expanduser().absolute(),
-        nested=config["nested"],
-        validation=config["validation_fraction"],
-        test=config["test_fraction"],
-    )
+    def find(_data_dir: str | None) -> FoundImages:
+        found = folders.find(
+            Path(config["path"]).expanduser().absolute(),
+            nested=config["nested"],
+            validation=config["validation_fraction"],
+            test=config["test_fraction"],
+        )
+        return found_images.in_files(found)
+
     return own_images.make(config, find)
 
 
@@ -26,6 +28,7 @@ FOLDER = DatasetFamily(
     _spec,
     options={
         **options.STREAMED,
+        **own_images.PATH,
         **own_images.OPTIONS,
         # Whether each folder with images is a class, as in genus/species.
         "nested": fields.boolean(),

@@ -1,10 +1,9 @@
-"""A data set of people's own image files, which are read where they lie."""
+"""A data set of people's own images, whose sizes and classes only they tell."""
 
 import dataclasses
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,17 +11,17 @@ from PIL import Image
 
 from train.data import augmentation, photographs
 from train.data.dataset import Dataset, DatasetSpec
-from train.data.own import listing
-from train.data.own.listing import Listing, Role
+from train.data.own.found_images import FoundImages
+from train.data.own.listing import Role
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
 from train.data.records import Records, Split
 from train.foundation import fields
 from train.foundation.errors import UserError
 
-# The fields of `config.dataset` of all kinds of own images.
+# Where the images are.
+PATH: Mapping[str, fields.Field] = {"path": fields.text()}
+# The other fields of `config.dataset` of all kinds of own images.
 OPTIONS: Mapping[str, fields.Field] = {
-    # Where the images are.
-    "path": fields.text(),
     # Of every class, for splits that are not given.
     "validation_fraction": fields.Number(at_least=0, below=1),
     "test_fraction": fields.Number(at_least=0, below=1),
@@ -40,66 +39,42 @@ _NUM_SAMPLED = 64
 _GREYSCALE = frozenset({"1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F"})
 
 
-class Files(Sequence[dict[str, Any]]):
-    """Image files as the examples of `Records`."""
-
-    def __init__(self, root: Path, paths: tuple[str, ...]) -> None:
-        self._root = root
-        self._paths = paths
-
-    def __len__(self) -> int:
-        """The number of files."""
-        return len(self._paths)
-
-    def __getitem__(self, index: Any) -> Any:
-        """The bytes of a file and its name; no bytes, which are no image, if it cannot be read."""
-        path = self._root / self._paths[index]
-        try:
-            encoded = path.read_bytes()
-        except OSError:
-            encoded = b""
-        return {"image": encoded, "file_name": self._paths[index]}
-
-
 @dataclass(frozen=True, kw_only=True)
 class OwnImagesSpec(DatasetSpec):
-    """Image files that are read where they lie.
+    """Images that are decoded when a batch wants them.
 
     Attributes:
-        find: lists the files.
+        find: finds the images; called with the folder of all prepared data sets.
         image_size: the height and width that the network gets; `None` to find it in the images.
         upright: whether images are rotated as their EXIF orientation says.
         changes: how training images are changed, one of `CHANGES`.
     """
 
-    find: Callable[[], Listing]
+    find: Callable[[str | None], FoundImages]
     image_size: int | None
     upright: bool
     changes: str
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
-        """Lists the files; see `DatasetSpec`."""
-        del data_dir, seed  # They lie where `config.dataset.path` says, and have no noise.
-        found = self.find()
-        sizes = found.sizes()
-        listing.warn_of_duplicates(found, sizes)
+        """Finds the images; see `DatasetSpec`."""
+        del seed  # They have no noise.
+        found = self.find(data_dir)
+        images = found.listing
         shape = _shape(found, self.image_size)
         reader = OwnImageReader(shape, self.upright, self.changes)
-        source = Files(found.root, found.paths)
 
         def split(role: Role) -> Split:
-            indices = found.of_role(role)
-            return Split(
-                Records(source, indices, str(found.root), reader), found.labels[indices].copy()
-            )
+            indices = images.of_role(role)
+            records = Records(found.source, indices, str(images.root), reader)
+            return Split(records, images.labels[indices].copy())
 
         return Dataset(
             train=split(Role.TRAIN),
             validation=split(Role.VALIDATION),
             test=split(Role.TEST),
-            class_names=found.class_names,
+            class_names=images.class_names,
             image_shape=shape,
-            digest=found.digest(sizes),
+            digest=found.digest,
         )
 
     def of_shape(self, image_shape: tuple[int, int, int]) -> DatasetSpec:
@@ -114,8 +89,8 @@ class OwnImagesSpec(DatasetSpec):
         return dataclasses.replace(self, image_shape=image_shape, mean=mean, std=std, reader=reader)
 
 
-def make(config: Mapping[str, Any], find: Callable[[], Listing]) -> OwnImagesSpec:
-    """The data set of `config.dataset`, whose files a function lists."""
+def make(config: Mapping[str, Any], find: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
+    """The data set of `config.dataset`, whose images a function finds; see `OwnImagesSpec`."""
     fractions = ("validation_fraction", "test_fraction")
     if sum(config[name] for name in fractions) >= 1:
         names = " and ".join(f"config.dataset.{name}" for name in fractions)
@@ -137,11 +112,11 @@ def make(config: Mapping[str, Any], find: Callable[[], Listing]) -> OwnImagesSpe
     )
 
 
-def _shape(found: Listing, image_size: int | None) -> tuple[int, int, int]:
+def _shape(found: FoundImages, image_size: int | None) -> tuple[int, int, int]:
     """The shape of the pixels, from a sample of the training images."""
-    train = found.of_role(Role.TRAIN)
+    train = found.listing.of_role(Role.TRAIN)
     sampled = train[np.linspace(0, len(train) - 1, _NUM_SAMPLED).astype(int)]
-    seen = [_size_and_mode(found.root / found.paths[index]) for index in np.unique(sampled)]
+    seen = [_size_and_mode(found.source[index]["image"]) for index in np.unique(sampled).tolist()]
     known = [one for one in seen if one is not None]
     sizes = {size for size, _ in known}
     grey = bool(known) and all(mode in _GREYSCALE for _, mode in known)
@@ -154,10 +129,10 @@ def _shape(found: Listing, image_size: int | None) -> tuple[int, int, int]:
     return _USUAL_SIZE, _USUAL_SIZE, channels
 
 
-def _size_and_mode(path: Path) -> tuple[tuple[int, int], str] | None:
+def _size_and_mode(encoded: bytes) -> tuple[tuple[int, int], str] | None:
     """Width and height of an image and its mode, from its first bytes; None if it is none."""
     try:
-        with Image.open(io.BytesIO(path.read_bytes())) as image:
+        with Image.open(io.BytesIO(encoded)) as image:
             return image.size, image.mode
     except Exception:  # Whatever a damaged file makes Pillow's many readers raise; told when read.
         return None
