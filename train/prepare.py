@@ -130,11 +130,9 @@ def _write(
 def _summarize(name: str, builder: tfds.core.DatasetBuilder, skipped: Mapping[str, int]) -> None:
     splits = builder.info.splits
     counts = ", ".join(f"{splits[split].num_examples:,} {split}" for split in splits)
-    labels = [
-        one for one in builder.info.features.values() if isinstance(one, tfds.features.ClassLabel)
-    ]
-    classes = f"{labels[0].num_classes:,} classes; " if len(labels) == 1 else ""
-    show_line(f"{name}: {classes}images: {counts}")
+    features = builder.info.features
+    _, label = tfds_images.image_and_label(features, name)
+    show_line(f"{name}: {features[label].num_classes:,} classes; images: {counts}")
     if any(skipped.values()):
         left_out = ", ".join(f"{number:,} {split}" for split, number in skipped.items())
         show_line(f"left out as unreadable: {left_out}")

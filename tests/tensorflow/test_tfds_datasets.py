@@ -10,9 +10,11 @@ import pytest
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from configs import tfds as recipe
 from tests.train import test_recipes
 from tests.train.data import archives
 from train import prepare
+from train.data import dataset_spec
 from train.data.prepared_files import split_labels
 from train.data.preparing import imagenet, tfds_datasets
 from train.foundation.errors import UserError
@@ -63,6 +65,20 @@ def test_cifar_100_has_the_pixels_and_labels_of_the_archive(tmp_path, cifar100):
             assert example["label"] == labels[place]
             assert example["coarse_label"] == labels[place] // 5
     assert builder.info.features["label"].names[7] == "fine_07"
+
+
+def test_a_data_set_is_prepared_by_its_name(tmp_path, cifar100, capsys):
+    run("tfds:cifar100", tmp_path)
+    assert "tfds:cifar100: 100 classes; images: 200 train, 100 test" in capsys.readouterr().out
+    config = recipe.get_config()
+    config.dataset.update(tfds_name="cifar100", validation_fraction=0.5)
+    dataset = dataset_spec(config.dataset.to_dict()).load(str(tmp_path / "data"))
+    assert dataset.image_shape == (32, 32, 3)
+    assert len(dataset.test) == 100
+    # The fine labels, which are named "label", not the coarse ones.
+    assert dataset.class_names[7] == "fine_07"
+    expected = np.bincount(cifar100["test"][1], minlength=100)
+    np.testing.assert_array_equal(np.bincount(dataset.test.labels, minlength=100), expected)
 
 
 def test_a_wrong_checksum_is_refused_with_both(tmp_path):

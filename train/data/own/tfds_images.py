@@ -98,9 +98,9 @@ def find(
         generate_on_use=False,
     )
     where = f"{_FIELD} {name!r}"
-    features = _prepared_features(builder)
-    image = _feature(features, tfds.features.Image, "image", "image", where)
-    label = _feature(features, tfds.features.ClassLabel, "label", "class label", where)
+    # Of the prepared files, which the builder's code may define differently.
+    features = tfds.features.FeatureConnector.from_config(str(builder.data_dir))
+    image, label = image_and_label(features, where)
     prepared_files.check_files(builder)
     try:
         labels_of = functools.partial(
@@ -123,10 +123,15 @@ def find(
     return FoundImages(found, Examples(examples, image), digest.hexdigest())
 
 
-def _prepared_features(builder: tfds.core.DatasetBuilder) -> Mapping[str, Any]:
-    """The features of the prepared files, which the builder's code may define differently."""
-    features = tfds.features.FeatureConnector.from_config(str(builder.data_dir))
-    return dict(features.items()) if isinstance(features, tfds.features.FeaturesDict) else {}
+def image_and_label(features: Any, where: str) -> tuple[str, str]:
+    """The names of the features of a data set that are the images and the labels.
+
+    Raises:
+        UserError: there are none, or several.
+    """
+    named = dict(features.items()) if isinstance(features, tfds.features.FeaturesDict) else {}
+    image = _feature(named, tfds.features.Image, "image", "image", where)
+    return image, _feature(named, tfds.features.ClassLabel, "label", "class label", where)
 
 
 def _feature(features: Mapping[str, Any], kind: type, usual: str, in_words: str, where: str) -> str:

@@ -6,6 +6,7 @@ import tensorflow_datasets as tfds
 from requests import RequestException
 from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
 
+from train.data.own import tfds_images
 from train.data.preparing import tfds_datasets
 from train.foundation.errors import UserError
 
@@ -18,6 +19,7 @@ def prepare(
     tfds decodes no image, so that none can be left out: the result is empty.
     """
     del skip_unreadable
+    tfds_images.image_and_label(builder.info.features, builder.name)
     if not tfds_datasets.has_tensorflow():
         raise UserError(f"preparing {builder.name} {tfds_datasets.NEEDS_TENSORFLOW}")
     try:
