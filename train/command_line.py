@@ -15,6 +15,7 @@ from typing import NoReturn
 from absl import app, flags
 from absl import logging as absl_logging
 
+from train.foundation import invocation
 from train.foundation.errors import InterruptedRunError, UserError
 
 # The exit code for a mistake in the command line, the configuration or the files.
@@ -27,13 +28,16 @@ _SYSTEM_ERROR = 1
 
 def run(command: Callable[[], None]) -> NoReturn:
     """Parses the flags and runs the command. A mistake ends in one line and an exit code."""
-    app.run(lambda _arguments: _guarded(command), flags_parser=_parse)
+    app.run(
+        lambda _arguments: _guarded(command),
+        flags_parser=lambda arguments: _parse(arguments, command),
+    )
     sys.exit(0)
 
 
-def _parse(arguments: list[str]) -> list[str]:
+def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
     if "--help" in arguments or "-h" in arguments:
-        app.usage(shorthelp=True, writeto_stdout=True, exitcode=0)
+        _show_help(command)
     try:
         rest = flags.FLAGS(arguments)
     except (AttributeError, KeyError) as error:
@@ -46,6 +50,16 @@ def _parse(arguments: list[str]) -> list[str]:
     if rest[1:]:
         _fail(f"unexpected argument {rest[1]!r}: flags are written --name=value", _USER_ERROR)
     return rest
+
+
+def _show_help(command: Callable[[], None]) -> NoReturn:
+    """Prints the docstring of the command and its flags, and ends."""
+    module = sys.modules[command.__module__]
+    # absl has the flags of the module that Python was started with under what it was started by.
+    owner = sys.argv[0] if module.__name__ == "__main__" else module.__name__
+    listed = flags.FLAGS.module_help(owner)
+    sys.stdout.write(invocation.as_typed(f"{module.__doc__}\nflags:\n{listed}\n"))
+    sys.exit(0)
 
 
 def _unknown_field(error: AttributeError | KeyError, arguments: Sequence[str]) -> str:
@@ -117,7 +131,7 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _end(message: str, code: int) -> NoReturn:
-    print(" ".join(message.split()), file=sys.stderr)  # noqa: T201
+    print(invocation.as_typed(" ".join(message.split())), file=sys.stderr)  # noqa: T201
     if several := _several_processes():
         sys.stdout.flush()
         sys.stderr.flush()

@@ -48,7 +48,7 @@ def main() -> None:
     files.write_whole(out, program)
     show_line(f"program      {out} ({len(program) / 1e6:,.1f} MB)")
     show_line(f"description  {described}")
-    show_line("to run it, where jax and flatbuffers are installed:")
+    show_line("to run it, where jax and flatbuffers are installed (pip install 'topk_jax[serve]'):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
     show_line("  probabilities, chosen = program.call(images)")

@@ -10,9 +10,9 @@ from train.foundation import flag_types
 from train.foundation.errors import UserError
 
 _CONFIG = flag_types.define_configuration(
-    "Needed. The configuration: a Python file with get_config(), for example "
-    "configs/digits.py; a loss of its recipe follows a colon, as in configs/digits.py:ldam. Any "
-    "field of it, and of configs/recipe.py, can be changed: --config.num_epochs=5."
+    "Needed. The configuration: a recipe, for example digits, or the path of a Python file with "
+    "get_config(). A loss of the recipe follows a colon, as in digits:ldam. Any field of it, and "
+    "of configs/recipe.py, can be changed: --config.num_epochs=5."
 )
 _WORKDIR = flags.DEFINE_string(
     "workdir",

@@ -11,7 +11,7 @@ from pathlib import Path
 from absl import flags
 
 from train import command_line
-from train.foundation import fields, files
+from train.foundation import fields, files, invocation
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.papers.tables import collecting, display, json_output, planned_runs
@@ -151,9 +151,11 @@ def _folder(*, must_exist: bool) -> Path:
 def _print_plan(plan: Plan, folder: RunsFolder) -> None:
     for run in plan.runs:
         workdir = folder.workdir(run)
-        show_line(shlex.join(["python", *run.training(workdir)]))
+        commands = [run.training(workdir)]
         if run.evaluated:
-            show_line(shlex.join(["python", *run.evaluation(workdir)]))
+            commands.append(run.evaluation(workdir))
+        for arguments in commands:
+            show_line(invocation.as_typed(shlex.join(["python", *arguments])))
     if plan.waiting:
         # Apart from the commands, which may be piped into a shell.
         sys.stderr.write(

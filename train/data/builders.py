@@ -100,8 +100,8 @@ def check_writable(builder: tfds.core.DatasetBuilder) -> None:
     except OSError as error:
         raise UserError(
             f"{folder} cannot be written to ({error.strerror}); where prepared data sets lie is "
-            "said by --data_dir of train.prepare, --config.dataset.data_dir, or the environment "
-            "variable TFDS_DATA_DIR"
+            "said by --data_dir of python -m train.prepare, --config.dataset.data_dir, or the "
+            "environment variable TFDS_DATA_DIR"
         ) from error
 
 

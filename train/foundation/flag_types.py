@@ -11,7 +11,11 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from train.foundation import fields
 from train.foundation.errors import UserError
+
+# Beside the program, in a checkout as where it is installed.
+_RECIPES = Path(__file__).parents[2] / "configs"
 
 # --help then shows the flags as those of the command.
 flags.disclaim_key_flags()
@@ -25,7 +29,7 @@ class ConfigurationFileError(flags.Error):
 
 
 def define_configuration(help_text: str) -> Callable[[], dict[str, Any]]:
-    """Defines --config, a Python file with get_config(), and --config.FIELD=VALUE.
+    """Defines --config, a recipe or a Python file with get_config(), and --config.FIELD=VALUE.
 
     Returns:
         A function that returns the nested configuration after the flags are parsed. It raises
@@ -38,7 +42,7 @@ def define_configuration(help_text: str) -> Callable[[], dict[str, Any]]:
 
     def configuration() -> dict[str, Any]:
         if holder.value is None:
-            raise UserError("--config is needed, for example --config=configs/digits.py")
+            raise UserError("--config is needed, for example --config=digits")
         plain: dict[str, Any] = json.loads(holder.value.to_json())
         return plain
 
@@ -66,11 +70,13 @@ class _ConfigurationFile(flags.ArgumentParser):
     """Reads the file. ml_collections' own parser turns the errors of the file into text."""
 
     def parse(self, argument: str) -> ConfigDict:
-        """The configuration of FILE, or of FILE:WORD, where WORD is passed to get_config()."""
+        """The configuration of a recipe or a file, or of FILE:WORD; get_config() gets the word."""
         name, *words = argument.split(":", 1)
-        file = Path(name)
+        file = _recipe(name) if name.isidentifier() else Path(name)
         if not file.is_file():
-            raise ConfigurationFileError(f"--config must name a file; there is no {file}")
+            raise ConfigurationFileError(
+                f"--config must name a recipe or a file; there is no {file}"
+            )
         try:
             module = _load(file)
             if not hasattr(module, "get_config"):
@@ -101,6 +107,21 @@ class _ConfigurationFile(flags.ArgumentParser):
     def flag_type(self) -> str:
         """The name of the type in --help."""
         return "config object"
+
+
+def _recipe(name: str) -> Path:
+    """The file of one of our recipes."""
+    recipes = {
+        file.stem: file
+        for file in _RECIPES.glob("*.py")
+        # Others have what the recipes share.
+        if "def get_config(" in file.read_text(encoding="utf-8")
+    }
+    if wrong := fields.one_of(recipes)(name):
+        raise ConfigurationFileError(
+            f"--config must be a file, as ./{name}, or the name of a recipe, {wrong}; got {name!r}"
+        )
+    return recipes[name]
 
 
 def _load(file: Path) -> ModuleType:

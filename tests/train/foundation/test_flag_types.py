@@ -1,7 +1,11 @@
 """The configuration file: what is wrong with one is an error of its own, in one line."""
 
+import importlib
+import re
+
 import pytest
 
+from tests.train.forked import ROOT
 from train.foundation.flag_types import ConfigurationFileError, _ConfigurationFile, _WholeNumber
 
 WRONG = {
@@ -26,8 +30,34 @@ def test_a_file_that_gives_no_configuration_is_an_error_of_its_own(tmp_path, tex
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(ConfigurationFileError, match=r"name a file; there is no .*config\.py$"):
+    with pytest.raises(
+        ConfigurationFileError, match=r"name a recipe or a file; there is no .*config\.py$"
+    ):
         _ConfigurationFile().parse(f"{tmp_path}/config.py:word")
+
+
+def test_a_name_is_that_of_a_recipe(tmp_path, monkeypatch):
+    # Whatever is there.
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits").write_text("def get_config(): pass")
+    by_name = _ConfigurationFile().parse("digits:cross_entropy")
+    by_path = _ConfigurationFile().parse(f"{ROOT}/configs/digits.py:cross_entropy")
+    assert by_name.to_json() == by_path.to_json()
+    assert by_name.is_locked
+    with pytest.raises(ConfigurationFileError, match="it returned a NoneType"):
+        _ConfigurationFile().parse("./digits")
+
+
+def test_every_recipe_and_nothing_else_has_a_name():
+    with pytest.raises(ConfigurationFileError) as error:
+        _ConfigurationFile().parse("recipe")
+    assert str(error.value).endswith("; got 'recipe'")
+    (listed,) = re.findall(r"the name of a recipe, one of ([\w, ]+);", str(error.value))
+    assert listed.split(", ") == sorted(
+        file.stem
+        for file in (ROOT / "configs").glob("*.py")
+        if hasattr(importlib.import_module(f"configs.{file.stem}"), "get_config")
+    )
 
 
 def test_what_follows_the_colon_is_given_to_get_config(tmp_path):

@@ -4,7 +4,6 @@ import contextlib
 import signal
 import statistics
 import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
+from train.foundation import invocation
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError
 from train.papers.tables.planned_runs import PlannedRun
@@ -93,7 +93,7 @@ def _commands(run: PlannedRun, folder: RunsFolder, child: "_Child", log: Path) -
     if run.evaluated:
         commands.append(run.evaluation(workdir))
     for arguments in commands:
-        code = child.run([sys.executable, *arguments], log)
+        code = child.run(invocation.as_process(arguments), log)
         if code != 0:
             return folder.last_line(run) or f"exit code {code}"
     after = RunsFolder(folder.path)

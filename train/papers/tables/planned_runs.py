@@ -71,7 +71,7 @@ class PlannedRun:
         return [
             "-m",
             "train.main",
-            f"--config={self.recipe.file}",
+            f"--config={self.recipe.config}:{self.recipe.loss}",
             *_changes(self.recipe, self.overrides),
             f"--config.seed={self.seed}",
             f"--workdir={workdir}",

@@ -87,9 +87,9 @@ def config_and_workdir(command):
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "train.main"]
     values = dict(word.removeprefix("--").split("=", 1) for word in words[3:])
-    file, loss = values.pop("config").split(":")
+    recipe, loss = values.pop("config").split(":")
     workdir = Path(values.pop("workdir"))
-    module = importlib.import_module(file.removesuffix(".py").replace("/", "."))
+    module = importlib.import_module(f"configs.{recipe}")
     config = module.get_config(loss)
     for name, text in values.items():
         field = name.removeprefix("config.")
@@ -122,11 +122,11 @@ def test_the_plan_is_a_command_a_run(tables):
     lines = done.stdout.splitlines()
     assert len(lines) == 8
     assert lines[0] == (
-        "python -m train.main --config=configs/cifar100.py:cross_entropy "
+        "python -m train.main --config=cifar100:cross_entropy "
         "--config.dataset.label_noise=0.1 --config.seed=0 "
         "--workdir=runs/cifar100-cross_entropy-label_noise=0.1-seed=0"
     )
-    assert lines[1].startswith("python -m train.main --config=configs/cifar100.py:noised_balanced ")
+    assert lines[1].startswith("python -m train.main --config=cifar100:noised_balanced ")
     assert lines[2].endswith("--config.seed=1 " + lines[0].split()[-1][:-1].join(["", "1"]))
 
 
@@ -287,7 +287,7 @@ def test_accuracies_by_training_images_are_read(tables, tmp_path):
         evaluation.write_text(content)
         done = tables("--table=3.1", f"--runs={tmp_path}")
         assert done.returncode == 2
-        assert "cannot be read as what train.evaluate leaves" in done.stderr
+        assert "cannot be read as an evaluation" in done.stderr
     (tmp_path / workdir.name / "evaluation_test.json").write_text("{}")
     done = tables("--table=3.1", f"--runs={tmp_path}")
     assert done.returncode == 2

@@ -1,0 +1,64 @@
+"""The processes that an installed program starts are its own, whatever the current folder has."""
+
+import json
+
+import pytest
+
+from tests.train import installation
+from tests.train.data.own.pictures import write_classes
+
+pytestmark = pytest.mark.long
+
+
+@pytest.fixture(scope="module")
+def commands(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("installation")
+    return installation.install(installation.build(folder, "wheel"), folder / "venv")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    installation.write_hostile(tmp_path)
+    return tmp_path
+
+
+def test_processes_decode_the_photographs_of_an_own_recipe(commands, folder):
+    write_classes(folder / "photos", ["beech", "oak"], 12, size=(40, 30))
+    # Recipes of one's own find ours.
+    (folder / "mine.py").write_text(
+        "from configs.folder import get_config as of_a_folder\n\n\n"
+        "def get_config():\n"
+        "    config = of_a_folder('cross_entropy')\n"
+        "    config.eval.ks = (1,)\n"
+        "    config.select_by = 'loss'\n"
+        "    return config\n"
+    )
+    fields = {
+        "dataset.path": "photos",
+        "dataset.num_workers": 2,
+        "dataset.image_size": 8,
+        "dataset.batch_size": 4,
+        "loss.k": 1,
+        "model.name": "mlp",
+        "num_epochs": 2,
+    }
+    done = installation.run(
+        commands,
+        folder,
+        "train",
+        "--config=mine.py",
+        "--workdir=run",
+        *(f"--config.{name}={value}" for name, value in fields.items()),
+    )
+    assert done.returncode == 0, done.stderr
+    assert json.loads((folder / "run" / "results.json").read_text())["num_classes"] == 2
+
+
+def test_the_runs_of_a_table_are_started_in_the_same_way(commands, folder):
+    table = ("--table=4.9", "--on=digits", "--rows=cross_entropy", "--columns=K=1", "--seeds=0")
+    few = ("--override=num_epochs=1", "--override=model.name=mlp")
+    planned = installation.run(commands, folder, "tables", *table, *few, "--plan")
+    assert planned.stdout.startswith("topk-jax train --config=digits:cross_entropy "), planned
+    done = installation.run(commands, folder, "tables", *table, *few, "--run")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Mean over the seed" in done.stdout

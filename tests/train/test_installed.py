@@ -1,0 +1,125 @@
+"""The wheel has the program and works where people's own files have the names of ours."""
+
+import json
+import re
+import tarfile
+import zipfile
+
+import pytest
+
+from tests.train import installation
+from tests.train.forked import ROOT
+from train.__main__ import COMMANDS
+
+pytestmark = pytest.mark.slow
+
+SUFFIXES = {".py", ".typed", ".html", ".css", ".js"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory):
+    return installation.build(tmp_path_factory.mktemp("wheel"), "wheel")
+
+
+@pytest.fixture(scope="module")
+def commands(wheel, tmp_path_factory):
+    return installation.install(wheel, tmp_path_factory.mktemp("environment") / "venv")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The current folder of all commands."""
+    folder = tmp_path_factory.mktemp("folder")
+    installation.write_hostile(folder)
+    return folder
+
+
+def contents(wheel):
+    """The files of a wheel without its metadata."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def sources(package):
+    found = (path for path in (ROOT / package).rglob("*") if path.suffix in SUFFIXES)
+    return {path.relative_to(ROOT).as_posix() for path in found}
+
+
+def test_the_wheel_has_the_sources_of_the_three_packages_and_nothing_else(wheel):
+    program = {f"topk_jax/_program/{name}" for name in sources("train") | sources("configs")}
+    assert contents(wheel) == sources("topk_jax") | program
+
+
+def test_the_archive_of_the_sources_makes_the_same_wheel(wheel, tmp_path):
+    archive = installation.build(tmp_path, "sdist")
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path, filter="data")
+    source = tmp_path / archive.name.removesuffix(".tar.gz")
+    assert not {"tests", "benchmarks", "docs"} & {path.name for path in source.iterdir()}
+    assert contents(installation.build(tmp_path, "wheel", source)) == contents(wheel)
+
+
+def test_the_help_lists_the_commands(commands, folder):
+    listed = installation.run(commands, folder, "--help")
+    assert listed.returncode == 0, listed.stderr
+    names = re.findall(r"^  (\w+) ", listed.stdout, flags=re.MULTILINE)
+    assert sorted(names) == sorted({*COMMANDS, "train"} - {"main"})
+    assert installation.run(commands, folder).stdout == listed.stdout
+    version = installation.run(commands, folder, "--version").stdout
+    assert re.fullmatch(r"topk_jax \d+\.\d+\.\d+\n", version)
+
+
+@pytest.mark.parametrize("command", ["train", "evaluate", "export"])
+def test_the_help_of_a_command_is_in_its_words(commands, folder, command):
+    helped = installation.run(commands, folder, command, "--help")
+    assert helped.returncode == 0, helped.stderr
+    assert f"topk-jax {command}" in helped.stdout
+    assert "--workdir: " in helped.stdout
+    assert "python -m" not in helped.stdout
+
+
+def test_a_run_is_trained_and_evaluated_beside_files_with_the_names_of_ours(commands, folder):
+    few = ("--config.num_epochs=1", "--config.model.name=mlp")
+    trained = installation.run(
+        commands, folder, "train", "--config=digits", *few, "--workdir=runs/digits"
+    )
+    assert trained.returncode == 0, trained.stderr
+    results = json.loads((folder / "runs" / "digits" / "results.json").read_text())
+    assert results["config"]["model"]["name"] == "mlp"
+    evaluated = installation.run(commands, folder, "evaluate", "--workdir=runs/digits")
+    assert evaluated.returncode == 0, evaluated.stderr
+    assert (folder / "runs" / "digits" / "evaluation_test.json").is_file()
+
+
+MISTAKES = {
+    "unknown command": (["trian"], "the command must be one of evaluate, "),
+    "flags alone": (["--config=digits"], "the command must be one of "),
+    "unknown recipe": (["train", "--config=digit"], "did you mean 'digits'?; got 'digit'"),
+    "no recipe": (["train", "--config=own_data"], "the name of a recipe, one of cifar100, digits"),
+    "missing file": (["train", "--config=configs/x.py"], "there is no configs/x.py"),
+    "loss": (["train", "--config=cifar100:adaboost"], "the recipe has no loss 'adaboost'"),
+    # A command in a message.
+    "data": (
+        ["train", "--config=cifar100:cross_entropy"],
+        "prepare it with topk-jax prepare --dataset=cifar100",
+    ),
+    # Imported from the current folder, where it is.
+    "own object": (
+        ["train", "--config=digits", "--config.dataset.name=mine:NAME"],
+        "the import path of a DatasetFamily, as package.module:NAME (it is a str)",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_two(commands, folder, mistake):
+    (folder / "mine.py").write_text("NAME = 'mine'\n")
+    arguments, message = MISTAKES[mistake]
+    workdir = ["--workdir=mistaken"] if arguments[0] == "train" else []
+    done = installation.run(commands, folder, *arguments, *workdir)
+    assert done.returncode == 2, done.stderr
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert message in line
+    assert done.stdout == ""
+    assert not (folder / "mistaken").exists()

@@ -1,0 +1,77 @@
+"""The console command `topk-jax`, which runs the program from any folder.
+
+The packages of the program are called `train` and `configs`, and so are many people's own files. At
+the top of an environment they would clash. The wheel therefore has them in `topk_jax/_program`, a
+folder that is no package, and this command puts that folder at the front of `sys.path` in its own
+process. Import paths in the sources, in the configurations of runs and in what is sent to other
+processes are then those of a checkout, and nobody else's imports change.
+"""
+
+import importlib
+import importlib.metadata
+import sys
+from pathlib import Path
+
+NAME = "topk-jax"
+_HERE = Path(__file__).resolve().parent
+_INSTALLED = _HERE / "_program"
+# In a checkout, which may be installed as editable, the packages are beside the library.
+_PROGRAM = _INSTALLED if _INSTALLED.is_dir() else _HERE.parent
+# The modules of `train` that are called otherwise here.
+_MODULES = {"train": "main"}
+_USER_ERROR = 2
+
+
+def main() -> None:
+    """Runs the command of the program that the first argument names."""
+    sys.path.insert(0, str(_PROGRAM))
+    # Import paths of the user's own objects may begin here. It comes last: a file train.py, or one
+    # that is called like a library, is not taken for another.
+    sys.path.append(str(Path.cwd()))
+    commands = {
+        command_of(module): words
+        for module, words in importlib.import_module("train.__main__").COMMANDS.items()
+    }
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("--help", "-h"):
+        _list(commands)
+    elif name == "--version":
+        sys.stdout.write(f"topk_jax {importlib.metadata.version('topk_jax')}\n")
+    else:
+        one_of = importlib.import_module("train.foundation.fields").one_of
+        if wrong := one_of(commands)(name):
+            _fail(f"the command must be {wrong}; got {name!r}")
+        _run(name, arguments)
+
+
+def command_of(module: str) -> str:
+    """The name of the command that is the module `train.MODULE`."""
+    return next((name for name, other in _MODULES.items() if other == module), module)
+
+
+def _list(commands: dict[str, str]) -> None:
+    sys.stdout.write(f"The commands, of which {NAME} COMMAND --help says more:\n\n")
+    sys.stdout.writelines(f"  {name:<10}{words}\n" for name, words in commands.items())
+
+
+def _run(name: str, arguments: list[str]) -> None:
+    # Messages and processes of the program are told by it how the program was started:
+    # train/foundation/invocation.py.
+    sys.argv = [f"{NAME} {name}", *arguments]
+    try:
+        module = importlib.import_module(f"train.{_MODULES.get(name, name)}")
+        importlib.import_module("train.command_line").run(module.main)
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        if missing in ("configs", "topk_jax", "train"):
+            raise
+        _fail(f"the program needs {missing}: pip install 'topk_jax[train]' installs what it needs")
+
+
+def _fail(message: str) -> None:
+    sys.stderr.write(f"error: {message}\n")
+    sys.exit(_USER_ERROR)
+
+
+if __name__ == "__main__":
+    main()
