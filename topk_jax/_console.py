@@ -9,6 +9,7 @@ processes are then those of a checkout, and nobody else's imports change.
 
 import importlib
 import importlib.metadata
+import os
 import sys
 from pathlib import Path
 
@@ -28,6 +29,8 @@ def main() -> None:
     # Import paths of the user's own objects may begin here. It comes last: a file train.py, or one
     # that is called like a library, is not taken for another.
     sys.path.append(str(Path.cwd()))
+    # The processes that decode would look there first while they start.
+    os.environ["PYTHONSAFEPATH"] = "1"
     commands = {
         command_of(module): words
         for module, words in importlib.import_module("train.__main__").COMMANDS.items()
@@ -55,8 +58,7 @@ def _list(commands: dict[str, str]) -> None:
 
 
 def _run(name: str, arguments: list[str]) -> None:
-    # Messages and processes of the program are told by it how the program was started:
-    # train/foundation/invocation.py.
+    # train/foundation/invocation.py reads it.
     sys.argv = [f"{NAME} {name}", *arguments]
     try:
         module = importlib.import_module(f"train.{_MODULES.get(name, name)}")

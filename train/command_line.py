@@ -57,8 +57,9 @@ def _show_help(command: Callable[[], None]) -> NoReturn:
     module = sys.modules[command.__module__]
     # absl has the flags of the module that Python was started with under what it was started by.
     owner = sys.argv[0] if module.__name__ == "__main__" else module.__name__
-    listed = flags.FLAGS.module_help(owner)
-    sys.stdout.write(invocation.as_typed(f"{module.__doc__}\nflags:\n{listed}\n"))
+    _, _, listed = flags.FLAGS.module_help(owner).partition(":\n")
+    described = str(module.__doc__).strip()
+    sys.stdout.write(invocation.as_typed(f"{described}\n\nflags:\n{listed}\n"))
     sys.exit(0)
 
 

@@ -1,4 +1,4 @@
-"""The program's command line: `python -m train.main --config=configs/digits.py`."""
+"""The program's command line: `python -m train.main --config=digits`."""
 
 import re
 from pathlib import Path

@@ -20,6 +20,7 @@ HOSTILE = (
     "topk_jax/__init__.py",
     "absl/__init__.py",
     "jax.py",
+    "random.py",
 )
 
 

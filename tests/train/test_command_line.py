@@ -6,6 +6,8 @@ import sys
 import pytest
 
 from tests.train.forked import ROOT
+from train import command_line
+from train.foundation.errors import UserError
 
 # Their flags need these alone. The others name losses or data sets in their help.
 LIGHT = ("main", "evaluate", "predict", "export", "figures")
@@ -23,3 +25,14 @@ def test_a_command_imports_what_is_slow_when_it_runs(command):
         cwd=ROOT,
         check=True,
     )
+
+
+def test_a_mistake_is_told_in_the_words_of_the_console_command(monkeypatch, capsys):
+    def mistaken():
+        raise UserError("prepare it with python -m train.prepare")
+
+    monkeypatch.setattr(sys, "argv", ["topk-jax train"])
+    with pytest.raises(SystemExit) as ended:
+        command_line._guarded(mistaken)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: prepare it with topk-jax prepare\n"

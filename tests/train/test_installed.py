@@ -14,6 +14,13 @@ from train.__main__ import COMMANDS
 pytestmark = pytest.mark.slow
 
 SUFFIXES = {".py", ".typed", ".html", ".css", ".js"}
+OWN_RECIPE = """
+import mine
+from configs import digits
+
+def get_config():
+    raise ValueError(f"{mine.NAME}, with {digits.get_config().dataset.name}")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +38,8 @@ def folder(tmp_path_factory):
     """The current folder of all commands."""
     folder = tmp_path_factory.mktemp("folder")
     installation.write_hostile(folder)
+    (folder / "mine.py").write_text("NAME = 'mine'\n")
+    (folder / "own.py").write_text(OWN_RECIPE)
     return folder
 
 
@@ -98,22 +107,13 @@ MISTAKES = {
     "no recipe": (["train", "--config=own_data"], "the name of a recipe, one of cifar100, digits"),
     "missing file": (["train", "--config=configs/x.py"], "there is no configs/x.py"),
     "loss": (["train", "--config=cifar100:adaboost"], "the recipe has no loss 'adaboost'"),
-    # A command in a message.
-    "data": (
-        ["train", "--config=cifar100:cross_entropy"],
-        "prepare it with topk-jax prepare --dataset=cifar100",
-    ),
-    # Imported from the current folder, where it is.
-    "own object": (
-        ["train", "--config=digits", "--config.dataset.name=mine:NAME"],
-        "the import path of a DatasetFamily, as package.module:NAME (it is a str)",
-    ),
+    # The recipe of the folder imports ours, and what is in the folder.
+    "own recipe": (["train", "--config=own.py"], "error: --config: mine, with digits"),
 }
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_a_mistake_is_one_line_and_exit_code_two(commands, folder, mistake):
-    (folder / "mine.py").write_text("NAME = 'mine'\n")
     arguments, message = MISTAKES[mistake]
     workdir = ["--workdir=mistaken"] if arguments[0] == "train" else []
     done = installation.run(commands, folder, *arguments, *workdir)
