@@ -29,7 +29,7 @@ def main() -> None:
     # Import paths of the user's own objects may begin here. It comes last: a file train.py, or one
     # that is called like a library, is not taken for another.
     sys.path.append(str(Path.cwd()))
-    # The processes that decode would look there first while they start.
+    # The processes of the program would look there, or beside this file, first.
     os.environ["PYTHONSAFEPATH"] = "1"
     commands = {
         command_of(module): words

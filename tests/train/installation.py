@@ -20,7 +20,8 @@ HOSTILE = (
     "topk_jax/__init__.py",
     "absl/__init__.py",
     "jax.py",
-    "random.py",
+    "queue.py",
+    "struct.py",
 )
 
 

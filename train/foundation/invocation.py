@@ -28,10 +28,9 @@ def as_process(arguments: Sequence[str]) -> list[str]:
     option, module, *rest = arguments
     if option != "-m" or not _started_by_console():
         return [sys.executable, *arguments]
-    # -m would need the program in a folder that Python looks into, and -P keeps Python from looking
-    # for other modules beside the file.
+    # -m would need the program in a folder that Python looks into.
     name = _console.command_of(module.removeprefix("train."))
-    return [sys.executable, "-P", _console.__file__, name, *rest]
+    return [sys.executable, _console.__file__, name, *rest]
 
 
 def _started_by_console() -> bool:
