@@ -26,10 +26,7 @@ _USER_ERROR = 2
 def main() -> None:
     """Runs the command of the program that the first argument names."""
     sys.path.insert(0, str(_PROGRAM))
-    # Import paths of the user's own objects may begin here. It comes last: a file train.py, or one
-    # that is called like a library, is not taken for another.
-    sys.path.append(str(Path.cwd()))
-    # The processes of the program would look there, or beside this file, first.
+    # Processes of the program would look into the current folder, or beside this file, first.
     os.environ["PYTHONSAFEPATH"] = "1"
     commands = {
         command_of(module): words
@@ -53,8 +50,9 @@ def command_of(module: str) -> str:
 
 
 def _list(commands: dict[str, str]) -> None:
-    sys.stdout.write(f"The commands, of which {NAME} COMMAND --help says more:\n\n")
-    sys.stdout.writelines(f"  {name:<10}{words}\n" for name, words in commands.items())
+    lines = [f"  {name:<10}{words}\n" for name, words in commands.items()]
+    head = f"The commands, of which {NAME} COMMAND --help says more:\n\n"
+    sys.stdout.write(head + "".join(lines))
 
 
 def _run(name: str, arguments: list[str]) -> None:
@@ -62,7 +60,11 @@ def _run(name: str, arguments: list[str]) -> None:
     sys.argv = [f"{NAME} {name}", *arguments]
     try:
         module = importlib.import_module(f"train.{_MODULES.get(name, name)}")
-        importlib.import_module("train.command_line").run(module.main)
+        command_line = importlib.import_module("train.command_line")
+        # Import paths of the user's own objects may begin in the current folder. It comes last: a
+        # file train.py, or one that is called like a library, is not taken for another.
+        sys.path.append(str(Path.cwd()))
+        command_line.run(module.main)
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         if missing in ("configs", "topk_jax", "train"):

@@ -38,15 +38,18 @@ def build(folder: Path, kind: str, source: Path = ROOT) -> Path:
     return folder / done.stdout.split()[-1]
 
 
-def install(wheel: Path, folder: Path) -> Path:
+def install(wheel: Path, folder: Path, *, with_libraries: bool = True) -> Path:
     """Installs a wheel into a new environment, and returns the folder of its commands.
 
-    The environment has the libraries of this one, but not the checkout: a line of a .pth file adds
-    a folder, whose own .pth files are not read.
+    Args:
+        wheel: the file.
+        folder: of the environment.
+        with_libraries: whether it has the libraries of this environment. It never has the checkout.
     """
     venv.create(folder, symlinks=True)
     (packages,) = folder.glob("lib/python*/site-packages")
-    libraries = [path for path in sys.path if path.endswith("site-packages")]
+    libraries = [path for path in sys.path if path.endswith("site-packages") and with_libraries]
+    # A line adds a folder, whose own .pth files are not read: one of them has the checkout.
     (packages / "libraries.pth").write_text("\n".join(libraries))
     python = ("--python", str(folder / "bin" / "python"))
     offline = ("--no-index", "--no-deps", "--quiet", "--disable-pip-version-check")

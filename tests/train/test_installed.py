@@ -123,3 +123,12 @@ def test_a_mistake_is_one_line_and_exit_code_two(commands, folder, mistake):
     assert message in line
     assert done.stdout == ""
     assert not (folder / "mistaken").exists()
+
+
+def test_the_library_alone_says_what_the_program_needs(wheel, folder, tmp_path):
+    alone = installation.install(wheel, tmp_path / "venv", with_libraries=False)
+    assert installation.run(alone, folder, "--help").returncode == 0
+    done = installation.run(alone, folder, "train", "--config=digits")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: the program needs absl: pip install 'topk_jax[train]'")
