@@ -13,6 +13,10 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
             "model": {
                 # A file of ResNet weights with torchvision's or timm's names, or None.
                 "pretrained": config_dict.placeholder(str),
+                # The workdir of a finished run of the same network to start from, or None.
+                "start_from": config_dict.placeholder(str),
+                # Whether the network below the head stays as it is, and the head alone is trained.
+                "freeze": False,
                 # Whether batch norm uses the batch of all devices, or the share of each device.
                 "sync_batch_norm": True,
                 # Compute in bfloat16; parameters, statistics and losses stay float32.
@@ -28,6 +32,13 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 # The decay of the second moment, for adamw, lamb, lion and rmsprop; None for the
                 # default of the optimizer.
                 "beta2": config_dict.placeholder(float),
+                # The learning rate of the head; None for learning_rate.
+                "head_learning_rate": config_dict.placeholder(float),
+                # Each layer has the rate of the next layer towards the head times this number, in
+                # (0, 1]; None for one rate.
+                "layer_decay": config_dict.placeholder(float),
+                # Whether the weight decay is also for biases and for the scales of norms.
+                "decay_biases_and_norms": True,
                 # "step" multiplies by decay_factor at decay_epochs; "cosine" decays to 0.
                 "schedule": "step",
                 "decay_epochs": (),

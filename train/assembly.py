@@ -22,6 +22,7 @@ from train.evaluation.thresholds import average_k_thresholds
 from train.foundation.errors import UserError
 from train.models import build_model
 from train.models.classifier import Classifier
+from train.models.layers_by_depth import distances_from_head
 from train.training import label_estimates, optimizer, randomness, steps, stop_signals
 from train.training.losses import find_loss
 from train.training.objectives import Hyperparameters, Objective
@@ -135,6 +136,7 @@ class Assembly:
             head=self.loss.head,
             axis_name=parallel.AXIS_NAME if settings["sync_batch_norm"] else None,
             half_precision=settings["half_precision"],
+            freeze=settings["freeze"],
         )
 
     @cached_property
@@ -174,6 +176,7 @@ class Assembly:
             axis_name=parallel.AXIS_NAME,
             sync_batch_norm=self.config["model"]["sync_batch_norm"],
             accumulation_steps=self.config["optimizer"]["accumulation_steps"],
+            frozen=self._frozen,
         )
         compiled = self.devices.compile_train_step(
             stop_signals.agreeing(step, axis_name=parallel.AXIS_NAME)
@@ -207,6 +210,7 @@ class Assembly:
             self.image_shape,
             randomness.initialization_key(self.config["seed"]),
             averaged=self.config["optimizer"]["average_decay"] is not None,
+            frozen=self._frozen,
             label_logits=estimates,
         )
         return jax.device_get(state)
@@ -253,6 +257,18 @@ class Assembly:
             thresholds = average_k_thresholds(found, self.config["eval"]["ks"])
         return summaries.summarize(found, thresholds, self.class_counts), thresholds
 
+    @property
+    def _frozen(self) -> tuple[str, ...]:
+        """The parts of the network that are not trained."""
+        return ("features",) if self.config["model"]["freeze"] else ()
+
+    @cached_property
+    def _distances_from_head(self) -> Any:
+        """How many layers below the head each parameter is, where rates depend on that."""
+        if not optimizer.has_rates_by_layer(self.config["optimizer"]):
+            return None
+        return distances_from_head(self.model, self.image_shape)
+
     def _pipeline(self, batch_size: int) -> Pipeline:
         dataset = self.config["dataset"]
         return Pipeline(
@@ -279,4 +295,5 @@ class Assembly:
             values,
             num_epochs=self.config["num_epochs"],
             steps_per_epoch=self.steps_per_epoch,
+            distances=self._distances_from_head,
         )

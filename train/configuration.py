@@ -21,15 +21,20 @@ _FIELDS: dict[str, fields.Field] = {
     "dataset.data_dir": fields.text(optional=True),
     "model.name": MODEL_NAME,
     "model.pretrained": fields.text(optional=True),
+    "model.start_from": fields.text(optional=True),
+    "model.freeze": fields.boolean(),
     "model.sync_batch_norm": fields.boolean(),
     "model.half_precision": fields.boolean(),
     "loss.name": LOSS_NAME,
     "optimizer.learning_rate": fields.Number(above=0),
+    "optimizer.head_learning_rate": fields.optional(fields.Number(above=0)),
+    "optimizer.layer_decay": fields.optional(fields.Number(above=0, at_most=1)),
     "optimizer.momentum": fields.Number(at_least=0, below=1),
     "optimizer.nesterov": fields.boolean(),
     "optimizer.name": fields.one_of(OPTIMIZERS),
     "optimizer.beta2": fields.optional(fields.Number(at_least=0, below=1)),
     "optimizer.weight_decay": fields.Number(at_least=0),
+    "optimizer.decay_biases_and_norms": fields.boolean(),
     "optimizer.schedule": fields.one_of(SCHEDULES),
     "optimizer.decay_epochs": fields.several(fields.integer(1), empty=True, increasing=True),
     "optimizer.decay_factor": fields.Number(above=0),
@@ -90,6 +95,7 @@ def check(config: Mapping[str, Any]) -> None:
         )
     if values["model.pretrained"] is not None:
         pretrained_loader(values["model.name"])
+    _check_fine_tuning(values)
     if loss.of_batch and values["optimizer.accumulation_steps"] > 1:
         raise UserError(
             f"config.optimizer.accumulation_steps must be 1 with {values['loss.name']}, a loss of "
@@ -111,6 +117,22 @@ def check_classes(config: Mapping[str, Any], num_classes: int) -> None:
         _check_field(values, f"loss.{name}", _among(num_classes, field))
     ks = fields.several(_among(num_classes, fields.SetSize()), increasing=True)
     _check_field(values, "eval.ks", ks)
+
+
+def _check_fine_tuning(values: Mapping[str, Any]) -> None:
+    """Raises `UserError` for fields of fine-tuning that exclude each other."""
+    if values["model.start_from"] is not None and values["model.pretrained"] is not None:
+        raise UserError(
+            "config.model.start_from must be None with config.model.pretrained: a network starts "
+            "from an earlier run or from a file of weights"
+        )
+    for name in ("head_learning_rate", "layer_decay"):
+        value = values[f"optimizer.{name}"]
+        if values["model.freeze"] and value is not None:
+            raise UserError(
+                f"config.optimizer.{name} must be None with config.model.freeze, where the head "
+                f"alone is trained, with config.optimizer.learning_rate; got {value!r}"
+            )
 
 
 def _loss_fields(values: Mapping[str, Any]) -> Iterator[str]:

@@ -2,13 +2,15 @@
 
 import contextlib
 import dataclasses
+import functools
 import importlib.metadata
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
+from absl import logging
 
 from train import configuration
 from train.assembly import Assembly, assemble
@@ -19,6 +21,7 @@ from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.nested import differences
 from train.models import pretrained_loader
+from train.training import earlier_run
 from train.training.loop import Loop
 from train.training.losses import find_loss
 from train.training.state import TrainState, num_parameters, parameters_digest, start_from
@@ -58,8 +61,15 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         return finished
     assembly = assemble(config)
     _check_fits(assembly, workdir)
+    initial = assembly.initial_state()
+    first = functools.cache(functools.partial(_with_given_weights, initial, assembly))
+    if not run_files.has_checkpoints(workdir):
+        # Weights that do not fit are refused before anything is written.
+        first()
     with Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer:
-        start, progress = _restore(assembly, checkpointer)
+        start, progress = _restore(checkpointer, initial, first)
+        # The host need not hold these states for as long as the run takes.
+        del initial, first
         with _reporter(assembly, workdir, progress) as reporter:
             final, progress = _train(assembly, checkpointer, reporter, start, progress)
             best = assembly.devices.replicate(checkpointer.restore(progress.best_step, start))
@@ -97,8 +107,7 @@ def _check_workdir(config: Mapping[str, Any], workdir: Path) -> None:
         raise UserError(f"--workdir must be a directory; {workdir} is a file")
     earlier = run_files.read_config(workdir)
     if earlier is None:
-        checkpoints = workdir / run_files.CHECKPOINTS
-        if checkpoints.is_dir() and any(checkpoints.iterdir()):
+        if run_files.has_checkpoints(workdir):
             raise UserError(
                 f"--workdir {workdir} holds checkpoints, and no config.json that says of what run; "
                 "give another --workdir, or delete it"
@@ -127,14 +136,21 @@ def _check_fits(assembly: Assembly, workdir: Path) -> None:
     summaries.check_has_value(select_by, assembly.dataset.validation.labels, assembly.class_counts)
 
 
-def _restore(assembly: Assembly, checkpointer: Checkpointer) -> tuple[TrainState, Progress]:
-    """The state and the progress to go on from: the latest checkpoint's, or the first."""
-    state, progress = assembly.initial_state(), Progress()
-    restored = checkpointer.restore_latest(state)
-    if restored is not None:
+def _restore(
+    checkpointer: Checkpointer, initial: TrainState, first: Callable[[], TrainState]
+) -> tuple[TrainState, Progress]:
+    """The state and the progress to go on from: the latest checkpoint's, or the first.
+
+    Args:
+        checkpointer: that of the run.
+        initial: a state with the structure of the run's.
+        first: returns the state before the first step.
+    """
+    restored = checkpointer.restore_latest(initial)
+    if restored is None:
+        state, progress = first(), Progress()
+    else:
         state, progress = restored[0], Progress.from_saved(restored[1])
-    elif assembly.config["model"]["pretrained"] is not None:
-        state = _with_pretrained(state, assembly.config["model"])
 
     def digest() -> str:
         return parameters_digest(state) + json.dumps(dataclasses.asdict(progress))
@@ -144,15 +160,31 @@ def _restore(assembly: Assembly, checkpointer: Checkpointer) -> tuple[TrainState
     return state, progress
 
 
-def _with_pretrained(state: TrainState, settings: Mapping[str, Any]) -> TrainState:
-    """The state before the first step with the weights of the file in it."""
-    load = pretrained_loader(settings["name"])
-    loaded = load(
-        settings["pretrained"], state.params, state.batch_stats, model_name=settings["name"]
-    )
+def _with_given_weights(initial: TrainState, assembly: Assembly) -> TrainState:
+    """The state before the first step, with the weights that the configuration names in it."""
+    settings = assembly.config["model"]
+    name = settings["name"]
+    if settings["pretrained"] is not None:
+        load = pretrained_loader(name)
+        loaded = load(settings["pretrained"], initial.params, initial.batch_stats, model_name=name)
+    elif settings["start_from"] is not None:
+        loaded = earlier_run.load(
+            settings["start_from"],
+            initial.params,
+            initial.batch_stats,
+            model_name=name,
+            facts=assembly.facts,
+        )
+    else:
+        if settings["freeze"] and processes.is_first():
+            logging.warning(
+                "config.model.freeze: the frozen network has random weights; "
+                "config.model.pretrained or config.model.start_from gives it trained ones"
+            )
+        return initial
     if processes.is_first():
         show_line(loaded.message)
-    return start_from(state, loaded.params, loaded.batch_stats)
+    return start_from(initial, loaded.params, loaded.batch_stats)
 
 
 def _reporter(assembly: Assembly, workdir: Path, progress: Progress) -> Reporter | SilentReporter:

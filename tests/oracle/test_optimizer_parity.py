@@ -29,6 +29,9 @@ def test_sgd_is_that_of_pytorch(rng, nesterov):
         "warmup_epochs": 0.0,
         "clip_norm": None,
         "average_decay": None,
+        "head_learning_rate": None,
+        "layer_decay": None,
+        "decay_biases_and_norms": True,
     }
     values = optimizer.hyperparameters(settings)
     sgd = optimizer.build(settings, values, num_epochs=6, steps_per_epoch=5).transformation

@@ -59,7 +59,13 @@ def find(name: str) -> ModelSpec:
 
 
 def build_model(
-    name: str, *, num_classes: int, head: str, axis_name: str | None, half_precision: bool
+    name: str,
+    *,
+    num_classes: int,
+    head: str,
+    axis_name: str | None,
+    half_precision: bool,
+    freeze: bool = False,
 ) -> Classifier:
     """The network of a name, with the head of a name.
 
@@ -71,10 +77,13 @@ def build_model(
             normalises by its own share of the batch.
         half_precision: whether the layers below the head compute in bfloat16. Parameters, batch
             norm's statistics, features and logits are float32 in any case.
+        freeze: whether the layers below the head evaluate in training too.
     """
     dtype = jnp.bfloat16 if half_precision else jnp.float32
     return Classifier(
-        features=find(name).build(axis_name=axis_name, dtype=dtype), head=HEADS[head](num_classes)
+        features=find(name).build(axis_name=axis_name, dtype=dtype),
+        head=HEADS[head](num_classes),
+        freeze=freeze,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import optax
 
@@ -17,13 +18,16 @@ _HYPERPARAMETERS = (
     "weight_decay",
     "clip_norm",
     "average_decay",
+    "layer_decay",
 )
-
 
 # The transformations that an optimizer chains.
 Parts = tuple[optax.GradientTransformation, ...]
-# Takes the learning rate by step, the hyperparameters, and whether the momentum is Nesterov's.
-Entry = Callable[[optax.Schedule, Hyperparameters, bool], Parts]
+# From the parameters to True for those that the weight decay is for; None where it is for all.
+Mask = Callable[[Any], Any] | None
+# Takes the learning rate by step, the hyperparameters, whether the momentum is Nesterov's, and the
+# mask of the weight decay.
+Entry = Callable[[optax.Schedule, Hyperparameters, bool, Mask], Parts]
 
 
 class Optimizer(NamedTuple):
@@ -34,14 +38,32 @@ class Optimizer(NamedTuple):
 
 
 def hyperparameters(settings: Mapping[str, Any]) -> Hyperparameters:
-    """The fields of `config.optimizer` that are inputs of the compiled step, without None."""
-    return {
+    """The fields of `config.optimizer` that are inputs of the compiled step, without None.
+
+    The rate of the head is in units of the learning rate, whose schedule it shares.
+    """
+    values = {
         name: np.float32(settings[name]) for name in _HYPERPARAMETERS if settings[name] is not None
     }
+    if settings["head_learning_rate"] is not None:
+        # Divided in 64 bits and rounded once.
+        ratio = settings["head_learning_rate"] / settings["learning_rate"]
+        values["head_rate_ratio"] = np.float32(ratio)
+    return values
+
+
+def has_rates_by_layer(settings: Mapping[str, Any]) -> bool:
+    """Whether some parameters have another learning rate than `config.optimizer.learning_rate`."""
+    return settings["head_learning_rate"] is not None or settings["layer_decay"] is not None
 
 
 def build(
-    settings: Mapping[str, Any], values: Hyperparameters, *, num_epochs: int, steps_per_epoch: int
+    settings: Mapping[str, Any],
+    values: Hyperparameters,
+    *,
+    num_epochs: int,
+    steps_per_epoch: int,
+    distances: Any = None,
 ) -> Optimizer:
     """The optimizer that `config.optimizer` asks for.
 
@@ -50,14 +72,39 @@ def build(
         values: what `hyperparameters` returned; they may be traced.
         num_epochs: the epochs of the whole run.
         steps_per_epoch: the steps of one epoch.
+        distances: for each parameter, how many layers it is below the head, as
+            `train.models.layers_by_depth` counts them. Needed with `has_rates_by_layer` alone.
     """
     rate = schedule(
         settings, values["learning_rate"], num_epochs=num_epochs, steps_per_epoch=steps_per_epoch
     )
     # The gradient is clipped before the weight decay is added.
     clip = [optax.clip_by_global_norm(values["clip_norm"])] if "clip_norm" in values else []
-    parts = OPTIMIZERS[settings["name"]](rate, values, settings["nesterov"])
-    return Optimizer(optax.chain(*clip, *parts), rate)
+    decayed = None if settings["decay_biases_and_norms"] else _is_kernel
+    parts = OPTIMIZERS[settings["name"]](rate, values, settings["nesterov"], decayed)
+    by_layer = [_times_relative_rates(values, distances)] if has_rates_by_layer(settings) else []
+    return Optimizer(optax.chain(*clip, *parts, *by_layer), rate)
+
+
+def _is_kernel(params: Any) -> Any:
+    """True for the parameters of two or more axes; biases and the scales of norms have one."""
+    return jax.tree.map(lambda parameter: parameter.ndim > 1, params)
+
+
+def _times_relative_rates(values: Hyperparameters, distances: Any) -> optax.GradientTransformation:
+    """Multiplies each update by the rate of its layer, in units of the learning rate.
+
+    The updates of every optimizer are proportional to its rate, also those that come from the
+    weight decay and the momentum: the same as an optimizer of its own for each rate, without the
+    state of several.
+    """
+    head = values.get("head_rate_ratio", 1.0)
+    decay = values.get("layer_decay", 1.0)
+
+    def scaled(distance: int, update: jax.Array) -> jax.Array:
+        return update * (decay**distance if distance else head)
+
+    return optax.stateless(lambda updates, _params: jax.tree.map(scaled, distances, updates))
 
 
 def schedule(
@@ -98,36 +145,40 @@ def with_warmup(schedule: optax.Schedule, *, warmup_steps: int) -> optax.Schedul
     return lambda step: factor(step) * schedule(step)
 
 
-def _sgd(rate: optax.Schedule, values: Hyperparameters, nesterov: bool) -> Parts:
+def _sgd(rate: optax.Schedule, values: Hyperparameters, nesterov: bool, decayed: Mask) -> Parts:
     """SGD as the papers use it: the weight decay is added to the gradient before the momentum."""
     return (
-        optax.add_decayed_weights(values["weight_decay"]),
+        optax.add_decayed_weights(values["weight_decay"], decayed),
         optax.sgd(rate, momentum=values["momentum"], nesterov=nesterov),
     )
 
 
-def _rmsprop(rate: optax.Schedule, values: Hyperparameters, nesterov: bool) -> Parts:
+def _rmsprop(rate: optax.Schedule, values: Hyperparameters, nesterov: bool, decayed: Mask) -> Parts:
     """RMSProp; the weight decay is added to the gradient, as in SGD."""
     decay = {"decay": values["beta2"]} if "beta2" in values else {}
     return (
-        optax.add_decayed_weights(values["weight_decay"]),
+        optax.add_decayed_weights(values["weight_decay"], decayed),
         optax.rmsprop(rate, momentum=values["momentum"], nesterov=nesterov, **decay),
     )
 
 
-def _lars(rate: optax.Schedule, values: Hyperparameters, nesterov: bool) -> Parts:
+def _lars(rate: optax.Schedule, values: Hyperparameters, nesterov: bool, decayed: Mask) -> Parts:
     """LARS (You et al. 2017), for large batches."""
     settings = {"momentum": values["momentum"], "nesterov": nesterov}
-    return (optax.lars(rate, values["weight_decay"], **settings),)
+    # Its default for the mask is True, for all of them.
+    mask = True if decayed is None else decayed
+    return (optax.lars(rate, values["weight_decay"], mask, **settings),)
 
 
 def _decoupled(optimizer: Callable[..., optax.GradientTransformation]) -> Entry:
     """An entry for an optimizer with two moments, whose weight decay is not in the gradient."""
 
-    def build(rate: optax.Schedule, values: Hyperparameters, _nesterov: bool) -> Parts:
+    def build(
+        rate: optax.Schedule, values: Hyperparameters, _nesterov: bool, decayed: Mask
+    ) -> Parts:
         beta2 = {"b2": values["beta2"]} if "beta2" in values else {}
         settings = {"b1": values["momentum"], "weight_decay": values["weight_decay"], **beta2}
-        return (optimizer(rate, **settings),)
+        return (optimizer(rate, mask=decayed, **settings),)
 
     return build
 

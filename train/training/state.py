@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+from collections.abc import Collection
 from typing import Any
 
 import jax
@@ -49,6 +50,7 @@ def initial_state(
     key: jax.Array,
     *,
     averaged: bool = False,
+    frozen: Collection[str] = (),
     label_logits: np.ndarray | None = None,
 ) -> TrainState:
     """The state before the first step.
@@ -59,6 +61,7 @@ def initial_state(
         image_shape: height, width and channels.
         key: the key of the initial parameters.
         averaged: whether moving averages are kept.
+        frozen: the parts of the network that are not trained, for which the optimizer has no state.
         label_logits: see `TrainState`.
     """
     images = np.zeros((1, *image_shape), np.float32)
@@ -68,10 +71,15 @@ def initial_state(
         step=jax.numpy.zeros((), np.int32),
         params=params,
         batch_stats=batch_stats,
-        opt_state=optimizer.init(params),
+        opt_state=optimizer.init(trained_parts(params, frozen)),
         averages={"params": params, "batch_stats": batch_stats} if averaged else None,
         label_logits=label_logits,
     )
+
+
+def trained_parts(variables: Any, frozen: Collection[str]) -> Any:
+    """The parameters or statistics of all parts of the network but the frozen ones."""
+    return {name: part for name, part in variables.items() if name not in frozen}
 
 
 def start_from(state: TrainState, params: Any, batch_stats: Any) -> TrainState:

@@ -1,6 +1,6 @@
 """A step of training and one of evaluation: pure functions of arrays, for a device of an axis."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import jax
@@ -11,7 +11,7 @@ from topk_jax.metrics import label_ranks
 from train.training import label_estimates, objectives, randomness
 from train.training.objectives import Hyperparameters, Objective
 from train.training.optimizer import Optimizer
-from train.training.state import TrainState
+from train.training.state import TrainState, trained_parts
 
 Arrays = dict[str, jax.Array]
 Preprocess = Callable[[jax.Array], jax.Array]
@@ -27,6 +27,7 @@ def make_train_step(
     axis_name: str,
     sync_batch_norm: bool = True,
     accumulation_steps: int = 1,
+    frozen: Collection[str] = (),
 ) -> Callable[[TrainState, Any, Arrays], tuple[TrainState, Arrays]]:
     """Makes `(state, hyperparameters, batch) -> (state, metrics)`, to run on every device at once.
 
@@ -46,6 +47,8 @@ def make_train_step(
         sync_batch_norm: whether the model's batch norm sees the batch of all devices; otherwise
             their statistics are averaged after the step, for evaluation.
         accumulation_steps: the parts that the batch is computed in, one after another.
+        frozen: the parts of the network, by the names of their parameters, that stay as they are.
+            Their gradients are not computed.
     """
 
     def gradients_of(
@@ -56,16 +59,16 @@ def make_train_step(
         batch: Arrays,
         estimates: Any,
     ) -> tuple[Any, Any, Any, Arrays]:
-        """The gradients by parameters and label estimates, the new statistics, and the metrics."""
+        """The gradients by trained parameters and label estimates, the statistics, the metrics."""
         seed, objective = hyperparameters["seed"], make_objective(hyperparameters["loss"])
         labels, positions = batch["labels"], batch["positions"]
         augmentation_keys = randomness.augmentation_keys(seed, step, positions)
         images = normalize(jax.vmap(augment)(augmentation_keys, batch["images"]))
         loss_keys = randomness.loss_keys(seed, step, positions)
 
-        def network(params: Any) -> tuple[Any, Any]:
+        def network(trained: Any) -> tuple[Any, Any]:
             outputs, updates = apply(
-                {"params": params, "batch_stats": batch_stats},
+                {"params": {**params, **trained}, "batch_stats": batch_stats},
                 images,
                 train=True,
                 mutable=["batch_stats"],
@@ -76,7 +79,9 @@ def make_train_step(
             return objective.loss(outputs, labels, loss_keys, estimates).mean()
 
         # In two stages, for the gradient between them is a metric.
-        outputs, pull_back, new_batch_stats = jax.vjp(network, params, has_aux=True)
+        outputs, pull_back, new_batch_stats = jax.vjp(
+            network, trained_parts(params, frozen), has_aux=True
+        )
         loss, (by_outputs, by_estimates) = jax.value_and_grad(mean_loss, argnums=(0, 1))(
             outputs, estimates
         )
@@ -107,7 +112,7 @@ def make_train_step(
             )
             return (jax.tree.map(jnp.add, gradients, by_params), batch_stats), metrics
 
-        zeros = jax.tree.map(jnp.zeros_like, state.params)
+        zeros = jax.tree.map(jnp.zeros_like, trained_parts(state.params, frozen))
         (total, batch_stats), metrics = jax.lax.scan(add, (zeros, state.batch_stats), parts)
         gradients = jax.tree.map(lambda gradient: gradient / accumulation_steps, total)
         return gradients, batch_stats, jax.tree.map(lambda values: values.mean(axis=0), metrics)
@@ -126,11 +131,11 @@ def make_train_step(
             )
         gradients, metrics = jax.lax.pmean((gradients, metrics), axis_name)
         if not sync_batch_norm:
-            batch_stats = jax.lax.pmean(batch_stats, axis_name)
-        updates, opt_state = optimizer.transformation.update(
-            gradients, state.opt_state, state.params
-        )
-        params = optax.apply_updates(state.params, updates)
+            moved = jax.lax.pmean(trained_parts(batch_stats, frozen), axis_name)
+            batch_stats = {**batch_stats, **moved}
+        trained = trained_parts(state.params, frozen)
+        updates, opt_state = optimizer.transformation.update(gradients, state.opt_state, trained)
+        params = {**state.params, **optax.apply_updates(trained, updates)}
         learning_rate = jnp.asarray(optimizer.schedule(state.step), jnp.float32)
         if label_logits is not None:
             label_logits = label_estimates.update(
@@ -143,7 +148,13 @@ def make_train_step(
         averages = state.averages
         if averages is not None:
             decay = hyperparameters["optimizer"]["average_decay"]
-            averages = _moved_averages(averages, params, batch_stats, state.step, decay)
+            averages = _moved_averages(
+                averages,
+                {"params": params, "batch_stats": batch_stats},
+                state.step,
+                decay,
+                frozen,
+            )
         metrics |= {
             "learning_rate": learning_rate,
             "gradient_norm": optax.tree.norm(gradients),
@@ -164,13 +175,20 @@ def make_train_step(
 
 
 def _moved_averages(
-    averages: Any, params: Any, batch_stats: Any, step: jax.Array, decay: jax.Array
+    averages: Any, new: Any, step: jax.Array, decay: jax.Array, frozen: Collection[str]
 ) -> Any:
     """The averages moved towards new values, faster at first: the start is soon forgotten."""
     made = step.astype(jnp.float32)
     kept = jnp.minimum(decay, (1 + made) / (10 + made))
-    new = {"params": params, "batch_stats": batch_stats}
-    return jax.tree.map(lambda old, new: new + kept * (old - new), averages, new)
+
+    def moved(old: Any, new: Any) -> Any:
+        return jax.tree.map(
+            lambda old, new: new + kept * (old - new),
+            trained_parts(old, frozen),
+            trained_parts(new, frozen),
+        )
+
+    return {name: {**old, **moved(old, new[name])} for name, old in averages.items()}
 
 
 def make_eval_step(

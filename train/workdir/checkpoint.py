@@ -4,7 +4,7 @@ import functools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -173,19 +173,17 @@ class Checkpointer:
             UserError: they have another structure, other shapes or other dtypes.
             OSError: there is no checkpoint, or one of the two is damaged.
         """
-        latest = self._manager.latest_step()
-        if latest is None:
-            raise FileNotFoundError(f"there is no checkpoint in {self._directory}")
-        self._check_files(latest)
-        step = self._read_progress(latest)["best_step"]
-        self._check_files(step)
-        # As it was saved: the state has more than is restored here, such as the optimiser's.
-        args = ocp.args.Composite(**{_STATE: ocp.args.StandardRestore()})
-        state = self._manager.restore(step, args=args)[_STATE]
-        averages = state.get("averages")
-        found = {name: (averages or state).get(name, {}) for name in like}
+        step, found = self._read_selected(like)
         self._check_same(step, array_types.describe(found), like)
         return found
+
+    def read_selected(self) -> dict[str, PyTree]:
+        """As `restore_selected`, whatever their structure, shapes and dtypes.
+
+        Raises:
+            OSError: there is no checkpoint, or one of the two is damaged.
+        """
+        return self._read_selected(("params", "batch_stats"))[1]
 
     def latest(self) -> Path | None:
         """Waits for the save in flight; the path of the newest checkpoint, or None."""
@@ -206,6 +204,20 @@ class Checkpointer:
             finally:
                 # Each failure is raised once, so that this closes even after one.
                 self._manager.close()
+
+    def _read_selected(self, names: Collection[str]) -> tuple[int, dict[str, PyTree]]:
+        """The selected step, and some of what it has."""
+        latest = self._manager.latest_step()
+        if latest is None:
+            raise FileNotFoundError(f"there is no checkpoint in {self._directory}")
+        self._check_files(latest)
+        step = self._read_progress(latest)["best_step"]
+        self._check_files(step)
+        # As it was saved: the state has more than is restored here, such as the optimiser's.
+        args = ocp.args.Composite(**{_STATE: ocp.args.StandardRestore()})
+        state = self._manager.restore(step, args=args)[_STATE]
+        averages = state.get("averages")
+        return step, {name: (averages or state).get(name, {}) for name in names}
 
     def _restore(self, step: int, like: PyTree) -> PyTree:
         like = jax.tree.map(np.asarray, like)

@@ -34,6 +34,12 @@ def present(workdir: Path) -> dict[str, Path]:
     return {what: workdir / name for what, name in names.items() if (workdir / name).exists()}
 
 
+def has_checkpoints(workdir: Path) -> bool:
+    """Whether the folder of the checkpoints has anything in it."""
+    folder = workdir / CHECKPOINTS
+    return folder.is_dir() and any(folder.iterdir())
+
+
 def evaluation(workdir: Path, split: str) -> Path:
     """The file in a workdir with the evaluation of a split."""
     return workdir / f"evaluation_{split}.json"

@@ -32,6 +32,11 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "optimizer.name": "sgd",
     "optimizer.beta2": None,
     "compilation_cache": True,
+    "model.start_from": None,
+    "model.freeze": False,
+    "optimizer.head_learning_rate": None,
+    "optimizer.layer_decay": None,
+    "optimizer.decay_biases_and_norms": True,
 }
 
 

@@ -5,6 +5,7 @@ import functools
 import jax
 import numpy as np
 
+from train.models import ModelSpec, pretrained
 from train.models.densenet import DenseNet
 from train.models.mlp import MLP
 from train.models.resnet import BasicBlock, Bottleneck, ResNet
@@ -53,3 +54,10 @@ def random_variables(rng, model):
 
 def in_float32(tree):
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), tree)
+
+
+# In place of a ResNet-50, for runs of the whole program: it reads the same files of weights.
+SMALL_RESNET = ModelSpec(
+    functools.partial(ResNet, stage_sizes=(1, 1, 1, 1), block=Bottleneck, width=4),
+    pretrained.load_resnet,
+)

@@ -23,14 +23,18 @@ SETTINGS = {
     "warmup_epochs": 0.0,
     "clip_norm": None,
     "average_decay": None,
+    "head_learning_rate": None,
+    "layer_decay": None,
+    "decay_biases_and_norms": True,
 }
 
 
-def build(**changes):
+def build(*, distances=None, **changes):
     """The optimizer of two epochs of two steps, with its hyperparameters as constants."""
     settings = {**SETTINGS, **changes}
     values = optimizer.hyperparameters(settings)
-    return optimizer.build(settings, values, num_epochs=4, steps_per_epoch=2).transformation
+    made = optimizer.build(settings, values, num_epochs=4, steps_per_epoch=2, distances=distances)
+    return made.transformation
 
 
 @pytest.mark.parametrize("nesterov", [True, False])
@@ -155,3 +159,121 @@ def test_adamw_is_that_of_optax_with_the_names_of_the_configuration(rng):
             updates.append(update["weights"])
         # The same operations on numbers that were rounded to float32 first.
         np.testing.assert_allclose(*updates, rtol=1e-5)
+
+
+# Learning rates by layer, and what the weight decay is for.
+
+DISTANCES = {
+    "features": {
+        "stem": {"kernel": 2, "bias": 2},
+        "block": {"kernel": 1, "scale": 1},
+    },
+    "head": {"kernel": 0, "bias": 0},
+}
+
+
+def of_two_layers(rng):
+    shapes = {"kernel": (3, 4), "bias": (4,), "scale": (4,)}
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _distance: rng.normal(size=shapes[path[-1].key]).astype(np.float32), DISTANCES
+    )
+
+
+def check_same_steps(rng, ours, peer):
+    """Three steps of two optimizers from the same parameters have the same updates."""
+    start = of_two_layers(rng)
+    gradients = [of_two_layers(rng) for _ in range(3)]
+    of_each = []
+    for made in (ours, peer):
+        params, state, of_steps = start, made.init(start), []
+        for gradient in gradients:
+            updates, state = made.update(gradient, state, params)
+            params = optax.apply_updates(params, updates)
+            of_steps.append(updates)
+        of_each.append(of_steps)
+    # A rate is multiplied before or after the rest, in float32, which changes what later steps see.
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-8), *of_each)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("settings", "rates"),
+    [
+        ({"head_learning_rate": 0.3}, (0.3, 0.1, 0.1)),
+        ({"layer_decay": 0.5}, (0.1, 0.05, 0.025)),
+        ({"head_learning_rate": 0.02, "layer_decay": 0.5}, (0.02, 0.05, 0.025)),
+        ({"layer_decay": 1.0}, (0.1, 0.1, 0.1)),
+    ],
+)
+def test_a_layer_learns_as_by_an_optimizer_of_its_own(rng, name, settings, rates):
+    common = {"name": name, "decay_epochs": (1,)}
+    ours = build(distances=DISTANCES, **common, **settings)
+    of_each = {distance: build(learning_rate=rate, **common) for distance, rate in enumerate(rates)}
+    check_same_steps(rng, ours, optax.partition(of_each, DISTANCES))
+
+
+def test_rates_by_layer_are_those_of_sgd_written_out(rng):
+    settings = {"momentum": 0.0, "nesterov": False, "weight_decay": 0.0}
+    made = build(distances=DISTANCES, layer_decay=0.5, head_learning_rate=0.4, **settings)
+    params, gradients = of_two_layers(rng), of_two_layers(rng)
+    updates, _ = made.update(gradients, made.init(params), params)
+    for part, rate in (("stem", 0.025), ("block", 0.05)):
+        expected = -rate * gradients["features"][part]["kernel"]
+        # Two products in float32.
+        np.testing.assert_allclose(updates["features"][part]["kernel"], expected, rtol=1e-6)
+    np.testing.assert_allclose(updates["head"]["bias"], -0.4 * gradients["head"]["bias"], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_biases_and_norms_may_keep_clear_of_the_weight_decay(rng, name):
+    settings = {"name": name, "weight_decay": 0.3}
+    ours = build(decay_biases_and_norms=False, **settings)
+    peers = {True: build(**settings), False: build(**{**settings, "weight_decay": 0.0})}
+    decayed = jax.tree_util.tree_map_with_path(
+        lambda path, _distance: path[-1].key == "kernel", DISTANCES
+    )
+    check_same_steps(rng, ours, optax.partition(peers, decayed))
+
+
+def test_other_rates_are_no_other_program(rng):
+    settings = {**SETTINGS, "head_learning_rate": 0.3, "layer_decay": 0.5}
+    params, gradients = of_two_layers(rng), of_two_layers(rng)
+
+    @jax.jit
+    def updates(values):
+        made = optimizer.build(
+            settings, values, num_epochs=2, steps_per_epoch=3, distances=DISTANCES
+        ).transformation
+        return made.update(gradients, made.init(params), params)[0]
+
+    some = updates(optimizer.hyperparameters(settings))
+    others = updates(
+        optimizer.hyperparameters({**settings, "head_learning_rate": 0.6, "layer_decay": 0.25})
+    )
+    # A quarter in place of a half, squared two layers below the head.
+    for found, factor in (
+        (lambda tree: tree["head"]["kernel"], 2),
+        (lambda tree: tree["features"]["block"]["kernel"], 0.5),
+        (lambda tree: tree["features"]["stem"]["bias"], 0.25),
+    ):
+        np.testing.assert_allclose(found(others), factor * found(some), rtol=1e-5)
+    assert updates._cache_size() == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "peer"),
+    [
+        (
+            "sgd",
+            optax.chain(
+                optax.add_decayed_weights(0.1), optax.sgd(lambda _step: 0.1, 0.9, nesterov=True)
+            ),
+        ),
+        ("adamw", optax.chain(optax.adamw(lambda _step: 0.1))),
+    ],
+)
+def test_without_the_fields_of_fine_tuning_the_state_is_that_of_earlier_versions(rng, name, peer):
+    params = of_two_layers(rng)
+    # Checkpoints of earlier runs have it.
+    found, expected = (made.init(params) for made in (build(name=name), peer))
+    assert jax.tree.structure(found) == jax.tree.structure(expected)

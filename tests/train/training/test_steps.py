@@ -1,5 +1,6 @@
 """Steps are pure, give each example its own randomness, and fit any number of devices."""
 
+import dataclasses
 import functools
 
 import jax
@@ -35,12 +36,13 @@ LOSS = {
 CLASS_COUNTS = np.arange(1, 11)
 
 
-def build(loss_name, *, estimates=None, average_decay=None, **settings):
+def build(loss_name, *, estimates=None, average_decay=None, freeze=False, **settings):
     """A state, the step of training with its hyperparameters, and that of evaluation."""
     # Narrow, to compile and run fast; otherwise the model of the digits.
     spec = LOSSES[loss_name]
     axis_name = AXIS if settings.get("sync_batch_norm", True) else None
-    model = Classifier(SmallCNN(axis_name, widths=(4, 4, 8)), HEADS[spec.head](10))
+    model = Classifier(SmallCNN(axis_name, widths=(4, 4, 8)), HEADS[spec.head](10), freeze)
+    frozen = ("features",) if freeze else ()
     optimizer = Optimizer(optax.sgd(0.05, momentum=0.9), optax.constant_schedule(0.05))
     state = initial_state(
         model,
@@ -48,6 +50,7 @@ def build(loss_name, *, estimates=None, average_decay=None, **settings):
         (8, 8, 1),
         randomness.initialization_key(0),
         averaged=average_decay is not None,
+        frozen=frozen,
         label_logits=estimates,
     )
     hyperparameters = {
@@ -69,6 +72,7 @@ def build(loss_name, *, estimates=None, average_decay=None, **settings):
         augment=lambda key, image: image + jax.random.randint(key, (), 0, 3).astype(np.uint8),
         normalize=normalize_images,
         axis_name=AXIS,
+        frozen=frozen,
         **settings,
     )
     eval_step = steps.make_eval_step(model.apply, make_objective, normalize=normalize_images)
@@ -188,6 +192,74 @@ def test_batch_norm_of_each_device_alone_leaves_the_mean_of_their_statistics(rng
     # Of SGD's first step the parameters are linear in the gradient.
     mean = jax.tree.map(lambda one, two: (one + two) / 2, *(one.params for one in alone))
     check_equal(found.params, mean)
+
+
+def as_bytes(tree):
+    """Each array as its bytes, which tell 0 and -0 apart."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf).tobytes(), tree)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("loss_name", "settings"),
+    [
+        ("cross_entropy", {"average_decay": 0.5, "sync_batch_norm": False}),
+        ("average_k", {}),
+        ("ldam", {"accumulation_steps": 2}),
+    ],
+)
+def test_a_frozen_network_stays_as_it_is_to_the_bit(rng, loss_name, settings):
+    state, train_step, _ = build(loss_name, freeze=True, **settings)
+    start = jax.device_get(state)
+    # Neither is kept by adding 0 or by a mean over devices.
+    start.params["features"]["Conv_0"]["kernel"] = -np.abs(
+        np.round(start.params["features"]["Conv_0"]["kernel"])
+    )
+    start.batch_stats["features"]["BatchNorm_0"]["mean"] = rng.normal(size=4).astype(np.float32)
+    if start.averages is not None:
+        start = dataclasses.replace(
+            start, averages={"params": start.params, "batch_stats": start.batch_stats}
+        )
+    found, metrics = run(start, train_step, [make_batch(rng, 12)] * 3, 3)
+    assert as_bytes(found.params["features"]) == as_bytes(start.params["features"])
+    assert as_bytes(found.batch_stats) == as_bytes(start.batch_stats)
+    moved = jax.tree.map(
+        lambda old, new: not np.array_equal(old, new), start.params["head"], found.params["head"]
+    )
+    assert all(jax.tree.leaves(moved))
+    if start.averages is not None:
+        params, batch_stats = found.evaluated
+        assert as_bytes(params["features"]) == as_bytes(start.params["features"])
+        assert as_bytes(batch_stats) == as_bytes(start.batch_stats)
+        assert as_bytes(params["head"]) != as_bytes(start.params["head"])
+    assert metrics["update_norm"] > 0
+    # The optimizer has state of the head alone.
+    sizes = [leaf.size for leaf in jax.tree.leaves(start.opt_state) if leaf.size > 1]
+    assert sum(sizes) == num_parameters(start.params["head"])
+
+
+def test_a_frozen_network_is_not_differentiated(rng):
+    batch = split(make_batch(rng, 4), 1)
+    convolutions = []
+    for freeze in (False, True):
+        state, train_step, _ = build("cross_entropy", freeze=freeze)
+        copies = jax.tree.map(lambda leaf: leaf[None], state)
+        jaxpr = jax.make_jaxpr(jax.vmap(train_step, axis_name=AXIS))(copies, batch)
+        convolutions.append(str(jaxpr).count("conv_general_dilated["))
+    # Three forward, and backward one by each kernel and by each input but the images.
+    assert convolutions == [3 + 3 + 2, 3]
+
+
+@pytest.mark.slow
+def test_a_frozen_network_evaluates_while_its_head_trains(rng):
+    batch = make_batch(rng, 8)
+    state, train_step, _ = build("cross_entropy", freeze=True)
+    halves = [
+        {name: array[half] for name, array in batch.items()} for half in (slice(0, 4), slice(4, 8))
+    ]
+    losses = [run(state, train_step, [part], 1)[1]["loss"] for part in (batch, *halves)]
+    # In evaluation the examples of a batch do not depend on each other; a sum in another order.
+    np.testing.assert_allclose(losses[0], np.mean(losses[1:]), rtol=1e-5)
 
 
 @pytest.mark.slow

@@ -1,0 +1,339 @@
+"""Runs that start from trained weights: from an earlier run, frozen, and as docs/fine_tuning.md."""
+
+import contextlib
+import copy
+import dataclasses
+import io
+import json
+import re
+import shlex
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from configs import digits, folder
+from tests.train.data.own import pictures
+from tests.train.forked import ROOT, start
+from tests.train.models import torchvision
+from tests.train.models.tiny import SMALL_RESNET
+from train import experiment
+from train.assembly import assemble
+from train.foundation.errors import UserError
+from train.models import HEADS, MODELS
+from train.models.classifier import Classifier
+from train.prediction import trained
+from train.training import earlier_run
+from train.workdir.classes import Classes
+from train.workdir.reporting import Reporter
+
+pytestmark = pytest.mark.usefixtures("standard_promotion")
+
+
+def changed(config, changes):
+    """The configuration with other values of fields, by dotted names."""
+    config = copy.deepcopy(config)
+    for name, value in changes.items():
+        *groups, field = name.split(".")
+        place = config
+        for group in groups:
+            place = place[group]
+        place[field] = value
+    return config
+
+
+@pytest.fixture
+def config(finished_run):
+    """A run on the data of the finished one, which has two epochs of `noised_balanced`."""
+    config = json.loads(digits.get_config("noised_balanced").to_json())
+    return changed(config, {"num_epochs": 2, "dataset.data_dir": str(finished_run.parent / "data")})
+
+
+def run(config, workdir):
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        experiment.run(config, workdir)
+    return printed.getvalue()
+
+
+def as_bytes(tree):
+    return jax.tree.map(lambda leaf: np.asarray(leaf).tobytes(), tree)
+
+
+# From an earlier run.
+
+
+@pytest.mark.slow
+def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
+    config, finished_run, tmp_path, monkeypatch
+):
+    class PowerCutError(Exception):
+        pass
+
+    original = Reporter.training_step
+
+    def break_off(self, step, metrics):
+        if step == 19 + 7:
+            raise PowerCutError
+        original(self, step, metrics)
+
+    earlier, workdir = tmp_path / "earlier", tmp_path / "run"
+    shutil.copytree(finished_run, earlier)
+    selected = trained.load(finished_run)
+    changes = {"model.start_from": str(earlier), "model.freeze": True}
+    config = changed(config, {**changes, "optimizer.average_decay": 0.5})
+    with monkeypatch.context() as patch:
+        patch.setattr(Reporter, "training_step", break_off)
+        with pytest.raises(PowerCutError):
+            run(config, workdir)
+    shutil.rmtree(earlier)
+    assert "going on after epoch 1 of 2" in run(config, workdir)
+    results = json.loads((workdir / "results.json").read_text())
+    assert results["config"]["model"]["start_from"] == str(earlier)
+    found = trained.load(workdir)
+    for name in ("params", "batch_stats"):
+        kept, before = getattr(found, name), getattr(selected, name)
+        assert as_bytes(kept.get("features")) == as_bytes(before.get("features"))
+    assert as_bytes(found.params["head"]) != as_bytes(selected.params["head"])
+    assert found.scores()(np.zeros((1, 8, 8, 1), np.uint8)).shape == (1, 10)
+    # The trained network is better than one epoch makes it: all but the head was there already.
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    first = next(line for line in lines if line["split"] == "validation")
+    assert first["loss"] < 1.2 * selected.results["validation"]["loss"]
+
+
+@pytest.fixture
+def ready(config):
+    """The first state of a run, and what it knows of its data set."""
+    assembly = assemble(config)
+    return assembly.initial_state(), assembly.facts
+
+
+def load(finished_run, state, facts):
+    return earlier_run.load(
+        str(finished_run), state.params, state.batch_stats, model_name="small_cnn", facts=facts
+    )
+
+
+def test_the_head_is_taken_over_for_the_same_classes(finished_run, ready):
+    selected = trained.load(finished_run)
+    loaded = load(finished_run, *ready)
+    assert as_bytes(loaded.params) == as_bytes(selected.params)
+    assert as_bytes(loaded.batch_stats) == as_bytes(selected.batch_stats)
+    assert loaded.message == (
+        f"small_cnn starts with the weights of the run in {finished_run}, "
+        "its head too, of 10 classes"
+    )
+
+
+def test_the_head_starts_anew_for_other_classes(finished_run, ready):
+    state, facts = ready
+    selected = trained.load(finished_run)
+    names = facts.classes.names
+    other_kind = copy.deepcopy(state.params)
+    other_kind["head"] = {"class_vectors": np.zeros((128, 10), np.float32)}
+    for params, classes, reason in (
+        (state.params, names[::-1], "other classes, or for the same in another order"),
+        (state.params, names[:4], "10 classes, not 4"),
+        (other_kind, names, "losses of another kind"),
+    ):
+        others = dataclasses.replace(facts, classes=Classes(classes, (1,) * len(classes)))
+        loaded = load(finished_run, dataclasses.replace(state, params=params), others)
+        assert loaded.message.endswith(f", but its head starts anew: the run's is for {reason}")
+        assert as_bytes(loaded.params["head"]) == as_bytes(params["head"])
+        assert as_bytes(loaded.params["features"]) == as_bytes(selected.params["features"])
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Grey pictures of the size of the digits, and their configuration."""
+    pictures.write_classes(tmp_path / "photos", ("ash", "birch", "cedar"), 8, size=(8, 8), mode="L")
+    config = json.loads(folder.get_config("cross_entropy").to_json())
+    return changed(
+        config,
+        {
+            "dataset.path": str(tmp_path / "photos"),
+            "dataset.batch_size": 8,
+            "dataset.augmentation": "none",
+            "model.name": "small_cnn",
+            "num_epochs": 1,
+            "optimizer.warmup_epochs": 0.0,
+            "select_by": "loss",
+            "eval.ks": [1],
+        },
+    )
+
+
+@pytest.mark.slow
+def test_a_run_on_other_classes_starts_from_an_earlier_one(finished_run, photos, tmp_path):
+    settings = {
+        "model.start_from": str(finished_run),
+        "optimizer.name": "adamw",
+        "optimizer.head_learning_rate": 0.01,
+        "optimizer.learning_rate": 1e-12,
+        "optimizer.layer_decay": 0.5,
+        "optimizer.decay_biases_and_norms": False,
+    }
+    printed = run(changed(photos, settings), tmp_path / "run")
+    assert "starts anew: the run's is for 10 classes, not 3" in printed
+    found, selected = (trained.load(path).params for path in (tmp_path / "run", finished_run))
+    # A rate so small that float32 numbers of order 1 stay as they are; others move by 1e-12.
+    jax.tree.map(
+        lambda new, old: np.testing.assert_allclose(new, old, rtol=0, atol=1e-10),
+        found["features"],
+        selected["features"],
+    )
+    # Each step of AdamW is of about the rate; they take the biases from 0.
+    assert np.abs(found["head"]["Dense_0"]["bias"]).max() > 1e-3
+
+
+# What is refused, before anything is written.
+
+
+def without_results(workdir):
+    (workdir / "results.json").unlink()
+
+
+def without_checkpoints(workdir):
+    shutil.rmtree(workdir / "checkpoints")
+
+
+def damaged(workdir):
+    for file in (workdir / "checkpoints").rglob("*"):
+        if file.is_file() and "state" in file.parts:
+            file.write_bytes(file.read_bytes()[:10])
+
+
+def of_another_version(workdir):
+    config = json.loads((workdir / "config.json").read_text())
+    del config["dataset"]
+    (workdir / "config.json").write_text(json.dumps(config))
+
+
+def emptied(workdir):
+    shutil.rmtree(workdir)
+    workdir.mkdir()
+
+
+def a_file(workdir):
+    shutil.rmtree(workdir)
+    workdir.write_bytes(b"weights")
+
+
+DAMAGES = {
+    shutil.rmtree: "must be the workdir of a finished run; .*earlier does not exist",
+    emptied: "must be the workdir of a finished run; .*earlier holds no run",
+    a_file: "earlier is a file: weights of other programs are for config.model.pretrained",
+    without_results: "that in .*earlier is not finished: the command that started it goes on",
+    without_checkpoints: "the run in .*earlier has no checkpoints any more",
+    damaged: "the checkpoints in .*earlier/checkpoints cannot be read: ",
+    of_another_version: "earlier is a run of another version",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_an_earlier_run_that_cannot_be_read_is_refused(config, finished_run, tmp_path, damage):
+    earlier = tmp_path / "earlier"
+    shutil.copytree(finished_run, earlier)
+    damage(earlier)
+    with pytest.raises(UserError, match=rf"^config\.model\.start_from.*{DAMAGES[damage]}"):
+        experiment.run(changed(config, {"model.start_from": str(earlier)}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_earlier_run_of_another_network_is_refused(config, finished_run, tmp_path):
+    config = changed(config, {"model.start_from": str(finished_run), "model.name": "mlp"})
+    message = "must be a run of the network 'mlp'; that in .* is of 'small_cnn'"
+    with pytest.raises(UserError, match=message):
+        experiment.run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_earlier_run_on_images_that_do_not_fit_is_refused(photos, finished_run, tmp_path):
+    pictures.write_classes(tmp_path / "photos", ("ash", "birch"), 8, size=(8, 8))
+    config = changed(photos, {"model.start_from": str(finished_run)})
+    message = (
+        r"params\.Conv_0\.kernel is float32\[3, 3, 1, 32\] there and float32\[3, 3, 3, 32\] here"
+        r"\. Its images are of shape \(8, 8, 1\), and those of this run of \(8, 8, 3\)"
+    )
+    with pytest.raises(UserError, match=message):
+        experiment.run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_file_of_weights_that_is_not_there_leaves_no_workdir(config, tmp_path, monkeypatch):
+    monkeypatch.setitem(MODELS, "resnet50", SMALL_RESNET)
+    changes = {"model.name": "resnet50", "model.pretrained": str(tmp_path / "gone.pth")}
+    with pytest.raises(UserError, match=r"config\.model\.pretrained must be a file of weights; "):
+        experiment.run(changed(config, changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"model.name": "resnet18", "model.pretrained": "a.pth", "model.start_from": "runs/a"},
+            "config.model.start_from must be None with config.model.pretrained",
+        ),
+        (
+            {"model.freeze": True, "optimizer.layer_decay": 0.5},
+            "config.optimizer.layer_decay must be None with config.model.freeze.*; got 0.5",
+        ),
+        (
+            {"model.freeze": True, "optimizer.head_learning_rate": 0.5},
+            "config.optimizer.head_learning_rate must be None with config.model.freeze.*; got 0.5",
+        ),
+    ],
+)
+def test_fields_that_exclude_each_other_are_refused(config, tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        experiment.run(changed(config, changes), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+# The page.
+
+PAGE = (ROOT / "docs" / "fine_tuning.md").read_text()
+COMMANDS = [
+    shlex.split(command.replace("\\\n", ""))
+    for command in re.findall(r"^    (python (?:.*\\\n)*.*)$", PAGE, flags=re.MULTILINE)
+]
+SMALL = (
+    "--config.num_epochs=1",
+    "--config.optimizer.warmup_epochs=0.5",
+    "--config.dataset.batch_size=8",
+    "--config.dataset.image_size=16",
+)
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_run_in_their_order(tmp_path, monkeypatch):
+    monkeypatch.setitem(MODELS, "resnet50", SMALL_RESNET)
+    classes = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
+    pictures.write_classes(tmp_path / "photos", classes, 5, size=(16, 16))
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    model = Classifier(SMALL_RESNET.build(axis_name=None), HEADS["linear"](1000))
+    variables = jax.jit(
+        lambda: model.init(jax.random.key(0), np.zeros((1, 16, 16, 3), np.float32), train=False)
+    )()
+    arrays = torchvision.arrays_of(variables["params"], variables["batch_stats"])
+    safetensors.numpy.save_file(arrays, tmp_path / "resnet50.pth")
+    printed = []
+    for python, option, module, *arguments in COMMANDS:
+        assert (python, option, module) == ("python", "-m", "train.main")
+        done = start("tests.train.small_resnets", *arguments, *SMALL, folder=str(tmp_path))
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        printed.append(done.stdout)
+    assert len(printed) == PAGE.count("python -m") == 4
+    for text in printed[:3]:
+        assert "its head starts anew: the file's is for 1000 classes, not 6" in text
+    assert "the weights of the run in runs/frozen, its head too, of 6 classes" in printed[3]
+    found = {name: trained.load(tmp_path / "runs" / name).params for name in ("frozen", "both")}
+    kernel = variables["params"]["features"]["layer1_0"]["conv1"]["kernel"]
+    kept, moved = (found[name]["features"]["layer1_0"]["conv1"]["kernel"] for name in found)
+    np.testing.assert_array_equal(kept, kernel)
+    assert not np.array_equal(moved, kernel)

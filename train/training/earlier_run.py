@@ -1,0 +1,117 @@
+"""Reads the selected classifier of an earlier run, which another run starts from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from train.data import dataset_spec
+from train.foundation.errors import UserError
+from train.models import Pretrained
+from train.workdir import array_types, run_files, runs
+from train.workdir.checkpoint import Checkpointer
+from train.workdir.facts import Facts
+
+_FIELD = "config.model.start_from"
+
+
+def load(path: str, params: Any, batch_stats: Any, *, model_name: str, facts: Facts) -> Pretrained:
+    """The variables of a network, with those of the selected epoch of an earlier run.
+
+    The head is that of the run if it is of the same kind, for the same classes in the same order.
+    Otherwise it keeps its initial values. Moving averages are taken where the run has them.
+
+    Args:
+        path: the workdir of the run, which must be finished.
+        params: the initial parameters.
+        batch_stats: the initial statistics of batch norm.
+        model_name: the name of the network.
+        facts: the classes and the shape of the images of the new run.
+
+    Raises:
+        UserError: there is no finished run, or its network is another one.
+    """
+    workdir = Path(path)
+    name, earlier = _describe(workdir)
+    if name != model_name:
+        raise UserError(
+            f"{_FIELD} must be a run of the network {model_name!r}; that in {path} is of {name!r}"
+        )
+    found = _read(workdir)
+    wanted = {"params": params, "batch_stats": batch_stats}
+    differences = array_types.differences(*map(_features_of, (found, wanted)))
+    if differences:
+        raise UserError(
+            f"{_FIELD}: the network of the run in {path} does not fit: {differences}. Its images "
+            f"are of shape {earlier.image_shape}, and those of this run of {facts.image_shape}"
+        )
+    why_new_head = _why_new_head(found["params"], params, earlier, facts)
+    loaded = {collection: dict(parts) for collection, parts in found.items()}
+    if why_new_head is not None:
+        loaded["params"]["head"] = params["head"]
+    what = f"{model_name} starts with the weights of the run in {path}"
+    head = (
+        f"its head too, of {len(earlier.classes.names)} classes"
+        if why_new_head is None
+        else f"but its head starts anew: {why_new_head}"
+    )
+    return Pretrained(loaded["params"], loaded["batch_stats"], f"{what}, {head}")
+
+
+def _describe(workdir: Path) -> tuple[str, Facts]:
+    """The name of the network of a finished run, and what the run kept of its data set."""
+    if workdir.is_file():
+        raise UserError(
+            f"{_FIELD} must be the workdir of a finished run; {workdir} is a file: weights of "
+            "other programs are for config.model.pretrained"
+        )
+    config = run_files.read_config(workdir) if workdir.is_dir() else None
+    if config is None:
+        what = "holds no run" if workdir.is_dir() else "does not exist"
+        raise UserError(f"{_FIELD} must be the workdir of a finished run; {workdir} {what}")
+    if run_files.read_results(workdir) is None:
+        raise UserError(
+            f"{_FIELD} must be the workdir of a finished run; that in {workdir} is not finished: "
+            "the command that started it goes on with it"
+        )
+    config = runs.with_added_fields(config)
+    try:
+        name = str(config["model"]["name"])
+        shape = dataset_spec(config["dataset"]).image_shape
+    except (KeyError, TypeError) as error:
+        raise UserError(f"{_FIELD}: {workdir} is a run of another version: {error}") from error
+    return name, run_files.read_facts(workdir, run_files.read_classes(workdir), shape)
+
+
+def _read(workdir: Path) -> dict[str, Any]:
+    """The selected parameters and statistics, on the host."""
+    folder = workdir / run_files.CHECKPOINTS
+    if not folder.is_dir():
+        raise UserError(f"{_FIELD}: the run in {workdir} has no checkpoints any more")
+    try:
+        with Checkpointer(folder) as checkpointer:
+            found = checkpointer.read_selected()
+    except (OSError, ValueError) as error:
+        raise UserError(f"{_FIELD}: the checkpoints in {folder} cannot be read: {error}") from error
+    return jax.tree.map(np.asarray, found)
+
+
+def _features_of(variables: Mapping[str, Any]) -> dict[str, str]:
+    """The types of what lies below the head."""
+    return array_types.describe(
+        {name: parts.get("features", {}) for name, parts in variables.items()}
+    )
+
+
+def _why_new_head(found: Any, params: Any, earlier: Facts, facts: Facts) -> str | None:
+    """The reason why the head of the run is not used; None if it is."""
+    names, earlier_names = facts.classes.names, earlier.classes.names
+    if len(names) != len(earlier_names):
+        return f"the run's is for {len(earlier_names)} classes, not {len(names)}"
+    if names != earlier_names:
+        return "the run's is for other classes, or for the same in another order"
+    if array_types.describe(found["head"]) != array_types.describe(params["head"]):
+        return "the run's is for losses of another kind"
+    return None
