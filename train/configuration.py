@@ -12,6 +12,7 @@ from train.foundation.nested import flatten
 from train.models import MODEL_NAME, pretrained_loader
 from train.training.losses import LOSS_NAME, LOSSES, find_loss
 from train.training.optimizer import OPTIMIZERS, SCHEDULES
+from train.workdir import extensions
 
 # Fields that every configuration has. Others depend on the loss and the data set: see below.
 _FIELDS: dict[str, fields.Field] = {
@@ -64,6 +65,8 @@ def check(config: Mapping[str, Any]) -> None:
         "select_by",
         "eval.ks",
         "eval.scores",
+        # Of a run that was extended.
+        extensions.FIELD,
         *_loss_fields(values),
     }
     for name in values:
@@ -72,6 +75,8 @@ def check(config: Mapping[str, Any]) -> None:
             raise UserError(f"config.{name} is not a field of the configuration{hint}")
     for name, field in (_FIELDS | options).items():
         _check_field(values, name, field)
+    if extensions.FIELD in values:
+        _check_field(values, extensions.FIELD, extensions.CHECK)
     num_classes = dataset_spec(config["dataset"]).num_classes
     loss = find_loss(values["loss.name"])
     for name, field in loss.parameters.items():

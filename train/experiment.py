@@ -26,7 +26,7 @@ from train.training.loop import Loop
 from train.training.losses import find_loss
 from train.training.state import TrainState, num_parameters, parameters_digest, start_from
 from train.training.stop_signals import StopSignals
-from train.workdir import reporting, run_files, runs
+from train.workdir import extensions, reporting, run_files, runs
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
@@ -34,7 +34,7 @@ from train.workdir.reporting import Reporter, SilentReporter
 _REPORTED_VERSIONS = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
-def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
+def run(config: Mapping[str, Any], workdir: Path, *, extend: bool = False) -> dict[str, Any]:
     """Trains, selects and tests one classifier; goes on where an earlier run of it stopped.
 
     Args:
@@ -42,6 +42,7 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
             version may be missing.
         workdir: where the run leaves everything; nothing is written before the configuration, the
             data set and the devices have been found to fit.
+        extend: whether the run in the workdir may have fewer epochs; it is then trained further.
 
     Returns:
         The contents of `results.json`. Of a run that was finished before, they are returned
@@ -53,12 +54,17 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
     """
     config = runs.with_added_fields(config)
     configuration.check(config)
+    config, shorter = _config_of_workdir(config, workdir, extend=extend)
     finished = _earlier_results(config, workdir)
-    if finished is not None:
+    if finished is not None and shorter is None:
         if processes.is_first():
             loss = find_loss(config["loss"]["name"])
             reporting.show_finished(workdir, finished, optimizes_top_k=loss.optimizes_top_k)
         return finished
+    # Before the data set is opened, which can take long.
+    parallel.check_batch_size(
+        config["dataset"]["batch_size"], config["optimizer"]["accumulation_steps"]
+    )
     assembly = assemble(config)
     _check_fits(assembly, workdir)
     initial = assembly.initial_state()
@@ -70,6 +76,8 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
         start, progress = _restore(checkpointer, initial, first)
         # The host need not hold these states for as long as the run takes.
         del initial, first
+        if shorter is not None:
+            _extend(assembly, workdir, progress, shorter)
         with _reporter(assembly, workdir, progress) as reporter:
             final, progress = _train(assembly, checkpointer, reporter, start, progress)
             best = assembly.devices.replicate(checkpointer.restore(progress.best_step, start))
@@ -84,41 +92,65 @@ def run(config: Mapping[str, Any], workdir: Path) -> dict[str, Any]:
             return reporter.results(results, test.size_counts)
 
 
-def _earlier_results(config: Mapping[str, Any], workdir: Path) -> dict[str, Any] | None:
-    """The results of the run where it was finished before."""
-    _check_workdir(config, workdir)
-    finished = run_files.read_results(workdir)
-    processes.check_same("the configuration", lambda: json.dumps(config, sort_keys=True))
-    processes.check_same("what --workdir holds", lambda: json.dumps(finished, sort_keys=True))
-    if finished is None:
-        # Before the data set is opened, which can take long.
-        parallel.check_batch_size(
-            config["dataset"]["batch_size"], config["optimizer"]["accumulation_steps"]
-        )
-    return finished
+def _config_of_workdir(
+    config: Mapping[str, Any], workdir: Path, *, extend: bool
+) -> tuple[dict[str, Any], int | None]:
+    """The configuration with the extensions of the run in the workdir; see `extensions.continued`.
 
-
-def _check_workdir(config: Mapping[str, Any], workdir: Path) -> None:
-    """Refuses a workdir that is a file, or that holds a run of another configuration.
-
-    Fields of the machine count too, so that config.json is true of the whole run.
+    Refuses a workdir that is a file, or that holds a run of another configuration. Fields of the
+    machine count too, so that config.json is true of the whole run.
     """
     if workdir.exists() and not workdir.is_dir():
         raise UserError(f"--workdir must be a directory; {workdir} is a file")
     earlier = run_files.read_config(workdir)
+    if earlier is None and run_files.has_checkpoints(workdir):
+        raise UserError(
+            f"--workdir {workdir} holds checkpoints, and no config.json that says of what run; "
+            "give another --workdir, or delete it"
+        )
+    continued, shorter = extensions.continued(config, earlier, workdir, extend=extend)
     if earlier is None:
-        if run_files.has_checkpoints(workdir):
-            raise UserError(
-                f"--workdir {workdir} holds checkpoints, and no config.json that says of what run; "
-                "give another --workdir, or delete it"
-            )
-        return
-    differing = differences(runs.with_added_fields(earlier), config)
+        return continued, shorter
+    # An extension changes these two, and nothing else.
+    allowed = (
+        {}
+        if shorter is None
+        else {name: continued[name] for name in ("num_epochs", extensions.FIELD)}
+    )
+    differing = differences({**runs.with_added_fields(earlier), **allowed}, continued)
     if differing:
+        before = earlier.get("num_epochs")
+        is_shorter = isinstance(before, int) and before < config["num_epochs"]
+        hint = (
+            " or --extend, which trains the run further"
+            if is_shorter and len(differing) == 1
+            else ""
+        )
         raise UserError(
             f"--workdir {workdir} holds a run of another configuration ({'; '.join(differing)}); "
-            "give another --workdir"
+            f"give another --workdir{hint}"
         )
+    return continued, shorter
+
+
+def _earlier_results(config: Mapping[str, Any], workdir: Path) -> dict[str, Any] | None:
+    """The results of the run where it was finished before."""
+    finished = run_files.read_results(workdir)
+    processes.check_same("the configuration", lambda: json.dumps(config, sort_keys=True))
+    processes.check_same("what --workdir holds", lambda: json.dumps(finished, sort_keys=True))
+    return finished
+
+
+def _extend(assembly: Assembly, workdir: Path, progress: Progress, shorter: int) -> None:
+    """Makes the run in the workdir one of more epochs than `shorter`."""
+    stop_after = assembly.config["stop_after"]
+    if stop_after is not None and progress.epochs - progress.best_epoch >= stop_after:
+        raise UserError(
+            f"--extend cannot train the run in {workdir} further: it stopped in epoch "
+            f"{progress.epochs}, {stop_after} epochs after its best one (config.stop_after)"
+        )
+    if processes.is_first():
+        extensions.write(workdir, assembly.config, shorter)
 
 
 def _check_fits(assembly: Assembly, workdir: Path) -> None:

@@ -1,6 +1,5 @@
 """The program's command line: `python -m train.main --config=digits`."""
 
-import re
 from pathlib import Path
 
 from absl import flags
@@ -19,6 +18,11 @@ _WORKDIR = flags.DEFINE_string(
     None,
     "Where the run leaves its checkpoints, metrics and results, and goes on from what is there; "
     "by default a folder under runs/ named after the configuration.",
+)
+_EXTEND = flags.DEFINE_bool(
+    "extend",
+    False,
+    "To train the run in --workdir for more epochs: config.num_epochs may be larger than its own.",
 )
 _COORDINATOR = flags.DEFINE_string(
     "coordinator",
@@ -51,7 +55,8 @@ def main() -> None:
         raise UserError("--workdir must name a folder; got an empty text")
     if config.get("compilation_cache", True):
         compilation_cache.use()
-    experiment.run(config, Path(_WORKDIR.value or f"runs/{run_name(config)}").absolute())
+    workdir = Path(_WORKDIR.value or f"runs/{run_name(config)}").absolute()
+    experiment.run(config, workdir, extend=_EXTEND.value)
 
 
 def _join_processes() -> None:
@@ -66,11 +71,6 @@ def _join_processes() -> None:
         coordinator, num_processes, process_index = given
         if coordinator is None or num_processes is None or process_index is None:
             raise UserError("--coordinator, --num_processes and --process_index go together")
-        if not re.fullmatch(r".+:\d+", coordinator):
-            raise UserError(f"--coordinator must be HOST:PORT; got {coordinator!r}")
-        if process_index >= num_processes:
-            less = f"less than --num_processes, {num_processes}"
-            raise UserError(f"--process_index must be {less}; got {process_index}")
         processes.join_given(coordinator, num_processes, process_index)
 
 

@@ -3,6 +3,8 @@
 import copy
 import dataclasses
 import json
+import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from train import experiment
 from train.data import dataset_spec
 from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
+from train.prediction import trained
 from train.training import loop
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter
@@ -133,12 +136,90 @@ def test_a_finished_run_is_not_trained_again(config, unbroken, monkeypatch):
     assert without_times(experiment.run(config, workdir)) == without_times(results)
 
 
-def refused(config, workdir, message):
+def refused(config, workdir, message, **options):
     before = sorted(workdir.rglob("*")) if workdir.is_dir() else None
     with pytest.raises(UserError, match=message):
-        experiment.run(config, workdir)
+        experiment.run(config, workdir, **options)
     after = sorted(workdir.rglob("*")) if workdir.is_dir() else None
     assert before == after
+
+
+# Extensions: the finished run has two epochs of the three.
+
+
+@pytest.fixture
+def of_two_epochs(config, finished_run, tmp_path):
+    """The workdir of a finished run that has one epoch less, and the configuration with it."""
+    workdir = tmp_path / "run"
+    shutil.copytree(finished_run, workdir)
+    config = copy.deepcopy(config)
+    config["dataset"]["data_dir"] = str(finished_run.parent / "data")
+    return config, workdir
+
+
+@pytest.mark.slow
+def test_an_extended_run_ends_like_one_of_more_epochs(of_two_epochs, unbroken, monkeypatch):
+    class PowerCutError(Exception):
+        pass
+
+    original = Reporter.training_step
+
+    def break_off(self, step, metrics):
+        if step == 2 * 19 + 7:
+            raise PowerCutError
+        original(self, step, metrics)
+
+    config, workdir = of_two_epochs
+    shorter = (workdir / "results.json").read_text()
+    for name in ("evaluation_test.json", "calibration.json"):
+        (workdir / name).write_text("{}")
+    with monkeypatch.context() as patch:
+        patch.setattr(Reporter, "training_step", break_off)
+        with pytest.raises(PowerCutError):
+            experiment.run(config, workdir, extend=True)
+    written = json.loads((workdir / "config.json").read_text())
+    assert written == {**config, "extensions": [[2, 38]]}
+    # What is true of the shorter run alone is out of the way, and not lost.
+    assert (workdir / "until_epoch_2" / "results.json").read_text() == shorter
+    for name in ("evaluation_test.json", "calibration.json"):
+        assert (workdir / "until_epoch_2" / name).exists()
+        assert not (workdir / name).exists()
+    # It goes on with and without the flag, as any run that was broken off.
+    results = experiment.run(config, workdir)
+    assert results["config"] == written
+    assert results["parameters_digest"] == unbroken[1]["parameters_digest"]
+    assert results["test"] == unbroken[1]["test"]
+    lines = [
+        [line for line in (path / "metrics.jsonl").read_text().splitlines() if "epoch" in line]
+        for path in (workdir, unbroken[0])
+    ]
+    steps = [[json.loads(line)["step"] for line in of_run] for of_run in lines]
+    assert steps[0] == steps[1]
+    assert without_times(experiment.run(config, workdir, extend=True)) == without_times(results)
+    assert trained.load(workdir).results == results
+
+
+def test_a_run_is_extended_on_request_alone(of_two_epochs):
+    config, workdir = of_two_epochs
+    message = r"\(num_epochs: 2 -> 3\); give another --workdir or --extend, which trains the run f"
+    refused(config, workdir, message)
+    other = copy.deepcopy(config)
+    other["optimizer"]["learning_rate"] = 0.01
+    message = r"\(num_epochs: 2 -> 3; optimizer.learning_rate.*\); give another --workdir$"
+    refused(other, workdir, message)
+    message = r"another configuration \(optimizer.learning_rate: 0.05 -> 0.01\); give another"
+    refused(other, workdir, message, extend=True)
+
+
+def test_what_cannot_be_extended_is_refused(of_two_epochs, tmp_path):
+    config, workdir = of_two_epochs
+    message = r"config\.num_epochs must be larger than that of the run that is extended, 2; got 1"
+    refused({**config, "num_epochs": 1}, workdir, message, extend=True)
+    refused(config, tmp_path / "none", "--extend needs a run in --workdir; .* none", extend=True)
+    progress = Progress(step=38, best_epoch=1, epoch_seconds=(1.0, 1.0))
+    with pytest.raises(UserError, match="it stopped in epoch 2, 1 epochs after its best one"):
+        experiment._extend(SimpleNamespace(config={"stop_after": 1}), workdir, progress, shorter=2)
+    assert not (workdir / "until_epoch_2").exists()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from configs import digits, folder
 from tests.train.data.own import pictures
 from tests.train.forked import ROOT, start
 from tests.train.models import torchvision
-from tests.train.models.tiny import SMALL_RESNET
+from tests.train.models.tiny import SMALL_RESNET, in_float32, random_variables
 from train import experiment
 from train.assembly import assemble
 from train.foundation.errors import UserError
@@ -310,15 +310,13 @@ SMALL = (
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_run_in_their_order(tmp_path, monkeypatch):
+def test_the_commands_of_the_page_run_in_their_order(rng, tmp_path, monkeypatch):
     monkeypatch.setitem(MODELS, "resnet50", SMALL_RESNET)
     classes = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
     pictures.write_classes(tmp_path / "photos", classes, 5, size=(16, 16))
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     model = Classifier(SMALL_RESNET.build(axis_name=None), HEADS["linear"](1000))
-    variables = jax.jit(
-        lambda: model.init(jax.random.key(0), np.zeros((1, 16, 16, 3), np.float32), train=False)
-    )()
+    variables = in_float32(random_variables(rng, model))
     arrays = torchvision.arrays_of(variables["params"], variables["batch_stats"])
     safetensors.numpy.save_file(arrays, tmp_path / "resnet50.pth")
     printed = []

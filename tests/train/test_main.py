@@ -73,6 +73,15 @@ MISTAKES = {
     "left-over argument": ([CONFIG, "resnet"], "unexpected argument 'resnet'"),
     "unknown flag": ([CONFIG, "--confg=1"], "confg"),
     "no configuration": ([], "--config is needed"),
+    "no run to extend": ([CONFIG, "--extend"], "--extend needs a run in --workdir; "),
+    "frozen, and a rate of its head": (
+        [CONFIG, "--config.model.freeze=True", "--config.optimizer.head_learning_rate=0.1"],
+        "config.optimizer.head_learning_rate must be None with config.model.freeze",
+    ),
+    "no earlier run": (
+        [CONFIG, "--config.model.start_from=nowhere"],
+        "config.model.start_from must be the workdir of a finished run; nowhere does not exist",
+    ),
     "missing file": (["--config=configs/nothing.py"], "there is no configs/nothing.py"),
     "no get_config": (["--config=train/foundation/fields.py"], "has no function get_config()"),
     "not Python": (["--config=README.md"], "README.md, line "),

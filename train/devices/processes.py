@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import threading
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
@@ -26,8 +27,13 @@ def join_given(coordinator: str, num_processes: int, process_index: int) -> None
     """Connects to the processes of one coordinator.
 
     Raises:
-        UserError: not all of them connected.
+        UserError: the arguments are none of processes, or not all of them connected.
     """
+    if not re.fullmatch(r".+:\d+", coordinator):
+        raise UserError(f"--coordinator must be HOST:PORT; got {coordinator!r}")
+    if process_index >= num_processes:
+        less = f"less than --num_processes, {num_processes}"
+        raise UserError(f"--process_index must be {less}; got {process_index}")
     _initialize(
         coordinator_address=coordinator,
         num_processes=num_processes,

@@ -11,9 +11,7 @@ from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.prediction.trained import TrainedClassifier
-
-# In the workdir.
-_FILE = "calibration.json"
+from train.workdir import run_files
 
 
 class Calibration:
@@ -28,7 +26,7 @@ class Calibration:
 
     def __init__(self, classifier: TrainedClassifier) -> None:
         self._classifier = classifier
-        self._path = classifier.workdir / _FILE
+        self._path = classifier.workdir / run_files.CALIBRATION
 
     def average_k(self, k: float) -> float:
         """The threshold whose sets have K classes on average over the validation images.

@@ -18,6 +18,8 @@ RESULTS = "results.json"
 CURVES = "learning_curves.png"
 EVENTS = "tensorboard"
 CHECKPOINTS = "checkpoints"
+# Thresholds that were computed for the finished run.
+CALIBRATION = "calibration.json"
 
 
 def present(workdir: Path) -> dict[str, Path]:
@@ -38,6 +40,18 @@ def has_checkpoints(workdir: Path) -> bool:
     """Whether the folder of the checkpoints has anything in it."""
     folder = workdir / CHECKPOINTS
     return folder.is_dir() and any(folder.iterdir())
+
+
+def latest_step(workdir: Path) -> int:
+    """The steps of the newest checkpoint; 0 if there is none."""
+    steps = (folder.name for folder in (workdir / CHECKPOINTS).glob("*"))
+    return max((int(step) for step in steps if step.isdigit()), default=0)
+
+
+def of_finished_run(workdir: Path) -> list[Path]:
+    """The files that are true of the selected parameters alone; the results come first."""
+    candidates = [workdir / RESULTS, *workdir.glob("evaluation_*.json"), workdir / CALIBRATION]
+    return [file for file in candidates if file.exists()]
 
 
 def evaluation(workdir: Path, split: str) -> Path:

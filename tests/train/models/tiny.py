@@ -58,6 +58,6 @@ def in_float32(tree):
 
 # In place of a ResNet-50, for runs of the whole program: it reads the same files of weights.
 SMALL_RESNET = ModelSpec(
-    functools.partial(ResNet, stage_sizes=(1, 1, 1, 1), block=Bottleneck, width=4),
+    functools.partial(ResNet, stage_sizes=(1, 0, 0, 0), block=BasicBlock, width=4),
     pretrained.load_resnet,
 )

@@ -1,0 +1,65 @@
+"""Runs that are trained for more epochs than they were started with."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from train.foundation import fields, files
+from train.foundation.errors import UserError
+from train.workdir import run_files
+
+# In the configuration of a run that was extended, and in no recipe: for each extension the epochs
+# that the run had before it, and the steps that it had made. With a cosine schedule these steps
+# had other rates than those of a run that was started with more epochs.
+FIELD = "extensions"
+CHECK = fields.several(fields.several(fields.integer(0)))
+
+
+def continued(
+    config: Mapping[str, Any], earlier: Mapping[str, Any] | None, workdir: Path, *, extend: bool
+) -> tuple[dict[str, Any], int | None]:
+    """The configuration of the run in a workdir as it goes on.
+
+    Args:
+        config: what the user asks for.
+        earlier: the configuration of the run in the workdir; None if there is none.
+        workdir: the folder of the run.
+        extend: whether the run may be extended.
+
+    Returns:
+        What the user asks for, with the extensions of the run; and the epochs that the run had
+        before it is extended now, None if it is not.
+
+    Raises:
+        UserError: there is no run to extend, or it has more epochs than are asked for.
+    """
+    if earlier is None:
+        if extend:
+            raise UserError(f"--extend needs a run in --workdir; {workdir} holds none")
+        return dict(config), None
+    made = {FIELD: earlier[FIELD]} if FIELD in earlier else {}
+    config = {**config, **made}
+    before, after = earlier.get("num_epochs"), config["num_epochs"]
+    if not extend or not isinstance(before, int) or before == after:
+        return config, None
+    if before > after:
+        raise UserError(
+            f"config.num_epochs must be larger than that of the run that is extended, {before}; "
+            f"got {after}"
+        )
+    extension = [before, run_files.latest_step(workdir)]
+    return {**config, FIELD: [*made.get(FIELD, ()), extension]}, before
+
+
+def write(workdir: Path, config: Mapping[str, Any], num_epochs_before: int) -> None:
+    """Makes the run in a workdir the longer one.
+
+    The results of the shorter run, its evaluations and its thresholds are kept in a folder of
+    their own, because they are not those of the longer one.
+    """
+    folder = workdir / f"until_epoch_{num_epochs_before}"
+    # The results first: without them the run is not finished, and what is left is moved next time.
+    for file in run_files.of_finished_run(workdir):
+        folder.mkdir(exist_ok=True)
+        file.rename(folder / file.name)
+    files.write_whole(workdir / run_files.CONFIG, files.to_json(config, indent=2))
