@@ -166,27 +166,30 @@ def photos(tmp_path):
     )
 
 
-@pytest.mark.slow
-def test_a_run_on_other_classes_starts_from_an_earlier_one(finished_run, photos, tmp_path):
+def test_the_rates_of_a_configuration_reach_its_layers(config):
     settings = {
-        "model.start_from": str(finished_run),
-        "optimizer.name": "adamw",
-        "optimizer.head_learning_rate": 0.01,
-        "optimizer.learning_rate": 1e-12,
+        "optimizer.learning_rate": 0.1,
+        "optimizer.warmup_epochs": 0.0,
+        "optimizer.momentum": 0.0,
+        "optimizer.nesterov": False,
+        "optimizer.weight_decay": 0.5,
+        "optimizer.head_learning_rate": 0.3,
         "optimizer.layer_decay": 0.5,
         "optimizer.decay_biases_and_norms": False,
     }
-    printed = run(changed(photos, settings), tmp_path / "run")
-    assert "starts anew: the run's is for 10 classes, not 3" in printed
-    found, selected = (trained.load(path).params for path in (tmp_path / "run", finished_run))
-    # A rate so small that float32 numbers of order 1 stay as they are; others move by 1e-12.
-    jax.tree.map(
-        lambda new, old: np.testing.assert_allclose(new, old, rtol=0, atol=1e-10),
-        found["features"],
-        selected["features"],
-    )
-    # Each step of AdamW is of about the rate; they take the biases from 0.
-    assert np.abs(found["head"]["Dense_0"]["bias"]).max() > 1e-3
+    assembly = assemble(changed(config, settings))
+    params = assembly.initial_state().params
+    made = assembly._make_optimizer(assembly.hyperparameters["optimizer"]).transformation
+    ones = jax.tree.map(np.ones_like, params)
+    updates, _ = made.update(ones, made.init(params), params)
+    # Three layers below the head; the kernels alone have the weight decay.
+    for name, rate in (("0", 0.0125), ("1", 0.025), ("2", 0.05)):
+        kernel = params["features"][f"Conv_{name}"]["kernel"]
+        found = updates["features"][f"Conv_{name}"]["kernel"]
+        np.testing.assert_allclose(found, -rate * (1 + 0.5 * kernel), rtol=1e-5)  # Float32.
+        scale = updates["features"][f"BatchNorm_{name}"]["scale"]
+        np.testing.assert_allclose(scale, -rate, rtol=1e-6)
+    np.testing.assert_allclose(updates["head"]["Dense_0"]["bias"], -0.3, rtol=1e-6)
 
 
 # What is refused, before anything is written.
@@ -255,8 +258,9 @@ def test_an_earlier_run_on_images_that_do_not_fit_is_refused(photos, finished_ru
     pictures.write_classes(tmp_path / "photos", ("ash", "birch"), 8, size=(8, 8))
     config = changed(photos, {"model.start_from": str(finished_run)})
     message = (
-        r"params\.Conv_0\.kernel is float32\[3, 3, 1, 32\] there and float32\[3, 3, 3, 32\] here"
-        r"\. Its images are of shape \(8, 8, 1\), and those of this run of \(8, 8, 3\)"
+        r"params\.features\.Conv_0\.kernel is float32\[3, 3, 1, 32\] there and "
+        r"float32\[3, 3, 3, 32\] here\. Its images are of shape \(8, 8, 1\), and those of this "
+        r"run of \(8, 8, 3\)"
     )
     with pytest.raises(UserError, match=message):
         experiment.run(config, tmp_path / "run")

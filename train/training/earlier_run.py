@@ -48,7 +48,7 @@ def load(path: str, params: Any, batch_stats: Any, *, model_name: str, facts: Fa
             f"are of shape {earlier.image_shape}, and those of this run of {facts.image_shape}"
         )
     why_new_head = _why_new_head(found["params"], params, earlier, facts)
-    loaded = {collection: dict(parts) for collection, parts in found.items()}
+    loaded = {collection: dict(parts or {}) for collection, parts in found.items()}
     if why_new_head is not None:
         loaded["params"]["head"] = params["head"]
     what = f"{model_name} starts with the weights of the run in {path}"
@@ -101,7 +101,7 @@ def _read(workdir: Path) -> dict[str, Any]:
 def _features_of(variables: Mapping[str, Any]) -> dict[str, str]:
     """The types of what lies below the head."""
     return array_types.describe(
-        {name: parts.get("features", {}) for name, parts in variables.items()}
+        {name: {"features": (parts or {}).get("features", {})} for name, parts in variables.items()}
     )
 
 
