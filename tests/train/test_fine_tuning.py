@@ -192,6 +192,15 @@ def test_the_rates_of_a_configuration_reach_its_layers(config):
     np.testing.assert_allclose(updates["head"]["Dense_0"]["bias"], -0.3, rtol=1e-6)
 
 
+def test_a_frozen_network_of_random_weights_is_warned_of(config, finished_run, caplog):
+    for start_from, warnings in ((None, 1), (str(finished_run), 0)):
+        changes = {"model.freeze": True, "model.start_from": start_from}
+        assembly = assemble(changed(config, changes))
+        caplog.clear()
+        experiment._with_given_weights(assembly.initial_state(), assembly)
+        assert caplog.text.count("config.model.freeze: the frozen network has rand") == warnings
+
+
 # What is refused, before anything is written.
 
 
