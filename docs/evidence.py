@@ -17,9 +17,9 @@ from typing import Any, Literal
 import numpy as np
 
 from train.evaluation.metric import SHOTS
-from train.papers.statistics import half_width, summarize
 from train.papers.tables.catalogue import EVIDENCE
 from train.papers.tables.layouts import EPSILONS
+from train.series.statistics import half_width, summarize
 from train.training.losses import LOSSES
 
 PAGE = Path(__file__).with_suffix(".md")

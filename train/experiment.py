@@ -22,7 +22,7 @@ from train.foundation.errors import UserError
 from train.foundation.nested import differences
 from train.models import pretrained_loader
 from train.training import earlier_run
-from train.training.loop import Loop
+from train.training.loop import AfterEpoch, Loop
 from train.training.losses import find_loss
 from train.training.state import TrainState, num_parameters, parameters_digest, start_from
 from train.training.stop_signals import StopSignals
@@ -34,7 +34,13 @@ from train.workdir.reporting import Reporter, SilentReporter
 _REPORTED_VERSIONS = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
-def run(config: Mapping[str, Any], workdir: Path, *, extend: bool = False) -> dict[str, Any]:
+def run(
+    config: Mapping[str, Any],
+    workdir: Path,
+    *,
+    extend: bool = False,
+    after_epoch: AfterEpoch | None = None,
+) -> dict[str, Any]:
     """Trains, selects and tests one classifier; goes on where an earlier run of it stopped.
 
     Args:
@@ -43,6 +49,11 @@ def run(config: Mapping[str, Any], workdir: Path, *, extend: bool = False) -> di
         workdir: where the run leaves everything; nothing is written before the configuration, the
             data set and the devices have been found to fit.
         extend: whether the run in the workdir may have fewer epochs; it is then trained further.
+        after_epoch: called as `after_epoch(epoch, metrics)` after each epoch that this call trains,
+            once its checkpoint is saved: the epoch, counted from 1, and the validation metrics by
+            the names that `metrics.jsonl` has. What it raises ends the run and reaches the caller.
+            The run is then unfinished, and goes on after that epoch when it is called again. Of
+            several processes each calls it, with the same metrics, and all have to raise together.
 
     Returns:
         The contents of `results.json`. Of a run that was finished before, they are returned
@@ -79,7 +90,7 @@ def run(config: Mapping[str, Any], workdir: Path, *, extend: bool = False) -> di
         if shorter is not None:
             _extend(assembly, workdir, progress, shorter)
         with _reporter(assembly, workdir, progress) as reporter:
-            final, progress = _train(assembly, checkpointer, reporter, start, progress)
+            final, progress = _train(assembly, checkpointer, reporter, start, progress, after_epoch)
             best = assembly.devices.replicate(checkpointer.restore(progress.best_step, start))
             validation, thresholds = assembly.evaluate(best, "validation")
             test, _ = assembly.evaluate(best, "test", thresholds)
@@ -241,6 +252,7 @@ def _train(
     reporter: Reporter | SilentReporter,
     state: TrainState,
     progress: Progress,
+    after_epoch: AfterEpoch | None,
 ) -> tuple[TrainState, Progress]:
     """The last state, on the host, and the progress with it."""
     config, devices = assembly.config, assembly.devices
@@ -260,6 +272,7 @@ def _train(
             select_by=Metric.parse(config["select_by"]),
             stop_after=config["stop_after"],
             save_every=config["checkpoint"]["every_steps"],
+            after_epoch=after_epoch,
         )
         state, progress = loop.run(devices.replicate(state), progress, batches)
     return devices.to_host(state), progress

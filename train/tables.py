@@ -3,7 +3,6 @@
 With `--plan` it prints the commands that make the numbers, with `--run` it runs them.
 """
 
-import shlex
 import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -11,15 +10,15 @@ from pathlib import Path
 from absl import flags
 
 from train import command_line
-from train.foundation import fields, files, invocation
-from train.foundation.console import show_line
+from train.foundation import fields, files
 from train.foundation.errors import UserError
-from train.papers.tables import collecting, display, json_output, planned_runs
+from train.papers.tables import collecting, display, json_output
 from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, EVIDENCE, THESIS
-from train.papers.tables.execution import execute
 from train.papers.tables.planning import Plan, Planner
-from train.papers.tables.runs_folder import RunsFolder
 from train.papers.tables.table import Table
+from train.series import planned_runs
+from train.series.execution import execute, show_commands
+from train.series.runs_folder import RunsFolder
 
 _TABLE = flags.DEFINE_string(
     "table",
@@ -83,16 +82,14 @@ def main() -> None:
     if _PLAN.value:
         _print_plan(planner.plan(table), planner.folder)
         return
-    execution = execute(table, look) if _RUN.value else None
+    execution = execute(lambda: look().needed(table)) if _RUN.value else None
     collected = collecting.collect(table, look())
     display.show(collected)
     if _JSON.value is not None:
         content = files.to_json(json_output.to_json(collected), indent=2)
         files.write_whole(Path(_JSON.value), content)
     if execution is not None and execution.failed:
-        show_line(f"{len(execution.failed)} failed:")
-        for name, reason in execution.failed.items():
-            show_line(f"  {name}: {reason}")
+        execution.show_failed()
         sys.exit(1)
 
 
@@ -149,13 +146,7 @@ def _folder(*, must_exist: bool) -> Path:
 
 
 def _print_plan(plan: Plan, folder: RunsFolder) -> None:
-    for run in plan.runs:
-        workdir = folder.workdir(run)
-        commands = [run.training(workdir)]
-        if run.evaluated:
-            commands.append(run.evaluation(workdir))
-        for arguments in commands:
-            show_line(invocation.as_typed(shlex.join(["python", *arguments])))
+    show_commands(plan.runs, folder)
     if plan.waiting:
         # Apart from the commands, which may be piped into a shell.
         sys.stderr.write(

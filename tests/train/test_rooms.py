@@ -18,11 +18,12 @@ FLOORS = (
     ("train.training",),
     ("train.configuration",),
     ("train.assembly",),
-    ("train.prediction", "train.papers"),
+    ("train.series",),
+    ("train.prediction", "train.papers", "train.comparison"),
     ("train.experiment", "train.command_line"),
     (
         *("train.main", "train.evaluate", "train.predict", "train.export", "train.prepare"),
-        *("train.figures", "train.tables", "train.__main__"),
+        *("train.compare", "train.figures", "train.tables", "train.__main__"),
     ),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

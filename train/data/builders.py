@@ -76,7 +76,15 @@ def open_builder(
             f"config.dataset.name: {name} is not prepared in {made.data_dir}; prepare it with "
             f"python -m train.prepare --dataset={name}{where}"
         )
-    generate(made)
+    try:
+        generate(made)
+    except OSError:
+        # Another process may have been first: its folder is then in the way.
+        made = make_builder(builder, data_dir, name=name)
+        with _quiet_tfds():
+            is_prepared = made.is_prepared()
+        if not is_prepared:
+            raise
     return made
 
 

@@ -49,6 +49,15 @@ def define_configuration(help_text: str) -> Callable[[], dict[str, Any]]:
     return configuration
 
 
+def read_configuration(argument: str) -> ConfigDict:
+    """The configuration of FILE, or of FILE:WORD, as --config takes it.
+
+    Raises:
+        ConfigurationFileError: the file does not give a configuration.
+    """
+    return _ConfigurationFile().parse(argument)
+
+
 def define_whole_number(
     name: str, help_text: str, *, lower_bound: int | None = None
 ) -> flags.FlagHolder[int | None]:

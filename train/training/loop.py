@@ -8,6 +8,7 @@ from typing import Any
 
 from train.data.batches import Batch
 from train.devices.parallel import Devices
+from train.evaluation import metric
 from train.evaluation.metric import LOSS, Metric
 from train.evaluation.summaries import Evaluation
 from train.foundation.errors import InterruptedRunError, UserError
@@ -18,6 +19,9 @@ from train.training.stop_signals import StopSignals
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
+
+# Takes an epoch, counted from 1, and its validation metrics by their names.
+AfterEpoch = Callable[[int, Mapping[str, float]], None]
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ class Loop:
         stop_after: the epochs without improvement after which the run stops; None for never.
         save_every: the steps after which a checkpoint is saved, beside those at the end of each
             epoch; None for never.
+        after_epoch: called after each epoch, once it is evaluated and saved; None for nothing.
     """
 
     train_step: Callable[..., Any]
@@ -50,6 +55,7 @@ class Loop:
     select_by: Metric
     stop_after: int | None
     save_every: int | None
+    after_epoch: AfterEpoch | None = None
 
     def run(
         self, state: TrainState, progress: Progress, batches: Iterator[Batch]
@@ -106,10 +112,13 @@ class Loop:
                 progress = steps.drain(progress)
                 if at_end:
                     is_first = progress.epochs + 1 == first_epoch
-                    progress = self._evaluate(state, progress, compiled=is_first)
+                    progress, validation = self._evaluate(state, progress, compiled=is_first)
                 if progress.step > saved_step:
                     self._save(state, progress)
                     saved_step = progress.step
+                if at_end and self.after_epoch is not None:
+                    # After the save: what it raises ends a run that can go on from here.
+                    self.after_epoch(progress.epochs, metric.to_json(validation))
                 steps.restart()
                 if stop_signals.is_stop(steps.request) and not self._is_finished(progress):
                     raise InterruptedRunError(
@@ -128,7 +137,9 @@ class Loop:
         without_improvement = progress.epochs - progress.best_epoch
         return self.stop_after is not None and without_improvement >= self.stop_after
 
-    def _evaluate(self, state: TrainState, progress: Progress, *, compiled: bool) -> Progress:
+    def _evaluate(
+        self, state: TrainState, progress: Progress, *, compiled: bool
+    ) -> tuple[Progress, Mapping[Metric, float]]:
         validation = self.validate(state)
         seconds = progress.seconds
         progress = progress.after_epoch(
@@ -141,7 +152,7 @@ class Loop:
             validation,
             is_best=progress.best_epoch == progress.epochs,
         )
-        return progress
+        return progress, validation.metrics
 
     def _save(self, state: TrainState, progress: Progress) -> None:
         self.checkpointer.save(

@@ -111,6 +111,20 @@ def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, int, int
         raise UserError(f"{path} is not what a run keeps of its data: {error}") from error
 
 
+def read_digest(workdir: Path) -> str | None:
+    """The digest of the files that the run in a workdir was trained on; None if it kept none.
+
+    Raises:
+        UserError: the file is not what a run writes.
+    """
+    path = workdir / DATA
+    if not path.exists():
+        return None
+    found = _parsed(path, "what a run keeps of its data")
+    digest = found.get("digest") if isinstance(found, dict) else None
+    return None if digest is None else str(digest)
+
+
 def read_results(workdir: Path) -> dict[str, Any] | None:
     """The results of the finished run in a workdir; None if there are none that can be read."""
     try:

@@ -7,9 +7,9 @@ import pytest
 from tests.train.papers.finished_runs import finish
 from train.foundation.errors import UserError
 from train.papers.figures import selection
-from train.papers.tables.planned_runs import PlannedRun
-from train.papers.tables.runs_folder import RunsFolder, Status
-from train.papers.tables.table import Recipe
+from train.series.planned_runs import PlannedRun
+from train.series.recipe import Recipe
+from train.series.runs_folder import RunsFolder, Status
 from train.workdir.runs import FIELDS_OF_THE_MACHINE, all_fields, identity
 
 OTHER_VALUES = {

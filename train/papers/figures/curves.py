@@ -12,7 +12,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
 from train.papers.figures import selection
-from train.papers.statistics import Summary, summarize
+from train.series.statistics import Summary, summarize
 from train.workdir import figure_style
 from train.workdir.runs import Run
 

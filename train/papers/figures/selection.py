@@ -9,6 +9,7 @@ from typing import Any
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
 from train.foundation.nested import differences
+from train.series.run_fields import used_fields
 from train.training.losses import LOSS_NAME, SYMBOLS, find_loss
 from train.workdir import run_files
 from train.workdir.runs import Run, identity_without_seed
@@ -94,17 +95,6 @@ def check_seeds(runs: Sequence[Run]) -> None:
                 f"{run.workdir} and {other.workdir} are the same experiment with the same seed, "
                 f"{run.fields['seed']}"
             )
-
-
-def used_fields(run: Run) -> dict[str, Any]:
-    """The fields of the configuration, without the parameters of other losses."""
-    loss = run.fields["loss.name"]
-    taken = {"loss.name", *(f"loss.{name}" for name in find_loss(loss).parameters)}
-    return {
-        name: value
-        for name, value in run.fields.items()
-        if not name.startswith("loss.") or name in taken
-    }
 
 
 def test_metric(run: Run, name: str) -> float:

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from train.papers import statistics
-from train.papers.statistics import Summary
 from train.papers.tables.planning import Planner, Tuned, tunings
 from train.papers.tables.readings import Reading, ResultMetric, per_cent
-from train.papers.tables.runs_folder import TO_MAKE, Status
-from train.papers.tables.table import Cell, Recipe, Table
+from train.papers.tables.table import Cell, Table
+from train.series import statistics
+from train.series.recipe import Recipe
+from train.series.runs_folder import TO_MAKE, Status
+from train.series.statistics import Summary
 
 
 @dataclass(frozen=True)

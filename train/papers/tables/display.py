@@ -14,7 +14,8 @@ from train.evaluation.metric import LOSS
 from train.foundation.console import make_console, show_line
 from train.papers.tables.collecting import Collected, Number
 from train.papers.tables.planning import Tuned
-from train.papers.tables.table import Overrides, Published
+from train.papers.tables.table import Published
+from train.series.recipe import Overrides
 
 _MARKS = {"above": " ▲", "below": " ▼", None: ""}
 # Without a terminal.

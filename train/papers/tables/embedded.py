@@ -27,7 +27,8 @@ from train.papers.tables.layouts import (
     with_expectation,
 )
 from train.papers.tables.readings import ResultMetric
-from train.papers.tables.table import Recipe, Table, Tuning, grid
+from train.papers.tables.table import Table, Tuning, grid
+from train.series.recipe import Recipe
 
 # Enough for an interval; a table of a few columns takes an hour on two cores.
 _SEEDS = 5

@@ -24,7 +24,8 @@ from train.papers.tables.layouts import (
     with_expectation,
 )
 from train.papers.tables.readings import FirstEpochMean, LastEpoch, ResultMetric, SetSizeShare
-from train.papers.tables.table import Overrides, Recipe, Table, Tuning, grid
+from train.papers.tables.table import Table, Tuning, grid
+from train.series.recipe import Overrides, Recipe
 from train.training.losses import LOSSES
 
 _SEEDS = 5

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from train.evaluation.metric import Metric, Rule
 from train.papers.tables.readings import CountBin, Reading, ResultMetric
-from train.papers.tables.table import Cell, Overrides, Recipe, Table, Tuning
+from train.papers.tables.table import Cell, Table, Tuning
+from train.series.recipe import Overrides, Recipe
 from train.training.losses import LOSSES
 
 BALANCED = ("cross_entropy", "smooth_top_k_hinge", "noised_balanced")

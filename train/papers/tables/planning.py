@@ -1,15 +1,16 @@
 """The runs of a table, each once: first those of the tunings, then those that these select."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from train.evaluation.metric import LOSS
 from train.foundation.errors import UserError
-from train.papers import statistics
-from train.papers.tables import planned_runs
-from train.papers.tables.planned_runs import PlannedRun
-from train.papers.tables.runs_folder import TO_MAKE, RunsFolder
-from train.papers.tables.table import Cell, Recipe, Table, Tuning
+from train.papers.tables.table import Cell, Table, Tuning
+from train.series import planned_runs, statistics
+from train.series.execution import Needed
+from train.series.planned_runs import PlannedRun, distinct
+from train.series.recipe import Recipe
+from train.series.runs_folder import TO_MAKE, RunsFolder
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Plan:
     @property
     def runs(self) -> tuple[PlannedRun, ...]:
         """All runs that are known, each once."""
-        return _distinct([*self.grid, *self.finals])
+        return distinct([*self.grid, *self.finals])
 
 
 class Planner:
@@ -81,10 +82,15 @@ class Planner:
         finals = [runs for runs in map(self.finals, cells) if runs is not None]
         waiting = [cell for cell in cells if self.finals(cell) is None and not self._failed(cell)]
         return Plan(
-            grid=_distinct(run for tuning in tunings(table) for run in self._grid(tuning)),
-            finals=_distinct(run for of_a_seed in zip(*finals, strict=True) for run in of_a_seed),
+            grid=distinct(run for tuning in tunings(table) for run in self._grid(tuning)),
+            finals=distinct(run for of_a_seed in zip(*finals, strict=True) for run in of_a_seed),
             waiting=len({(cell.recipe, cell.tuning) for cell in waiting}) * len(self.seeds),
         )
+
+    def needed(self, table: Table) -> Needed:
+        """The same for `execute`, which makes them."""
+        plan = self.plan(table)
+        return Needed(self.folder, plan.runs, plan.waiting)
 
     def check(self, table: Table) -> None:
         """Raises `UserError` if the user's overrides do not fit one of the runs."""
@@ -159,12 +165,3 @@ def tunings(table: Table) -> tuple[Tuning, ...]:
     """The tunings of a table's cells, each once."""
     found = (cell.tuning for cell in table.cells.values())
     return tuple(dict.fromkeys(tuning for tuning in found if tuning is not None))
-
-
-def _distinct(planned: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
-    """The runs, each once; a run is evaluated if any of its cells needs the evaluation."""
-    found: dict[str, PlannedRun] = {}
-    for run in planned:
-        if run.key not in found or run.evaluated:
-            found[run.key] = run
-    return tuple(found.values())

@@ -8,11 +8,10 @@ from typing import Any, ClassVar, Literal
 
 from train.evaluation.metric import SHOTS, Metric, rule_name
 from train.foundation.errors import UserError
+from train.series.planned_runs import SPLIT
 from train.workdir import run_files
 from train.workdir.runs import Run
 
-# The split that evaluations are of.
-SPLIT: Literal["test"] = "test"
 _PER_CENT = 100.0
 _TOP_1 = Metric.accuracy("top", 1).name
 

@@ -7,35 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from train.evaluation.metric import Metric
-from train.papers.statistics import Summary
 from train.papers.tables.readings import Reading
-
-# Dotted fields of a configuration and their values.
-Overrides = tuple[tuple[str, Any], ...]
+from train.series.recipe import Overrides, Recipe
+from train.series.statistics import Summary
 
 _PUBLISHED = re.compile(
     r"(?P<value>\d+(?:\.(?P<decimals>\d+))?)"
     r"(?:±(?P<half_width>[\d.]+))?"
     r"(?: \((?P<shots>[\d./]+)\))?"
 )
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """A configuration without its seed: a file of `configs/`, its loss, and changed fields."""
-
-    config: str
-    loss: str
-    overrides: Overrides = ()
-
-    def changed(self, overrides: Mapping[str, Any] | Overrides) -> "Recipe":
-        """The recipe with these values of some fields."""
-        return replace(self, overrides=tuple({**dict(self.overrides), **dict(overrides)}.items()))
-
-    @property
-    def file(self) -> str:
-        """The configuration file with the loss, as `--config` takes it."""
-        return f"configs/{self.config}.py:{self.loss}"
 
 
 @dataclass(frozen=True)

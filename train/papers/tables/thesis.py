@@ -21,7 +21,7 @@ from train.papers.tables.layouts import (
     top_k,
 )
 from train.papers.tables.readings import ResultMetric
-from train.papers.tables.table import Recipe
+from train.series.recipe import Recipe
 
 _PRETRAINED = (
     "The published networks start from weights trained on ImageNet: "

@@ -6,8 +6,9 @@ from dataclasses import replace
 from train.evaluation.metric import Metric
 from train.papers.tables.planning import Planner
 from train.papers.tables.readings import ResultMetric
-from train.papers.tables.runs_folder import RunsFolder
-from train.papers.tables.table import Cell, Recipe, Table, Tuning, grid
+from train.papers.tables.table import Cell, Table, Tuning, grid
+from train.series.recipe import Recipe
+from train.series.runs_folder import RunsFolder
 from train.training.steps_in_flight import DivergedError
 
 BASE = Recipe("digits", "focal")

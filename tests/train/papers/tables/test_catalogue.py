@@ -9,11 +9,12 @@ from train import configuration
 from train.evaluation import metric
 from train.foundation.nested import flatten
 from train.papers.tables.catalogue import CATALOGUE, THESIS
-from train.papers.tables.planned_runs import PlannedRun
 from train.papers.tables.planning import tunings
 from train.papers.tables.published import PUBLISHED
 from train.papers.tables.readings import ResultMetric
-from train.papers.tables.table import Published, Recipe, grid
+from train.papers.tables.table import Published, grid
+from train.series.planned_runs import PlannedRun
+from train.series.recipe import Recipe
 
 # The number, and the data set where it is an embedded one.
 NAMES = {key: " on ".join(filter(None, key)) for key in CATALOGUE}

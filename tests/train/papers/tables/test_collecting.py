@@ -9,7 +9,6 @@ from tests.train.papers.tables.made_up_runs import BASE, TOP_1, TUNED, diverge, 
 from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
 from train.papers.tables import collecting, display, json_output
-from train.papers.tables.planned_runs import PlannedRun
 from train.papers.tables.readings import (
     FirstEpochMean,
     LastEpoch,
@@ -17,6 +16,7 @@ from train.papers.tables.readings import (
     SetSizeShare,
 )
 from train.papers.tables.table import Cell, Published
+from train.series.planned_runs import PlannedRun
 
 
 def test_numbers_are_per_cent_and_some_runs_have_none(tmp_path):

@@ -17,9 +17,9 @@ from tests.train.papers.tables.made_up_runs import (
     one_cell,
 )
 from train.papers.tables import collecting, display, json_output
-from train.papers.tables.planned_runs import PlannedRun
 from train.papers.tables.readings import LastEpoch
-from train.papers.tables.runs_folder import RunsFolder, Status
+from train.series.planned_runs import PlannedRun
+from train.series.runs_folder import RunsFolder, Status
 
 
 def test_the_grid_comes_first_and_selects_the_final_runs(tmp_path):

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from train.papers import statistics
-from train.papers.statistics import Summary
 from train.papers.tables.table import Published
+from train.series import statistics
+from train.series.statistics import Summary
 
 
 def test_the_interval_is_students():

@@ -1,6 +1,7 @@
 """Runs are made in order, by commands that take no time; signals reach them."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -10,10 +11,11 @@ import pytest
 
 from tests.train.papers.tables.made_up_runs import BASE, TOP_1, TUNED, look
 from train.foundation.errors import InterruptedRunError
-from train.papers.tables import collecting, execution
-from train.papers.tables.planned_runs import PlannedRun
+from train.papers.tables import collecting
 from train.papers.tables.readings import CountBin
 from train.papers.tables.table import Cell
+from train.series import child_processes, execution
+from train.series.planned_runs import PlannedRun
 from train.training.steps_in_flight import DivergedError
 
 LEAVES_RESULTS = """
@@ -61,7 +63,7 @@ def made(monkeypatch):
 
 def test_runs_are_made_once_in_order_and_the_grid_decides(tmp_path, made, capsys):
     order, _ = made
-    result = execution.execute(TUNED, lambda: look(tmp_path))
+    result = execution.execute(lambda: look(tmp_path).needed(TUNED))
     assert not result.failed
     grid_runs = [("focal", g, seed) for g in (0.5, 1.0, 2.0) for seed in (0, 1)]
     finals = [("cross_entropy", 1.0, 1), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
@@ -72,11 +74,11 @@ def test_runs_are_made_once_in_order_and_the_grid_decides(tmp_path, made, capsys
     assert re.search(r"run 9 of 9: digits-cross_entropy-seed=2 \(about \d+ s left\)\n", printed)
     assert "trained" in (tmp_path / "digits-focal-gamma=2.0-seed=2.log").read_text()
     order.clear()
-    assert not execution.execute(TUNED, lambda: look(tmp_path)).ended
+    assert not execution.execute(lambda: look(tmp_path).needed(TUNED)).ended
     assert order == []
     # What was lost is made again, and nothing else.
     (tmp_path / "digits-focal-gamma=2.0-seed=2" / "results.json").unlink()
-    execution.execute(TUNED, lambda: look(tmp_path))
+    execution.execute(lambda: look(tmp_path).needed(TUNED))
     assert order == [("focal", 2.0, 2)]
 
 
@@ -84,7 +86,7 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
     order, scripts = made
     scripts["focal", 0.5, 0] = (FAILS,)
     scripts["cross_entropy", 1.0, 2] = (LEAVES_NOTHING,)
-    result = execution.execute(TUNED, lambda: look(tmp_path))
+    result = execution.execute(lambda: look(tmp_path).needed(TUNED))
     assert result.failed == {
         "digits-focal-gamma=0.5-seed=0": "error: no room",
         "digits-cross_entropy-seed=2": "the command ended well, and left no results",
@@ -94,7 +96,7 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
     assert "failed after 0 s: error: no room (see " in capsys.readouterr().out
     order.clear()
     scripts.clear()
-    assert not execution.execute(TUNED, lambda: look(tmp_path)).failed
+    assert not execution.execute(lambda: look(tmp_path).needed(TUNED)).failed
     # A failed run is tried again.
     assert order == [("focal", 0.5, 0), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
 
@@ -102,12 +104,12 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
 def test_a_run_that_diverges_is_not_made_again(tmp_path, made):
     order, scripts = made
     scripts["focal", 2.0, 0] = (DIVERGES,)
-    result = execution.execute(TUNED, lambda: look(tmp_path))
+    result = execution.execute(lambda: look(tmp_path).needed(TUNED))
     assert list(result.failed) == ["digits-focal-gamma=2.0-seed=0"]
     # The grid selects without it.
     assert order[-2] == ("focal", 1.0, 2)
     order.clear()
-    execution.execute(TUNED, lambda: look(tmp_path))
+    execution.execute(lambda: look(tmp_path).needed(TUNED))
     assert order == []
 
 
@@ -117,7 +119,7 @@ def test_a_signal_is_passed_on_and_ends_all(tmp_path, made, number):
     scripts["focal", 0.5, 1] = (STOPS_ALL, str(int(number)))
     before = signal.getsignal(number)
     with pytest.raises(InterruptedRunError, match="the same command goes on") as raised:
-        execution.execute(TUNED, lambda: look(tmp_path))
+        execution.execute(lambda: look(tmp_path).needed(TUNED))
     assert raised.value.number == number
     assert order == [("focal", 0.5, 0), ("focal", 0.5, 1)]
     # It had time to save.
@@ -132,12 +134,12 @@ def test_a_signal_while_a_run_is_started_reaches_it(tmp_path, monkeypatch, numbe
     def interrupted(_command, **options):
         # A Python that is just starting can end by SIGINT with another code.
         started.append(POPEN(WAITS, **options))
-        signal.raise_signal(number)
+        os.kill(os.getpid(), number)
         return started[0]
 
-    monkeypatch.setattr(execution.subprocess, "Popen", interrupted)
+    monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
     with pytest.raises(InterruptedRunError, match="the same command goes on"):
-        execution.execute(TUNED, lambda: look(tmp_path))
+        execution.execute(lambda: look(tmp_path).needed(TUNED))
     assert [process.returncode for process in started] == [-number]
 
 
@@ -158,13 +160,13 @@ def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypat
         ("cross_entropy", "K=3"): Cell(BASE, plain),
     }
     table = replace(TUNED, cells=cells, seeds=(0,))
-    assert not execution.execute(table, lambda: look(tmp_path, table)).failed
+    assert not execution.execute(lambda: look(tmp_path, table).needed(table)).failed
     assert len(order) == 1
     numbers = collecting.collect(table, look(tmp_path, table)).numbers
     assert [number.summary.mean for number in numbers.values()] == [50.0, 25.0, 50.0]
     # Where the evaluation alone is missing, it alone is made.
     (tmp_path / PlannedRun(BASE, 0).name / "evaluation_test.json").unlink()
-    execution.execute(table, lambda: look(tmp_path, table))
+    execution.execute(lambda: look(tmp_path, table).needed(table))
     assert collecting.collect(table, look(tmp_path, table)).to_go == 0
     trained = (tmp_path / f"{PlannedRun(BASE, 0).name}.log").read_text()
     assert trained == "trained\n"

@@ -1,33 +1,36 @@
-"""The runs that a table needs: their configurations, names and commands."""
+"""Runs that are to be made: their configurations, names and commands."""
 
 import functools
 import hashlib
-import importlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from absl import flags
-from ml_collections import ConfigDict, config_flags
+from ml_collections import config_flags
 
 from train import configuration
-from train.foundation import fields, nested
+from train.foundation import fields, flag_types, nested
 from train.foundation.errors import UserError
-from train.papers.tables.readings import SPLIT
-from train.papers.tables.table import Recipe
+from train.series.recipe import Recipe
+from train.series.run_fields import short_name
 from train.workdir import runs
 
+# The split that evaluations are of.
+SPLIT: Literal["test"] = "test"
 _LONGEST_NAME = 180
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that a table needs: a configuration and a seed.
+    """A run that is to be made: a configuration and a seed.
 
     Attributes:
-        recipe: the configuration without the seed, as the table and its tuning have it.
+        recipe: the configuration without the seed, as the table and its tuning, or the sweep, has
+            it.
         seed: the seed.
         overrides: the fields that the user changes in all runs, as `name=value`.
         evaluated: whether `train.evaluate` is called after the run.
@@ -41,7 +44,7 @@ class PlannedRun:
     @property
     def config(self) -> dict[str, Any]:
         """The configuration as the run writes it."""
-        return {**_load(self.recipe, self.overrides), "seed": self.seed}
+        return {**load(self.recipe, self.overrides), "seed": self.seed}
 
     @functools.cached_property
     def key(self) -> str:
@@ -50,15 +53,15 @@ class PlannedRun:
 
     @functools.cached_property
     def name(self) -> str:
-        """The name of its folder: the recipe, and the fields that the table or the user changed."""
-        changed = runs.identity(_load(self.recipe, self.overrides))
-        original = runs.identity(_load(Recipe(self.recipe.config, self.recipe.loss)))
+        """The name of its folder: the recipe, and the fields that were changed."""
+        changed = runs.identity(load(self.recipe, self.overrides))
+        original = runs.identity(load(Recipe(self.recipe.config, self.recipe.loss)))
         parts = [
-            f"{_short(field)}={value}"
+            f"{short_name(field)}={value}"
             for field, value in changed.items()
             if field not in original or value != original[field]
         ]
-        name = "-".join([self.recipe.config, self.recipe.loss, *parts, f"seed={self.seed}"])
+        name = "-".join([self.recipe.name, *parts, f"seed={self.seed}"])
         name = re.sub(r"[^\w.=-]+", "_", name)
         if len(name) <= _LONGEST_NAME:
             return name
@@ -71,7 +74,7 @@ class PlannedRun:
         return [
             "-m",
             "train.main",
-            f"--config={self.recipe.config}:{self.recipe.loss}",
+            f"--config={self.recipe.argument}",
             *_changes(self.recipe, self.overrides),
             f"--config.seed={self.seed}",
             f"--workdir={workdir}",
@@ -97,7 +100,7 @@ def check_overrides(overrides: tuple[str, ...]) -> None:
 def check(run: PlannedRun) -> None:
     """Raises `UserError` if the user's overrides do not fit the configuration of the run."""
     set_here = {name for name, _ in run.recipe.overrides}
-    known = dict(nested.flatten(_load(run.recipe)))
+    known = all_fields(run.recipe)
     for override in run.overrides:
         name = override.partition("=")[0]
         if name not in known:
@@ -112,15 +115,27 @@ def check(run: PlannedRun) -> None:
         raise UserError(f"{run.recipe.file}: {error}") from error
 
 
+def distinct(planned: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
+    """The runs, each once; a run is evaluated if any of its copies is."""
+    found: dict[str, PlannedRun] = {}
+    for run in planned:
+        if run.key not in found or run.evaluated:
+            found[run.key] = run
+    return tuple(found.values())
+
+
 @functools.cache
-def _load(recipe: Recipe, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The configuration that the command line would make of these arguments."""
-    module = importlib.import_module(f"configs.{recipe.config}")
+def load(recipe: Recipe, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The configuration that the command line would make of a recipe and overrides.
+
+    Raises:
+        UserError: there is no such recipe, or a value has another type than its field.
+    """
     # By the flags of the program itself, so that a value has the type that it has there.
     values = flags.FlagValues()
-    config: ConfigDict = module.get_config(recipe.loss)
-    arguments = ["train.tables", *_changes(recipe, overrides)]
+    arguments = [recipe.file, *_changes(recipe, overrides)]
     try:
+        config = flag_types.read_configuration(recipe.argument)
         config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=arguments)
         values(arguments)
     except (flags.Error, TypeError, ValueError) as error:
@@ -129,12 +144,11 @@ def _load(recipe: Recipe, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
     return loaded
 
 
+def all_fields(recipe: Recipe) -> dict[str, Any]:
+    """The fields of a recipe with their values, by dotted names."""
+    return dict(nested.flatten(load(recipe)))
+
+
 def _changes(recipe: Recipe, overrides: tuple[str, ...]) -> list[str]:
     of_the_recipe = [f"{name}={value}" for name, value in recipe.overrides]
     return [f"--config.{override}" for override in (*of_the_recipe, *overrides)]
-
-
-def _short(field: str) -> str:
-    """The last part of a field's name; for `model.name` and its like the part before it."""
-    *groups, last = field.split(".")
-    return groups[-1] if last == "name" else last

@@ -5,8 +5,7 @@ from pathlib import Path
 
 from train.foundation import nested
 from train.foundation.errors import UserError
-from train.papers.tables.planned_runs import PlannedRun
-from train.papers.tables.readings import SPLIT
+from train.series.planned_runs import SPLIT, PlannedRun
 from train.workdir import run_files
 from train.workdir.runs import Run, identity
 

@@ -1,0 +1,150 @@
+"""A table of your own runs: `python -m train.compare --runs=runs`.
+
+Finished runs are grouped by what differs between their configurations; the numbers are means over
+seeds. With a sweep, the runs are made first:
+
+    python -m train.compare --sweep=sweep.toml --runs=runs
+"""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from absl import flags
+
+from train import command_line
+from train.evaluation.metric import Metric
+from train.foundation import fields, files, flag_types, output_files
+from train.foundation.console import show_line
+from train.foundation.errors import UserError
+
+if TYPE_CHECKING:
+    from train.comparison.comparing import Comparison
+
+_SPLITS = ("test", "validation")
+
+_RUNS = flags.DEFINE_list(
+    "runs",
+    None,
+    "Folders with a folder for each run, or folders of single runs, with commas between them. With "
+    "--sweep one folder, where the runs are looked for and made; by default runs.",
+)
+_SWEEP = flags.DEFINE_string(
+    "sweep",
+    None,
+    "A TOML file with a recipe, values of its fields, and seeds. The runs of all combinations that "
+    "are not finished are made, then they are compared. The same command goes on where it was "
+    "stopped.",
+)
+_PLAN = flags.DEFINE_bool(
+    "plan", False, "With --sweep: print the commands of its runs, one a line, and make none."
+)
+_JOBS = flag_types.define_whole_number(
+    "jobs", "With --sweep: how many runs are made at a time; by default 1.", lower_bound=1
+)
+_METRICS = flags.DEFINE_list(
+    "metrics",
+    None,
+    "The metrics, as results.json calls them, for example top_1_accuracy,macro_average_5_accuracy; "
+    "by default those that the runs selected by, and their top-K accuracies.",
+)
+_SPLIT = flags.DEFINE_string("split", "test", f"The split, one of {', '.join(_SPLITS)}.")
+_BASELINE = flags.DEFINE_string(
+    "baseline",
+    None,
+    "The group that the others are compared with, seed by seed: its fields with their values as "
+    "the table has them, for example loss=cross_entropy or loss=focal,gamma=2.0.",
+)
+_OUTPUTS = {
+    "csv": flags.DEFINE_string("csv", None, "A file to write the numbers to, a line a group."),
+    "json": flags.DEFINE_string("json", None, "A file to write all numbers to, of each seed too."),
+    "markdown": flags.DEFINE_string("markdown", None, "A file to write the printed tables to."),
+}
+
+
+def main() -> None:
+    """Compares the runs that the flags name; those of a sweep are made first."""
+    _check_flags()
+    metrics = None if _METRICS.value is None else [Metric.parse(name) for name in _METRICS.value]
+    outputs = _checked_outputs()
+    from train.comparison import comparing, display, finding, sweep
+    from train.series.execution import Execution, Needed, execute, show_commands
+    from train.series.runs_folder import RunsFolder
+
+    execution = Execution()
+    if _SWEEP.value is None:
+        found = finding.find(_RUNS.value or [])
+    else:
+        runs, folder = sweep.read(Path(_SWEEP.value)).runs(), _folder()
+        if _PLAN.value:
+            show_commands(runs, RunsFolder(folder))
+            return
+        execution = execute(lambda: Needed(RunsFolder(folder), runs), jobs=_JOBS.value or 1)
+        found = finding.planned(runs, RunsFolder(folder))
+    if found.finished:
+        comparison = comparing.compare(
+            found, split=_SPLIT.value, wanted=metrics, baseline=_BASELINE.value
+        )
+        display.show(comparison)
+        _write(comparison, outputs)
+    else:
+        show_line("no run is finished")
+        for path, reason in found.left_out.items():
+            show_line(f"  {path}: {reason}")
+    execution.show_failed()
+    if execution.failed or not found.finished:
+        sys.exit(1)
+
+
+def _check_flags() -> None:
+    if _SWEEP.value is None and not _RUNS.value:
+        raise UserError("--runs, folders of runs, or --sweep, a file, is needed")
+    if _SWEEP.value is None:
+        for flag in (_PLAN, _JOBS):
+            if flag.value:
+                raise UserError(f"--{flag.name} is for the runs of a sweep, and needs --sweep")
+    if wrong := fields.one_of(_SPLITS)(_SPLIT.value):
+        raise UserError(f"--split must be {wrong}; got {_SPLIT.value!r}")
+    if _METRICS.value == []:
+        raise UserError("--metrics must name at least one metric")
+    given = [flag.name for flag in _OUTPUTS.values() if flag.value is not None]
+    if _PLAN.value and given:
+        raise UserError(f"--{given[0]} is for the numbers of runs, and --plan has none")
+
+
+def _checked_outputs() -> dict[str, Path]:
+    outputs: dict[str, Path] = {}
+    for name, flag in _OUTPUTS.items():
+        if flag.value is not None:
+            kept = {path: f"the file of --{other}" for other, path in outputs.items()}
+            outputs[name] = output_files.checked(name, flag.value, kept)
+    return outputs
+
+
+def _folder() -> Path:
+    """The folder for the runs of a sweep."""
+    folders = ["runs"] if _RUNS.value is None else _RUNS.value
+    if len(folders) != 1 or not folders[0]:
+        raise UserError(f"--runs must be one folder with --sweep; got {','.join(folders)!r}")
+    folder = Path(folders[0])
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"--runs must be a folder; {folder} is a file")
+    return folder
+
+
+def _write(comparison: "Comparison", outputs: Mapping[str, Path]) -> None:
+    from train.comparison import outputs as formats
+
+    for name, path in outputs.items():
+        if name == "json":
+            content = files.to_json(formats.to_plain(comparison), indent=2)
+        elif name == "csv":
+            content = formats.to_csv(comparison).encode()
+        else:
+            content = formats.to_markdown(comparison).encode()
+        files.write_whole(path, content)
+
+
+if __name__ == "__main__":
+    command_line.run(main)

@@ -1,0 +1,1 @@
+"""Finished runs beside each other: grouped by what differs, with means over their seeds."""

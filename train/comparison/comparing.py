@@ -1,0 +1,266 @@
+"""The numbers of a comparison: means over seeds, and differences to a baseline in shared seeds."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from train.comparison.finding import Found, metrics
+from train.comparison.grouping import Group, Groups, group_runs
+from train.evaluation.metric import LOSS, Metric
+from train.foundation.errors import UserError
+from train.foundation.fields import did_you_mean
+from train.series import statistics
+from train.series.statistics import Summary
+from train.workdir.runs import Run
+
+# As many as fit a line.
+_NAMED = 3
+# Between the parts of a baseline: values may have commas, too.
+_COMMA = re.compile(r",\s*(?=[\w.]+=)")
+
+
+@dataclass(frozen=True)
+class Number:
+    """A metric of a group.
+
+    Attributes:
+        values: the metric by seed, of the runs that have it.
+        differences: by seed, how much more it is than the baseline's run of that seed.
+    """
+
+    values: Mapping[int, float]
+    differences: Mapping[int, float]
+
+    @property
+    def summary(self) -> Summary | None:
+        """The mean over seeds and its interval; None if no run has the metric."""
+        return _summary(self.values)
+
+    @property
+    def difference(self) -> Summary | None:
+        """The mean difference and its interval; None if no seed is shared with the baseline."""
+        return _summary(self.differences)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A group with its numbers.
+
+    Attributes:
+        group: the group.
+        numbers: one for each metric.
+        is_baseline: whether the others are compared with it.
+    """
+
+    group: Group
+    numbers: Mapping[Metric, Number]
+    is_baseline: bool
+
+
+@dataclass(frozen=True)
+class DataSetTable:
+    """The groups of one data set with their numbers.
+
+    Attributes:
+        groups: the groups.
+        rows: one for each group.
+    """
+
+    groups: Groups
+    rows: tuple[Row, ...]
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether one of its groups is the baseline."""
+        return any(row.is_baseline for row in self.rows)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Groups of runs with their numbers.
+
+    Attributes:
+        split: the split that the metrics are of.
+        metrics: the metrics.
+        tables: one for each data set.
+        notes: what a reader has to know, one line each: what was left out, and why.
+    """
+
+    split: str
+    metrics: tuple[Metric, ...]
+    tables: tuple[DataSetTable, ...]
+    notes: tuple[str, ...]
+
+
+def compare(
+    found: Found,
+    *,
+    split: str,
+    wanted: Sequence[Metric] | None = None,
+    baseline: str | None = None,
+) -> Comparison:
+    """The numbers of finished runs, by data set and group.
+
+    Args:
+        found: the runs.
+        split: "test" or "validation".
+        wanted: the metrics; None for those that the runs selected by and their top-K accuracies.
+        baseline: the group that the others are compared with, as `field=value`, several with
+            commas between them; None for no comparison.
+
+    Raises:
+        UserError: no run has one of the metrics, or the baseline is not one group.
+    """
+    of_data_sets, repeated = group_runs(found.finished)
+    counted = [
+        run for groups in of_data_sets for group in groups.groups for run in group.runs.values()
+    ]
+    compared = tuple(dict.fromkeys(wanted or _usual_metrics(counted, split)))
+    _check_metrics(compared, counted, split)
+    baselines = [None] * len(of_data_sets) if baseline is None else _find(baseline, of_data_sets)
+    tables = tuple(
+        DataSetTable(groups, tuple(_rows(groups, compared, split, of_data_set)))
+        for groups, of_data_set in zip(of_data_sets, baselines, strict=True)
+    )
+    notes = (
+        *(f"left out: {path} ({reason})" for path, reason in found.left_out.items()),
+        *(
+            f"left out: {run.workdir} (the same run as {first.workdir}, with the same seed, "
+            f"{run.fields['seed']})"
+            for run, first in repeated
+        ),
+        *_missing(compared, counted, split),
+        *_about_differences(tables, is_asked=baseline is not None),
+        *_about_losses(compared, tables),
+    )
+    return Comparison(split, compared, tables, notes)
+
+
+def value(run: Run, metric: Metric, split: str) -> float | None:
+    """A metric of a run; None if the run lacks it, or it has no value."""
+    found = metrics(run, split).get(metric.name)
+    return None if found is None else float(found)
+
+
+def _usual_metrics(runs: Iterable[Run], split: str) -> list[Metric]:
+    """Those that the runs selected by, then the top-K accuracies that some run has."""
+    runs = list(runs)
+    selecting = dict.fromkeys(Metric.parse(run.fields["select_by"]) for run in runs)
+    ks = sorted({k for run in runs for k in run.fields.get("eval.ks") or ()})
+    usual = dict.fromkeys([*selecting, *(Metric.accuracy("top", k) for k in ks)])
+    had = [metric for metric in usual if any(metric.name in metrics(run, split) for run in runs)]
+    if not had:
+        raise UserError(f"the runs have no metrics on {split}")
+    return had
+
+
+def _check_metrics(wanted: Iterable[Metric], runs: Sequence[Run], split: str) -> None:
+    known = {name for run in runs for name in metrics(run, split)}
+    for metric in wanted:
+        if metric.name not in known:
+            hint = did_you_mean(metric.name, known)
+            raise UserError(f"--metrics: no run has {metric.name} on {split}{hint}")
+
+
+def _find(baseline: str, of_data_sets: Sequence[Groups]) -> list[Group | None]:
+    """The baseline among the groups of each data set; None where it is not among them."""
+    parts = [part.partition("=") for part in _COMMA.split(baseline)]
+    wanted = {name.strip(): text.strip() for name, equals, text in parts if equals}
+    if len(wanted) < len(parts):
+        raise UserError(
+            "--baseline must be a field and its value, as loss=cross_entropy, or several with "
+            f"commas between them; got {baseline!r}"
+        )
+    found: list[Group | None] = []
+    unknown: list[UserError] = []
+    for groups in of_data_sets:
+        try:
+            matching = groups.matching(wanted)
+        except UserError as error:
+            unknown.append(error)
+            matching = []
+        if len(matching) > 1:
+            raise UserError(
+                f"--baseline must be one group; {baseline!r} are {len(matching)}: "
+                + "; ".join(_first_of(map(groups.label, matching)))
+            )
+        found.append(matching[0] if matching else None)
+    if len(unknown) == len(of_data_sets):
+        raise UserError(f"--baseline: {unknown[0]}")
+    if not any(found):
+        labels = [groups.label(group) for groups in of_data_sets for group in groups.groups]
+        raise UserError(
+            f"--baseline: no run has {baseline!r}; the groups are {'; '.join(_first_of(labels))}"
+        )
+    return found
+
+
+def _rows(
+    groups: Groups, wanted: Iterable[Metric], split: str, baseline: Group | None
+) -> Iterable[Row]:
+    wanted = list(wanted)
+    for group in groups.groups:
+        numbers = {metric: _number(group, metric, split, baseline) for metric in wanted}
+        yield Row(group, numbers, is_baseline=group is baseline)
+
+
+def _number(group: Group, metric: Metric, split: str, baseline: Group | None) -> Number:
+    values = _values(group, metric, split)
+    if baseline is None or group is baseline or not _comparable(group, baseline, metric):
+        return Number(values, {})
+    theirs = _values(baseline, metric, split)
+    shared = [seed for seed in values if seed in theirs]
+    return Number(values, {seed: values[seed] - theirs[seed] for seed in shared})
+
+
+def _values(group: Group, metric: Metric, split: str) -> dict[int, float]:
+    found = {seed: value(run, metric, split) for seed, run in group.runs.items()}
+    return {seed: one for seed, one in found.items() if one is not None}
+
+
+def _comparable(group: Group, other: Group, metric: Metric) -> bool:
+    """Whether a difference of the metric means something: not of two kinds of loss."""
+
+    def loss(of: Group) -> dict[str, object]:
+        return {name: value for name, value in of.fields.items() if name.startswith("loss.")}
+
+    return metric != LOSS or loss(group) == loss(other)
+
+
+def _summary(values: Mapping[int, float]) -> Summary | None:
+    return statistics.summarize(list(values.values())) if values else None
+
+
+def _missing(wanted: Iterable[Metric], runs: Sequence[Run], split: str) -> Iterable[str]:
+    for metric in wanted:
+        without = [run.workdir for run in runs if value(run, metric, split) is None]
+        if without:
+            yield f"without {metric.name} on {split}: {_named(without)}"
+
+
+def _about_differences(tables: Sequence[DataSetTable], *, is_asked: bool) -> Iterable[str]:
+    for table in tables if is_asked else ():
+        baseline = next((row.group for row in table.rows if row.is_baseline), None)
+        if baseline is None:
+            yield f"no baseline among the runs on {table.groups.data_set}"
+            continue
+        for row in table.rows:
+            if not row.is_baseline and not row.group.runs.keys() & baseline.runs.keys():
+                yield f"no seed shared with the baseline: {table.groups.label(row.group)}"
+
+
+def _about_losses(wanted: Iterable[Metric], tables: Sequence[DataSetTable]) -> Iterable[str]:
+    groups = [row.group for table in tables for row in table.rows]
+    if LOSS in wanted and not all(_comparable(groups[0], group, LOSS) for group in groups):
+        yield "the loss is that of each run: values of different losses cannot be compared"
+
+
+def _named(paths: Sequence[Path]) -> str:
+    return ", ".join(_first_of(map(str, paths)))
+
+
+def _first_of(texts: Iterable[str]) -> list[str]:
+    texts = list(texts)
+    more = len(texts) - _NAMED
+    return texts[:_NAMED] + ([f"and {more} more"] if more > 0 else [])

@@ -1,0 +1,101 @@
+"""The runs that are compared: found in folders, and those that are left out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from train.foundation.errors import UserError
+from train.series.planned_runs import PlannedRun
+from train.series.runs_folder import RunsFolder
+from train.training.losses import LOSS_NAME
+from train.workdir import run_files
+from train.workdir.runs import Run
+
+_NEEDED = ("seed", "loss.name", "dataset.name", "select_by")
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was found in folders.
+
+    Attributes:
+        finished: the finished runs.
+        left_out: the folders of other runs, with the reason.
+    """
+
+    finished: tuple[Run, ...]
+    left_out: Mapping[Path, str]
+
+
+def find(folders: Sequence[str]) -> Found:
+    """The runs in the folders of folders. A folder may be that of a single run, too.
+
+    Raises:
+        UserError: a folder does not exist, or none has a finished run.
+    """
+    workdirs: dict[Path, Path] = {}
+    for name in folders:
+        folder = Path(name).expanduser()
+        if not name or not folder.is_dir():
+            raise UserError(f"--runs must be folders of runs; there is no folder {name!r}")
+        inside = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
+        for workdir in inside:
+            # Folders may lie in each other, or be links to each other.
+            workdirs.setdefault(workdir.resolve(), workdir)
+    found = _select(run for run in map(Run.read, workdirs.values()) if run is not None)
+    if not found.finished:
+        unfinished = "" if not found.left_out else f", and {len(found.left_out)} that are not"
+        raise UserError(
+            f"--runs must be folders of runs; {', '.join(folders)} has no finished run{unfinished}"
+        )
+    return found
+
+
+def _select(runs: Iterable[Run]) -> Found:
+    """The runs that are finished.
+
+    Raises:
+        UserError: a finished run lacks a field that a comparison needs.
+    """
+    finished, left_out = [], {}
+    for run in runs:
+        if run.is_finished:
+            _check(run)
+            finished.append(run)
+        elif (run.workdir / run_files.RESULTS).exists():
+            left_out[run.workdir] = f"{run_files.RESULTS} cannot be read as the results of a run"
+        else:
+            left_out[run.workdir] = "not finished"
+    return Found(tuple(finished), left_out)
+
+
+def planned(runs: Iterable[PlannedRun], folder: RunsFolder) -> Found:
+    """The planned runs, of which those that are not finished are left out.
+
+    Raises:
+        UserError: the results of a run cannot be read.
+    """
+    finished, left_out = [], {}
+    for run in runs:
+        found = folder.finished(run)
+        if found is None:
+            left_out[folder.workdir(run)] = folder.status(run).value
+        else:
+            finished.append(found)
+    return Found(tuple(finished), left_out)
+
+
+def metrics(run: Run, split: str) -> Mapping[str, Any]:
+    """The metrics of a split by their names."""
+    found = run.results.get(split)
+    return found if isinstance(found, dict) else {}
+
+
+def _check(run: Run) -> None:
+    for name in _NEEDED:
+        if name not in run.fields:
+            raise UserError(f"the results in {run.workdir} have no config.{name}")
+    loss = run.fields["loss.name"]
+    if LOSS_NAME(loss) is not None:
+        raise UserError(f"{run.workdir} was trained with a loss that is not known here, {loss!r}")

@@ -1,0 +1,165 @@
+"""Runs in groups: those of one group differ in nothing but the seed."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from train.foundation.errors import UserError
+from train.foundation.fields import did_you_mean
+from train.series.run_fields import short_name, used_fields
+from train.workdir import run_files
+from train.workdir.runs import Run, identity_without_seed
+
+_LOSS = "loss.name"
+# The columns that come first; the others follow in the order of the configuration.
+_FIRST = ("model.name", _LOSS)
+_ABSENT = "-"
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one configuration with different seeds.
+
+    Attributes:
+        fields: the fields that the results depend on, by their dotted names, without the seed.
+        runs: the runs by seed.
+    """
+
+    fields: Mapping[str, Any]
+    runs: Mapping[int, Run]
+
+    def text(self, field: str) -> str:
+        """The value of a field for people; a dash where the configuration has no such field."""
+        return _value_text(self.fields[field]) if field in self.fields else _ABSENT
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The groups of one data set.
+
+    Attributes:
+        data_set: its name.
+        columns: the heads of the fields in which the groups differ, by the names of the fields.
+        groups: the groups, sorted by these fields.
+    """
+
+    data_set: str
+    columns: Mapping[str, str]
+    groups: tuple[Group, ...]
+
+    def label(self, group: Group) -> str:
+        """A group as people name it: `loss=focal, gamma=2.0`."""
+        return ", ".join(f"{head}={group.text(field)}" for field, head in self.columns.items())
+
+    def matching(self, wanted: Mapping[str, str]) -> list[Group]:
+        """The groups with these values, as texts, by the heads of columns or the names of fields.
+
+        Raises:
+            UserError: no group has such a field.
+        """
+        by_head = {head: field for field, head in self.columns.items()}
+        known = {*by_head, *(field for group in self.groups for field in group.fields)}
+        for name in wanted:
+            if name not in known:
+                raise UserError(f"no run has a field {name!r}{did_you_mean(name, known)}")
+        return [
+            group
+            for group in self.groups
+            if all(group.text(by_head.get(name, name)) == text for name, text in wanted.items())
+        ]
+
+
+def group_runs(runs: Iterable[Run]) -> tuple[list[Groups], list[tuple[Run, Run]]]:
+    """The groups of each data set.
+
+    Returns:
+        The groups, and the runs that repeat another one with its seed. Each is with that other
+        one, which alone is in a group.
+    """
+    by_data_set: dict[tuple[str, str | None], dict[str, dict[int, Run]]] = {}
+    repeated: list[tuple[Run, Run]] = []
+    for run in runs:
+        # Other files under the same name are another data set.
+        data_set = _data_set_name(run), run_files.read_digest(run.workdir)
+        key = json.dumps(_fields(run), sort_keys=True)
+        by_seed = by_data_set.setdefault(data_set, {}).setdefault(key, {})
+        first = by_seed.setdefault(run.fields["seed"], run)
+        if first is not run:
+            repeated.append((run, first))
+    of_a_name = Counter(name for name, _ in by_data_set)
+    found = []
+    for (name, digest), of_groups in sorted(by_data_set.items(), key=lambda item: str(item[0])):
+        title = name if of_a_name[name] == 1 else f"{name} (files {str(digest)[:8]})"
+        groups = [
+            Group(_fields(next(iter(by_seed.values()))), dict(sorted(by_seed.items())))
+            for by_seed in of_groups.values()
+        ]
+        columns = _differing(groups)
+        groups.sort(key=lambda group: [_order(group, field) for field in columns])
+        found.append(Groups(title, _heads(columns), tuple(groups)))
+    return found, repeated
+
+
+def _fields(run: Run) -> dict[str, Any]:
+    return identity_without_seed(used_fields(run))
+
+
+def _data_set_name(run: Run) -> str:
+    path = run.fields.get("dataset.path")
+    name = str(run.fields["dataset.name"])
+    return name if path is None else f"{name} {path}"
+
+
+def _differing(groups: Sequence[Group]) -> list[str]:
+    """The fields in which the groups differ, the most telling first.
+
+    A field that some groups lack is left out where the groups that have it agree: it is the
+    parameter of a loss, whose name says the same. It is kept where nothing else tells two groups
+    apart.
+    """
+    fields = dict.fromkeys(field for group in groups for field in group.fields)
+    ordered = [*(field for field in _FIRST if field in fields), *fields]
+    differing = [
+        field
+        for field in dict.fromkeys(ordered)
+        if len({group.text(field) for group in groups if field in group.fields}) > 1
+    ]
+    told_apart = {tuple(group.text(field) for field in differing) for group in groups}
+    if len(told_apart) < len(groups):
+        return [
+            field
+            for field in dict.fromkeys(ordered)
+            if len({group.text(field) for group in groups}) > 1
+        ]
+    # A single group is named by its loss.
+    return differing or [_LOSS]
+
+
+def _heads(fields: Sequence[str]) -> dict[str, str]:
+    """The heads of columns: the short names of the fields, but where two would be the same."""
+    counts = Counter(map(short_name, fields))
+    return {
+        field: short_name(field) if counts[short_name(field)] == 1 else field for field in fields
+    }
+
+
+def _order(group: Group, field: str) -> tuple[int, float, str]:
+    """Sorts absent values first, then numbers by their size, then texts."""
+    value = group.fields.get(field)
+    if value is None:
+        return (0, 0.0, "")
+    if isinstance(value, int | float):
+        return (1, float(value), "")
+    if isinstance(value, list) and all(isinstance(one, int | float) for one in value):
+        return (2, 0.0, json.dumps([f"{one:030.10f}" for one in value]))
+    return (3, 0.0, str(value))
+
+
+def _value_text(value: Any) -> str:
+    """A value for people: a tuple as the command line takes it."""
+    if isinstance(value, list):
+        inside = ", ".join(map(_value_text, value))
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    return str(value)

@@ -1,0 +1,161 @@
+"""Makes planned runs, each in its own process, one after another or several at a time."""
+
+import shlex
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+
+from train.foundation import invocation
+from train.foundation.console import show_line
+from train.series.child_processes import ChildProcesses
+from train.series.planned_runs import PlannedRun
+from train.series.runs_folder import TO_MAKE, RunsFolder, Status
+
+_MINUTE = 60
+_HOUR = 3600
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The runs that are needed, as far as they are known now.
+
+    Attributes:
+        folder: the folder with the runs, which has just been read.
+        runs: the runs, each once, in the order in which they are made.
+        waiting: the largest number of runs that become known when these are finished.
+    """
+
+    folder: RunsFolder
+    runs: tuple[PlannedRun, ...]
+    waiting: int = 0
+
+
+@dataclass
+class Execution:
+    """The runs that have ended.
+
+    Attributes:
+        ended: their keys.
+        seconds: the durations of those that finished.
+        failed: the names of those that failed, with the reason.
+    """
+
+    ended: set[str] = field(default_factory=set)
+    seconds: list[float] = field(default_factory=list)
+    failed: dict[str, str] = field(default_factory=dict)
+
+    def show_failed(self) -> None:
+        """Prints the runs that failed, with their reasons."""
+        if self.failed:
+            show_line(f"{len(self.failed)} failed:")
+        for name, reason in self.failed.items():
+            show_line(f"  {name}: {reason}")
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """How a run ended: after how many seconds, and why it failed if it did."""
+
+    seconds: float
+    reason: str | None
+
+
+def show_commands(runs: Iterable[PlannedRun], folder: RunsFolder) -> None:
+    """Prints the commands that make runs, one a line, to be pasted into a shell."""
+    for run in runs:
+        workdir = folder.workdir(run)
+        commands = [run.training(workdir)]
+        if run.evaluated:
+            commands.append(run.evaluation(workdir))
+        for arguments in commands:
+            show_line(invocation.as_typed(shlex.join(["python", *arguments])))
+
+
+def execute(look: Callable[[], Needed], *, jobs: int = 1) -> Execution:
+    """Trains and evaluates the runs that are not finished. A run that fails stops no other.
+
+    Args:
+        look: reads the folder of runs and returns what is needed now.
+        jobs: how many runs are made at a time.
+
+    Raises:
+        InterruptedRunError: SIGINT or SIGTERM came. It was passed on to the runs, which have ended.
+    """
+    execution = Execution()
+    running: dict[Future[_Ended], PlannedRun] = {}
+    with ChildProcesses() as processes, ThreadPoolExecutor(jobs) as threads:
+        while True:
+            needed = look()
+            folder = needed.folder
+            begun = execution.ended | {run.key for run in running.values()}
+            to_make = [
+                run for run in needed.runs if run.key not in begun and folder.status(run) in TO_MAKE
+            ]
+            for place, run in enumerate(to_make[: jobs - len(running)]):
+                number = len(begun) + place + 1
+                left = len(to_make) - place + needed.waiting
+                if number == 1:
+                    show_line(f"what a run prints goes to its .log in {folder.path}")
+                show_line(
+                    f"run {number} of {number + left - 1}: {run.name}"
+                    + _time_left((left + len(running)) / jobs, execution.seconds)
+                )
+                running[threads.submit(_make, run, folder, processes)] = run
+            if not running:
+                return execution
+            for future in wait(running, return_when=FIRST_COMPLETED).done:
+                run = running.pop(future)
+                _note(run, future.result(), folder, execution, names_it=jobs > 1)
+
+
+def _make(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> _Ended:
+    start = time.monotonic()
+    reason = _commands(run, folder, processes)
+    return _Ended(time.monotonic() - start, reason)
+
+
+def _note(
+    run: PlannedRun, ended: _Ended, folder: RunsFolder, execution: Execution, *, names_it: bool
+) -> None:
+    of_it = f" {run.name}" if names_it else ""
+    took = _duration(ended.seconds)
+    execution.ended.add(run.key)
+    if ended.reason is None:
+        execution.seconds.append(ended.seconds)
+        show_line(f"  finished{of_it} in {took}")
+    else:
+        execution.failed[run.name] = ended.reason
+        show_line(f"  failed{of_it} after {took}: {ended.reason} (see {folder.log(run)})")
+
+
+def _commands(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> str | None:
+    """Runs the commands that a run still needs; returns why one failed, or None."""
+    workdir, log = folder.workdir(run), folder.log(run)
+    commands = [run.training(workdir)] if folder.finished(run) is None else []
+    if run.evaluated:
+        commands.append(run.evaluation(workdir))
+    for arguments in commands:
+        code = processes.run(invocation.as_process(arguments), log)
+        if code != 0:
+            return folder.last_line(run) or f"exit code {code}"
+    after = RunsFolder(folder.path)
+    if after.status(run) is not Status.FINISHED:
+        return "the command ended well, and left no results"
+    return None
+
+
+def _time_left(rounds: float, seconds: list[float]) -> str:
+    """The time that so many runs one after another will take; empty before the first ended."""
+    if not seconds:
+        return ""
+    return f" (about {_duration(rounds * statistics.median(seconds))} left)"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 2 * _MINUTE:
+        return f"{seconds:.0f} s"
+    if seconds < 2 * _HOUR:
+        return f"{seconds / _MINUTE:.0f} min"
+    return f"{seconds / _HOUR:.1f} h"

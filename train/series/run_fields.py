@@ -1,0 +1,23 @@
+"""The fields of a configuration as people compare runs by them."""
+
+from typing import Any
+
+from train.training.losses import find_loss
+from train.workdir.runs import Run
+
+
+def used_fields(run: Run) -> dict[str, Any]:
+    """The fields of the configuration, without the parameters of other losses."""
+    loss = run.fields["loss.name"]
+    taken = {"loss.name", *(f"loss.{name}" for name in find_loss(loss).parameters)}
+    return {
+        name: value
+        for name, value in run.fields.items()
+        if not name.startswith("loss.") or name in taken
+    }
+
+
+def short_name(field: str) -> str:
+    """The last part of a field's name; for `model.name` and its like the part before it."""
+    *groups, last = field.split(".")
+    return groups[-1] if groups and last == "name" else last
