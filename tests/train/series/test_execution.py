@@ -16,6 +16,7 @@ from train.papers.tables.readings import CountBin
 from train.papers.tables.table import Cell
 from train.series import child_processes, execution
 from train.series.planned_runs import PlannedRun
+from train.series.runs_folder import RunsFolder
 from train.training.steps_in_flight import DivergedError
 
 LEAVES_RESULTS = """
@@ -170,3 +171,54 @@ def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypat
     assert collecting.collect(table, look(tmp_path, table)).to_go == 0
     trained = (tmp_path / f"{PlannedRun(BASE, 0).name}.log").read_text()
     assert trained == "trained\n"
+
+
+# Ends by itself where the other process never comes, so that a mistake does not hang the tests.
+MEETS = """
+import os, signal, sys
+signal.alarm(60)
+os.close(os.open(sys.argv[3], os.O_WRONLY if sys.argv[4] == "first" else os.O_RDONLY))
+"""
+SAVES_AND_STOPS = """
+import signal, sys
+def stop(number, frame):
+    print("saved")
+    sys.exit(128 + number)
+signal.signal(signal.SIGTERM, stop)
+"""
+STOPS_BOTH = "os.kill(os.getppid(), signal.SIGTERM)\n"
+WAITS_FOR_IT = "signal.pause()\n"
+
+
+@pytest.fixture
+def two_runs(tmp_path):
+    """What makes two runs, and a place where the processes of both can wait for each other."""
+    os.mkfifo(tmp_path / "meeting")
+    runs = tuple(PlannedRun(BASE, seed) for seed in (0, 1))
+    return lambda: execution.Needed(RunsFolder(tmp_path / "runs"), runs)
+
+
+def test_several_runs_are_made_at_a_time(tmp_path, made, two_runs, capsys):
+    order, scripts = made
+    for seed, place in enumerate(("first", "second")):
+        script = MEETS + LEAVES_RESULTS
+        scripts["focal", 1.0, seed] = (script, str(tmp_path / "meeting"), place)
+    result = execution.execute(two_runs, jobs=2)
+    assert not result.failed
+    assert sorted(order) == [("focal", 1.0, 0), ("focal", 1.0, 1)]
+    printed = capsys.readouterr().out
+    assert "run 2 of 2: digits-focal-seed=1\n" in printed
+    # Which one finished has to be said.
+    assert re.search(r"  finished digits-focal-seed=0 in \d+ s\n", printed)
+    assert execution.execute(two_runs, jobs=2).ended == set()
+
+
+def test_a_signal_ends_all_runs_that_are_being_made(tmp_path, made, two_runs):
+    _, scripts = made
+    for seed, (place, then) in enumerate((("first", STOPS_BOTH), ("second", WAITS_FOR_IT))):
+        script = SAVES_AND_STOPS + MEETS + then + WAITS_FOR_IT
+        scripts["focal", 1.0, seed] = (script, str(tmp_path / "meeting"), place)
+    with pytest.raises(InterruptedRunError, match="the same command goes on"):
+        execution.execute(two_runs, jobs=2)
+    logs = sorted((tmp_path / "runs").glob("*.log"))
+    assert [log.read_text() for log in logs] == ["saved\n"] * 2

@@ -1,0 +1,126 @@
+"""`python -m train.compare` in a process of its own, on made-up runs and on a real sweep."""
+
+import csv
+import json
+import shlex
+
+import pytest
+
+from tests.train.comparison.compared import make
+from tests.train.forked import start
+from tests.train.papers.finished_runs import finish
+from train.comparison import sweep
+
+# A run that takes a few seconds.
+SWEEP = """
+config = "configs/digits.py:cross_entropy"
+seeds = [0, 1]
+
+[fields]
+num_epochs = 1
+optimizer.learning_rate = [0.05]
+"""
+
+
+def compare(*arguments, **options):
+    return start("train.compare", *map(str, arguments), **options)
+
+
+def test_runs_are_compared_and_written(tmp_path):
+    make(tmp_path / "a", (0, 0.5), (1, 0.75))
+    make(tmp_path / "b", (0, 0.25), (1, 0.5), loss="focal")
+    files = {name: tmp_path / f"out.{name}" for name in ("csv", "json", "markdown")}
+    done = compare(
+        f"--runs={tmp_path / 'a'},{tmp_path / 'b'}",
+        "--metrics=top_1_accuracy",
+        "--baseline=loss=cross_entropy",
+        *(f"--{name}={path}" for name, path in files.items()),
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "-25.00 ± 0.00" in done.stdout
+    assert json.loads(files["json"].read_text())["data_sets"][0]["groups"][1]["label"] == (
+        "loss=focal"
+    )
+    lines = list(csv.DictReader(files["csv"].read_text().splitlines()))
+    assert [line["top_1_accuracy"] for line in lines] == ["0.625", "0.375"]
+    assert "| focal | 2 | 37.50 ± 158.83 | -25.00 ± 0.00 |" in files["markdown"].read_text()
+
+
+MISTAKES = {
+    "nothing": ([], "--runs, folders of runs, or --sweep, a file, is needed"),
+    "no folder": (["--runs=/nowhere"], "there is no folder '/nowhere'"),
+    "plan of runs": (["--runs=docs", "--plan"], "--plan is for the runs of a sweep"),
+    "jobs of runs": (["--runs=docs", "--jobs=2"], "--jobs is for the runs of a sweep"),
+    "no jobs": (["--sweep=x.toml", "--jobs=0"], "--jobs"),
+    "no metrics": (["--runs=docs", "--metrics="], "--metrics must name at least one metric"),
+    "unknown metric": (["--runs=docs", "--metrics=f1"], "a metric must have a name such as"),
+    "unknown split": (["--runs=docs", "--split=tset"], "did you mean 'test'?"),
+    "output nowhere": (["--runs=docs", "--csv=/nowhere/x.csv"], "there is no /nowhere"),
+    "one output twice": (
+        ["--runs=docs", "--csv=x.txt", "--json=x.txt"],
+        "--json must not be the file of --csv",
+    ),
+    "output of a plan": (["--sweep=x.toml", "--plan", "--csv=x.csv"], "--plan has none"),
+    "no sweep": (["--sweep=x.toml"], "--sweep must be a file; there is no file x.toml"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_line_and_exit_code_two(mistake):
+    arguments, message = MISTAKES[mistake]
+    done = compare(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith("error: ")
+    assert message in done.stderr
+
+
+@pytest.fixture
+def sweep_file(tmp_path):
+    path = tmp_path / "my sweep.toml"
+    path.write_text(SWEEP)
+    return path
+
+
+def test_a_plan_is_a_command_a_run_and_makes_nothing(tmp_path, sweep_file):
+    done = compare(f"--sweep={sweep_file}", f"--runs={tmp_path / 'my runs'}", "--plan")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [shlex.split(line) for line in done.stdout.splitlines()] == [
+        [
+            *("python", "-m", "train.main", "--config=configs/digits.py:cross_entropy"),
+            *("--config.num_epochs=1", "--config.optimizer.learning_rate=0.05"),
+            f"--config.seed={seed}",
+            f"--workdir={tmp_path}/my runs/digits-cross_entropy-num_epochs=1-seed={seed}",
+        ]
+        for seed in (0, 1)
+    ]
+    assert [path.name for path in tmp_path.iterdir()] == [sweep_file.name]
+    done = compare(f"--sweep={sweep_file}", f"--runs={tmp_path},{tmp_path}", "--plan")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--runs must be one folder with --sweep" in done.stderr
+
+
+@pytest.mark.slow
+def test_a_sweep_is_made_and_compared(tmp_path, sweep_file):
+    folder, data = tmp_path / "runs", tmp_path / "data"
+    first, second = sweep.read(sweep_file).runs()
+    # Made before, and not made again; only its results are not those of training.
+    finish(folder, "earlier", first.config, test={"top_1_accuracy": 0.125})
+    # Below, and no part of the sweep.
+    make(folder, (5, 0.5))
+    arguments = (f"--sweep={sweep_file}", f"--runs={folder}", "--jobs=2")
+    metric = "--metrics=top_1_accuracy"
+    done = compare(*arguments, metric, environment={"TFDS_DATA_DIR": str(data)})
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"run 1 of 1: {second.name}\n" in done.stdout
+    results = json.loads((folder / second.name / "results.json").read_text())
+    mean = 50 * (0.125 + results["test"]["top_1_accuracy"])
+    (row,) = (line.split() for line in done.stdout.splitlines() if "cross_entropy " in line)
+    assert row[:3] == ["cross_entropy", "2", f"{mean:.2f}"]
+    # Nothing is left to do, and a run that fails is named at the end.
+    (folder / second.name / "results.json").unlink()
+    (folder / second.name / "config.json").write_text(json.dumps(first.config))
+    done = compare(*arguments, metric, environment={"TFDS_DATA_DIR": str(data)})
+    assert done.returncode == 1
+    assert f"left out: {folder / second.name} (" in done.stdout
+    assert "holds a run of another configuration" in done.stdout.splitlines()[-1]

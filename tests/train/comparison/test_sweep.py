@@ -1,0 +1,122 @@
+"""Which runs a sweep has, and which files are no sweep."""
+
+import pytest
+
+from train.comparison import sweep
+from train.foundation.errors import UserError
+
+DIGITS = 'config = "configs/digits.py:focal"\n'
+
+
+def read(tmp_path, text):
+    path = tmp_path / "sweep.toml"
+    path.write_text(text)
+    return sweep.read(path)
+
+
+def test_every_combination_has_every_seed(tmp_path):
+    read_sweep = read(
+        tmp_path,
+        DIGITS + "seeds = [0, 3]\n"
+        "[fields]\n"
+        "num_epochs = 2\n"
+        "loss.gamma = [0, 2.0]\n"
+        '"optimizer.decay_epochs" = [[15, 25], [9]]\n',
+    )
+    configs = [run.config for run in read_sweep.runs()]
+    assert [
+        (config["seed"], config["loss"]["gamma"], config["optimizer"]["decay_epochs"])
+        for config in configs
+    ] == [
+        (seed, gamma, epochs)
+        for seed in (0, 3)
+        for gamma in (0.0, 2.0)
+        for epochs in ([15, 25], [9])
+    ]
+    assert all(config["num_epochs"] == 2 for config in configs)
+    assert all(isinstance(config["loss"]["gamma"], float) for config in configs)
+
+
+def test_a_sweep_can_have_several_recipes_and_one_seed(tmp_path):
+    config = 'config = ["configs/digits.py", "configs/synthetic_species.py:focal"]\n'
+    runs = read(tmp_path, config + "seeds = 1").runs()
+    assert [run.name for run in runs] == ["digits-seed=1", "synthetic_species-focal-seed=1"]
+    assert [run.training(tmp_path)[2] for run in runs] == [
+        "--config=configs/digits.py",
+        "--config=configs/synthetic_species.py:focal",
+    ]
+
+
+def test_a_recipe_can_lie_anywhere_and_a_run_is_made_once(tmp_path):
+    (tmp_path / "mine.py").write_text("from configs.digits import get_config\n")
+    text = f'config = "{tmp_path}/mine.py:focal"\nseeds = [0]\n'
+    runs = read(tmp_path, text + 'fields.model.name = ["mlp", "small_cnn"]').runs()
+    assert [run.name for run in runs] == ["mine-focal-model=mlp-seed=0", "mine-focal-seed=0"]
+
+
+MISTAKES = {
+    "not toml": ("config =", "sweep.toml is not TOML: "),
+    "nothing": ("", "sweep.toml: config is missing"),
+    "unknown key": (DIGITS + "seed = [0]", "'seed' is not one of config, seeds, fields; did you"),
+    "no seeds": (DIGITS, "seeds is missing"),
+    "empty seeds": (DIGITS + "seeds = []", "seeds has no value"),
+    "seed twice": (DIGITS + "seeds = [0, 1, 0]", "seeds has 0 twice"),
+    "negative seed": (DIGITS + "seeds = [-1]", "seeds must be a whole number from 0 to 4294967295"),
+    "seed of text": (DIGITS + 'seeds = "all"', "or several; got 'all'"),
+    "config of number": ("config = 3\nseeds = 0", "config must be a file as --config takes it"),
+    "no such config": ('config = "configs/x.py"\nseeds = 0', "there is no configs/x.py"),
+    "no such loss": (
+        'config = "configs/cifar100.py:x"\nseeds = 0',
+        "configs/cifar100.py:x: --config: the recipe has no loss 'x'",
+    ),
+    "fields of text": (DIGITS + 'seeds = 0\nfields = "x"', "fields must be a table of fields"),
+    "unknown field": (
+        DIGITS + "seeds = 0\nfields.loss.gama = 1",
+        "configs/digits.py:focal has no field 'loss.gama'; did you mean 'loss.gamma'?",
+    ),
+    "field twice": (
+        DIGITS + 'seeds = 0\n[fields]\nloss.gamma = 1\n"loss.gamma" = 2',
+        "fields has loss.gamma twice",
+    ),
+    "value twice": (DIGITS + "seeds = 0\nfields.loss.gamma = [1, 1.0]", "loss.gamma has 1.0 twice"),
+    "empty values": (DIGITS + "seeds = 0\nfields.loss.gamma = []", "loss.gamma has no value"),
+    "empty table": (DIGITS + "seeds = 0\nfields.loss = {}", "has no field 'loss'"),
+    "the seed as a field": (
+        DIGITS + "seeds = 0\nfields.seed = [1, 2]",
+        "fields cannot have the seed: seeds says which there are",
+    ),
+    "another type": (
+        DIGITS + 'seeds = 0\nfields.num_epochs = "many"',
+        "invalid literal for int() with base 10: 'many'",
+    ),
+    "out of range": (
+        DIGITS + "seeds = 0\nfields.num_epochs = [1, 0]",
+        "config.num_epochs must be a whole number of at least 1; got 0",
+    ),
+    "a tuple as values": (
+        DIGITS + "seeds = 0\nfields.optimizer.decay_epochs = [15, 25]",
+        "the values of fields.optimizer.decay_epochs must be lists, as [[15, 25], [10, 20]]",
+    ),
+    "a list as a value": (
+        DIGITS + "seeds = 0\nfields.num_epochs = [[1]]",
+        "the values of fields.num_epochs must be numbers, texts, true or false",
+    ),
+    "a date": (DIGITS + "seeds = 0\nfields.num_epochs = 2026-11-22", "fields.num_epochs cannot be"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_file_that_is_no_sweep_is_refused(tmp_path, mistake):
+    text, message = MISTAKES[mistake]
+    with pytest.raises(UserError) as raised:
+        read(tmp_path, text)
+    assert message in str(raised.value)
+    assert str(raised.value).startswith(str(tmp_path / "sweep.toml"))
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(UserError, match=f"--sweep must be a file; there is no file {tmp_path}"):
+        sweep.read(tmp_path)
+    (tmp_path / "sweep.toml").write_bytes(b"\xff")
+    with pytest.raises(UserError, match="is not TOML"):
+        sweep.read(tmp_path / "sweep.toml")
