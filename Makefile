@@ -28,7 +28,7 @@ help:
 	@echo "make test-oracle  compare with other people's code (installs PyTorch)"
 	@echo "make test-prepare prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
 	@echo "make test-browser look at the page of train.predict in Chromium (Debian's package chromium)"
-	@echo "make test-examples run every example and the notebook (installs Equinox, Keras and Jupyter)"
+	@echo "make test-examples run every example and the notebook (installs Equinox, Keras, Optuna and Jupyter)"
 	@echo "make check        lint, formatting and types"
 	@echo "make docs         build the documentation into docs/_build (read docs/_build/index.html)"
 	@echo "make format       rewrite the sources in the project's format"

@@ -24,6 +24,7 @@ EXAMPLES = {
     "average_k_of_scores": (r"sets of 1.5 classes on average: ([\d.]+)", 0.93, 1.0),
     # One draw deviates by 0.0055, the square root of 0.01 x 0.99 (1 / 500 + 1 / 997).
     "conformal_sets": (r"requested 0.99: ([\d.]+)", 0.99 - 4 * 0.0055 / 200**0.5, 0.994),
+    "optuna_search": (r"test top-3 accuracy: ([\d.]+)", 0.97, 1.0),
     # 0.562 is the most that there is to be had; 0.0002 is chance.
     "recommender": (r"the next item is among the 20 best of 100,000: ([\d.]+)", 0.3, 0.562 + 0.08),
 }

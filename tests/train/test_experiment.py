@@ -106,6 +106,38 @@ def test_a_run_that_was_broken_off_ends_like_one_that_was_not(
 
 
 @pytest.mark.slow
+def test_what_is_called_after_each_epoch_can_stop_the_run(config, unbroken, tmp_path):
+    class PrunedError(Exception):
+        pass
+
+    seen = {}
+
+    def note(epoch, metrics):
+        assert epoch not in seen
+        seen[epoch] = dict(metrics)
+        if epoch == 2:
+            raise PrunedError
+
+    workdir = tmp_path / "run"
+    with pytest.raises(PrunedError):
+        experiment.run(config, workdir, after_epoch=note)
+    assert not (workdir / "results.json").exists()
+    lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+    epochs = [line for line in lines if line["split"] == "validation"]
+    assert list(seen) == [line["epoch"] for line in epochs] == [1, 2]
+    for metrics, line in zip(seen.values(), epochs, strict=True):
+        # A metric without a value, as of classes that do not occur, is NaN here and null there.
+        read = {name: None if np.isnan(value) else value for name, value in metrics.items()}
+        assert read.items() <= line.items()
+    # It goes on after the second epoch, as if it had not been stopped.
+    results = experiment.run(config, workdir, after_epoch=note)
+    assert list(seen) == [1, 2, 3]
+    assert without_times(results) == without_times(unbroken[1])
+    again = experiment.run(config, workdir, after_epoch=note)
+    assert without_times(again) == without_times(results)
+
+
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_goes_on(config, unbroken, tmp_path, monkeypatch):
     earlier = copy.deepcopy(config)
     for name in ADDED_FIELDS:

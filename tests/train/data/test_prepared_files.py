@@ -1,5 +1,6 @@
 """Prepared data sets that are damaged on disk: told in one line when they are opened or read."""
 
+import errno
 import pickle
 
 import pytest
@@ -93,3 +94,20 @@ def test_preparing_on_first_use_and_opening_are_silent(tmp_path, caplog, capfd):
         builders.open_builder(Digits, str(tmp_path), name="digits", generate_on_use=True)
     assert caplog.records == []
     assert capfd.readouterr() == ("", "")
+
+
+def test_of_two_processes_that_prepare_at_once_both_have_the_data_set(tmp_path, monkeypatch):
+    def be_second(builder):
+        builder.download_and_prepare()
+        raise OSError(errno.ENOTEMPTY, "Directory not empty", str(builder.data_dir))
+
+    monkeypatch.setattr(builders, "generate", be_second)
+    opened = builders.open_builder(Digits, str(tmp_path), name="digits", generate_on_use=True)
+    assert opened.is_prepared()
+
+    def fail(builder):
+        raise OSError(errno.ENOSPC, "No space left on device", str(builder.data_dir))
+
+    monkeypatch.setattr(builders, "generate", fail)
+    with pytest.raises(OSError, match="No space left"):
+        builders.open_builder(Digits, str(tmp_path / "full"), name="digits", generate_on_use=True)
