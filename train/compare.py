@@ -80,6 +80,7 @@ def main() -> None:
         if _PLAN.value:
             show_commands(runs, RunsFolder(folder))
             return
+        comparing.check_planned(runs, wanted=metrics, baseline=_BASELINE.value)
         execution = execute(lambda: Needed(RunsFolder(folder), runs), jobs=_JOBS.value or 1)
         found = finding.planned(runs, RunsFolder(folder))
     if found.finished:

@@ -11,6 +11,7 @@ from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
 from train.series import statistics
+from train.series.planned_runs import PlannedRun
 from train.series.statistics import Summary
 from train.workdir.runs import Run
 
@@ -135,6 +136,26 @@ def compare(
         *_about_losses(compared, tables),
     )
     return Comparison(split, compared, tables, notes)
+
+
+def check_planned(
+    runs: Iterable[PlannedRun], *, wanted: Sequence[Metric] | None, baseline: str | None
+) -> None:
+    """Refuses what could not be compared when the runs are made, which can take hours.
+
+    Raises:
+        UserError: no run will have one of the metrics, or the baseline is not one group.
+    """
+    planned = [Run(Path(run.name), run.config) for run in runs]
+    ks = {k for run in planned for k in run.fields["eval.ks"]}
+    for metric in wanted or ():
+        if metric.k is not None and metric.k not in ks:
+            raise UserError(
+                f"--metrics: no run of the sweep has {metric.name}; config.eval.ks has "
+                f"{', '.join(map(str, sorted(ks)))}"
+            )
+    if baseline is not None:
+        _find(baseline, group_runs(planned)[0])
 
 
 def value(run: Run, metric: Metric, split: str) -> float | None:

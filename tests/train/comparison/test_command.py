@@ -100,6 +100,22 @@ def test_a_plan_is_a_command_a_run_and_makes_nothing(tmp_path, sweep_file):
     assert "--runs must be one folder with --sweep" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--metrics=top_7_accuracy", "no run of the sweep has top_7_accuracy; config.eval.ks has"),
+        ("--baseline=loss=focal", "--baseline: no run has 'loss=focal'; the groups are"),
+    ],
+)
+def test_what_no_run_will_have_is_refused_before_one_is_made(
+    tmp_path, sweep_file, argument, message
+):
+    done = compare(f"--sweep={sweep_file}", f"--runs={tmp_path / 'runs'}", argument)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.slow
 def test_a_sweep_is_made_and_compared(tmp_path, sweep_file):
     folder, data = tmp_path / "runs", tmp_path / "data"
