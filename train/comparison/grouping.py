@@ -15,6 +15,8 @@ from train.workdir.runs import Run, identity_without_seed
 _LOSS = "loss.name"
 # The columns that come first; the others follow in the order of the configuration.
 _FIRST = ("model.name", _LOSS)
+# They say what the data are; the other fields of the data set say how they are used.
+_DATA_SET = ("dataset.name", "dataset.path", "dataset.tfds_name")
 _ABSENT = "-"
 
 
@@ -107,9 +109,8 @@ def _fields(run: Run) -> dict[str, Any]:
 
 
 def _data_set_name(run: Run) -> str:
-    path = run.fields.get("dataset.path")
-    name = str(run.fields["dataset.name"])
-    return name if path is None else f"{name} {path}"
+    parts = (run.fields.get(field) for field in _DATA_SET)
+    return " ".join(str(part) for part in parts if part is not None)
 
 
 def _differing(groups: Sequence[Group]) -> list[str]:

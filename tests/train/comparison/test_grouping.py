@@ -78,6 +78,8 @@ def test_each_data_set_has_its_table(tmp_path):
         make(tmp_path, (0, 0.7), name=files, dataset="folder", dataset__path="photos")
         data = {"image_shape": [8, 8, 1], "digest": 10 * files}
         (tmp_path / f"{files}-0" / "data.json").write_text(json.dumps(data))
+    for name in ("flowers", "birds"):
+        make(tmp_path, (0, 0.8), name=name, dataset="tfds", dataset__tfds_name=name)
     comparison = compare(tmp_path)
     assert [table.groups.data_set for table in comparison.tables] == [
         "digits",
@@ -85,8 +87,10 @@ def test_each_data_set_has_its_table(tmp_path):
         "folder photos (files aaaaaaaa)",
         "folder photos (files bbbbbbbb)",
         "synthetic_species",
+        "tfds birds",
+        "tfds flowers",
     ]
-    assert labels(comparison) == ["loss=cross_entropy"] * 4
+    assert labels(comparison) == ["loss=cross_entropy"] * 6
 
 
 def test_the_same_run_with_the_same_seed_counts_once(tmp_path):
