@@ -117,26 +117,29 @@ def test_what_no_run_will_have_is_refused_before_one_is_made(
 
 
 @pytest.mark.slow
-def test_a_sweep_is_made_and_compared(tmp_path, sweep_file):
-    folder, data = tmp_path / "runs", tmp_path / "data"
-    first, second = sweep.read(sweep_file).runs()
-    # Made before, and not made again; only its results are not those of training.
-    finish(folder, "earlier", first.config, test={"top_1_accuracy": 0.125})
-    # Below, and no part of the sweep.
+def test_a_sweep_is_made_and_compared_and_what_failed_is_named(tmp_path, sweep_file):
+    folder = tmp_path / "runs"
+    sweep_file.write_text(SWEEP.replace("[0, 1]", "[0, 1, 2]"))
+    earlier, made, failed = sweep.read(sweep_file).runs()
+    # Made before, and not made again: training would have other results.
+    finish(folder, "earlier", earlier.config, test={"top_1_accuracy": 0.125})
+    # In its place is another run, which is no part of the sweep.
     make(folder, (5, 0.5))
-    arguments = (f"--sweep={sweep_file}", f"--runs={folder}", "--jobs=2")
-    metric = "--metrics=top_1_accuracy"
-    done = compare(*arguments, metric, environment={"TFDS_DATA_DIR": str(data)})
-    assert (done.returncode, done.stderr) == (0, "")
-    assert f"run 1 of 1: {second.name}\n" in done.stdout
-    results = json.loads((folder / second.name / "results.json").read_text())
+    (folder / "run-5").rename(folder / failed.name)
+    done = compare(
+        f"--sweep={sweep_file}",
+        f"--runs={folder}",
+        "--jobs=2",
+        "--metrics=top_1_accuracy",
+        environment={"TFDS_DATA_DIR": str(tmp_path / "data")},
+    )
+    assert (done.returncode, done.stderr) == (1, "")
+    results = json.loads((folder / made.name / "results.json").read_text())
+    assert results["config"] == made.config
     mean = 50 * (0.125 + results["test"]["top_1_accuracy"])
-    (row,) = (line.split() for line in done.stdout.splitlines() if "cross_entropy " in line)
+    (row,) = (line.split() for line in done.stdout.splitlines() if " cross_entropy " in line)
     assert row[:3] == ["cross_entropy", "2", f"{mean:.2f}"]
-    # Nothing is left to do, and a run that fails is named at the end.
-    (folder / second.name / "results.json").unlink()
-    (folder / second.name / "config.json").write_text(json.dumps(first.config))
-    done = compare(*arguments, metric, environment={"TFDS_DATA_DIR": str(data)})
-    assert done.returncode == 1
-    assert f"left out: {folder / second.name} (" in done.stdout
-    assert "holds a run of another configuration" in done.stdout.splitlines()[-1]
+    lines = done.stdout.splitlines()
+    assert f"left out: {folder / failed.name} (not started)" in lines
+    assert lines[-2] == "1 failed:"
+    assert lines[-1].startswith(f"  {failed.name}: error: --workdir {folder / failed.name} holds a")
