@@ -38,11 +38,11 @@ def test_every_combination_has_every_seed(tmp_path):
 
 
 def test_a_sweep_can_have_several_recipes_and_one_seed(tmp_path):
-    config = 'config = ["configs/digits.py", "configs/synthetic_species.py:focal"]\n'
+    config = 'config = ["digits", "configs/synthetic_species.py:focal"]\n'
     runs = read(tmp_path, config + "seeds = 1").runs()
     assert [run.name for run in runs] == ["digits-seed=1", "synthetic_species-focal-seed=1"]
     assert [run.training(tmp_path)[2] for run in runs] == [
-        "--config=configs/digits.py",
+        "--config=digits",
         "--config=configs/synthetic_species.py:focal",
     ]
 

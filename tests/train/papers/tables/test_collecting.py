@@ -57,7 +57,7 @@ def test_a_share_of_sets_is_that_of_the_examples_of_all_shots(tmp_path):
     for broken in ({}, {"average_3": {}}, {"average_3": {"all": []}}, {"average_3": {"all": [0]}}):
         evaluation["set_size_counts"] = broken
         finish(tmp_path, run.name, run.config, evaluation=evaluation)
-        with pytest.raises(UserError, match=r"cannot be read as what train\.evaluate leaves"):
+        with pytest.raises(UserError, match="cannot be read as an evaluation"):
             collecting.collect(table, look(tmp_path, table))
 
 
