@@ -6,7 +6,7 @@ COMMANDS = {
     "prepare": "prepares a data set that was downloaded",
     "main": "trains a classifier and tests it",
     "evaluate": "says what the sets of a classifier, or of somebody else's scores, are worth",
-    "predict": "makes the sets for images",
+    "predict": "makes the sets for images or features",
     "export": "makes one file of a classifier and its rule, for programs without this one",
     "compare": "makes a table of your own runs, and the runs of a sweep",
     "figures": "draws the figures of the papers, of runs or of the losses themselves",

@@ -1,5 +1,6 @@
 """From a configuration to the parts of a run, wired once for training and for finished runs."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import cached_property
@@ -20,7 +21,7 @@ from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation.errors import UserError
-from train.models import build_model
+from train.models import MODEL_OPTIONS, build_model
 from train.models.classifier import Classifier
 from train.models.layers_by_depth import distances_from_head
 from train.training import label_estimates, optimizer, randomness, steps, stop_signals
@@ -53,7 +54,7 @@ def facts_of(dataset: Dataset) -> Facts:
     """What a run needs to know of its data set, and keeps."""
     counts = np.bincount(dataset.train.labels, minlength=dataset.num_classes)
     classes = Classes(dataset.class_names, tuple(counts.tolist()))
-    return Facts(classes, dataset.image_shape, dataset.digest)
+    return Facts(classes, dataset.image_shape, dataset.digest, dataset.mean, dataset.std)
 
 
 class Assembly:
@@ -72,9 +73,13 @@ class Assembly:
 
     @cached_property
     def spec(self) -> DatasetSpec:
-        """The data set, with the shape of its images."""
-        shape = self._unopened.image_shape
-        return self._unopened.of_shape(self.facts.image_shape) if shape is None else self._unopened
+        """The data set, with what only its files tell of its images or features."""
+        if self._unopened.image_shape is not None:
+            return self._unopened
+        spec = self._unopened.of_shape(self.facts.image_shape)
+        if self.facts.mean is None or self.facts.std is None:
+            return spec
+        return dataclasses.replace(spec, mean=self.facts.mean, std=self.facts.std)
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -95,8 +100,8 @@ class Assembly:
         return self._facts or facts_of(self.dataset)
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of the images that the model gets."""
+    def image_shape(self) -> tuple[int, ...]:
+        """Height, width and channels of the images, or the number of features."""
         return self._unopened.image_shape or self.facts.image_shape
 
     @property
@@ -137,6 +142,7 @@ class Assembly:
             axis_name=parallel.AXIS_NAME if settings["sync_batch_norm"] else None,
             half_precision=settings["half_precision"],
             freeze=settings["freeze"],
+            options={name: settings[name] for name in MODEL_OPTIONS if settings[name] is not None},
         )
 
     @cached_property
@@ -193,9 +199,9 @@ class Assembly:
         loss = self.devices.replicate({"loss": self.hyperparameters["loss"]})
         return lambda params, batch_stats, batch: compiled(params, batch_stats, loss, batch)
 
-    def normalize(self, images: jax.Array) -> jax.Array:
-        """uint8 images to the input of the network."""
-        return normalize(images, self.spec.mean, self.spec.std)
+    def normalize(self, inputs: jax.Array) -> jax.Array:
+        """uint8 images, or features, to the input of the network."""
+        return normalize(inputs, self.spec.mean, self.spec.std)
 
     def initial_state(self) -> TrainState:
         """The state before the first step, on the host."""
@@ -239,7 +245,7 @@ class Assembly:
         batches: Iterable[Batch] = self._pipeline(batch_size).evaluation(examples)
         if shows_progress:
             total = math.ceil(len(examples) / batch_size)
-            batches = terminal.tracked(batches, total=total, what=f"{split} images")
+            batches = terminal.tracked(batches, total=total, what=f"{split} {self.spec.example}s")
         return predictions.predict(self.eval_step, params, batch_stats, batches, self.devices)
 
     def evaluate(

@@ -9,7 +9,8 @@ from train.evaluation import metric
 from train.foundation import fields
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
-from train.models import MODEL_NAME, pretrained_loader
+from train.models import MODEL_NAME, MODEL_OPTIONS, MODELS, pretrained_loader
+from train.models import find as find_network
 from train.training.losses import LOSS_NAME, LOSSES, find_loss
 from train.training.optimizer import OPTIMIZERS, SCHEDULES
 from train.workdir import extensions
@@ -26,6 +27,7 @@ _FIELDS: dict[str, fields.Field] = {
     "model.freeze": fields.boolean(),
     "model.sync_batch_norm": fields.boolean(),
     "model.half_precision": fields.boolean(),
+    **{f"model.{name}": field for name, field in MODEL_OPTIONS.items()},
     "loss.name": LOSS_NAME,
     "optimizer.learning_rate": fields.Number(above=0),
     "optimizer.head_learning_rate": fields.optional(fields.Number(above=0)),
@@ -77,7 +79,9 @@ def check(config: Mapping[str, Any]) -> None:
         _check_field(values, name, field)
     if extensions.FIELD in values:
         _check_field(values, extensions.FIELD, extensions.CHECK)
-    num_classes = dataset_spec(config["dataset"]).num_classes
+    spec = dataset_spec(config["dataset"])
+    _check_network(values, has_images=spec.has_images)
+    num_classes = spec.num_classes
     loss = find_loss(values["loss.name"])
     for name, field in loss.parameters.items():
         if f"loss.{name}" not in values:
@@ -137,6 +141,24 @@ def _check_fine_tuning(values: Mapping[str, Any]) -> None:
             raise UserError(
                 f"config.optimizer.{name} must be None with config.model.freeze, where the head "
                 f"alone is trained, with config.optimizer.learning_rate; got {value!r}"
+            )
+
+
+def _check_network(values: Mapping[str, Any], *, has_images: bool) -> None:
+    """Refuses a network that cannot take the examples, and fields that it does not have."""
+    network = find_network(values["model.name"])
+    if not has_images and not network.takes_features:
+        fitting = [name for name, one in MODELS.items() if one.takes_features]
+        raise UserError(
+            f"config.model.name must be one of {', '.join(fitting)} for features; got "
+            f"{values['model.name']!r}"
+        )
+    for name in MODEL_OPTIONS:
+        if values[f"model.{name}"] is not None and name not in network.options:
+            having = ", ".join(one for one, spec in MODELS.items() if name in spec.options)
+            raise UserError(
+                f"config.model.{name} is for {having}; config.model.name is "
+                f"{values['model.name']!r}"
             )
 
 

@@ -1,10 +1,10 @@
 """One file of a classifier and its rule: `python -m train.export --workdir=DIR --out=F --top_k=5`.
 
 The file is a serialized StableHLO program, made by `jax.export`, that contains the parameters and
-the threshold. It maps uint8 images [n, height, width, channels], for any n, to the probabilities
-[n, L], float32, and the sets [n, L], booleans. It needs jax and flatbuffers, not this program, and
-runs on CPUs, NVIDIA GPUs and TPUs. A JSON file beside it has the classes in their order, the rule,
-and how images are prepared.
+the threshold. It maps uint8 images [n, height, width, channels], or float32 features [n, d],
+for any n, to the probabilities [n, L], float32, and the sets [n, L], booleans. It needs jax and
+flatbuffers, not this program, and runs on CPUs, NVIDIA GPUs and TPUs. A JSON file beside it has the
+classes in their order, the rule, and how images are prepared.
 """
 
 from pathlib import Path
@@ -51,7 +51,8 @@ def main() -> None:
     show_line("to run it, where jax and flatbuffers are installed (pip install 'topk_jax[serve]'):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
-    show_line("  probabilities, chosen = program.call(images)")
+    inputs = "images" if classifier.spec.has_images else "features"
+    show_line(f"  probabilities, chosen = program.call({inputs})")
 
 
 if __name__ == "__main__":

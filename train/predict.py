@@ -1,14 +1,18 @@
 """Sets of classes for images: `python -m train.predict --workdir=DIR --images=DIR --top_k=5`.
 
+For a run on features, --features=FILE stands in the place of --images.
+
 One line of JSON per image is written to standard output or to --out, in the order of the images:
 {"path", "set": [{"class", "index", "probability"}, …], "size", "threshold", "rule"}, with the most
 probable class first. The threshold is null for the top K, and if every class is in the set. A file
-that cannot be read has {"path", "error"}, and the exit code is then 1.
+that cannot be read has {"path", "error"}, and the exit code is then 1. Of features, a line has
+"row", counted from 0, instead of "path", and "name" if the file has names.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -17,6 +21,11 @@ from train.foundation import output_files
 from train.foundation.errors import UserError
 from train.prediction import rule_flags
 
+if TYPE_CHECKING:
+    from train.prediction.image_sets import ImageSet, Unreadable
+    from train.prediction.row_sets import RowSet
+    from train.prediction.trained import TrainedClassifier
+
 _WORKDIR = flags.DEFINE_string("workdir", None, "Needed. The folder of a finished run.")
 _IMAGES = flags.DEFINE_multi_string(
     "images",
@@ -24,12 +33,18 @@ _IMAGES = flags.DEFINE_multi_string(
     # What else can be done, absl adds.
     "needed: image files, or folders that are searched for them; several with commas between",
 )
+_FEATURES = flags.DEFINE_string(
+    "features",
+    None,
+    "Instead of --images, for a run on features: an .npz file, or a folder of .npy files, with an "
+    "array features [rows, features] and optionally an array names [rows]; or one .npy file.",
+)
 _RULE = rule_flags.define()
 _OUT = flags.DEFINE_string(
     "out", None, "The file that the lines go to; by default they go to standard output."
 )
 _HTML = flags.DEFINE_string(
-    "html", None, "A file for a page with the images and their sets, to be opened in a browser."
+    "html", None, "A file for a page with the sets, to be opened in a browser."
 )
 _CLASS_NAMES = flags.DEFINE_string(
     "class_names",
@@ -39,41 +54,67 @@ _CLASS_NAMES = flags.DEFINE_string(
 
 
 def main() -> None:
-    """Writes the sets of the images."""
+    """Writes the sets of the images or rows."""
     if not _WORKDIR.value:
         raise UserError("--workdir is needed: the folder of a finished run")
-    if not _IMAGES.value:
-        raise UserError("--images is needed: image files, or folders with some")
+    if _IMAGES.value and _FEATURES.value is not None:
+        raise UserError("only one of --images and --features can be given")
+    if not _IMAGES.value and _FEATURES.value is None:
+        raise UserError("--images is needed: image files, or folders with some; or --features")
     chosen = _RULE()
 
     from train.prediction import (
         calibrated_rule,
         class_names,
+        html_page,
         image_files,
+        image_sets,
+        row_sets,
         set_outputs,
         trained,
     )
 
-    paths = image_files.find(_IMAGES.value)
-    out, html = _target("out", _OUT.value, paths), _target("html", _HTML.value, paths)
+    paths = image_files.find(_IMAGES.value) if _IMAGES.value else []
+    kept = dict.fromkeys(paths, "one of the images")
+    rows = None
+    if _FEATURES.value is not None:
+        rows = row_sets.read(_FEATURES.value)
+        kept = dict.fromkeys(rows.files, "what --features is read from")
+    out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)
     if out is not None and html is not None and out.absolute() == html.absolute():
         raise UserError(f"--out and --html must be two files; both are {out}")
     given = class_names.read(_CLASS_NAMES.value) if _CLASS_NAMES.value is not None else None
     classifier = trained.load(Path(_WORKDIR.value))
+    _check_flag(classifier)
+    if rows is not None:
+        row_sets.check(rows, classifier)
     names = classifier.classes.names
     if given is not None:
         given.check_number(len(names))
         names = given.names
     rule = calibrated_rule.calibrate(classifier, chosen)
-    if not set_outputs.write(classifier, rule, paths, names, lines=out, page=html):
+    entries: Iterable[ImageSet | RowSet | Unreadable] = (
+        image_sets.make_sets(classifier, rule, paths, thumbnails=html is not None)
+        if rows is None
+        else row_sets.make_sets(classifier, rule, rows)
+    )
+    total = len(paths) if rows is None else len(rows.features)
+    facts = html_page.Facts.of(classifier, rule, names)
+    if not set_outputs.write(entries, total, facts, rule, lines=out, page=html):
         sys.exit(1)
 
 
-def _target(flag: str, value: str | None, images: Sequence[Path]) -> Path | None:
+def _check_flag(classifier: "TrainedClassifier") -> None:
+    """Refuses images for a run on features, and features for a run on images."""
+    has_images = classifier.spec.has_images
+    if has_images != (_FEATURES.value is None):
+        needed = "images" if has_images else "features"
+        raise UserError(f"--{needed} is needed: the run in {_WORKDIR.value} is one on {needed}")
+
+
+def _target(flag: str, value: str | None, kept: Mapping[Path, str]) -> Path | None:
     """The file that a flag names for writing, if any."""
-    if value is None:
-        return None
-    return output_files.checked(flag, value, dict.fromkeys(images, "one of the images"))
+    return None if value is None else output_files.checked(flag, value, kept)
 
 
 if __name__ == "__main__":

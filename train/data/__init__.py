@@ -8,12 +8,13 @@ from typing import Any
 
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.prepared_spec import PreparedSpec
-from train.data.records import Records, Split
+from train.data.records import Records, Rows, Split
 from train.foundation import import_paths
 
 DATASETS = {
     "cifar100": "train.data.cifar100:CIFAR100",
     "digits": "train.data.digits:DIGITS",
+    "features": "train.data.own.features:FEATURES",
     "folder": "train.data.own.folder:FOLDER",
     "imagenet": "train.data.imagenet:IMAGENET",
     "imagenet_lt": "train.data.imagenet_lt:IMAGENET_LT",
@@ -47,6 +48,7 @@ __all__ = [
     "DatasetSpec",
     "PreparedSpec",
     "Records",
+    "Rows",
     "Split",
     "TrueDistribution",
     "dataset_spec",

@@ -11,10 +11,19 @@ def random_shift(key: jax.Array, image: jax.Array, *, pixels: int) -> jax.Array:
     return jax.lax.dynamic_slice(padded, (rows, columns, jnp.zeros_like(rows)), image.shape)
 
 
-def normalize(images: jax.Array, mean: tuple[float, ...], std: tuple[float, ...]) -> jax.Array:
-    """Uint8 images [..., channels] as float32 with mean 0 and standard deviation 1 per channel."""
-    shape = (1,) * (images.ndim - 1) + (-1,)
-    scaled = images.astype(jnp.float32) / 255
+def normalize(inputs: jax.Array, mean: tuple[float, ...], std: tuple[float, ...]) -> jax.Array:
+    """A batch as float32 with mean 0 and standard deviation 1 per channel, or per feature.
+
+    Args:
+        inputs: uint8 images [..., channels], which are divided by 255 first, or floating-point
+            features [..., d].
+        mean: of each channel or feature.
+        std: the standard deviation of each channel or feature.
+    """
+    shape = (1,) * (inputs.ndim - 1) + (-1,)
+    scaled = inputs.astype(jnp.float32)
+    if inputs.dtype == jnp.uint8:
+        scaled = scaled / 255
     return (scaled - jnp.array(mean).reshape(shape)) / jnp.array(std).reshape(shape)
 
 

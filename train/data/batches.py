@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from train.data import streams
+from train.data import records, streams
 from train.data.images import UnreadableImageError
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
 
-# "images" uint8 [b, ...] and "labels" int32 [b]. Training adds "examples" int32 [b], the indices of
-# the examples in the split, and "positions" int32 [b], their indices in the global batch, which
-# their random keys are made of. Evaluation adds "mask" bool [b], false for what is not an example:
-# the padding of the last batch, and the images that were skipped.
+# "images" uint8 [b, ...] or features [b, d], and "labels" int32 [b]. Training adds "examples" int32
+# [b], the indices of the examples in the split, and "positions" int32 [b], their indices in the
+# global batch, which their random keys are made of. Evaluation adds "mask" bool [b], false for what
+# is not an example: the padding of the last batch, and the images that were skipped.
 Batch = dict[str, Any]
 # In a batch that left out unreadable images, one message for each; no array.
 UNREADABLE = "unreadable"
@@ -83,7 +83,7 @@ class TrainingBatches(_Batches):
             "positions": positions,
         }
         if not isinstance(self.split.images, Records):
-            return {"images": self.split.images.take(chosen, axis=0), **batch}
+            return {"images": records.gather(self.split.images, chosen), **batch}
         reader = self.split.images.reader
         draws = streams.generator(self.seed, streams.CROPS, step).random(
             (self.batch_size, reader.num_draws)
@@ -125,7 +125,7 @@ class EvaluationBatches(_Batches):
         chosen = np.minimum(indices, len(self.split) - 1)
         batch: Batch = {"labels": self.split.labels[chosen], "mask": mask}
         if not isinstance(self.split.images, Records):
-            return {"images": self.split.images.take(chosen, axis=0), **batch}
+            return {"images": records.gather(self.split.images, chosen), **batch}
         reader = self.split.images.reader
         unreadable = []
         pixels = np.zeros((len(chosen), *reader.shape), np.uint8)

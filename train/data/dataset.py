@@ -26,17 +26,22 @@ class Dataset:
         validation: the validation examples.
         test: the test examples.
         class_names: the names of the classes, in the order of the labels.
-        image_shape: height, width and channels of the images that the model gets.
+        image_shape: height, width and channels of the images that the model gets; the
+            number of features alone.
         digest: a text that is another for other files, labels or splits, of people's own files,
             which may change between two starts of a run; `None` for data sets that do not.
+        mean: the mean of each feature over the training rows; `None` for images.
+        std: the standard deviation of each feature over the training rows; `None` for images.
     """
 
     train: Split
     validation: Split
     test: Split
     class_names: tuple[str, ...]
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, ...]
     digest: str | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
 
     @property
     def num_classes(self) -> int:
@@ -64,24 +69,32 @@ class DatasetSpec(abc.ABC):
     Attributes:
         name: `config.dataset.name`.
         num_classes: the number of classes L; `None` where only the files have it.
-        image_shape: height, width and channels of the images that the model gets; `None` where only
-            the files have it.
+        image_shape: height, width and channels of the images that the model gets; the
+            number of features alone; `None` where only the files have it.
         augment: maps a random key and one uint8 image to one uint8 image; runs on the device.
-        mean: the mean of a channel over the training images, in [0, 1].
-        std: the standard deviation of a channel over the training images, in [0, 1].
+        mean: the mean of a channel over the training images, in [0, 1]; the mean of each feature,
+            empty where only the files have it.
+        std: the standard deviation, as `mean`.
         reader: makes pixels of images that stay encoded on disk and are decoded, resized and
             cropped for each batch; `None` where all images are in memory.
         true_distribution: the distribution of the data; `None` where it is not known.
+        has_images: whether the examples are images; otherwise they are rows of features.
     """
 
     name: str
     num_classes: int | None
-    image_shape: tuple[int, int, int] | None
+    image_shape: tuple[int, ...] | None
     augment: Callable[[jax.Array, jax.Array], jax.Array]
     mean: tuple[float, ...]
     std: tuple[float, ...]
     reader: ImageReader | None = None
     true_distribution: TrueDistribution | None = None
+    has_images: bool = True
+
+    @property
+    def example(self) -> str:
+        """What messages call an example."""
+        return "image" if self.has_images else "row"
 
     @abc.abstractmethod
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
@@ -96,7 +109,7 @@ class DatasetSpec(abc.ABC):
             UserError: the data set is not there, or damaged, or not the one that is expected.
         """
 
-    def of_shape(self, image_shape: tuple[int, int, int]) -> "DatasetSpec":
+    def of_shape(self, image_shape: tuple[int, ...]) -> "DatasetSpec":
         """The data set with what its files have told of its images."""
         return dataclasses.replace(self, image_shape=image_shape)
 

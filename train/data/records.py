@@ -1,4 +1,4 @@
-"""Examples: images in memory, or records on disk that are decoded when a batch wants them."""
+"""Examples: images in memory, records that are decoded when a batch wants them, or features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,14 +45,48 @@ class Records:
 
 
 @dataclass(frozen=True)
-class Split:
-    """Examples: their labels int32 [n], and their images.
+class Rows:
+    """Rows of a matrix of features, which are copied when a batch wants them.
 
-    `images` is an array in memory, uint8 [n, height, width, channels], or the records of a streamed
-    data set, whose images are decoded, resized and cropped when a batch wants them.
+    Attributes:
+        matrix: the features [n, d] of all splits, possibly mapped from a file into memory.
+        indices: the indices of the chosen rows in `matrix`, [m].
     """
 
-    images: np.ndarray | Records
+    matrix: np.ndarray
+    indices: np.ndarray
+
+    def __len__(self) -> int:
+        """The number of chosen rows."""
+        return len(self.indices)
+
+    def __getitem__(self, chosen: np.ndarray) -> "Rows":
+        """Some of the chosen rows."""
+        return Rows(self.matrix, self.indices[chosen])
+
+    def to_array(self) -> np.ndarray:
+        """The chosen rows, copied, [m, d]."""
+        # Not `take`: it copies the whole matrix first where that is not aligned in its file.
+        return self.matrix[self.indices]
+
+
+def gather(examples: np.ndarray | Rows, chosen: np.ndarray) -> np.ndarray:
+    """Some images or rows of features, which need not be decoded."""
+    if isinstance(examples, Rows):
+        return examples[chosen].to_array()
+    return examples.take(chosen, axis=0)
+
+
+@dataclass(frozen=True)
+class Split:
+    """Examples: their labels int32 [n], and their images or features.
+
+    `images` is an array in memory, uint8 [n, height, width, channels], or the records of a streamed
+    data set, whose images are decoded, resized and cropped when a batch wants them, or rows of
+    features.
+    """
+
+    images: np.ndarray | Records | Rows
     labels: np.ndarray
 
     def __len__(self) -> int:

@@ -52,9 +52,9 @@ def make_bar(
     )
 
 
-def image_counts() -> tuple[ProgressColumn, ...]:
-    """The columns that show how many images of all are done."""
-    return (MofNCompleteColumn(), TextColumn("images"))
+def counts(what: str) -> tuple[ProgressColumn, ...]:
+    """The columns that show how many images, or other things, of all are done."""
+    return (MofNCompleteColumn(), TextColumn(what))
 
 
 class ImageProgress:
@@ -71,7 +71,7 @@ class ImageProgress:
         self._total = total
         self._done = done
         self._shown = done
-        self._bar = make_bar(make_console(), after=image_counts())
+        self._bar = make_bar(make_console(), after=counts("images"))
         self._task = self._bar.add_task(what, total=total, completed=done)
 
     def advance(self, images: int) -> None:

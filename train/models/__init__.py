@@ -1,17 +1,21 @@
 """Networks by name: a Linen module that computes features, then a head that computes logits."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 import jax.numpy as jnp
 from flax import linen as nn
 
-from train.foundation import import_paths
+from train.foundation import fields, import_paths
 from train.foundation.errors import UserError
+from train.foundation.fields import Field
 from train.models import pretrained
 from train.models.classifier import Classifier
 from train.models.densenet import DenseNet
 from train.models.heads import CosineHead, LinearHead, TwoHeads
+from train.models.linear import Linear
 from train.models.mlp import MLP
 from train.models.pretrained import Pretrained
 from train.models.resnet import RESNETS
@@ -26,15 +30,30 @@ class ModelSpec:
         build: makes the module of float32 features; called with `axis_name` and `dtype`.
         load_pretrained: reads a file of pretrained weights, as `pretrained.load_resnet` does;
             `None` where the program reads none.
+        takes_features: whether the input may be a row of features, and not only an image.
+        options: the fields of `config.model` that `build` takes too, of `MODEL_OPTIONS`.
     """
 
     build: Callable[..., nn.Module]
     load_pretrained: Callable[..., Pretrained] | None = None
+    takes_features: bool = False
+    options: tuple[str, ...] = ()
 
+
+# Fields of `config.model` that only some networks have. None is the default of the network.
+MODEL_OPTIONS: Mapping[str, Field] = {
+    # The units of each hidden layer.
+    "width": fields.optional(fields.integer(1)),
+    # The number of hidden layers.
+    "depth": fields.optional(fields.integer(1)),
+    # The probability that a unit is set to 0 in training.
+    "dropout": fields.optional(fields.Number(at_least=0, below=1)),
+}
 
 MODELS = {
     "small_cnn": ModelSpec(SmallCNN),
-    "mlp": ModelSpec(MLP),
+    "linear": ModelSpec(Linear, takes_features=True),
+    "mlp": ModelSpec(MLP, takes_features=True, options=tuple(MODEL_OPTIONS)),
     "densenet_40_40": ModelSpec(DenseNet),
     **{name: ModelSpec(resnet, pretrained.load_resnet) for name, resnet in RESNETS.items()},
 }
@@ -66,6 +85,7 @@ def build_model(
     axis_name: str | None,
     half_precision: bool,
     freeze: bool = False,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Classifier:
     """The network of a name, with the head of a name.
 
@@ -78,10 +98,11 @@ def build_model(
         half_precision: whether the layers below the head compute in bfloat16. Parameters, batch
             norm's statistics, features and logits are float32 in any case.
         freeze: whether the layers below the head evaluate in training too.
+        options: the fields of `MODEL_OPTIONS` that are not the default of the network.
     """
     dtype = jnp.bfloat16 if half_precision else jnp.float32
     return Classifier(
-        features=find(name).build(axis_name=axis_name, dtype=dtype),
+        features=find(name).build(axis_name=axis_name, dtype=dtype, **options),
         head=HEADS[head](num_classes),
         freeze=freeze,
     )
@@ -107,6 +128,7 @@ __all__ = [
     "HEADS",
     "MODELS",
     "MODEL_NAME",
+    "MODEL_OPTIONS",
     "ModelSpec",
     "Pretrained",
     "build_model",

@@ -52,10 +52,10 @@ class CalibratedRule:
             return reached + (
                 f"With this threshold, sets have {self.short_value} "
                 f"{'class' if self.value == 1 else 'classes'} on average over the validation "
-                "images: more where the picture is ambiguous, fewer where it is clear."
+                "examples: more where one is ambiguous, fewer where it is clear."
             )
         return reached + (
-            "With this threshold, from the validation images, the true class of a new image like "
+            "With this threshold, from the validation examples, the true class of a new one like "
             f"them is in its set with a probability of at least {100 * self.value:.10g}%."
         )
 

@@ -15,9 +15,10 @@ _PLATFORMS = ("cpu", "cuda", "tpu")
 
 
 def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
-    """The serialized program, for any number of images and all platforms."""
+    """The serialized program, for any number of images or rows, and all platforms."""
     (number,) = jax.export.symbolic_shape("n")
-    batch = jax.ShapeDtypeStruct((number, *classifier.image_shape), jnp.uint8)
+    dtype = jnp.uint8 if classifier.spec.has_images else jnp.float32
+    batch = jax.ShapeDtypeStruct((number, *classifier.image_shape), dtype)
     infer = jax.jit(inference.make(classifier, rule))
     return bytes(jax.export.export(infer, platforms=_PLATFORMS)(batch).serialize())
 
@@ -26,11 +27,7 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
     """What a user of the program needs to know; a threshold that is not finite is null."""
     spec = classifier.spec
     return {
-        "images": {
-            "shape": ["n", *classifier.image_shape],
-            "dtype": "uint8",
-            "preparation": _preparation(spec, classifier.image_shape),
-        },
+        **_inputs(spec, classifier.image_shape),
         "outputs": {
             "probabilities": {"shape": ["n", classifier.num_classes], "dtype": "float32"},
             "chosen": {"shape": ["n", classifier.num_classes], "dtype": "bool"},
@@ -47,7 +44,17 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
     }
 
 
-def _preparation(spec: DatasetSpec, image_shape: tuple[int, int, int]) -> str:
+def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
+    """What the program takes."""
+    shape = ["n", *image_shape]
+    if spec.has_images:
+        preparation = _preparation(spec, image_shape)
+        return {"images": {"shape": shape, "dtype": "uint8", "preparation": preparation}}
+    preparation = "The features as in training. The program itself standardizes them."
+    return {"features": {"shape": shape, "dtype": "float32", "preparation": preparation}}
+
+
+def _preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
     """How an image is prepared before it is passed to the program, in words."""
     height, width, channels = image_shape
     colour = "greyscale" if channels == 1 else "RGB"

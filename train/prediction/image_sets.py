@@ -13,32 +13,25 @@ import numpy as np
 
 from train.data import DatasetSpec
 from train.data.images import UnreadableImageError
-from train.prediction import image_files, inference
+from train.prediction import class_sets, image_files, inference
 from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.class_sets import ClassSet
 from train.prediction.thumbnails import Thumbnail
 from train.prediction.trained import TrainedClassifier
 
 _LARGEST_BATCH = 64
 
 
-@dataclass(frozen=True)
-class ImageSet:
+@dataclass(frozen=True, kw_only=True)
+class ImageSet(ClassSet):
     """The set of an image.
 
     Attributes:
         path: the path of its file.
-        classes: the indices of the classes in the set, by decreasing probability.
-        probabilities: the probabilities of these classes.
-        likeliest: the index of the class of highest probability, which may not be in the set.
-        highest: its probability.
         thumbnail: a thumbnail of the image, if requested.
     """
 
     path: Path
-    classes: tuple[int, ...]
-    probabilities: tuple[float, ...]
-    likeliest: int
-    highest: float
     thumbnail: Thumbnail | None
 
 
@@ -138,7 +131,7 @@ def _up_to(
 
 
 def _padded(
-    entries: list[_Picture | Unreadable], batch_size: int, image_shape: tuple[int, int, int]
+    entries: list[_Picture | Unreadable], batch_size: int, image_shape: tuple[int, ...]
 ) -> np.ndarray:
     """The pixels of the images, with zeros up to the batch size."""
     batch = np.zeros((batch_size, *image_shape), np.uint8)
@@ -157,15 +150,9 @@ def _finished(
         if isinstance(entry, Unreadable):
             yield entry
             continue
-        # Among equal probabilities, the lower index comes first.
-        order = np.argsort(-probabilities[row], kind="stable")
-        classes = order[chosen[row][order]]
         yield ImageSet(
-            entry.path,
-            tuple(classes.tolist()),
-            tuple(probabilities[row][classes].tolist()),
-            int(order[0]),
-            float(probabilities[row][order[0]]),
-            entry.thumbnail,
+            path=entry.path,
+            thumbnail=entry.thumbnail,
+            **class_sets.members(probabilities[row], chosen[row]),
         )
         row += 1

@@ -1,4 +1,4 @@
-"""Images to probabilities and sets, as one function for `jax.jit` and `jax.export`."""
+"""Images or features to probabilities and sets, one function for `jax.jit` and `jax.export`."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,8 @@ import jax.numpy as jnp
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 
-# uint8 images [n, height, width, channels] to probabilities [n, L], float32, and sets [n, L].
+# uint8 images [n, height, width, channels], or features [n, d], to probabilities [n, L], float32,
+# and sets [n, L].
 Inference = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 
 
@@ -16,8 +17,8 @@ def make(classifier: TrainedClassifier, rule: CalibratedRule) -> Inference:
     """The inference of a classifier and a rule, a pure function."""
     scores = classifier.scores()
 
-    def infer(images: jax.Array) -> tuple[jax.Array, jax.Array]:
-        probabilities = scores(images).astype(jnp.float32)
+    def infer(inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+        probabilities = scores(inputs).astype(jnp.float32)
         return probabilities, rule.choose(probabilities)
 
     return infer

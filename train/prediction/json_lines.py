@@ -1,4 +1,4 @@
-"""Writes the sets of images as lines of JSON, to a file or to standard output."""
+"""Writes sets of classes as lines of JSON, to a file or to standard output."""
 
 import contextlib
 import os
@@ -6,15 +6,18 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.image_sets import ImageSet, Unreadable
+from train.prediction.row_sets import RowSet
 
 
-def to_line(entry: ImageSet | Unreadable, rule: CalibratedRule, names: Sequence[str]) -> bytes:
-    """The line of one image; its fields are described in `train.predict`."""
+def to_line(
+    entry: ImageSet | RowSet | Unreadable, rule: CalibratedRule, names: Sequence[str]
+) -> bytes:
+    """The line of one image or row; its fields are described in `train.predict`."""
     if isinstance(entry, Unreadable):
         return files.to_json({"path": str(entry.path), "error": entry.error})
     members = [
@@ -23,13 +26,20 @@ def to_line(entry: ImageSet | Unreadable, rule: CalibratedRule, names: Sequence[
     ]
     return files.to_json(
         {
-            "path": str(entry.path),
+            **_origin(entry),
             "set": members,
             "size": len(members),
             "threshold": rule.threshold,
             "rule": str(rule),
         }
     )
+
+
+def _origin(entry: ImageSet | RowSet) -> dict[str, Any]:
+    """What the set is of."""
+    if isinstance(entry, ImageSet):
+        return {"path": str(entry.path)}
+    return {"row": entry.row} if entry.name is None else {"row": entry.row, "name": entry.name}
 
 
 @contextlib.contextmanager

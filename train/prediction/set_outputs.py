@@ -1,37 +1,37 @@
-"""Writes the sets of images as lines of JSON and as a page, with a progress bar."""
+"""Writes sets of classes as lines of JSON and as a page, with a progress bar."""
 
 import contextlib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 
 from PIL import Image
 
 from train.foundation.console import make_console
-from train.foundation.progress_bar import image_counts, make_bar
-from train.prediction import html_page, image_sets, json_lines
+from train.foundation.progress_bar import counts, make_bar
+from train.prediction import html_page, json_lines
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.image_sets import Unreadable
-from train.prediction.trained import TrainedClassifier
+from train.prediction.image_sets import ImageSet, Unreadable
+from train.prediction.row_sets import RowSet
 
 
 def write(
-    classifier: TrainedClassifier,
+    entries: Iterable[ImageSet | RowSet | Unreadable],
+    total: int,
+    facts: html_page.Facts,
     rule: CalibratedRule,
-    paths: Sequence[Path],
-    names: Sequence[str],
     *,
     lines: Path | None,
     page: Path | None,
 ) -> bool:
-    """Writes the set of each image; prints to standard error which images cannot be read.
+    """Writes the set of each image or row; prints to standard error which images cannot be read.
 
     Args:
-        classifier: the classifier.
-        rule: the rule that makes the sets.
-        paths: of the images.
-        names: of the classes.
+        entries: the sets.
+        total: how many there are.
+        facts: what is known of the classifier.
+        rule: the rule that made the sets.
         lines: the file for the lines of JSON; None for standard output.
         page: the file for the page; None for no page.
 
@@ -46,18 +46,17 @@ def write(
     with contextlib.ExitStack() as stack:
         cards = None
         if page is not None:
-            facts = html_page.Facts.of(classifier, rule, names)
             cards = stack.enter_context(html_page.writing(page, facts))
         output = stack.enter_context(json_lines.writing(lines))
         bar = make_bar(
             make_console(stderr=True),
-            after=image_counts(),
+            after=counts(f"{facts.example}s"),
             # On the same terminal, the lines of JSON show the progress.
             shown=lines is not None or not sys.stdout.isatty(),
         )
-        progress = stack.enter_context(bar).add_task("", total=len(paths))
-        for entry in image_sets.make_sets(classifier, rule, paths, thumbnails=page is not None):
-            output.write(json_lines.to_line(entry, rule, names))
+        progress = stack.enter_context(bar).add_task("", total=total)
+        for entry in entries:
+            output.write(json_lines.to_line(entry, rule, facts.names))
             if cards is not None:
                 cards.add(entry)
             if isinstance(entry, Unreadable):
@@ -66,7 +65,7 @@ def write(
                 _say(entry.error)
             bar.advance(progress)
     if unreadable:
-        _say(f"{unreadable:,} of {len(paths):,} images could not be read")
+        _say(f"{unreadable:,} of {total:,} images could not be read")
     return unreadable == 0
 
 

@@ -48,8 +48,8 @@ class TrainedClassifier:
         return self.assembly.spec
 
     @property
-    def image_shape(self) -> tuple[int, int, int]:
-        """Height, width and channels of the images that the classifier takes."""
+    def image_shape(self) -> tuple[int, ...]:
+        """Height, width and channels of the images that the classifier takes; or its features."""
         return self.assembly.image_shape
 
     @property
@@ -68,11 +68,11 @@ class TrainedClassifier:
         return self.assembly.class_counts
 
     def scores(self) -> Callable[[jax.Array], jax.Array]:
-        """uint8 images [n, height, width, channels] to the scores of the classes [n, L]; pure."""
+        """uint8 images [n, height, width, channels] or features [n, d] to scores [n, L]; pure."""
         assembly = self.assembly
         variables = {"params": self.params, "batch_stats": self.batch_stats}
-        return lambda images: assembly.objective.scores(
-            assembly.model.apply(variables, assembly.normalize(images), train=False)
+        return lambda inputs: assembly.objective.scores(
+            assembly.model.apply(variables, assembly.normalize(inputs), train=False)
         )
 
     def load_dataset(self) -> Dataset:

@@ -1,13 +1,13 @@
 """Random keys as functions of the seed, the step and the position of an example.
 
 No key is stored, so a run that is resumed, or that uses another number of devices, draws the same
-numbers. The seed and the step may be traced.
+numbers, but for dropout. The seed and the step may be traced.
 """
 
 import jax
 
 # Each use of randomness has its own stream. A number is never reused for another purpose.
-_INITIALIZATION, _AUGMENTATION, _LOSS = range(3)
+_INITIALIZATION, _AUGMENTATION, _LOSS, _DROPOUT = range(4)
 
 
 def initialization_key(seed: int | jax.Array) -> jax.Array:
@@ -23,6 +23,15 @@ def augmentation_keys(seed: int | jax.Array, step: jax.Array, positions: jax.Arr
 def loss_keys(seed: int | jax.Array, step: jax.Array, positions: jax.Array) -> jax.Array:
     """One key per example for the noise in the loss of a training step."""
     return _example_keys(seed, _LOSS, step, positions)
+
+
+def dropout_key(seed: int | jax.Array, step: jax.Array, positions: jax.Array) -> jax.Array:
+    """The key of dropout for the examples that are computed together.
+
+    Linen draws the units of all of them with one key. So the units that are set to 0 depend on how
+    the batch is divided among devices, unlike all other draws.
+    """
+    return _example_keys(seed, _DROPOUT, step, positions[:1])[0]
 
 
 def _example_keys(

@@ -46,7 +46,7 @@ class TrainState:
 def initial_state(
     model: Classifier,
     optimizer: optax.GradientTransformation,
-    image_shape: tuple[int, int, int],
+    image_shape: tuple[int, ...],
     key: jax.Array,
     *,
     averaged: bool = False,
@@ -58,7 +58,7 @@ def initial_state(
     Args:
         model: the network.
         optimizer: the optimizer.
-        image_shape: height, width and channels.
+        image_shape: height, width and channels; for features, their number alone.
         key: the key of the initial parameters.
         averaged: whether moving averages are kept.
         frozen: the parts of the network that are not trained, for which the optimizer has no state.

@@ -41,8 +41,8 @@ def make_train_step(
         make_objective: makes the loss from its hyperparameters.
         make_optimizer: makes the optimizer from its hyperparameters. With "average_decay" among
             them, the moving averages in the state are updated.
-        augment: changes one uint8 image with one random key.
-        normalize: uint8 images to the model's input.
+        augment: changes one image with one random key.
+        normalize: a batch of images or features to the model's input.
         axis_name: the axis over devices; each holds an equal share of the batch.
         sync_batch_norm: whether the model's batch norm sees the batch of all devices; otherwise
             their statistics are averaged after the step, for evaluation.
@@ -65,6 +65,7 @@ def make_train_step(
         augmentation_keys = randomness.augmentation_keys(seed, step, positions)
         images = normalize(jax.vmap(augment)(augmentation_keys, batch["images"]))
         loss_keys = randomness.loss_keys(seed, step, positions)
+        dropout_key = randomness.dropout_key(seed, step, positions)
 
         def network(trained: Any) -> tuple[Any, Any]:
             outputs, updates = apply(
@@ -72,8 +73,10 @@ def make_train_step(
                 images,
                 train=True,
                 mutable=["batch_stats"],
+                rngs={"dropout": dropout_key},
             )
-            return outputs, updates["batch_stats"]
+            # A network without batch norm has none.
+            return outputs, updates.get("batch_stats", {})
 
         def mean_loss(outputs: Any, estimates: Any) -> jax.Array:
             return objective.loss(outputs, labels, loss_keys, estimates).mean()

@@ -1,7 +1,7 @@
 """What a run keeps of its data set, to be used without it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from train.workdir.classes import Classes
@@ -13,25 +13,38 @@ class Facts:
 
     Attributes:
         classes: the names of the classes and their numbers of training images.
-        image_shape: height, width and channels of the images that the model gets.
+        image_shape: height, width and channels of the images that the model gets; the number of
+            features alone.
         digest: of people's own files, a text that is another for other files, labels or splits.
+        mean: the mean of each feature over the training rows; `None` for images.
+        std: the standard deviation of each feature over the training rows; `None` for images.
     """
 
     classes: Classes
-    image_shape: tuple[int, int, int]
+    image_shape: tuple[int, ...]
     digest: str | None = None
+    # Not compared: other machines may round them otherwise, and the digest is of the features.
+    mean: tuple[float, ...] | None = field(default=None, compare=False)
+    std: tuple[float, ...] | None = field(default=None, compare=False)
 
-    def images_to_plain(self) -> dict[str, Any]:
+    def to_plain(self) -> dict[str, Any]:
         """A JSON value of all but the classes, which have a file of their own."""
-        return {"image_shape": list(self.image_shape), "digest": self.digest}
+        plain: dict[str, Any] = {"image_shape": list(self.image_shape), "digest": self.digest}
+        if self.mean is not None and self.std is not None:
+            plain |= {"mean": list(self.mean), "std": list(self.std)}
+        return plain
 
     @classmethod
     def from_plain(cls, classes: Classes, plain: Mapping[str, Any]) -> "Facts":
-        """The facts from the classes and the result of `images_to_plain`.
+        """The facts from the classes and the result of `to_plain`.
 
         Raises:
             KeyError, TypeError, ValueError: the argument has another form.
         """
-        height, width, channels = map(int, plain["image_shape"])
+        shape = tuple(int(size) for size in plain["image_shape"])
         digest = plain["digest"]
-        return cls(classes, (height, width, channels), None if digest is None else str(digest))
+        mean, std = (
+            tuple(float(value) for value in plain[name]) if name in plain else None
+            for name in ("mean", "std")
+        )
+        return cls(classes, shape, None if digest is None else str(digest), mean, std)

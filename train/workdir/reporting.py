@@ -41,7 +41,7 @@ class Reporter:
         facts: what is known of the data set.
         num_epochs: the epochs of the whole run.
         steps_per_epoch: the steps of one.
-        batch_size: the images of a step, for the speed.
+        batch_size: the examples of a step, for the speed.
         first_step: the steps that an earlier run has made and that are not repeated.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
         unlogged: the metrics of the last of these steps, which are not logged yet.
@@ -81,9 +81,7 @@ class Reporter:
                 workdir / run_files.CLASSES, files.to_json(facts.classes.to_plain(), indent=1)
             )
         if facts.digest is not None and not (workdir / run_files.DATA).exists():
-            files.write_whole(
-                workdir / run_files.DATA, files.to_json(facts.images_to_plain(), indent=1)
-            )
+            files.write_whole(workdir / run_files.DATA, files.to_json(facts.to_plain(), indent=1))
         self._metrics = workdir / run_files.METRICS
         self._metrics.touch()
         files.drop_lines_after(self._metrics, first_step)
@@ -205,15 +203,15 @@ class Reporter:
             for name in self._pending[-1]
         }
         self._pending.clear()
-        images_per_second = self._end_window()
+        examples_per_second = self._end_window()
         step = self._last_step
         epoch = -(-step // self._steps_per_epoch)
         self._append({"step": step, "epoch": epoch, "split": "train", **means})
         self._events.write(step, "train", means)
-        self._terminal.training(epoch, step, means, images_per_second)
+        self._terminal.training(epoch, step, means, examples_per_second)
 
     def _end_window(self) -> float | None:
-        """The images a second since the last log, and a new start; None if no step was timed."""
+        """The examples a second since the last log, and a new start; None if no step was timed."""
         now = time.perf_counter()
         start, steps = self._window_start, self._window_steps
         self._window_start, self._window_steps = now, 0

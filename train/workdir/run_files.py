@@ -89,13 +89,13 @@ def read_classes(workdir: Path) -> Classes:
         raise UserError(f"{path} is not the classes of a run: {error}") from error
 
 
-def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, int, int] | None) -> Facts:
+def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, ...] | None) -> Facts:
     """What the run in a workdir kept of its data set.
 
     Args:
         workdir: the folder of the run.
         classes: its classes.
-        image_shape: the shape of its images, where the configuration tells it.
+        image_shape: the shape of its images or features, where the configuration tells it.
 
     Raises:
         UserError: the file is missing, or is not what a run writes.
@@ -106,7 +106,7 @@ def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, int, int
     try:
         return Facts.from_plain(classes, json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError as error:
-        raise UserError(f"{path} is missing: it says what images the run was trained on") from error
+        raise UserError(f"{path} is missing: it says what data the run was trained on") from error
     except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} is not what a run keeps of its data: {error}") from error
 

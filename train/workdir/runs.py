@@ -31,6 +31,9 @@ FIELDS_OF_THE_MACHINE = frozenset(
 ADDED_FIELDS: Mapping[str, Any] = {
     "optimizer.name": "sgd",
     "optimizer.beta2": None,
+    "model.width": None,
+    "model.depth": None,
+    "model.dropout": None,
     "compilation_cache": True,
     "model.start_from": None,
     "model.freeze": False,

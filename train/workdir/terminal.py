@@ -51,13 +51,13 @@ class Terminal:
         self._bar.start()
 
     def training(
-        self, epoch: int, step: int, metrics: Mapping[str, float], images_per_second: float | None
+        self, epoch: int, step: int, metrics: Mapping[str, float], examples_per_second: float | None
     ) -> None:
         """Moves the bar to a step, with its loss and accuracy and the speed up to there."""
         self._training = metrics
         shown = _training_in_words(metrics)
-        if images_per_second is not None:
-            shown += f"  {images_per_second:,.0f} images/s"
+        if examples_per_second is not None:
+            shown += f"  {examples_per_second:,.0f} examples/s"
         self._bar.update(self._task, completed=step, epoch=epoch, metrics=shown)
 
     def epoch(
@@ -119,7 +119,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
         show_line("sets that are to have the label with a given probability:")
         console.print(_coverage_table(report["coverages"]))
     if "accuracy_by_count" in report:
-        show_line("accuracy by the number of training images of the class:")
+        show_line("accuracy by the number of training examples of the class:")
         console.print(_count_table(report["accuracy_by_count"]))
 
 
@@ -185,7 +185,7 @@ def _count_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """For each group of classes: how many there are, and their accuracies."""
     metrics = list(from_json(rows[0]))
     columns = (
-        "training images",
+        "training examples",
         "classes",
         "examples",
         *(metric.in_few_words for metric in metrics),

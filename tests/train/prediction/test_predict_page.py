@@ -51,12 +51,12 @@ class Outline(HTMLParser):
 
 def image_set(name, probabilities, *, likeliest=0, highest=0.5, thumbnail=None):
     return ImageSet(
-        Path(name),
-        tuple(probabilities),
-        tuple(probabilities.values()),
-        likeliest,
-        highest,
-        thumbnail,
+        path=Path(name),
+        classes=tuple(probabilities),
+        probabilities=tuple(probabilities.values()),
+        likeliest=likeliest,
+        highest=highest,
+        thumbnail=thumbnail,
     )
 
 

@@ -472,7 +472,7 @@ def test_a_terminal_gets_a_bar(tmp_path, monkeypatch):
         # The bar is drawn in whole characters, of which the two parts share one at most.
         assert abs(done - fraction * (done + to_do)) <= 1
     assert "loss 28, accuracy 50.00%" in last
-    assert "images/s" in last
+    assert "examples/s" in last
     assert "left" in last
     assert "\x1b[" in output
 

@@ -1,1 +1,1 @@
-"""People's own images: found in folders or listed in tables, and read where they lie."""
+"""People's own images and features: found in folders or tables, and read where they lie."""

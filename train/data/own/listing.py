@@ -13,6 +13,7 @@ from train.foundation.errors import UserError
 
 # A constant of the data, not of the run: every run sees the same splits.
 _SPLIT_SALT = b"topk_jax own images 1"
+_ROW_SEED = 20261122
 _NAMED = 3
 
 
@@ -106,7 +107,7 @@ def check(listing: Listing, where: str) -> None:
         listing.labels[listing.of_role(Role.TRAIN)], minlength=len(listing.class_names)
     )
     if without := [listing.class_names[label] for label in np.flatnonzero(trained == 0)]:
-        raise UserError(f"{where} has no training image of {_first(without, 'classes')}")
+        raise UserError(f"{where} has no training image of {in_words(without, 'classes')}")
     for role, field in ((Role.VALIDATION, "validation_fraction"), (Role.TEST, "test_fraction")):
         if not len(listing.of_role(role)):
             raise UserError(
@@ -162,6 +163,35 @@ def hold_out(
     return roles
 
 
+def hold_out_rows(labels: np.ndarray, *, validation: float, test: float) -> np.ndarray:
+    """The role of each of many rows: as `hold_out`, but rows are told apart by their numbers.
+
+    Rows that are added at the end move few others.
+
+    Args:
+        labels: the class of each row, [n].
+        validation: the fraction of each class for validation.
+        test: the fraction of each class for the test.
+
+    Returns:
+        int8 [n].
+    """
+    # The first numbers of a generator are the same however many are drawn.
+    draws = np.random.default_rng(_ROW_SEED).random(len(labels))
+    order = np.lexsort((draws, labels))
+    counts = np.bincount(labels)
+    position = np.empty(len(labels), np.int64)
+    position[order] = np.arange(len(labels)) - (np.cumsum(counts) - counts)[labels[order]]
+    # One row of each class is left for training.
+    available = np.maximum(counts - 1, 0)
+    tested = np.minimum((test * counts + 0.5).astype(np.int64), available)
+    validated = np.minimum((validation * counts + 0.5).astype(np.int64), available - tested)
+    roles = np.full(len(labels), Role.TRAIN, np.int8)
+    roles[position < (tested + validated)[labels]] = Role.VALIDATION
+    roles[position < tested[labels]] = Role.TEST
+    return roles
+
+
 def warn_of_duplicates(listing: Listing, sizes: np.ndarray) -> None:
     """Warns of files of different splits with the same content.
 
@@ -183,7 +213,7 @@ def warn_of_duplicates(listing: Listing, sizes: np.ndarray) -> None:
     if found:
         logging.warning(
             "images of one split are in another too, which makes its accuracies too good: %s",
-            _first(found, "images"),
+            in_words(found, "images"),
         )
 
 
@@ -198,7 +228,7 @@ def _rank(key: str) -> bytes:
     return hashlib.sha256(_SPLIT_SALT + key.encode(errors="surrogateescape")).digest()
 
 
-def _first(names: Sequence[str], what: str) -> str:
-    """The first names, and the number of all where there are more."""
+def in_words(names: Sequence[str], what: str) -> str:
+    """The first names in a message, and the number of all where there are more."""
     text = ", ".join(names[:_NAMED])
     return text if len(names) <= _NAMED else f"{len(names)} {what}: {text}, …"

@@ -77,25 +77,34 @@ class OwnImagesSpec(DatasetSpec):
             digest=found.digest,
         )
 
-    def of_shape(self, image_shape: tuple[int, int, int]) -> DatasetSpec:
+    def of_shape(self, image_shape: tuple[int, ...]) -> DatasetSpec:
         """The data set with the shape that its images were found to have."""
-        channels = image_shape[-1]
+        height, width, channels = image_shape
         mean, std = (
             # Of grey pixels, the mean over the colours.
             values if channels == len(values) else (float(np.mean(values)),) * channels
             for values in (self.mean, self.std)
         )
-        reader = OwnImageReader(image_shape, self.upright, self.changes)
+        reader = OwnImageReader((height, width, channels), self.upright, self.changes)
         return dataclasses.replace(self, image_shape=image_shape, mean=mean, std=std, reader=reader)
 
 
-def make(config: Mapping[str, Any], find: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
-    """The data set of `config.dataset`, whose images a function finds; see `OwnImagesSpec`."""
+def check_fractions(config: Mapping[str, Any]) -> None:
+    """Refuses fractions of `config.dataset` that leave nothing for training.
+
+    Raises:
+        UserError: they do.
+    """
     fractions = ("validation_fraction", "test_fraction")
     if sum(config[name] for name in fractions) >= 1:
         names = " and ".join(f"config.dataset.{name}" for name in fractions)
         values = " and ".join(str(config[name]) for name in fractions)
-        raise UserError(f"{names} must leave images for training; got {values}")
+        raise UserError(f"{names} must leave examples for training; got {values}")
+
+
+def make(config: Mapping[str, Any], find: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
+    """The data set of `config.dataset`, whose images a function finds; see `OwnImagesSpec`."""
+    check_fractions(config)
     imagenet = config["normalization"] == "imagenet"
     return OwnImagesSpec(
         name=config["name"],

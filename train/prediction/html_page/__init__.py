@@ -1,7 +1,7 @@
-"""An HTML page of images and their sets: one file that needs no network and works without scripts.
+"""An HTML page of sets: one file that needs no network and works without scripts.
 
 The templates, the style and the script are next to this file. The page begins with counts of its
-images, so the cards of the images are collected in a temporary file, which takes no memory.
+images or rows, so their cards are collected in a temporary file, which takes no memory.
 """
 
 import contextlib
@@ -21,6 +21,7 @@ from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.html_page import words
 from train.prediction.image_sets import ImageSet, Unreadable
+from train.prediction.row_sets import RowSet
 from train.prediction.trained import TrainedClassifier
 
 _HERE = Path(__file__).parent
@@ -39,8 +40,7 @@ _templates = Environment(
     undefined=StrictUndefined,
 )
 _templates.filters |= {
-    function.__name__: function
-    for function in (words.folder, words.number, words.percent, words.plural)
+    function.__name__: function for function in (words.number, words.percent, words.plural)
 }
 
 
@@ -53,12 +53,14 @@ class Facts:
         rule: the rule that makes the sets, in words.
         expected: the results of such sets on the test images, in words; may be empty.
         table: the facts by their names.
+        example: what an example is called: "image" or "row".
     """
 
     names: Sequence[str]
     rule: str
     expected: str
     table: dict[str, str]
+    example: str = "image"
 
     @classmethod
     def of(
@@ -73,25 +75,26 @@ class Facts:
         }
         if rule.threshold is not None:
             table["Threshold"] = f"{rule.threshold:.6g}"
-        expected = _expected(classifier.results["test"], rule)
-        return cls(names, rule.in_words(), expected, table)
+        example = classifier.spec.example
+        expected = _expected(classifier.results["test"], rule, example)
+        return cls(names, rule.in_words(), expected, table, example)
 
 
-def _expected(test: Mapping[str, float | None], rule: CalibratedRule) -> str:
-    """The results of such sets on the test images, in words; empty if the run has none."""
+def _expected(test: Mapping[str, float | None], rule: CalibratedRule, example: str) -> str:
+    """The results of such sets on the test examples, in words; empty if the run has none."""
     if rule.name == "coverage" or not float(rule.value).is_integer():
         return ""
     k = int(rule.value)
     accuracy = test.get(Metric.accuracy("top" if rule.name == "top_k" else "average", k).name)
     if accuracy is None:
         return ""
-    text = f"Of the test images, {accuracy:.1%} had their true class in such a set"
+    text = f"Of the test {example}s, {accuracy:.1%} had their true class in such a set"
     size = test.get(Metric.set_size(k).name) if rule.name == "average_k" else None
     return text + ("." if size is None else f"; the sets had {size:.3g} classes on average.")
 
 
 class Page:
-    """A page to which images are added.
+    """A page to which images or rows are added.
 
     Args:
         facts: what the page says about the classifier.
@@ -107,8 +110,8 @@ class Page:
         self._empty = 0
         self._unreadable: list[Unreadable] = []
 
-    def add(self, entry: ImageSet | Unreadable) -> None:
-        """Adds an image, or a file that cannot be read."""
+    def add(self, entry: ImageSet | RowSet | Unreadable) -> None:
+        """Adds an image, a row, or a file that cannot be read."""
         if isinstance(entry, Unreadable):
             self._unreadable.append(entry)
             return
@@ -122,7 +125,13 @@ class Page:
         ]
         self._cards.write(
             self._card.render(
-                entry=entry, members=members, likeliest=names[entry.likeliest], seen=_SEEN
+                entry=entry,
+                folder=words.folder(entry.path) if isinstance(entry, ImageSet) else "",
+                name=_name(entry),
+                thumbnail=entry.thumbnail if isinstance(entry, ImageSet) else None,
+                members=members,
+                likeliest=names[entry.likeliest],
+                seen=_SEEN,
             )
         )
 
@@ -153,9 +162,15 @@ class Page:
         return counts
 
 
+def _name(entry: ImageSet | RowSet) -> str:
+    if isinstance(entry, ImageSet):
+        return entry.path.name
+    return f"row {entry.row}" if entry.name is None else entry.name
+
+
 @contextlib.contextmanager
 def writing(path: Path, facts: Facts) -> Iterator[Page]:
-    """A page to add images to. It is written at the end, and not at all after an error."""
+    """A page to add images or rows to. It is written at the end, and not at all after an error."""
     # On the disk of the page, which must have room for it anyway; it has no name to remain under.
     with (
         files.replacing(path) as file,

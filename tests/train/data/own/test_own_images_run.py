@@ -113,7 +113,7 @@ def test_every_loss_is_a_configuration(recipe, loss, tmp_path):
         ("augmentation", "flips", r"augmentation must be one of .*; did you mean 'flip'\?"),
         ("image_size", 0, r"image_size must be a whole number from 1 to 4096, or None; got 0"),
         ("validation_fraction", 1.0, r"validation_fraction must be .* less than 1; got 1"),
-        ("test_fraction", 0.9, r"must leave images for training; got 0\.15 and 0\.9"),
+        ("test_fraction", 0.9, r"must leave examples for training; got 0\.15 and 0\.9"),
         ("normalization", "none", r"normalization must be one of half, imagenet; got 'none'"),
     ],
 )

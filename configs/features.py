@@ -1,0 +1,41 @@
+"""A matrix of features of your own, such as the embeddings of a pretrained network, with labels.
+
+    python -m train.main --config=configs/features.py --config.dataset.path=features.npz
+    python -m train.main --config=configs/features.py:cross_entropy --config.dataset.path=FOLDER
+
+The .npz file, or the folder of .npy files, has the arrays `features` [rows, features] and `labels`
+[rows]. `split` [rows] may say train, val or test; splits that are missing are held out of the
+training rows. Any loss of the program may stand after the colon.
+
+--config.model.name=mlp has hidden layers: --config.model.width, depth and dropout.
+"""
+
+from ml_collections import ConfigDict, config_dict
+
+from configs.own_data import LOSS, OPTIMIZER
+from configs.recipe import complete
+
+
+def get_config(loss: str = "noised_balanced") -> ConfigDict:
+    return complete(
+        {
+            "seed": 0,
+            "num_epochs": 20,
+            "dataset": {
+                "name": "features",
+                # Where the features are; it is needed.
+                "path": config_dict.placeholder(str),
+                "batch_size": 256,
+                "data_dir": config_dict.placeholder(str),
+                # The parts of each class that are held out where there are no splits.
+                "validation_fraction": 0.15,
+                "test_fraction": 0.15,
+            },
+            # "linear" has no hidden layer.
+            "model": {"name": "linear"},
+            "loss": {"name": loss, **LOSS},
+            "optimizer": OPTIMIZER,
+            "select_by": "top_3_accuracy",
+            "eval": {"ks": (1, 3, 5)},
+        }
+    )

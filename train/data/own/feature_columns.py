@@ -1,0 +1,121 @@
+"""One pass over a matrix of features: are they finite, their mean and deviation, a checksum."""
+
+import os
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+
+from train.foundation.errors import UserError
+
+# The numbers that a thread looks at together; they fit in its cache.
+_CHUNK = 2**18
+_MAX_THREADS = 16
+
+
+@dataclass(frozen=True)
+class Columns:
+    """What a pass over the rows tells.
+
+    Attributes:
+        mean: of each feature over the training rows, float64 [d].
+        std: the standard deviation of each feature over the training rows, float64 [d]; 1 for a
+            feature that is the same in all of them.
+        checksums: of all numbers, uint32 [chunks].
+    """
+
+    mean: np.ndarray
+    std: np.ndarray
+    checksums: np.ndarray
+
+
+def check_finite(features: np.ndarray, where: str) -> None:
+    """Refuses features with NaN or infinity.
+
+    Args:
+        features: [n, d].
+        where: their file in messages.
+
+    Raises:
+        UserError: a number is not finite.
+    """
+    for chunk in _chunks(features):
+        if not _are_finite(features[chunk]):
+            raise _not_finite(features, chunk, where)
+
+
+def summarize(features: np.ndarray, is_training: np.ndarray, where: str) -> Columns:
+    """Checks that all features are finite, and summarizes each over the training rows.
+
+    The result does not depend on the number of threads.
+
+    Args:
+        features: [n, d].
+        is_training: whether a row is one for training, [n]; some are.
+        where: the file of the features in messages.
+
+    Raises:
+        UserError: a number is not finite.
+    """
+    # Numbers of 16 bits are summed in 32, those of 32 in 64.
+    wide = np.dtype(f"f{2 * features.dtype.itemsize}")
+    # Differences to a row of the data: a feature that is always the same has a deviation of 0.
+    origin = features[is_training.argmax()].astype(wide)
+    count, mean, squares = 0, np.zeros(features.shape[1]), np.zeros(features.shape[1])
+    checksums = []
+
+    def look_at(chunk: slice) -> tuple[bool, int, int, np.ndarray, np.ndarray]:
+        part = features[chunk]
+        checksum = zlib.crc32(np.ascontiguousarray(part).view(np.uint8).data)
+        if not _are_finite(part):
+            return False, checksum, 0, mean, squares
+        differences = part[is_training[chunk]].astype(wide)
+        if not len(differences):
+            return True, checksum, 0, mean, squares
+        differences -= origin
+        chunk_mean = differences.mean(axis=0)
+        differences -= chunk_mean
+        chunk_squares = np.einsum("ij,ij->j", differences, differences)
+        return True, checksum, len(differences), chunk_mean, chunk_squares
+
+    threads = min(os.cpu_count() or 1, _MAX_THREADS)
+    with ThreadPoolExecutor(threads, thread_name_prefix="features") as executor:
+        chunks = list(_chunks(features))
+        try:
+            for chunk, found in zip(chunks, executor.map(look_at, chunks), strict=True):
+                is_finite, checksum, number, chunk_mean, chunk_squares = found
+                if not is_finite:
+                    raise _not_finite(features, chunk, where)
+                checksums.append(checksum)
+                if number:
+                    # Chan, Golub and LeVeque (1979): the moments of two samples together.
+                    difference = chunk_mean - mean
+                    mean = mean + difference * (number / (count + number))
+                    squares = squares + chunk_squares
+                    squares += difference**2 * (count * number / (count + number))
+                    count += number
+        finally:
+            executor.shutdown(cancel_futures=True)
+    std = np.sqrt(squares / count)
+    std[std == 0] = 1
+    return Columns(origin + mean, std, np.array(checksums, np.uint32))
+
+
+def _chunks(features: np.ndarray) -> Iterator[slice]:
+    rows = max(1, _CHUNK // features.shape[1])
+    return (slice(start, start + rows) for start in range(0, len(features), rows))
+
+
+def _are_finite(part: np.ndarray) -> bool:
+    return bool(np.isfinite(part).all())
+
+
+def _not_finite(features: np.ndarray, chunk: slice, where: str) -> UserError:
+    row = int(np.flatnonzero(~np.isfinite(features[chunk]).all(axis=1))[0])
+    column = int(np.flatnonzero(~np.isfinite(features[chunk][row]))[0])
+    value = features[chunk][row, column]
+    return UserError(
+        f"{where}: features must be finite; row {chunk.start + row}, counted from 0, has {value}"
+    )

@@ -1,0 +1,41 @@
+"""The set of classes of one example."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassSet:
+    """The set of an example.
+
+    Attributes:
+        classes: the indices of the classes in the set, by decreasing probability.
+        probabilities: the probabilities of these classes.
+        likeliest: the index of the class of highest probability, which may not be in the set.
+        highest: its probability.
+    """
+
+    classes: tuple[int, ...]
+    probabilities: tuple[float, ...]
+    likeliest: int
+    highest: float
+
+
+def members(probabilities: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:
+    """The attributes of a `ClassSet`.
+
+    Args:
+        probabilities: of all classes, [L].
+        chosen: whether each is in the set, [L].
+    """
+    # Among equal probabilities, the lower index comes first.
+    order = np.argsort(-probabilities, kind="stable")
+    classes = order[chosen[order]]
+    return {
+        "classes": tuple(classes.tolist()),
+        "probabilities": tuple(probabilities[classes].tolist()),
+        "likeliest": int(order[0]),
+        "highest": float(probabilities[order[0]]),
+    }
