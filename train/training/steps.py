@@ -75,8 +75,7 @@ def make_train_step(
                 mutable=["batch_stats"],
                 rngs={"dropout": dropout_key},
             )
-            # A network without batch norm has none.
-            return outputs, updates.get("batch_stats", {})
+            return outputs, updates["batch_stats"]
 
         def mean_loss(outputs: Any, estimates: Any) -> jax.Array:
             return objective.loss(outputs, labels, loss_keys, estimates).mean()

@@ -13,6 +13,7 @@ from train.foundation.errors import UserError
 # The numbers that a thread looks at together; they fit in its cache.
 _CHUNK = 2**18
 _MAX_THREADS = 16
+_EXPONENT_16 = np.uint16(0x7C00)
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,10 @@ def _chunks(features: np.ndarray) -> Iterator[slice]:
 
 
 def _are_finite(part: np.ndarray) -> bool:
+    if part.dtype == np.float16:
+        # All bits of the exponent are set. NumPy's own check takes ten times as long in 16 bits.
+        exponents = part.view(np.uint16) & _EXPONENT_16
+        return not (exponents == _EXPONENT_16).any()
     return bool(np.isfinite(part).all())
 
 

@@ -1,0 +1,432 @@
+"""Files of features: how they are read, split and summarized, and what is refused."""
+
+import io
+import json
+import os
+import tracemalloc
+import zipfile
+import zlib
+
+import numpy as np
+import pytest
+from absl import logging
+
+from configs import features as recipe
+from tests.train.data.own import matrices
+from tests.train.forked import start_each
+from train import configuration
+from train.data import dataset_spec
+from train.data.batches import EvaluationBatches, TrainingBatches
+from train.data.own import feature_columns, feature_files, listing
+from train.data.own.listing import Role
+from train.foundation.errors import UserError
+from train.training.losses import LOSSES
+
+
+def load(path, *, validation=0.2, test=0.2):
+    fractions = {"validation_fraction": validation, "test_fraction": test}
+    return dataset_spec({"name": "features", "path": str(path), **fractions}).load(None)
+
+
+def read(path):
+    return feature_files.read_features(feature_files.find(path, "--features"))
+
+
+def splits(dataset):
+    return [dataset.train, dataset.validation, dataset.test]
+
+
+def counts(dataset):
+    return [
+        np.bincount(split.labels, minlength=dataset.num_classes).tolist()
+        for split in splits(dataset)
+    ]
+
+
+# What is read
+
+
+def test_splits_are_held_out_of_each_class(tmp_path):
+    content = matrices.arrays(20)
+    dataset = load(matrices.write(tmp_path / "a.npz", **content))
+    assert dataset.class_names == matrices.CLASSES
+    assert dataset.image_shape == (4,)
+    assert counts(dataset) == [[12] * 3, [4] * 3, [4] * 3]
+    found = np.sort(np.concatenate([split.images.indices for split in splits(dataset)]))
+    np.testing.assert_array_equal(found, np.arange(60))
+    for split in splits(dataset):
+        np.testing.assert_array_equal(
+            split.images.to_array(), content["features"][split.images.indices]
+        )
+        names = np.array(matrices.CLASSES)[split.labels]
+        np.testing.assert_array_equal(names, content["labels"][split.images.indices])
+
+
+def test_every_kind_of_file_is_the_same_data(tmp_path):
+    content = matrices.arrays()
+    whole = matrices.write(tmp_path / "a.npz", **content)
+    folder = matrices.write(tmp_path / "folder", **content)
+    np.savez_compressed(tmp_path / "b.npz", **content)
+    bytes_ = content["labels"].astype("S")
+    others = [folder, tmp_path / "b.npz", matrices.write(tmp_path / "c.npz", **content)]
+    others.append(matrices.write(tmp_path / "d.npz", features=content["features"], labels=bytes_))
+    expected = load(whole)
+    for path in others:
+        found = load(path)
+        assert found.digest == expected.digest
+        assert (found.mean, found.std) == (expected.mean, expected.std)
+        for one, other in zip(splits(found), splits(expected), strict=True):
+            np.testing.assert_array_equal(one.images.to_array(), other.images.to_array())
+
+
+def is_mapped(array):
+    while isinstance(array, np.ndarray):
+        if isinstance(array, np.memmap):
+            return True
+        array = array.base
+    return False
+
+
+def test_what_is_not_compressed_is_mapped(tmp_path):
+    content = matrices.arrays(dtype=np.float32)
+    np.savez_compressed(tmp_path / "b.npz", **content)
+    for path, mapped in (
+        (matrices.write(tmp_path / "a.npz", **content), True),
+        (matrices.write(tmp_path / "folder", **content), True),
+        (tmp_path / "folder" / "features.npy", True),
+        (tmp_path / "b.npz", False),
+    ):
+        features = read(path)
+        assert is_mapped(features) == mapped
+        assert features.flags.writeable != mapped
+        np.testing.assert_array_equal(features, content["features"])
+
+
+def test_neither_opening_nor_a_batch_copies_the_matrix(tmp_path, monkeypatch):
+    content = matrices.arrays(1500, width=1024, dtype=np.float32)
+    size = content["features"].nbytes
+    # In a zip file the numbers lie at any byte, and not where NumPy would have them.
+    np.savez(tmp_path / "a.npz", x=np.zeros(1, np.int8), **content)
+    del content
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    tracemalloc.start()
+    dataset = load(tmp_path / "a.npz")
+    batches = TrainingBatches(dataset.train, 64, seed=0)
+    batch = batches[0]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    # 18 MB; a chunk of 1 MB is copied in some ways at a time, mapped pages do not count.
+    assert peak < 0.5 * size
+    assert not dataset.train.images.matrix.flags.aligned
+    rows = dataset.train.images.indices[batch["examples"]]
+    np.testing.assert_array_equal(batch["images"], dataset.train.images.matrix[rows])
+
+
+def test_batches_are_rows_with_their_labels(tmp_path):
+    content = matrices.arrays()
+    dataset = load(matrices.write(tmp_path / "a.npz", **content))
+    batch = EvaluationBatches(dataset.test, 8)[1]
+    rows = dataset.test.images.indices[8:]
+    np.testing.assert_array_equal(batch["images"][:4], content["features"][rows])
+    assert batch["images"].dtype == np.float16
+    assert batch["mask"].tolist() == [True] * 4 + [False] * 4
+
+
+@pytest.mark.parametrize("dtype", ["<f8", ">f4", ">f2"])
+def test_other_types_are_converted(tmp_path, dtype, monkeypatch):
+    warnings = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: warnings.append(text % values))
+    content = matrices.arrays(dtype=dtype)
+    features = read(matrices.write(tmp_path / "a.npz", **content))
+    assert features.dtype == {"<f8": np.float32, ">f4": np.float32, ">f2": np.float16}[dtype]
+    np.testing.assert_array_equal(features, content["features"].astype(features.dtype))
+    assert ["float64, and are converted to float32" in text for text in warnings] == (
+        [True] if dtype == "<f8" else []
+    )
+
+
+def test_columns_side_by_side_are_turned(tmp_path):
+    content = matrices.arrays()
+    turned = np.asfortranarray(content["features"])
+    features = read(matrices.write(tmp_path / "a.npz", features=turned))
+    assert features.flags.c_contiguous
+    np.testing.assert_array_equal(features, content["features"])
+
+
+def test_given_splits_are_kept_and_missing_ones_held_out(tmp_path):
+    words = np.tile(["train", "Train", "training", "val", "test"], 12)
+    content = matrices.arrays()
+    dataset = load(matrices.write(tmp_path / "a.npz", split=words, **content))
+    roles = [np.sort(split.images.indices % 5) for split in splits(dataset)]
+    assert [set(role.tolist()) for role in roles] == [{0, 1, 2}, {3}, {4}]
+    words = np.tile(["train", "train", "test"], 20)
+    labels = np.repeat(["x", "y"], 30)
+    dataset = load(
+        matrices.write(tmp_path / "b.npz", features=content["features"], labels=labels, split=words)
+    )
+    assert counts(dataset) == [[16, 16], [4, 4], [10, 10]]
+    assert set((dataset.test.images.indices % 3).tolist()) == {2}
+
+
+def test_whole_numbers_are_names_in_their_order_or_indices_of_class_names(tmp_path):
+    content = matrices.arrays()
+    numbers = np.tile([10, 2, 7], 20)
+    dataset = load(matrices.write(tmp_path / "a.npz", features=content["features"], labels=numbers))
+    assert dataset.class_names == ("2", "7", "10")
+    rows = dataset.train.images.indices
+    found = np.array(dataset.class_names)[dataset.train.labels]
+    np.testing.assert_array_equal(found.astype(int), numbers[rows])
+    given = np.array(["cedar", "ash", "birch"])
+    indices = np.tile(np.array([2, 0, 1], np.uint8), 20)
+    for number, labels in enumerate((indices, given[indices])):
+        content |= {"labels": labels, "class_names": given}
+        dataset = load(matrices.write(tmp_path / f"{number}.npz", **content))
+        assert dataset.class_names == tuple(given)
+        np.testing.assert_array_equal(dataset.train.labels, indices[dataset.train.images.indices])
+
+
+def test_the_digest_tells_any_change(tmp_path):
+    content = matrices.arrays() | {"class_names": np.array(matrices.CLASSES)}
+    content["split"] = np.tile(["train", "val", "test", "train"], 15)
+    digests = {load(matrices.write(tmp_path / "a.npz", **content)).digest}
+    for number, (name, row, value) in enumerate(
+        [
+            ("features", (59, 3), 0.25),
+            ("labels", 1, "ash"),
+            ("split", 0, "test"),
+            ("class_names", None, ["birch", "ash", "cedar"]),
+        ]
+    ):
+        changed = content[name].copy()
+        changed[... if row is None else row] = value
+        path = matrices.write(tmp_path / f"{number}.npz", **(content | {name: changed}))
+        digests.add(load(path).digest)
+    assert len(digests) == 5
+    # The machine rounds the mean, and may round it otherwise; the digest is of the numbers.
+    assert None not in digests
+
+
+# Splits and summaries
+
+
+def test_held_out_rows_are_the_fractions_and_leave_one_of_each_class():
+    labels = np.repeat(np.arange(4), [1, 2, 10, 100])
+    roles = listing.hold_out_rows(labels, validation=0.3, test=0.25)
+    found = [np.bincount(labels[roles == role], minlength=4).tolist() for role in Role]
+    # Halves are rounded up: 2.5 of ten rows are 3.
+    assert found == [[1, 1, 4, 45], [0, 0, 3, 30], [0, 1, 3, 25]]
+    np.testing.assert_array_equal(roles, listing.hold_out_rows(labels, validation=0.3, test=0.25))
+
+
+def test_held_out_rows_are_as_many_as_held_out_files():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        labels = rng.integers(0, 5, 60)
+        fractions = dict(zip(("validation", "test"), rng.uniform(0, 0.5, 2), strict=True))
+        rows = listing.hold_out_rows(labels, **fractions)
+        files = listing.hold_out(labels, [str(row) for row in range(60)], **fractions)
+        for role in Role:
+            np.testing.assert_array_equal(
+                np.bincount(labels[rows == role], minlength=5),
+                np.bincount(labels[files == role], minlength=5),
+            )
+
+
+def test_rows_that_are_added_move_few_others():
+    labels = np.random.default_rng(0).integers(0, 5, 1100)
+    before = listing.hold_out_rows(labels[:1000], validation=0.15, test=0.15)
+    after = listing.hold_out_rows(labels, validation=0.15, test=0.15)[:1000]
+    # Splits drawn anew would differ in half of the rows.
+    assert (before != after).mean() < 0.05
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+def test_means_and_deviations_are_those_of_the_training_rows(dtype, threads, monkeypatch):
+    rng = np.random.default_rng(0)
+    # Far from 0 by their deviation, as some columns of embeddings are.
+    features = (rng.normal(size=(501, 6)) * [1, 2, 0.1, 1, 1, 5] + [0, 50, 9, 1, -3, 900]).astype(
+        dtype
+    )
+    features[:, 3] = 0.1
+    is_training = rng.random(501) < 0.6
+    is_training[:200] = False
+    monkeypatch.setattr(feature_columns, "_CHUNK", 6 * 16)
+    monkeypatch.setattr(os, "cpu_count", lambda: threads)
+    found = feature_columns.summarize(features, is_training, "a")
+    rows = features[is_training].astype(np.float64)
+    # Sums of 300 numbers in 32 bits, or in 64.
+    rtol = 1e-5 if dtype == np.float16 else 1e-12
+    np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=rtol)
+    expected = rows.std(axis=0)
+    # The same in all rows: it becomes 0, and not a rounding error of any size.
+    assert found.std[3] == 1
+    np.testing.assert_allclose(np.delete(found.std, 3), np.delete(expected, 3), rtol=rtol)
+    assert found.checksums[0] == zlib.crc32(features[:16].tobytes())
+    assert len(found.checksums) == 32
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32])
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("row", [0, 15, 16, 40])
+def test_the_first_number_that_is_not_finite_is_named(dtype, value, row, monkeypatch):
+    monkeypatch.setattr(feature_columns, "_CHUNK", 3 * 16)
+    features = np.full((41, 3), np.finfo(dtype).max, dtype)
+    is_training = np.arange(41) != row
+    features[:, 0] = 0
+    feature_columns.check_finite(features, "a.npz")
+    features[row:, 2] = value
+    message = rf"^a\.npz: features must be finite; row {row}, counted from 0, has {value}$"
+    with pytest.raises(UserError, match=message):
+        feature_columns.check_finite(features, "a.npz")
+    with pytest.raises(UserError, match=message):
+        feature_columns.summarize(features, is_training, "a.npz")
+
+
+# What is refused
+
+
+def saved(**content):
+    file = io.BytesIO()
+    np.savez(file, **content)
+    return file.getvalue()
+
+
+def changed(**content):
+    """A good file with some arrays replaced, or left out where they are None."""
+    whole = matrices.arrays() | content
+    return saved(**{name: array for name, array in whole.items() if array is not None})
+
+
+def at(name, index, value):
+    array = matrices.arrays()[name].copy()
+    array[index] = value
+    return array
+
+
+def encrypted():
+    """As a zip program leaves it with a password; the content is not what the flag says."""
+    whole = bytearray(changed())
+    with zipfile.ZipFile(io.BytesIO(whole)) as archive:
+        place = archive.getinfo("features.npy").header_offset
+    whole[place + 6] |= 1
+    directory = whole.index(b"PK\x01\x02")
+    whole[directory + 8] |= 1
+    return bytes(whole)
+
+
+NAMES = np.array(matrices.CLASSES)
+SPLIT = np.tile(["train", "train", "train", "val", "val", "val", "test", "test", "test"], 7)[:60]
+# The content of the file, and what the line says.
+REFUSED = {
+    "empty": (b"", "must be an .npz file, or a folder of .npy files; it is empty"),
+    "no npz": (b"path,label\n", "must be an .npz file, or a folder of .npy files; it is no such"),
+    "cut off": (changed()[:-200], "is no whole .npz file: File is not a zip file"),
+    "a password": (encrypted(), "the array features cannot be read: "),
+    "no features": (changed(features=None), "must have an array features; it has labels"),
+    "no labels": (changed(labels=None), "must have an array labels; it has features"),
+    "one axis": (changed(features=np.zeros(60)), "at least one of each; got the shape [60]"),
+    "no rows": (changed(features=np.zeros((0, 4))), "at least one of each; got the shape [0, 4]"),
+    "no columns": (changed(features=np.zeros((60, 0))), "got the shape [60, 0]"),
+    "numbers": (changed(features=np.zeros((60, 4), int)), "must be float16 or float32; got int64"),
+    "complex": (changed(features=np.zeros((60, 4), complex)), "float32; got complex128"),
+    "nan": (changed(features=at("features", (7, 2), np.nan)), "row 7, counted from 0, has nan"),
+    "infinity": (changed(features=at("features", (9, 1), -np.inf)), "row 9, counted from 0, has -"),
+    "too large": (
+        changed(features=np.where(np.eye(60, 4), 1e39, 0.0)),
+        "must be finite; row 0, counted from 0, has inf",
+    ),
+    "few labels": (changed(labels=NAMES), "labels must have an entry for each of the 60 rows"),
+    "a column of labels": (changed(labels=np.zeros((60, 1), int)), "labels must be [n]; got the"),
+    "negative": (changed(labels=np.arange(60) - 1), "must not be negative; row 0, counted from 0"),
+    "fractions": (changed(labels=np.zeros(60)), "labels must be whole numbers or texts; got float"),
+    "a missing label": (changed(labels=at("labels", 5, "")), "labels must not be empty; entry 5, "),
+    "objects": (
+        changed(labels=matrices.arrays()["labels"].astype(object)),
+        "the array labels cannot be read: it has Python objects, not numbers or texts; np.array(",
+    ),
+    "not UTF-8": (
+        changed(labels=np.array([b"a", b"b", b"\xff"] * 20)),
+        "labels is not in UTF-8: 'utf-8' codec",
+    ),
+    "one class": (changed(labels=np.full(60, "ash")), "at least two classes; it has 1 (ash)"),
+    "beyond the names": (
+        changed(labels=np.tile(np.arange(3), 20), class_names=NAMES[:2]),
+        "labels must be less than 2, the number of class_names; row 2, counted from 0, has 2",
+    ),
+    "not a name": (changed(class_names=NAMES[:2]), "must be among class_names; row 2, counted fr"),
+    "the same name": (changed(class_names=NAMES[[0, 1, 2, 0]]), "must be different; two are the"),
+    "a class without rows": (
+        changed(class_names=np.array([*NAMES, "elm"])),
+        "has no training row of elm",
+    ),
+    "an unknown split": (
+        changed(split=np.where(np.arange(60) == 8, "dev", SPLIT)),
+        "split must be one of train, training, val, valid, validation, test; row 8, counted fr",
+    ),
+    "no training rows": (changed(split=np.full(60, "test")), "has no training row of ash, birch, "),
+    "a short split": (changed(split=SPLIT[:59]), "split must have an entry for each of the 60"),
+    "too few rows": (
+        saved(features=np.zeros((3, 2)), labels=NAMES),
+        "has no rows for validation; give it some, or a larger config.dataset.validation_fraction",
+    ),
+}
+
+
+@pytest.mark.slow
+def test_a_mistake_is_one_line_and_exit_code_two(tmp_path):
+    workdir = tmp_path / "run"
+    cases, starts = [], []
+    for number, (content, message) in enumerate(REFUSED.values()):
+        path = tmp_path / f"{number}.npz"
+        path.write_bytes(content)
+        cases.append((path, message))
+    (tmp_path / "folder").mkdir()
+    np.save(tmp_path / "folder" / "labels.npy", NAMES)
+    np.save(tmp_path / "alone.npy", matrices.arrays()["features"])
+    cases += [
+        (tmp_path / "gone.npz", "cannot be read: No such file or directory"),
+        (tmp_path / "folder", "must have a file features.npy; it has none"),
+        (tmp_path / "alone.npy", "must have an array labels; it has features"),
+    ]
+    common = ("--config=configs/features.py", f"--workdir={workdir}")
+    starts = [(*common, f"--config.dataset.path={path}") for path, _ in cases]
+    network = [
+        ("--config.model.name=resnet18", "config.model.name must be one of linear, mlp for featur"),
+        ("--config.model.width=8", "config.model.width is for mlp; config.model.name is 'linear'"),
+        (
+            "--config.dataset.test_fraction=0.9",
+            "must leave examples for training; got 0.15 and 0.9",
+        ),
+    ]
+    starts += [(*starts[0], flag) for flag, _ in network]
+    cases += [(None, message) for _, message in network]
+    for (path, message), done in zip(cases, start_each("train.main", starts, {}), strict=True):
+        assert done.returncode == 2, (message, done.stderr)
+        *warnings, line = done.stderr.splitlines()
+        assert message in line
+        assert path is None or str(path) in line
+        assert all("converted to float32" in warning for warning in warnings)
+        assert done.stdout == ""
+    assert not workdir.exists()
+
+
+def test_code_is_not_run(tmp_path):
+    class Trap:
+        def __reduce__(self):
+            return os.mkdir, (str(tmp_path / "trap"),)
+
+    trap = np.array([Trap()] * 60, dtype=object)
+    for number, save in enumerate((np.savez, np.savez_compressed)):
+        path = tmp_path / f"{number}.npz"
+        save(path, **(matrices.arrays() | {"labels": trap}))
+        with pytest.raises(UserError, match="labels cannot be read: it has Python objects"):
+            load(path)
+    assert not (tmp_path / "trap").exists()
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_every_loss_is_a_configuration(loss, tmp_path):
+    config = recipe.get_config(loss)
+    config.dataset.path = str(tmp_path)
+    configuration.check(json.loads(config.to_json()))
