@@ -64,7 +64,18 @@ def predict(
         mask = batch["mask"]
         for name, found in parts.items():
             found.append(batch[name][mask])
-    return Predictions(**{name: np.concatenate(found) for name, found in parts.items()})
+    return Predictions(**{name: _joined(found) for name, found in parts.items()})
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    """The parts one after another. The list is emptied, so that memory never holds them twice."""
+    joined = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
+    end = len(joined)
+    while parts:
+        part = parts.pop()
+        joined[end - len(part) : end] = part
+        end -= len(part)
+    return joined
 
 
 def ranks_in_64_bits(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:

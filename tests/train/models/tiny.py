@@ -37,7 +37,7 @@ def shapes(model, image_shape=IMAGE_SHAPE):
     )
 
 
-def random_variables(rng, model):
+def random_variables(rng, model, image_shape=IMAGE_SHAPE):
     """Variables in float64 of the order of those of a trained network, no two alike."""
     draws = {
         "kernel": lambda shape: rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[:-1])),
@@ -46,7 +46,7 @@ def random_variables(rng, model):
         "mean": lambda shape: rng.normal(size=shape),
         "var": lambda shape: rng.uniform(0.5, 2, shape),
     }
-    _, variables = shapes(model)
+    _, variables = shapes(model, image_shape)
     return jax.tree_util.tree_map_with_path(
         lambda path, leaf: draws[path[-1].key](leaf.shape), variables
     )
