@@ -28,7 +28,7 @@ def test_there_are_pages_that_run():
 @pytest.mark.slow
 @pytest.mark.parametrize("page", pages_that_run(), ids=lambda page: page.stem)
 def test_the_blocks_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
-    # A page that trains leaves its runs where it is started.
+    # Where the blocks of a page may write files, as the runs of those that train.
     monkeypatch.chdir(tmp_path)
     text = page.read_text()
     names = {}
