@@ -266,6 +266,16 @@ def test_means_and_deviations_are_those_of_the_training_rows(dtype, threads, mon
     assert len(found.checksums) == 32
 
 
+def test_a_feature_that_is_always_the_same_has_no_deviation_of_rounding():
+    # So many that their sum in 32 bits is rounded.
+    features = np.full((50_000, 2), 0.1, np.float16)
+    features[::2, 1] = 0.3
+    found = feature_columns.summarize(features, np.arange(50_000) > 7, "a")
+    assert found.mean[0] == features[0, 0]
+    assert found.std[0] == 1
+    np.testing.assert_allclose(found.std[1], np.float64(0.1), rtol=1e-3)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("row", [0, 15, 16, 40])
