@@ -246,7 +246,14 @@ class Assembly:
         if shows_progress:
             total = math.ceil(len(examples) / batch_size)
             batches = terminal.tracked(batches, total=total, what=f"{split} {self.spec.example}s")
-        return predictions.predict(self.eval_step, params, batch_stats, batches, self.devices)
+        return predictions.predict(
+            self.eval_step,
+            params,
+            batch_stats,
+            batches,
+            self.devices,
+            num_examples=len(examples),
+        )
 
     def evaluate(
         self, state: TrainState, split: str, thresholds: Mapping[int, jax.Array] | None = None

@@ -50,32 +50,37 @@ def predict(
     batch_stats: Any,
     batches: Iterable[Batch],
     devices: Devices,
+    *,
+    num_examples: int,
 ) -> Predictions:
     """Runs the compiled step, with what each device has a copy of, and drops the padding.
 
-    Every process runs it over its share, and gets what all of them found.
+    Every process runs it over its share, and gets what all of them found. The scores can be large:
+    they are in memory once.
+
+    Args:
+        eval_step: the compiled step.
+        params: the parameters.
+        batch_stats: batch norm's statistics.
+        batches: the batches of this process.
+        devices: those that the step runs on.
+        num_examples: the number of examples in the batches of all processes, at most.
     """
-    parts: dict[str, list[np.ndarray]] = {"loss": [], "scores": [], "labels": [], "ranks": []}
+    arrays: dict[str, np.ndarray] = {}
+    start = end = 0
     for share in batches:
         outputs = devices.join(eval_step(params, batch_stats, devices.split(share)))
         batch = processes.gather(
             {**outputs, "labels": np.asarray(share["labels"]), "mask": np.asarray(share["mask"])}
         )
         mask = batch["mask"]
-        for name, found in parts.items():
-            found.append(batch[name][mask])
-    return Predictions(**{name: _joined(found) for name, found in parts.items()})
-
-
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    """The parts one after another. The list is emptied, so that memory never holds them twice."""
-    joined = np.empty((sum(map(len, parts)), *parts[0].shape[1:]), parts[0].dtype)
-    end = len(joined)
-    while parts:
-        part = parts.pop()
-        joined[end - len(part) : end] = part
-        end -= len(part)
-    return joined
+        start, end = end, end + int(np.count_nonzero(mask))
+        for name in ("loss", "scores", "labels", "ranks"):
+            found = batch[name][mask]
+            if name not in arrays:
+                arrays[name] = np.empty((num_examples, *found.shape[1:]), found.dtype)
+            arrays[name][start:end] = found
+    return Predictions(**{name: array[:end] for name, array in arrays.items()})
 
 
 def ranks_in_64_bits(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -42,6 +42,7 @@ for make_devices in parallel.DEVICES.values():
         nothing,
         Pipeline(8, 0, jax.process_index(), jax.process_count()).evaluation(split),
         devices,
+        num_examples=len(split),
     )
     np.testing.assert_array_equal(found.labels, np.arange(21))
     np.testing.assert_array_equal(found.loss, np.arange(21))
