@@ -9,7 +9,7 @@ import numpy as np
 from train.models.classifier import Classifier
 
 
-def distances_from_head(model: Classifier, image_shape: tuple[int, int, int]) -> Any:
+def distances_from_head(model: Classifier, image_shape: tuple[int, ...]) -> Any:
     """How many layers below the head each parameter is: 0 in the head, 1 in the layer before it.
 
     The rule is the same for every network. The modules directly inside the network are taken in

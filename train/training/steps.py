@@ -65,7 +65,6 @@ def make_train_step(
         augmentation_keys = randomness.augmentation_keys(seed, step, positions)
         images = normalize(jax.vmap(augment)(augmentation_keys, batch["images"]))
         loss_keys = randomness.loss_keys(seed, step, positions)
-        dropout_key = randomness.dropout_key(seed, step, positions)
 
         def network(trained: Any) -> tuple[Any, Any]:
             outputs, updates = apply(
@@ -73,7 +72,7 @@ def make_train_step(
                 images,
                 train=True,
                 mutable=["batch_stats"],
-                rngs={"dropout": dropout_key},
+                rngs={"dropout": randomness.dropout_key(seed, step, positions)},
             )
             return outputs, updates["batch_stats"]
 
