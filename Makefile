@@ -24,7 +24,7 @@ help:
 	@echo "make demo         train a small network on real handwritten digits (about a minute)"
 	@echo "make test         run every test but the long ones"
 	@echo "make test-fast    run the quick selection of tests"
-	@echo "make test-long    kill and damage runs in many ways (some minutes)"
+	@echo "make test-long    kill and damage runs in many ways, install the wheel (some minutes)"
 	@echo "make test-oracle  compare with other people's code (installs PyTorch)"
 	@echo "make test-prepare prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
 	@echo "make test-browser look at the page of train.predict in Chromium (Debian's package chromium)"

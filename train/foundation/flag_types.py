@@ -37,8 +37,6 @@ def define_configuration(help_text: str) -> Callable[[], dict[str, Any]]:
     """
     holder = config_flags.DEFINE_config_file("config", help_string=help_text)
     flags.FLAGS["config"].parser = _ConfigurationFile()
-    # For --config.FIELD, where the field is a whole number.
-    config_flags.register_flag_parser_for_type(int, _WholeNumber())
 
     def configuration() -> dict[str, Any]:
         if holder.value is None:
@@ -73,6 +71,10 @@ class _WholeNumber(flags.IntegerParser):
             return super().convert(argument)
         except ValueError:
             raise ValueError("must be a whole number") from None
+
+
+# For --config.FIELD, where the field is a whole number.
+config_flags.register_flag_parser_for_type(int, _WholeNumber())
 
 
 class _ConfigurationFile(flags.ArgumentParser):

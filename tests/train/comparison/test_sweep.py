@@ -87,7 +87,7 @@ MISTAKES = {
     ),
     "another type": (
         DIGITS + 'seeds = 0\nfields.num_epochs = "many"',
-        "invalid literal for int() with base 10: 'many'",
+        "must be a whole number",
     ),
     "out of range": (
         DIGITS + "seeds = 0\nfields.num_epochs = [1, 0]",

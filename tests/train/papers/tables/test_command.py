@@ -335,7 +335,7 @@ MISTAKES = {
     ),
     "override of another type": (
         ["--table=4.4", "--plan", "--override=num_epochs=a"],
-        "invalid literal for int() with base 10: 'a'",
+        "must be a whole number",
     ),
     "override without value": (["--table=4.4", "--plan", "--override=x"], "a field and a value"),
     "override of the seed": (["--table=4.4", "--plan", "--override=seed=1"], "--seeds does"),

@@ -11,7 +11,7 @@ from tests.train import installation
 from tests.train.forked import ROOT
 from train.__main__ import COMMANDS
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SUFFIXES = {".py", ".typed", ".html", ".css", ".js"}
 OWN_RECIPE = """
@@ -101,7 +101,7 @@ def test_a_run_is_trained_and_evaluated_beside_files_with_the_names_of_ours(comm
 
 
 MISTAKES = {
-    "unknown command": (["trian"], "the command must be one of evaluate, "),
+    "unknown command": (["trian"], "the command must be one of compare, evaluate, "),
     "flags alone": (["--config=digits"], "the command must be one of "),
     "unknown recipe": (["train", "--config=digit"], "did you mean 'digits'?; got 'digit'"),
     "no recipe": (["train", "--config=own_data"], "the name of a recipe, one of cifar100, digits"),
