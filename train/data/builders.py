@@ -66,9 +66,7 @@ def open_builder(
             is an error.
     """
     made = make_builder(builder, data_dir, name=name)
-    with _quiet_tfds():
-        is_prepared = made.is_prepared()
-    if is_prepared:
+    if _is_prepared(made):
         return made
     if not generate_on_use:
         where = "" if data_dir is None else f" --data_dir={data_dir}"
@@ -81,11 +79,14 @@ def open_builder(
     except OSError:
         # Another process may have been first: its folder is then in the way.
         made = make_builder(builder, data_dir, name=name)
-        with _quiet_tfds():
-            is_prepared = made.is_prepared()
-        if not is_prepared:
+        if not _is_prepared(made):
             raise
     return made
+
+
+def _is_prepared(builder: tfds.core.DatasetBuilder) -> bool:
+    with _quiet_tfds():
+        return bool(builder.is_prepared())
 
 
 def generate(builder: tfds.core.DatasetBuilder) -> None:
