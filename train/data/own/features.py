@@ -121,13 +121,9 @@ def _roles(arrays: Arrays, labels: np.ndarray, *, validation: float, test: float
                     f"counted from 0, has {word!r}"
                 )
         roles = np.array([known[word] for word in words], np.int8)
-    of_train = np.flatnonzero(roles == Role.TRAIN)
-    roles[of_train] = listing.hold_out_rows(
-        labels[of_train],
-        validation=0.0 if Role.VALIDATION in roles else validation,
-        test=0.0 if Role.TEST in roles else test,
+    return listing.hold_out_missing(
+        labels, roles, None, given=roles, validation=validation, test=test
     )
-    return roles
 
 
 def _check(where: str, labels: np.ndarray, roles: np.ndarray, class_names: Sequence[str]) -> None:

@@ -62,13 +62,8 @@ def find(root: Path, *, nested: bool, validation: float, test: float) -> Listing
     paths = tuple(path for path, _, _ in found)
     labels = np.array([number[name] for _, name, _ in found], np.int32)
     roles = np.array([role for _, _, role in found], np.int8)
-    missing = {
-        "validation": 0.0 if Role.VALIDATION in splits.values() else validation,
-        "test": 0.0 if Role.TEST in splits.values() else test,
-    }
-    of_train = np.flatnonzero(roles == Role.TRAIN)
-    roles[of_train] = listing.hold_out(
-        labels[of_train], [paths[index] for index in of_train], **missing
+    roles = listing.hold_out_missing(
+        labels, roles, paths, given=set(splits.values()), validation=validation, test=test
     )
     result = Listing(root, paths, labels, roles, class_names)
     listing.check(result, f"config.dataset.path {root}")

@@ -1,7 +1,7 @@
 """A list of image files with their classes and splits: checked, split and identified."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -114,6 +114,44 @@ def check(listing: Listing, where: str) -> None:
                 f"{where} has no images for {role.name.lower()}; give it some, or a larger "
                 f"config.dataset.{field}"
             )
+
+
+def hold_out_missing(
+    labels: np.ndarray,
+    roles: np.ndarray,
+    keys: Sequence[str] | None,
+    *,
+    given: Container[int],
+    validation: float,
+    test: float,
+) -> np.ndarray:
+    """The role of each example, where splits that are not given are held out of the training ones.
+
+    Args:
+        labels: the class of each example, [n].
+        roles: the role of each example in the splits that are given, [n].
+        keys: what the examples are told apart by, as in `hold_out`; None for their numbers, as in
+            `hold_out_rows`.
+        given: the roles of the splits that are given, with or without examples.
+        validation: the fraction of each class that is held out for validation.
+        test: the fraction of each class that is held out for the test.
+
+    Returns:
+        int8 [n].
+    """
+    missing = {
+        "validation": 0.0 if Role.VALIDATION in given else validation,
+        "test": 0.0 if Role.TEST in given else test,
+    }
+    of_train = np.flatnonzero(roles == Role.TRAIN)
+    result = roles.copy()
+    if keys is None:
+        result[of_train] = hold_out_rows(labels[of_train], **missing)
+    else:
+        result[of_train] = hold_out(
+            labels[of_train], [keys[index] for index in of_train.tolist()], **missing
+        )
+    return result
 
 
 def hold_out(

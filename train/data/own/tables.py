@@ -64,12 +64,8 @@ def find(table: Path, *, validation: float, test: float) -> Listing:
         for group, path in zip(columns.get("group", [""] * len(paths)), paths, strict=True)
     ]
     _check_groups(where, groups, roles)
-    of_train = np.flatnonzero(roles == Role.TRAIN)
-    roles[of_train] = listing.hold_out(
-        labels[of_train],
-        [groups[index] for index in of_train],
-        validation=0.0 if Role.VALIDATION in roles else validation,
-        test=0.0 if Role.TEST in roles else test,
+    roles = listing.hold_out_missing(
+        labels, roles, groups, given=roles, validation=validation, test=test
     )
     result = Listing(table.parent, paths, labels, roles, class_names)
     listing.check(result, where)

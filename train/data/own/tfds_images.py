@@ -194,24 +194,19 @@ def _listing(
 ) -> Listing:
     """The examples of all roles, with those of the training split that are held out."""
     names: list[str] = []
-    roles = []
-    for role, (split, of_split) in labels.items():
+    for split, of_split in labels.values():
         names += [_name(split, position) for position in range(len(of_split))]
-        roles.append(np.full(len(of_split), role, np.int8))
-    of_train = labels[Role.TRAIN][1]
-    roles[0] = listing.hold_out(
-        of_train,
-        names[: len(of_train)],
-        validation=0.0 if Role.VALIDATION in labels else validation,
-        test=0.0 if Role.TEST in labels else test,
+    all_labels = np.concatenate([of_split for _, of_split in labels.values()]).astype(np.int32)
+    sizes = [len(of_split) for _, of_split in labels.values()]
+    roles = listing.hold_out_missing(
+        all_labels,
+        np.repeat(np.array(list(labels), np.int8), sizes),
+        names,
+        given=labels,
+        validation=validation,
+        test=test,
     )
-    return Listing(
-        Path(builder.data_dir),
-        tuple(names),
-        np.concatenate([of_split for _, of_split in labels.values()]).astype(np.int32),
-        np.concatenate(roles),
-        tuple(class_names),
-    )
+    return Listing(Path(builder.data_dir), tuple(names), all_labels, roles, tuple(class_names))
 
 
 def _name(split: str, position: int) -> str:
