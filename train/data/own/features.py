@@ -39,7 +39,7 @@ class FeaturesSpec(DatasetSpec):
         features = feature_files.read_features(arrays)
         labels, class_names = _labels(arrays, len(features))
         roles = _roles(arrays, labels, validation=self.validation, test=self.test)
-        _check(arrays.where, labels, roles, class_names)
+        listing.check(labels, roles, class_names, arrays.where, "row")
         columns = feature_columns.summarize(features, roles == Role.TRAIN, arrays.where)
 
         def split(role: Role) -> Split:
@@ -124,23 +124,6 @@ def _roles(arrays: Arrays, labels: np.ndarray, *, validation: float, test: float
     return listing.hold_out_missing(
         labels, roles, None, given=roles, validation=validation, test=test
     )
-
-
-def _check(where: str, labels: np.ndarray, roles: np.ndarray, class_names: Sequence[str]) -> None:
-    """Refuses rows that no classifier can be trained with, as `listing.check` does files."""
-    if len(class_names) < 2:
-        raise UserError(f"{where} must have at least two classes; it has 1 ({class_names[0]})")
-    trained = np.bincount(labels[roles == Role.TRAIN], minlength=len(class_names))
-    without = [class_names[label] for label in np.flatnonzero(trained == 0).tolist()]
-    if without:
-        raise UserError(f"{where} has no training row of {listing.in_words(without, 'classes')}")
-    for role in (Role.VALIDATION, Role.TEST):
-        if role not in roles:
-            name = role.name.lower()
-            raise UserError(
-                f"{where} has no rows for {name}; give it some, or a larger "
-                f"config.dataset.{name}_fraction"
-            )
 
 
 def _digest(

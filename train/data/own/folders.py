@@ -65,9 +65,8 @@ def find(root: Path, *, nested: bool, validation: float, test: float) -> Listing
     roles = listing.hold_out_missing(
         labels, roles, paths, given=set(splits.values()), validation=validation, test=test
     )
-    result = Listing(root, paths, labels, roles, class_names)
-    listing.check(result, f"config.dataset.path {root}")
-    return result
+    listing.check(labels, roles, class_names, f"config.dataset.path {root}", "image")
+    return Listing(root, paths, labels, roles, class_names)
 
 
 def _class_of(path: str, folder: Path, *, nested: bool) -> str:

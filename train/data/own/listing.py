@@ -87,32 +87,34 @@ class Listing:
         return digest.hexdigest()
 
 
-def check(listing: Listing, where: str) -> None:
-    """Refuses a list that no classifier can be trained with.
+def check(
+    labels: np.ndarray, roles: np.ndarray, class_names: Sequence[str], where: str, example: str
+) -> None:
+    """Refuses examples that no classifier can be trained with.
 
     Args:
-        listing: the list, with its splits.
-        where: what it was made of, in messages.
+        labels: the class of each example, [n].
+        roles: the role of each example, [n].
+        class_names: the names of the classes.
+        where: what the examples were found in, for messages.
+        example: what messages call an example, "image" or "row".
 
     Raises:
-        UserError: there are fewer than two classes, a class has no training image, or there are no
-            images for validation or for the test.
+        UserError: there are fewer than two classes, a class has no training example, or there are
+            no examples for validation or for the test.
     """
-    if len(listing.class_names) < 2:
-        only = f" ({listing.class_names[0]})" if listing.class_names else ""
-        raise UserError(
-            f"{where} must have at least two classes; it has {len(listing.class_names)}{only}"
-        )
-    trained = np.bincount(
-        listing.labels[listing.of_role(Role.TRAIN)], minlength=len(listing.class_names)
-    )
-    if without := [listing.class_names[label] for label in np.flatnonzero(trained == 0)]:
-        raise UserError(f"{where} has no training image of {in_words(without, 'classes')}")
-    for role, field in ((Role.VALIDATION, "validation_fraction"), (Role.TEST, "test_fraction")):
-        if not len(listing.of_role(role)):
+    if len(class_names) < 2:
+        only = f" ({class_names[0]})" if class_names else ""
+        raise UserError(f"{where} must have at least two classes; it has {len(class_names)}{only}")
+    trained = np.bincount(labels[roles == Role.TRAIN], minlength=len(class_names))
+    if without := [class_names[label] for label in np.flatnonzero(trained == 0).tolist()]:
+        raise UserError(f"{where} has no training {example} of {in_words(without, 'classes')}")
+    for role in (Role.VALIDATION, Role.TEST):
+        if role not in roles:
+            name = role.name.lower()
             raise UserError(
-                f"{where} has no images for {role.name.lower()}; give it some, or a larger "
-                f"config.dataset.{field}"
+                f"{where} has no {example}s for {name}; give it some, or a larger "
+                f"config.dataset.{name}_fraction"
             )
 
 

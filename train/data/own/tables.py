@@ -67,9 +67,8 @@ def find(table: Path, *, validation: float, test: float) -> Listing:
     roles = listing.hold_out_missing(
         labels, roles, groups, given=roles, validation=validation, test=test
     )
-    result = Listing(table.parent, paths, labels, roles, class_names)
-    listing.check(result, where)
-    return result
+    listing.check(labels, roles, class_names, where, "image")
+    return Listing(table.parent, paths, labels, roles, class_names)
 
 
 def _read(table: Path) -> Columns:

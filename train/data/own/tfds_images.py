@@ -117,7 +117,7 @@ def find(
             f"prepare it in another config.dataset.data_dir as {builders.FILE_FORMAT}"
         ) from error
     found = _listing(builder, labels, features[label].names, validation=validation, test=test)
-    listing.check(found, where)
+    listing.check(found.labels, found.roles, found.class_names, where, "image")
     digest = hashlib.sha256(builder.info.full_name.encode())
     digest.update(found.digest(np.zeros(len(found))).encode())
     return FoundImages(found, Examples(examples, image), digest.hexdigest())
