@@ -270,5 +270,10 @@ def _rank(key: str) -> bytes:
 
 def in_words(names: Sequence[str], what: str) -> str:
     """The first names in a message, and the number of all where there are more."""
-    text = ", ".join(names[:_NAMED])
-    return text if len(names) <= _NAMED else f"{len(names)} {what}: {text}, …"
+    text = first_names(names)
+    return text if len(names) <= _NAMED else f"{len(names)} {what}: {text}"
+
+
+def first_names(names: Sequence[str]) -> str:
+    """The first names in a message, with dots where there are more."""
+    return ", ".join([*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])

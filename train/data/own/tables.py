@@ -14,7 +14,6 @@ from train.foundation.errors import UserError
 _NEEDED = ("path", "label")
 _OPTIONAL = ("split", "group")
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-_NAMED = 3
 
 # The columns by name, each with a text for each row.
 Columns = Mapping[str, Sequence[str]]
@@ -189,9 +188,7 @@ def _check_groups(where: str, groups: Sequence[str], roles: np.ndarray) -> None:
         if role_of.setdefault(group, role) != role:
             leaking[group.partition(" ")[2]] = None
     if leaking:
-        names = ", ".join(list(leaking)[:_NAMED])
-        more = ", …" if len(leaking) > _NAMED else ""
         raise UserError(
             f"{where}: {len(leaking)} groups have images in two splits, which makes accuracies too "
-            f"good: {names}{more}"
+            f"good: {listing.first_names(list(leaking))}"
         )
