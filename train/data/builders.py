@@ -11,7 +11,7 @@ import tensorflow_datasets as tfds
 from absl import logging
 from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
 
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, first_line
 
 FILE_FORMAT = "array_record"
 
@@ -121,10 +121,9 @@ def full_disk(path: Any, error: RuntimeError) -> OSError:
 
 def damaged(which: Any, error: Exception) -> UserError:
     """The error of a prepared data set that cannot be read, in one line."""
-    first_line = (str(error).splitlines() or [type(error).__name__])[0]
     return UserError(
-        f"the prepared data set {which} is damaged ({first_line}); delete its folder and prepare "
-        "it again"
+        f"the prepared data set {which} is damaged ({first_line(error)}); delete its folder and "
+        "prepare it again"
     )
 
 

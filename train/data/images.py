@@ -10,7 +10,7 @@ import io
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, first_line
 
 # The shorter side after resizing.
 SHORTER_SIDE = 256
@@ -41,8 +41,7 @@ def decode(encoded: bytes, name: str) -> Image.Image:
     except UnidentifiedImageError as error:
         raise UnreadableImageError(f"{name} is not an image") from error
     except Exception as error:  # Whatever a damaged file makes Pillow's many readers raise.
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UnreadableImageError(f"cannot decode {name}: {first_line}") from error
+        raise UnreadableImageError(f"cannot decode {name}: {first_line(error)}") from error
 
 
 def random_crop(image: Image.Image, uniform: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ from scipy import special
 
 from train.evaluation.predictions import Predictions, ranks_in_64_bits
 from train.foundation import files
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, first_line
 
 # What an .npz file may call its scores; logits become probabilities, the others are as they are.
 _LOGITS = "logits"
@@ -185,5 +185,4 @@ def _reading(path: Path, flag: str) -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:  # What NumPy's readers raise at a file of another kind.
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"--{flag}: {path} cannot be read: {first_line}") from error
+        raise UserError(f"--{flag}: {path} cannot be read: {first_line(error)}") from error

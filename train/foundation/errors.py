@@ -7,6 +7,11 @@ class UserError(ValueError):
     """A mistake of the user in the configuration, the files or the command line."""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message; the name of its type if it has none."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
 class InterruptedRunError(Exception):
     """A signal stopped the run, which has saved a checkpoint and can continue.
 

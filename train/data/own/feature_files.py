@@ -10,7 +10,7 @@ from typing import IO
 import numpy as np
 from absl import logging
 
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, first_line
 
 FEATURES = "features"
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
@@ -51,7 +51,7 @@ class Arrays:
             raise
         except Exception as error:  # Whatever damaged files make NumPy's readers raise.
             raise UserError(
-                f"{self.where}: the array {name} cannot be read: {_first_line(error)}"
+                f"{self.where}: the array {name} cannot be read: {first_line(error)}"
             ) from error
 
 
@@ -85,7 +85,7 @@ def find(path: Path, named_by: str) -> Arrays:
         with zipfile.ZipFile(path) as archive:
             members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
     except (zipfile.BadZipFile, OSError, ValueError) as error:
-        raise UserError(f"{where} is no whole .npz file: {_first_line(error)}") from error
+        raise UserError(f"{where} is no whole .npz file: {first_line(error)}") from error
     return Arrays(
         where,
         {one.filename.removesuffix(".npy"): _npz_reader(path, one) for one in members},
@@ -222,7 +222,3 @@ def _check_plain(
             "it has Python objects, not numbers or texts; np.array(names, dtype=str) makes texts"
         )
     return shape, is_fortran, dtype
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

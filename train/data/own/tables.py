@@ -9,7 +9,7 @@ import numpy as np
 from train.data import image_formats
 from train.data.own import listing
 from train.data.own.listing import ROLE_NAMES, Listing, Role
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, first_line
 
 _NEEDED = ("path", "label")
 _OPTIONAL = ("split", "group")
@@ -130,8 +130,9 @@ def _read_parquet(table: Path) -> Columns:
     try:
         columns = pyarrow.parquet.read_table(table).to_pydict()
     except Exception as error:  # A damaged file can make the reader raise anything.
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"config.dataset.path {table} is no Parquet file: {first_line}") from error
+        raise UserError(
+            f"config.dataset.path {table} is no Parquet file: {first_line(error)}"
+        ) from error
     return {
         str(name): ["" if value is None else str(value).strip() for value in values]
         for name, values in columns.items()

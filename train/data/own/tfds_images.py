@@ -16,7 +16,7 @@ from train.data import builders, prepared_files
 from train.data.own import listing
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import ROLE_NAMES, Listing, Role
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, first_line
 
 # Of `train.prepare --dataset`.
 PREFIX = "tfds:"
@@ -65,7 +65,7 @@ def open_by_name(
         ) from error
     except (AssertionError, ImportError, ValueError) as error:
         # tfds names the call, then says that there is no such config or version, for example.
-        reason = (str(error).splitlines() or [type(error).__name__])[0].rpartition('}": ')[2]
+        reason = first_line(error).rpartition('}": ')[2]
         raise UserError(f"{_FIELD} {name!r}: {reason}") from error
 
 

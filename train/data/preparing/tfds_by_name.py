@@ -8,7 +8,7 @@ from tensorflow_datasets.core.download.download_manager import NonMatchingChecks
 
 from train.data.own import tfds_images
 from train.data.preparing import tfds_datasets
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, first_line
 
 
 def prepare(
@@ -28,7 +28,6 @@ def prepare(
         raise OSError(f"cannot download {builder.name} ({type(error).__name__})") from error
     except NonMatchingChecksumError as error:
         raise UserError(
-            f"an archive of {builder.name} is not the one that tfds knows: "
-            f"{(str(error).splitlines() or [''])[0]}"
+            f"an archive of {builder.name} is not the one that tfds knows: {first_line(error)}"
         ) from error
     return {}

@@ -15,7 +15,7 @@ from tensorflow_datasets.core.download.download_manager import NonMatchingChecks
 from train.data.builders import check_writable, full_disk, make_builder
 from train.data.preparing.dataset_writer import check_absent, locked
 from train.foundation.console import show_line
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, first_line
 
 NEEDS_TENSORFLOW = (
     "needs TensorFlow, which is not installed: pip install '.[train,prepare]'; what is prepared is "
@@ -69,8 +69,7 @@ def write(unprepared: tfds.core.DatasetBuilder, manual_dir: Path) -> None:
         except (OSError, NonMatchingChecksumError):
             raise
         except Exception as error:  # A damaged archive can make the builder raise anything.
-            what = (str(error).splitlines() or [""])[0]
             raise UserError(
                 f"{unprepared.name} cannot be prepared from {manual_dir}: {type(error).__name__}: "
-                f"{what}"
+                f"{first_line(error)}"
             ) from error
