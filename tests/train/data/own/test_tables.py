@@ -3,7 +3,9 @@
 import csv
 
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from tests.train.data.own import pictures
 from train.data.own import tables
@@ -46,8 +48,6 @@ def test_paths_and_labels(tmp_path, name, delimiter):
 
 
 def test_parquet(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
     write(tmp_path, rows(10))
     columns = dict(zip(("path", "label"), map(list, zip(*rows(10), strict=True)), strict=True))
     parquet.write_table(pyarrow.table(columns), tmp_path / "photos.parquet")
