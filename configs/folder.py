@@ -11,23 +11,17 @@ The network starts from random weights. With few photographs, start from trained
 --config.model.pretrained=FILE.
 """
 
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, config_dict
 
-from configs.own_data import LOSS, OPTIMIZER, own_images
-from configs.recipe import complete
+from configs.own_data import own_images
 
 
 def get_config(loss: str = "noised_balanced") -> ConfigDict:
-    return complete(
-        {
-            "seed": 0,
-            "num_epochs": 30,
-            # Whether each folder with images is a class, as in genus/species.
-            "dataset": {**own_images("folder"), "nested": False},
-            "model": {"name": "resnet18"},
-            "loss": {"name": loss, **LOSS},
-            "optimizer": OPTIMIZER,
-            "select_by": "top_3_accuracy",
-            "eval": {"ks": (1, 3, 5)},
-        }
+    return own_images(
+        loss,
+        name="folder",
+        # Where the images are; it is needed.
+        path=config_dict.placeholder(str),
+        # Whether each folder with images is a class, as in genus/species.
+        nested=False,
     )

@@ -2,7 +2,9 @@
 
 from typing import Any
 
-from ml_collections import config_dict
+from ml_collections import ConfigDict, config_dict
+
+from configs.recipe import complete
 
 # Each loss uses the fields that it needs.
 LOSS = {
@@ -26,32 +28,44 @@ OPTIMIZER = {
 }
 
 
-def own_images(name: str) -> dict[str, Any]:
-    """The fields of `config.dataset` for images of any kind.
+def own_images(loss: str, **dataset: Any) -> ConfigDict:
+    """The recipe for images of any kind.
 
     Args:
-        name: the name of the data set.
+        loss: the name of the loss.
+        **dataset: the fields of `config.dataset` that the kind has of its own, or with another
+            default; `name` is one of them.
     """
-    return {
-        "name": name,
-        # Where the images are; it is needed.
-        "path": config_dict.placeholder(str),
-        "batch_size": 32,
-        "data_dir": config_dict.placeholder(str),
-        # The parts of each class that are held out where there are no splits.
-        "validation_fraction": 0.15,
-        "test_fraction": 0.15,
-        # The height and width that the network gets. None for that of the images if they all have
-        # one size of at most 64 pixels, and for 224 otherwise.
-        "image_size": config_dict.placeholder(int),
-        # none, flip, crop_flip, random_resized_crop or randaugment.
-        "augmentation": "random_resized_crop",
-        # Whether photographs are rotated as the camera noted.
-        "respect_exif_orientation": True,
-        # "imagenet", which pretrained networks expect, or "half": values from -1 to 1.
-        "normalization": "imagenet",
-        # The number of processes that decode; 0 for threads.
-        "num_workers": 0,
-        # Whether images that cannot be read are left out; otherwise the first one ends the run.
-        "skip_unreadable": False,
-    }
+    return complete(
+        {
+            "seed": 0,
+            "num_epochs": 30,
+            "dataset": {
+                "batch_size": 32,
+                "data_dir": config_dict.placeholder(str),
+                # The parts of each class that are held out where there are no splits.
+                "validation_fraction": 0.15,
+                "test_fraction": 0.15,
+                # The height and width that the network gets. None for that of the images if they
+                # all have one size of at most 64 pixels, and for 224 otherwise.
+                "image_size": config_dict.placeholder(int),
+                # none, flip, crop_flip, random_resized_crop or randaugment.
+                "augmentation": "random_resized_crop",
+                # Whether photographs are rotated as the camera noted.
+                "respect_exif_orientation": True,
+                # "imagenet", which pretrained networks expect, or "half": values from -1 to 1.
+                "normalization": "imagenet",
+                # The number of processes that decode; 0 for threads.
+                "num_workers": 0,
+                # Whether images that cannot be read are left out; otherwise the first one ends the
+                # run.
+                "skip_unreadable": False,
+                **dataset,
+            },
+            "model": {"name": "resnet18"},
+            "loss": {"name": loss, **LOSS},
+            "optimizer": OPTIMIZER,
+            "select_by": "top_3_accuracy",
+            "eval": {"ks": (1, 3, 5)},
+        }
+    )

@@ -10,32 +10,19 @@ program may stand after the colon.
 
 from ml_collections import ConfigDict, config_dict
 
-from configs.own_data import LOSS, OPTIMIZER, own_images
-from configs.recipe import complete
+from configs.own_data import own_images
 
 
 def get_config(loss: str = "noised_balanced") -> ConfigDict:
-    dataset = own_images("tfds")
-    del dataset["path"]
-    return complete(
-        {
-            "seed": 0,
-            "num_epochs": 30,
-            "dataset": {
-                **dataset,
-                # The name of the data set; it is needed.
-                "tfds_name": config_dict.placeholder(str),
-                # The prepared splits, where they are not named train, validation and test.
-                "train_split": config_dict.placeholder(str),
-                "validation_split": config_dict.placeholder(str),
-                "test_split": config_dict.placeholder(str),
-                # tensorflow-datasets does not look at it either.
-                "respect_exif_orientation": False,
-            },
-            "model": {"name": "resnet18"},
-            "loss": {"name": loss, **LOSS},
-            "optimizer": OPTIMIZER,
-            "select_by": "top_3_accuracy",
-            "eval": {"ks": (1, 3, 5)},
-        }
+    return own_images(
+        loss,
+        name="tfds",
+        # The name of the data set; it is needed.
+        tfds_name=config_dict.placeholder(str),
+        # The prepared splits, where they are not named train, validation and test.
+        train_split=config_dict.placeholder(str),
+        validation_split=config_dict.placeholder(str),
+        test_split=config_dict.placeholder(str),
+        # tensorflow-datasets does not look at it either.
+        respect_exif_orientation=False,
     )
