@@ -73,12 +73,12 @@ def _row_to_plain(table: DataSetTable, row: Row) -> dict[str, Any]:
         "metrics": {
             metric.name: {
                 "values": {str(seed): value for seed, value in number.values.items()},
-                **_summary_to_plain(number.summary),
+                **_numbers(number.summary, "mean", "half_width"),
                 "difference": None
                 if number.difference is None
                 else {
                     "values": {str(seed): value for seed, value in number.differences.items()},
-                    **_summary_to_plain(number.difference),
+                    **_numbers(number.difference, "mean", "half_width"),
                 },
             }
             for metric, number in row.numbers.items()
@@ -86,10 +86,11 @@ def _row_to_plain(table: DataSetTable, row: Row) -> dict[str, Any]:
     }
 
 
-def _summary_to_plain(summary: Summary | None) -> dict[str, Any]:
+def _numbers(summary: Summary | None, mean: str, half_width: str) -> dict[str, float | None]:
+    """The two numbers of a summary under the given names; None where there is no summary."""
     return {
-        "mean": None if summary is None else summary.mean,
-        "half_width": None if summary is None else summary.half_width,
+        mean: None if summary is None else summary.mean,
+        half_width: None if summary is None else summary.half_width,
     }
 
 
@@ -105,17 +106,12 @@ def _csv_rows(comparison: Comparison, table: DataSetTable) -> Iterator[dict[str,
         line |= {field: row.group.text(field) for field in table.groups.columns}
         line["seeds"] = len(row.group.runs)
         for metric, number in row.numbers.items():
-            line |= _csv_cells(metric.name, number.summary)
+            cells = {metric.name: number.summary}
             if has_baseline:
-                line |= _csv_cells(f"{metric.name}_{texts.DIFFERENCE}", number.difference)
+                cells[f"{metric.name}_{texts.DIFFERENCE}"] = number.difference
+            for name, summary in cells.items():
+                line |= _numbers(summary, name, f"{name}_half_width")
         yield line
-
-
-def _csv_cells(name: str, summary: Summary | None) -> dict[str, Any]:
-    return {
-        name: None if summary is None else summary.mean,
-        f"{name}_half_width": None if summary is None else summary.half_width,
-    }
 
 
 def _markdown_row(cells: Iterable[str]) -> str:
