@@ -42,9 +42,18 @@ class Facts:
             KeyError, TypeError, ValueError: the argument has another form.
         """
         shape = tuple(int(size) for size in plain["image_shape"])
-        digest = plain["digest"]
         mean, std = (
             tuple(float(value) for value in plain[name]) if name in plain else None
             for name in ("mean", "std")
         )
-        return cls(classes, shape, None if digest is None else str(digest), mean, std)
+        return cls(classes, shape, digest_from_plain(plain), mean, std)
+
+
+def digest_from_plain(plain: Mapping[str, Any]) -> str | None:
+    """The digest alone, from the result of `Facts.to_plain`.
+
+    Raises:
+        KeyError, TypeError: the argument has another form.
+    """
+    digest = plain["digest"]
+    return None if digest is None else str(digest)

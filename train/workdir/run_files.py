@@ -1,13 +1,15 @@
 """The names of the files that a run writes, and functions that read them."""
 
+import functools
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.workdir.classes import Classes
-from train.workdir.facts import Facts
+from train.workdir.facts import Facts, digest_from_plain
 
 CONFIG = "config.json"
 CLASSES = "classes.json"
@@ -20,6 +22,8 @@ EVENTS = "tensorboard"
 CHECKPOINTS = "checkpoints"
 # Thresholds that were computed for the finished run.
 CALIBRATION = "calibration.json"
+
+_Content = TypeVar("_Content")
 
 
 def present(workdir: Path) -> dict[str, Path]:
@@ -68,7 +72,7 @@ def read_config(workdir: Path) -> dict[str, Any] | None:
     path = workdir / CONFIG
     if not path.exists():
         return None
-    config = _parsed(path, "the configuration of a run")
+    config: Any = _read(path, "the configuration of a run")
     if not isinstance(config, dict):
         raise UserError(f"{path} is not the configuration of a run: it is no JSON object")
     return config
@@ -82,11 +86,9 @@ def read_classes(workdir: Path) -> Classes:
     """
     path = workdir / CLASSES
     try:
-        return Classes.from_plain(json.loads(path.read_text(encoding="utf-8")))
+        return _read(path, "the classes of a run", Classes.from_plain)
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: the run is of an earlier version") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} is not the classes of a run: {error}") from error
 
 
 def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, ...] | None) -> Facts:
@@ -104,11 +106,9 @@ def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, ...] | N
     if not path.exists() and image_shape is not None:
         return Facts(classes, image_shape)
     try:
-        return Facts.from_plain(classes, json.loads(path.read_text(encoding="utf-8")))
+        return _read_data(workdir, functools.partial(Facts.from_plain, classes))
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: it says what data the run was trained on") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} is not what a run keeps of its data: {error}") from error
 
 
 def read_digest(workdir: Path) -> str | None:
@@ -117,12 +117,10 @@ def read_digest(workdir: Path) -> str | None:
     Raises:
         UserError: the file is not what a run writes.
     """
-    path = workdir / DATA
-    if not path.exists():
+    try:
+        return _read_data(workdir, digest_from_plain)
+    except FileNotFoundError:
         return None
-    found = _parsed(path, "what a run keeps of its data")
-    digest = found.get("digest") if isinstance(found, dict) else None
-    return None if digest is None else str(digest)
 
 
 def read_results(workdir: Path) -> dict[str, Any] | None:
@@ -154,7 +152,7 @@ def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
     """
     path = evaluation(workdir, split)
     try:
-        found = _parsed(path, "an evaluation")
+        found: Any = _read(path, "an evaluation")
     except FileNotFoundError as error:
         raise UserError(
             f"there is no {path}: python -m train.evaluate --workdir={workdir} --split={split} "
@@ -165,9 +163,15 @@ def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
     return found
 
 
-def _parsed(path: Path, what: str) -> Any:
-    """The content of a JSON file; the error says what the file should be."""
+def _read_data(workdir: Path, from_plain: Callable[[Any], _Content]) -> _Content:
+    return _read(workdir / DATA, "what a run keeps of its data", from_plain)
+
+
+def _read(
+    path: Path, what: str, from_plain: Callable[[Any], _Content] = lambda plain: plain
+) -> _Content:
+    """What `from_plain` makes of a JSON file; the error says what the file should be."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        return from_plain(json.loads(path.read_text(encoding="utf-8")))
+    except (ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path} is not {what}: {error}") from error
