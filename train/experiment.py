@@ -2,10 +2,9 @@
 
 import contextlib
 import dataclasses
-import functools
 import importlib.metadata
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,44 +62,41 @@ def run(
         UserError: the configuration, the data set or the workdir does not fit the run.
         InterruptedRunError: a signal came; the run has saved, and goes on when called again.
     """
-    config = runs.with_added_fields(config)
-    configuration.check(config)
-    config, shorter = _config_of_workdir(config, workdir, extend=extend)
+    config, shorter = _checked(config, workdir, extend=extend)
     finished = _earlier_results(config, workdir)
     if finished is not None and shorter is None:
         if processes.is_first():
             loss = find_loss(config["loss"]["name"])
             reporting.show_finished(workdir, finished, optimizes_top_k=loss.optimizes_top_k)
         return finished
-    # Before the data set is opened, which can take long.
-    parallel.check_batch_size(
-        config["dataset"]["batch_size"], config["optimizer"]["accumulation_steps"]
-    )
-    assembly = assemble(config)
-    _check_fits(assembly, workdir)
-    initial = assembly.initial_state()
-    first = functools.cache(functools.partial(_with_given_weights, initial, assembly))
-    if not run_files.has_checkpoints(workdir):
-        # Weights that do not fit are refused before anything is written.
-        first()
+    assembly = _assembled(config, workdir)
+    # Weights that do not fit are refused here, before anything is written.
+    state = None if run_files.has_checkpoints(workdir) else _first_state(assembly)
     with Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer:
-        start, progress = _restore(checkpointer, initial, first)
-        # The host need not hold these states for as long as the run takes.
-        del initial, first
+        state, progress = _restore(checkpointer, assembly, state)
         if shorter is not None:
             _extend(assembly, workdir, progress, shorter)
         with _reporter(assembly, workdir, progress) as reporter:
-            final, progress = _train(assembly, checkpointer, reporter, start, progress, after_epoch)
-            best = assembly.devices.replicate(checkpointer.restore(progress.best_step, start))
+            state, progress = _train(assembly, checkpointer, reporter, state, progress, after_epoch)
+            best = assembly.devices.replicate(checkpointer.restore(progress.best_step, state))
             validation, thresholds = assembly.evaluate(best, "validation")
             test, _ = assembly.evaluate(best, "test", thresholds)
             results = {
-                **_facts(assembly, final, progress),
+                **_facts(assembly, state, progress),
                 "validation": metric.to_json(validation.metrics),
                 "test": metric.to_json(test.metrics),
                 **_best_possible(assembly),
             }
             return reporter.results(results, test.size_counts)
+
+
+def _checked(
+    config: Mapping[str, Any], workdir: Path, *, extend: bool
+) -> tuple[dict[str, Any], int | None]:
+    """The whole configuration, once it is checked; see `extensions.continued`."""
+    config = runs.with_added_fields(config)
+    configuration.check(config)
+    return _config_of_workdir(config, workdir, extend=extend)
 
 
 def _config_of_workdir(
@@ -164,6 +160,17 @@ def _extend(assembly: Assembly, workdir: Path, progress: Progress, shorter: int)
         extensions.write(workdir, assembly.config, shorter)
 
 
+def _assembled(config: Mapping[str, Any], workdir: Path) -> Assembly:
+    """The parts of the run, once they are found to fit the run in the workdir and each other."""
+    # Before the data set is opened, which can take long.
+    parallel.check_batch_size(
+        config["dataset"]["batch_size"], config["optimizer"]["accumulation_steps"]
+    )
+    assembly = assemble(config)
+    _check_fits(assembly, workdir)
+    return assembly
+
+
 def _check_fits(assembly: Assembly, workdir: Path) -> None:
     """Refuses what the data set cannot be trained with, or selected by, before anything is done."""
     if (workdir / run_files.DATA).exists():
@@ -180,31 +187,32 @@ def _check_fits(assembly: Assembly, workdir: Path) -> None:
 
 
 def _restore(
-    checkpointer: Checkpointer, initial: TrainState, first: Callable[[], TrainState]
+    checkpointer: Checkpointer, assembly: Assembly, first: TrainState | None
 ) -> tuple[TrainState, Progress]:
-    """The state and the progress to go on from: the latest checkpoint's, or the first.
+    """The state, on the devices, and the progress to go on from: the latest ones, or the first.
 
     Args:
         checkpointer: that of the run.
-        initial: a state with the structure of the run's.
-        first: returns the state before the first step.
+        assembly: the parts of the run.
+        first: the state before the first step; None to make it if no checkpoint can be restored.
     """
-    restored = checkpointer.restore_latest(initial)
-    if restored is None:
-        state, progress = first(), Progress()
-    else:
+    restored = checkpointer.restore_latest(assembly.initial_state() if first is None else first)
+    if restored is not None:
         state, progress = restored[0], Progress.from_saved(restored[1])
+    else:
+        state, progress = first or _first_state(assembly), Progress()
 
     def digest() -> str:
         return parameters_digest(state) + json.dumps(dataclasses.asdict(progress))
 
     # Another file of weights, or another folder of checkpoints, would differ here.
     processes.check_same("the state to train from", digest)
-    return state, progress
+    return assembly.devices.replicate(state), progress
 
 
-def _with_given_weights(initial: TrainState, assembly: Assembly) -> TrainState:
+def _first_state(assembly: Assembly) -> TrainState:
     """The state before the first step, with the weights that the configuration names in it."""
+    initial = assembly.initial_state()
     settings = assembly.config["model"]
     name = settings["name"]
     if settings["pretrained"] is not None:
@@ -254,7 +262,7 @@ def _train(
     progress: Progress,
     after_epoch: AfterEpoch | None,
 ) -> tuple[TrainState, Progress]:
-    """The last state, on the host, and the progress with it."""
+    """Trains from a state on the devices; the last state, on the host, and the progress with it."""
     config, devices = assembly.config, assembly.devices
     with (
         contextlib.closing(assembly.training_batches(progress.step)) as batches,
@@ -274,7 +282,7 @@ def _train(
             save_every=config["checkpoint"]["every_steps"],
             after_epoch=after_epoch,
         )
-        state, progress = loop.run(devices.replicate(state), progress, batches)
+        state, progress = loop.run(state, progress, batches)
     return devices.to_host(state), progress
 
 

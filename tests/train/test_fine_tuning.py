@@ -197,7 +197,7 @@ def test_a_frozen_network_of_random_weights_is_warned_of(config, finished_run, c
         changes = {"model.freeze": True, "model.start_from": start_from}
         assembly = assemble(changed(config, changes))
         caplog.clear()
-        experiment._with_given_weights(assembly.initial_state(), assembly)
+        experiment._first_state(assembly)
         assert caplog.text.count("config.model.freeze: the frozen network has rand") == warnings
 
 
