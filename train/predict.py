@@ -10,9 +10,8 @@ that cannot be read has {"path", "error"}, and the exit code is then 1. Of featu
 """
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -20,11 +19,6 @@ from train import command_line
 from train.foundation import output_files
 from train.foundation.errors import UserError
 from train.prediction import rule_flags
-
-if TYPE_CHECKING:
-    from train.prediction.image_sets import ImageSet, Unreadable
-    from train.prediction.row_sets import RowSet
-    from train.prediction.trained import TrainedClassifier
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "Needed. The folder of a finished run.")
 _IMAGES = flags.DEFINE_multi_string(
@@ -74,42 +68,27 @@ def main() -> None:
         trained,
     )
 
-    paths = image_files.find(_IMAGES.value) if _IMAGES.value else []
-    kept = dict.fromkeys(paths, "one of the images")
-    rows = None
-    if _FEATURES.value is not None:
-        rows = row_sets.read(_FEATURES.value)
-        kept = dict.fromkeys(rows.files, "what --features is read from")
+    examples = (
+        row_sets.read(_FEATURES.value)
+        if _FEATURES.value is not None
+        else image_sets.ImageFiles(image_files.find(_IMAGES.value or []))
+    )
+    kept = dict.fromkeys(examples.files, examples.described)
     out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)
     if out is not None and html is not None and out.absolute() == html.absolute():
         raise UserError(f"--out and --html must be two files; both are {out}")
     given = class_names.read(_CLASS_NAMES.value) if _CLASS_NAMES.value is not None else None
     classifier = trained.load(Path(_WORKDIR.value))
-    _check_flag(classifier)
-    if rows is not None:
-        row_sets.check(rows, classifier)
+    examples.check(classifier)
     names = classifier.classes.names
     if given is not None:
         given.check_number(len(names))
         names = given.names
     rule = calibrated_rule.calibrate(classifier, chosen)
-    entries: Iterable[ImageSet | RowSet | Unreadable] = (
-        image_sets.make_sets(classifier, rule, paths, thumbnails=html is not None)
-        if rows is None
-        else row_sets.make_sets(classifier, rule, rows)
-    )
-    total = len(paths) if rows is None else len(rows.features)
+    entries = examples.make_sets(classifier, rule, thumbnails=html is not None)
     facts = html_page.Facts.of(classifier, rule, names)
-    if not set_outputs.write(entries, total, facts, rule, lines=out, page=html):
+    if not set_outputs.write(entries, len(examples), facts, rule, lines=out, page=html):
         sys.exit(1)
-
-
-def _check_flag(classifier: "TrainedClassifier") -> None:
-    """Refuses images for a run on features, and features for a run on images."""
-    has_images = classifier.spec.has_images
-    if has_images != (_FEATURES.value is None):
-        needed = "images" if has_images else "features"
-        raise UserError(f"--{needed} is needed: the run in {_WORKDIR.value} is one on {needed}")
 
 
 def _target(flag: str, value: str | None, kept: Mapping[Path, str]) -> Path | None:

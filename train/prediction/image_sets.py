@@ -13,7 +13,8 @@ import numpy as np
 
 from train.data import DatasetSpec
 from train.data.images import UnreadableImageError
-from train.prediction import class_sets, image_files, inference
+from train.foundation.errors import UserError
+from train.prediction import batching, class_sets, image_files, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet
 from train.prediction.thumbnails import Thumbnail
@@ -44,6 +45,39 @@ class Unreadable:
 
 
 @dataclass(frozen=True)
+class ImageFiles:
+    """Image files to make sets for.
+
+    Attributes:
+        files: their paths.
+    """
+
+    files: Sequence[Path]
+    described = "one of the images"
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return len(self.files)
+
+    def check(self, classifier: TrainedClassifier) -> None:
+        """Refuses a classifier that takes no images; files that are none have their own entries.
+
+        Raises:
+            UserError: it is one.
+        """
+        if not classifier.spec.has_images:
+            raise UserError(
+                f"--features is needed: the run in {classifier.workdir} is one on features"
+            )
+
+    def make_sets(
+        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
+    ) -> "Iterator[ImageSet | Unreadable]":
+        """The set of each image; see `make_sets`."""
+        return make_sets(classifier, rule, self.files, thumbnails=thumbnails)
+
+
+@dataclass(frozen=True)
 class _Picture:
     """An image as the input of the classifier."""
 
@@ -70,17 +104,14 @@ def make_sets(
         paths: the paths of the files.
         thumbnails: whether to make a thumbnail of each image.
     """
-    # If there are few images: the smallest power of two that holds all.
-    batch_size = min(_LARGEST_BATCH, 1 << max(0, len(paths) - 1).bit_length())
+    batch_size = batching.batch_size(len(paths), _LARGEST_BATCH)
     infer = jax.jit(inference.make(classifier, rule))
-    # While the device computes one batch, the next is read and the previous is yielded.
-    running: deque[tuple[list[_Picture | Unreadable], tuple[jax.Array, jax.Array]]] = deque()
-    for entries in _batches(_read_all(paths, classifier.spec, thumbnails), batch_size):
-        running.append((entries, infer(_padded(entries, batch_size, classifier.image_shape))))
-        if len(running) > 1:
-            yield from _finished(*running.popleft())
-    for batch in running:
-        yield from _finished(*batch)
+    batches = (
+        (entries, _padded(entries, batch_size, classifier.image_shape))
+        for entries in _batches(_read_all(paths, classifier.spec, thumbnails), batch_size)
+    )
+    for entries, outputs in batching.one_ahead(infer, batches):
+        yield from _finished(entries, outputs)
 
 
 def _read_all(

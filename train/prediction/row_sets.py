@@ -1,6 +1,5 @@
 """Sets of classes for the rows of a file of features."""
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ import numpy as np
 
 from train.data.own import feature_columns, feature_files
 from train.foundation.errors import UserError
-from train.prediction import class_sets, inference
+from train.prediction import batching, class_sets, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet
 from train.prediction.trained import TrainedClassifier
@@ -44,11 +43,60 @@ class NamedRows:
     features: np.ndarray
     names: Sequence[str] | None
     path: Path
+    described = "what --features is read from"
 
     @property
     def files(self) -> list[Path]:
         """The files that they are read from."""
         return list(self.path.glob("*.npy")) if self.path.is_dir() else [self.path]
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.features)
+
+    def check(self, classifier: TrainedClassifier) -> None:
+        """Refuses a classifier that cannot take the rows, and rows that none can take.
+
+        Raises:
+            UserError: it takes images or another number of features, or a feature is not finite.
+        """
+        if classifier.spec.has_images:
+            raise UserError(f"--images is needed: the run in {classifier.workdir} is one on images")
+        (expected,) = classifier.image_shape
+        if self.features.shape[1] != expected:
+            raise UserError(
+                f"--features must have the {expected} features of the run; {self.path} has "
+                f"{self.features.shape[1]}"
+            )
+        feature_columns.check_finite(self.features, f"--features {self.path}")
+
+    def make_sets(
+        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
+    ) -> Iterator[RowSet]:
+        """The set of each row, in their order.
+
+        The batch size is 256, or less if there are fewer rows. The last bits of a probability may
+        depend on it.
+
+        Args:
+            classifier: the classifier.
+            rule: the rule that makes the sets.
+            thumbnails: not used; rows have none.
+        """
+        del thumbnails
+        size = batching.batch_size(len(self), _LARGEST_BATCH)
+        infer = jax.jit(inference.make(classifier, rule))
+        for start, outputs in batching.one_ahead(infer, self._batches(size)):
+            yield from _finished(start, outputs, self.names, len(self))
+
+    def _batches(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
+        """The first row of each batch, and its rows with zeros up to the size."""
+        for start in range(0, len(self), size):
+            part = self.features[start : start + size]
+            # Float32 for every file, so that the program is the exported one.
+            batch = np.zeros((size, self.features.shape[1]), np.float32)
+            batch[: len(part)] = part
+            yield start, batch
 
 
 def read(named: str) -> NamedRows:
@@ -64,48 +112,6 @@ def read(named: str) -> NamedRows:
     features = feature_files.read_features(arrays)
     names = feature_files.read_texts(arrays, "names", len(features))
     return NamedRows(features, names, path)
-
-
-def check(rows: NamedRows, classifier: TrainedClassifier) -> None:
-    """Refuses rows that the classifier cannot take.
-
-    Raises:
-        UserError: they have another number of features than those of its training, or a feature is
-            not finite.
-    """
-    (expected,) = classifier.image_shape
-    if rows.features.shape[1] != expected:
-        raise UserError(
-            f"--features must have the {expected} features of the run; {rows.path} has "
-            f"{rows.features.shape[1]}"
-        )
-    feature_columns.check_finite(rows.features, f"--features {rows.path}")
-
-
-def make_sets(
-    classifier: TrainedClassifier, rule: CalibratedRule, rows: NamedRows
-) -> Iterator[RowSet]:
-    """The set of each row, in their order.
-
-    The batch size is 256, or less if there are fewer rows. The last bits of a probability may
-    depend on it.
-    """
-    number, width = rows.features.shape
-    # If there are few rows: the smallest power of two that holds all.
-    batch_size = min(_LARGEST_BATCH, 1 << (number - 1).bit_length())
-    infer = jax.jit(inference.make(classifier, rule))
-    # While the device computes one batch, the previous is yielded.
-    running: deque[tuple[int, tuple[jax.Array, jax.Array]]] = deque()
-    for start in range(0, number, batch_size):
-        part = rows.features[start : start + batch_size]
-        # Float32 for every file, so that the program is the exported one.
-        batch = np.zeros((batch_size, width), np.float32)
-        batch[: len(part)] = part
-        running.append((start, infer(batch)))
-        if len(running) > 1:
-            yield from _finished(*running.popleft(), rows.names, number)
-    for started in running:
-        yield from _finished(*started, rows.names, number)
 
 
 def _finished(
