@@ -1,7 +1,5 @@
 """What the tests of the program share."""
 
-import contextlib
-import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +27,6 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config.num_epochs = 2
     config.dataset.data_dir = str(folder / "data")
     plain = json.loads(config.to_json())
-    quiet = contextlib.redirect_stdout(io.StringIO())
-    with jax.numpy_dtype_promotion("standard"), quiet:
+    with jax.numpy_dtype_promotion("standard"):
         experiment.run(plain, folder / "run")
     return folder / "run"

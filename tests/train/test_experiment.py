@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from configs import digits
+from tests.train.power_cut import power_cut_at
 from train import experiment
 from train.data import dataset_spec
 from train.evaluation.metric import LOSS, Metric
@@ -82,24 +83,10 @@ def test_a_run_leaves_everything(config, unbroken):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_broken_off_ends_like_one_that_was_not(
-    config, unbroken, tmp_path, monkeypatch
-):
-    class PowerCutError(Exception):
-        pass
-
-    original = Reporter.training_step
-
-    def break_off(self, step, metrics):
-        if step == 19 + 7:
-            raise PowerCutError
-        original(self, step, metrics)
-
+def test_a_run_that_was_broken_off_ends_like_one_that_was_not(config, unbroken, tmp_path):
     workdir = tmp_path / "run"
-    with monkeypatch.context() as patch:
-        patch.setattr(Reporter, "training_step", break_off)
-        with pytest.raises(PowerCutError):
-            experiment.run(config, workdir)
+    with power_cut_at(19 + 7):
+        experiment.run(config, workdir)
     assert not (workdir / "results.json").exists()
     results = experiment.run(config, workdir)
     assert without_times(results) == without_times(unbroken[1])
@@ -190,25 +177,13 @@ def of_two_epochs(config, finished_run, tmp_path):
 
 
 @pytest.mark.slow
-def test_an_extended_run_ends_like_one_of_more_epochs(of_two_epochs, unbroken, monkeypatch):
-    class PowerCutError(Exception):
-        pass
-
-    original = Reporter.training_step
-
-    def break_off(self, step, metrics):
-        if step == 2 * 19 + 7:
-            raise PowerCutError
-        original(self, step, metrics)
-
+def test_an_extended_run_ends_like_one_of_more_epochs(of_two_epochs, unbroken):
     config, workdir = of_two_epochs
     shorter = (workdir / "results.json").read_text()
     for name in ("evaluation_test.json", "calibration.json"):
         (workdir / name).write_text("{}")
-    with monkeypatch.context() as patch:
-        patch.setattr(Reporter, "training_step", break_off)
-        with pytest.raises(PowerCutError):
-            experiment.run(config, workdir, extend=True)
+    with power_cut_at(2 * 19 + 7):
+        experiment.run(config, workdir, extend=True)
     written = json.loads((workdir / "config.json").read_text())
     assert written == {**config, "extensions": [[2, 38]]}
     # What is true of the shorter run alone is out of the way, and not lost.

@@ -1,8 +1,6 @@
 """A data set, a network and a loss of somebody else's package, used by their import paths."""
 
-import contextlib
 import dataclasses
-import io
 import json
 
 import jax
@@ -115,14 +113,9 @@ def config(tmp_path):
     return config
 
 
-def run(config, workdir):
-    with contextlib.redirect_stdout(io.StringIO()):
-        return experiment.run(config, workdir)
-
-
 @pytest.mark.usefixtures("standard_promotion")
 def test_a_run_trains_on_them_and_is_used_without_its_data(tmp_path, config):
-    results = run(config, tmp_path / "run")
+    results = experiment.run(config, tmp_path / "run")
     assert results["num_classes"] == len(SHADES)
     assert results["num_parameters"] == (1 * 8 + 8) + (8 * 3 + 3)
     (tmp_path / "data").rename(tmp_path / "elsewhere")
@@ -135,9 +128,9 @@ def test_a_run_trains_on_them_and_is_used_without_its_data(tmp_path, config):
 def test_a_run_trains_with_their_loss(tmp_path, config):
     config["loss"] = {"name": f"{__name__}:BRIER", "weight": 0.0}
     with pytest.raises(UserError, match=r"config\.loss\.weight must be .* greater than 0; got 0"):
-        run(config, tmp_path / "run")
+        experiment.run(config, tmp_path / "run")
     config["loss"]["weight"] = 2.0
-    results = run(config, tmp_path / "run")
+    results = experiment.run(config, tmp_path / "run")
     # Guessing one of three classes has a loss of 2 (4 + 1 + 1) / 9.
     assert results["test"]["loss"] < 1.3
 
@@ -155,7 +148,7 @@ def test_a_run_trains_with_their_loss(tmp_path, config):
 def test_their_fields_are_checked(tmp_path, config, section, name, value, message):
     config[section][name] = value
     with pytest.raises(UserError, match=message):
-        run(config, tmp_path / "run")
+        experiment.run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -174,7 +167,7 @@ def test_a_wrong_import_path_is_told_in_a_line(tmp_path, config, section, path, 
     config[section]["name"] = path
     message = rf"^config\.{section}\.name must be the import path of a {reason}.*; got '{path}'$"
     with pytest.raises(UserError, match=message):
-        run(config, tmp_path / "run")
+        experiment.run(config, tmp_path / "run")
 
 
 def test_images_of_another_shape_than_is_said_are_refused(tmp_path, config):

@@ -1,7 +1,5 @@
 """A run on features, from a file to sets of classes, a page and an exported program."""
 
-import contextlib
-import io
 import json
 import shutil
 
@@ -40,11 +38,6 @@ def small(path, **fields):
     return json.loads(config.to_json())
 
 
-def run(config, workdir):
-    with contextlib.redirect_stdout(io.StringIO()):
-        return experiment.run(config, workdir)
-
-
 @pytest.fixture(scope="module")
 def content():
     return matrices.arrays(60)
@@ -55,7 +48,7 @@ def finished(content, tmp_path_factory):
     """The folder of a finished run, `run`, without the features that it was trained on."""
     folder = tmp_path_factory.mktemp("features")
     with jax.numpy_dtype_promotion("standard"):
-        run(small(matrices.write(folder / "a.npz", **content)), folder / "run")
+        experiment.run(small(matrices.write(folder / "a.npz", **content)), folder / "run")
         scores = trained.load(folder / "run").predict("test").scores
         np.save(folder / "scores.npy", scores)
     (folder / "a.npz").rename(folder / "moved.npz")
@@ -91,7 +84,7 @@ def test_the_run_keeps_what_it_needs_of_the_features(finished, content):
 def test_the_scale_of_a_feature_does_not_matter(content, finished, tmp_path):
     scaled = content["features"].astype(np.float32) * [1, 1000, 1, 0.001] + [0, 0, 500, 0]
     content = content | {"features": scaled.astype(np.float32)}
-    run(small(matrices.write(tmp_path / "a.npz", **content)), tmp_path / "run")
+    experiment.run(small(matrices.write(tmp_path / "a.npz", **content)), tmp_path / "run")
     scores = trained.load(tmp_path / "run").predict("test").scores
     # 500 + x has 10 bits less than x; nothing else differs.
     np.testing.assert_allclose(scores, np.load(finished / "scores.npy"), atol=1e-3)
@@ -101,13 +94,15 @@ def test_a_run_with_dropout_goes_on_with_the_same_numbers(content, tmp_path):
     path = matrices.write(tmp_path / "a.npz", **content)
     fields = {"model.name": "mlp", "model.width": 8, "model.depth": 1, "model.dropout": 0.5}
     config = small(path, **fields)
-    whole = run(config, tmp_path / "run")
+    whole = experiment.run(config, tmp_path / "run")
     assert whole["num_parameters"] == 4 * 8 + 2 * 8 + 8 * 3 + 3
     assert assemble(config).model.features.dropout == 0.5
     # As if it had been stopped after its second epoch.
     (tmp_path / "run" / "results.json").unlink()
     shutil.rmtree(tmp_path / "run" / "checkpoints" / str(3 * (126 // 24)))
-    assert run(config, tmp_path / "run")["parameters_digest"] == whole["parameters_digest"]
+    assert (
+        experiment.run(config, tmp_path / "run")["parameters_digest"] == whole["parameters_digest"]
+    )
 
 
 def test_features_that_changed_are_refused(content, finished, workdir, tmp_path):
@@ -117,13 +112,13 @@ def test_features_that_changed_are_refused(content, finished, workdir, tmp_path)
     # The path is a field of the run; the file at it changes.
     config["dataset"]["path"] = str(path)
     (workdir / "config.json").write_text(json.dumps(config))
-    run(config, workdir)
+    experiment.run(config, workdir)
     (workdir / "results.json").unlink()
     features = content["features"].copy()
     features[17, 1] += 1
     matrices.write(path, **(content | {"features": features}))
     with pytest.raises(UserError, match=r"their labels or their splits changed since the run in"):
-        run(config, workdir)
+        experiment.run(config, workdir)
 
 
 def test_what_earlier_runs_kept_of_images_is_read():

@@ -1,7 +1,5 @@
 """A run on somebody's own images, from files to sets of classes, and what changes refuse."""
 
-import contextlib
-import io
 import json
 
 import numpy as np
@@ -31,11 +29,6 @@ def small(recipe, path, **fields):
     return json.loads(config.to_json())
 
 
-def run(config, workdir):
-    with contextlib.redirect_stdout(io.StringIO()):
-        return experiment.run(config, workdir)
-
-
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
     root = tmp_path_factory.mktemp("photos")
@@ -46,7 +39,7 @@ def photos(tmp_path_factory):
 @pytest.mark.slow
 def test_a_folder_becomes_a_classifier_that_needs_no_data(photos, tmp_path):
     workdir = tmp_path / "run"
-    results = run(small(folder, photos), workdir)
+    results = experiment.run(small(folder, photos), workdir)
     assert results["num_classes"] == len(CLASSES)
     kept = json.loads((workdir / "data.json").read_text())
     # Found in the images: all have 12 x 10 pixels.
@@ -68,20 +61,20 @@ def test_files_that_changed_are_refused_by_a_run_that_goes_on(photos, tmp_path):
     pictures.write_classes(root, CLASSES, 10)
     workdir = tmp_path / "run"
     config = small(folder, root)
-    run(config, workdir)
+    experiment.run(config, workdir)
     (workdir / "results.json").unlink()
-    run(config, workdir)
+    experiment.run(config, workdir)
     (workdir / "results.json").unlink()
     (root / "ash" / "0.png").rename(root / "birch" / "zero.png")
     with pytest.raises(UserError, match=r"their labels or their splits changed since the run in"):
-        run(config, workdir)
+        experiment.run(config, workdir)
 
 
 @pytest.mark.slow
 def test_greyscale_and_a_size_of_ones_own(tmp_path):
     pictures.write_classes(tmp_path / "photos", CLASSES, 10, mode="L")
     config = small(folder, tmp_path / "photos", **{"dataset.image_size": 7})
-    run(config, tmp_path / "run")
+    experiment.run(config, tmp_path / "run")
     kept = json.loads((tmp_path / "run" / "data.json").read_text())
     assert kept["image_shape"] == [7, 7, 1]
 
@@ -93,9 +86,9 @@ def test_unreadable_images_are_left_out_where_asked(tmp_path):
         (tmp_path / "photos" / "ash" / f"{index}.png").write_bytes(b"no image")
     config = small(folder, tmp_path / "photos")
     with pytest.raises(UserError, match=r"ash/\d\.png of \S+/photos is not an image"):
-        run(config, tmp_path / "refused")
+        experiment.run(config, tmp_path / "refused")
     config["dataset"]["skip_unreadable"] = True
-    assert run(config, tmp_path / "run")["num_classes"] == len(CLASSES)
+    assert experiment.run(config, tmp_path / "run")["num_classes"] == len(CLASSES)
 
 
 @pytest.mark.parametrize("recipe", [folder, table], ids=["folder", "table"])

@@ -1,7 +1,5 @@
 """Data sets of tensorflow-datasets by name: found, split, refused, trained on and prepared."""
 
-import contextlib
-import io
 import json
 
 import numpy as np
@@ -55,7 +53,7 @@ def prepare(data_dir, name, splits, *, image="image", label="label", more=None):
         "pkg_dir_path": None,
         "__module__": __name__,
     }
-    with tfds.core.registered.skip_registration(), contextlib.redirect_stdout(io.StringIO()):
+    with tfds.core.registered.skip_registration():
         builder = type(name, (tfds.core.GeneratorBasedBuilder,), members)
         builder(data_dir=str(data_dir), file_format="array_record").download_and_prepare()
 
@@ -175,13 +173,11 @@ def test_files_of_a_format_without_random_access_are_told(data_dir, tmp_path):
 @pytest.mark.slow
 def test_a_run_needs_the_data_set_no_more(data_dir, tmp_path, standard_promotion):
     config = configured(data_dir, "one_split")
-    with contextlib.redirect_stdout(io.StringIO()):
-        results = experiment.run(config, tmp_path / "run")
+    results = experiment.run(config, tmp_path / "run")
     assert results["num_classes"] == 3
     classifier = trained.load(tmp_path / "run")
     assert classifier.classes.names == CLASSES
-    with contextlib.redirect_stdout(io.StringIO()):
-        again = experiment.run(config, tmp_path / "run")
+    again = experiment.run(config, tmp_path / "run")
     assert again["test"] == results["test"]
 
 
