@@ -3,6 +3,7 @@
 import gc
 import os
 import signal
+import tempfile
 import zlib
 from collections.abc import Iterator
 
@@ -45,6 +46,20 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def temporary_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Has temporary files among those that pytest deletes, of the processes that tests start too.
+
+    tensorflow-datasets leaves an empty folder behind for each data set that is not prepared.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        # A short name: the path of a socket has at most about a hundred letters.
+        patch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
+        # It is then asked for again.
+        patch.setattr(tempfile, "tempdir", None)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -1,6 +1,8 @@
 """The strict settings are really in force."""
 
+import tempfile
 import warnings
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -24,3 +26,7 @@ def test_rank_promotion_is_refused():
 def test_warnings_are_errors():
     with pytest.raises(UserWarning, match="loud"):
         warnings.warn("loud", stacklevel=1)
+
+
+def test_temporary_files_are_among_those_that_pytest_deletes(tmp_path_factory):
+    assert Path(tempfile.gettempdir()).is_relative_to(tmp_path_factory.getbasetemp())
