@@ -60,7 +60,7 @@ def _run(name: str, arguments: list[str]) -> None:
     sys.argv = [f"{NAME} {name}", *arguments]
     try:
         module = importlib.import_module(f"train.{_MODULES.get(name, name)}")
-        command_line = importlib.import_module("train.command_line")
+        command_line = importlib.import_module("train.foundation.command_line")
         # Import paths of the user's own objects may begin in the current folder. It comes last: a
         # file train.py, or one that is called like a library, is not taken for another.
         sys.path.append(str(Path.cwd()))

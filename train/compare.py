@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from train import command_line
 from train.evaluation.metric import Metric
-from train.foundation import fields, files, flag_types, output_files
+from train.foundation import command_line, fields, files, flag_types, output_files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 

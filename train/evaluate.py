@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import flags
 
-from train import command_line
 from train.evaluation import metric
-from train.foundation import fields, files, output_files
+from train.foundation import command_line, fields, files, output_files
 from train.foundation.errors import UserError
 from train.workdir import run_files, terminal
 

@@ -5,8 +5,7 @@ Those of runs take `--workdirs=A,B,C` or `--runs=FOLDER`, and runs of one data s
 
 from absl import flags
 
-from train import command_line
-from train.foundation import flag_types
+from train.foundation import command_line, flag_types
 from train.papers.figures.catalogue import FIGURES, SUFFIXES
 
 _FIGURE = flags.DEFINE_string(

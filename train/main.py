@@ -4,8 +4,7 @@ from pathlib import Path
 
 from absl import flags
 
-from train import command_line
-from train.foundation import flag_types
+from train.foundation import command_line, flag_types
 from train.foundation.errors import UserError
 
 _CONFIG = flag_types.define_configuration(

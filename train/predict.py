@@ -15,8 +15,7 @@ from pathlib import Path
 
 from absl import flags
 
-from train import command_line
-from train.foundation import output_files
+from train.foundation import command_line, output_files
 from train.foundation.errors import UserError
 from train.prediction import rule_flags
 

@@ -14,12 +14,11 @@ from pathlib import Path
 import tensorflow_datasets as tfds
 from absl import flags, logging
 
-from train import command_line
 from train.data import DATASET_NAME, DATASETS, DatasetFamily, builders, find, prepared_files
 from train.data.builders import ReadOnlyBuilder
 from train.data.own import tfds_images
 from train.data.own.tfds_images import PREFIX
-from train.foundation import import_paths
+from train.foundation import command_line, import_paths
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from absl import flags
 
-from train import command_line
-from train.foundation import fields, files
+from train.foundation import command_line, fields, files
 from train.foundation.errors import UserError
 from train.papers.tables import collecting, display, json_output
 from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, EVIDENCE, THESIS

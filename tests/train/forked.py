@@ -176,7 +176,7 @@ def _run(start: Start, output: int, errors: int) -> None:
     module = importlib.import_module(start.module)
     # Where a process that the command starts begins.
     sys.modules["__main__"] = module
-    importlib.import_module("train.command_line").run(module.main)
+    importlib.import_module("train.foundation.command_line").run(module.main)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ FLOORS = (
     ("train.assembly",),
     ("train.series",),
     ("train.prediction", "train.papers", "train.comparison"),
-    ("train.experiment", "train.command_line"),
+    ("train.experiment",),
     (
         *("train.main", "train.evaluate", "train.predict", "train.export", "train.prepare"),
         *("train.compare", "train.figures", "train.tables", "train.__main__"),

@@ -1,1 +1,1 @@
-"""What every room may use: errors, fields, files, flags, the console and progress bars."""
+"""What every room may use: errors, fields, files, flags, the console, and how commands start."""

@@ -24,7 +24,7 @@ TIMEOUT = 300
 SERVER = """
 import contextlib, io, json, sys
 from absl import flags
-from train import command_line
+from train.foundation import command_line
 from train import tables as program
 # What makes a run fails here, and takes no time.
 sys.executable = "false"

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.train.forked import ROOT
-from train import command_line
+from train.foundation import command_line
 from train.foundation.errors import UserError
 
 # Their flags need these alone. The others name losses or data sets in their help.
