@@ -16,6 +16,8 @@ EXAMPLES_INSTALLED := $(EXAMPLES_VENV)/.installed
 DOCS_VENV := .venv-docs
 DOCS_INSTALLED := $(DOCS_VENV)/.installed
 WANTED := --quiet --constraint constraints.txt
+# Some machines set it. Every start would then compile all that it imports: three seconds of JAX.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test test-fast test-long test-oracle test-prepare test-browser test-examples check docs format clean python-version

@@ -12,35 +12,37 @@ import gc
 import importlib
 import json
 import os
+import pkgutil
 import select
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import traceback
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import train
 from tests.compilation import QUICK_FLAGS
 
 ROOT = Path(__file__).parents[2]
 # A limit for a hang, in seconds; a start takes some of them.
 TIME_LIMIT = 300
-# All that takes time to import. No command is among them: their flags have the same names.
+# What takes time to import, beside the rooms of the program.
 IMPORTED = (
     "grain",
     "jinja2",
     "matplotlib.pyplot",
+    "ml_collections.config_flags",
     "scipy.special",
     "sklearn.datasets",
     "tensorboardX",
     "tensorflow_datasets",
-    "train.evaluation.score_files",
-    "train.evaluation.set_report",
     "train.experiment",
-    "train.prediction.trained",
 )
 
 
@@ -176,13 +178,43 @@ def _run(start: Start, output: int, errors: int) -> None:
     module = importlib.import_module(start.module)
     # Where a process that the command starts begins.
     sys.modules["__main__"] = module
-    importlib.import_module("train.foundation.command_line").run(module.main)
+    command_line = importlib.import_module("train.foundation.command_line")
+    code = _exit_code(functools.partial(command_line.run, module.main))
+    # What follows in Python is to free every object. It would take most of the time of a start:
+    # each page that is shared with the server is copied for it.
+    os._exit(code)
+
+
+def _exit_code(run: Callable[[], None]) -> int:
+    """Runs to the end as Python does: all threads have ended, and nothing is left to be done."""
+    try:
+        try:
+            run()
+        finally:
+            threading._shutdown()  # type: ignore[attr-defined]
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+    except SystemExit as end:
+        return int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _modules_of_rooms() -> Iterator[str]:
+    """Not the commands, at the top: their flags have the same names."""
+    for room in pkgutil.iter_modules(train.__path__, "train."):
+        if room.ispkg:
+            package = importlib.import_module(room.name)
+            found = pkgutil.walk_packages(package.__path__, f"{room.name}.")
+            yield from (module.name for module in found)
 
 
 def main() -> None:
     # Libraries have threads by then, none of which holds a lock that the commands need.
     warnings.filterwarnings("ignore", message=r".*os\.fork\(\)")
-    for module in IMPORTED:
+    for module in (*IMPORTED, *_modules_of_rooms()):
         importlib.import_module(module)
     # A collection of garbage in a child would write to all pages that it shares with this process:
     # most of a second.

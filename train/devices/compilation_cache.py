@@ -55,17 +55,27 @@ def settings(environment: Mapping[str, str]) -> dict[str, str]:
 def prune(environment: Mapping[str, str]) -> None:
     """Deletes the entries that were not read for the longest time, until the rest is in bounds."""
     found = []
-    for file in _folder(environment).glob("*/*"):
-        # Another process may delete it too.
-        with contextlib.suppress(FileNotFoundError):
-            status = file.stat()
-            found.append((status.st_atime, file, status.st_size))
+    for folder in _listed(_folder(environment)):
+        for file in _listed(folder.path):
+            # Another process may delete it too.
+            with contextlib.suppress(FileNotFoundError):
+                status = file.stat()
+                found.append((status.st_atime, file.path, status.st_size))
     excess = sum(size for _, _, size in found) - _MOST_BYTES
-    for _, file, size in sorted(found):
+    for _, path, size in sorted(found):
         if excess <= 0:
             return
-        file.unlink(missing_ok=True)
+        Path(path).unlink(missing_ok=True)
         excess -= size
+
+
+def _listed(folder: str | Path) -> list[os.DirEntry[str]]:
+    """What is in a folder. It can be tens of thousands: `Path.glob` takes four times as long."""
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
 
 
 def _folder(environment: Mapping[str, str]) -> Path:

@@ -15,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.compilation import QUICK_FLAGS
+from tests.train import forked
 from tests.train.papers.finished_runs import finish
 
 ROOT = Path(__file__).parents[4]
@@ -67,19 +68,6 @@ def tables():
             return SimpleNamespace(returncode=code, stdout=out, stderr=err)
 
         yield call
-
-
-def started(*arguments, environment=ENVIRONMENT):
-    """The command as a user starts it."""
-    return subprocess.run(
-        [sys.executable, "-m", "train.tables", *map(str, arguments)],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT,
-        check=False,
-    )
 
 
 def config_and_workdir(command):
@@ -389,18 +377,22 @@ def test_failed_runs_are_told_at_the_end(tables, tmp_path):
     ]
 
 
-@pytest.mark.slow
-def test_a_mistake_ends_the_command_as_a_user_starts_it():
-    done = started("--table=4.0")
+def test_a_mistake_ends_the_command():
+    done = forked.start("train.tables", "--table=4.0")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("error: --table must be one of 3.1")
 
 
 @pytest.mark.slow
 def test_a_real_run_is_made_and_collected(tmp_path):
-    environment = {**ENVIRONMENT, "TFDS_DATA_DIR": str(tmp_path / "data")}
     folder = tmp_path / "runs"
-    done = started(*RUN, f"--runs={folder}", "--override=num_epochs=1", environment=environment)
+    done = forked.start(
+        "train.tables",
+        *RUN,
+        f"--runs={folder}",
+        "--override=num_epochs=1",
+        environment={"TFDS_DATA_DIR": str(tmp_path / "data")},
+    )
     assert done.returncode == 0, done.stderr
     assert "run 1 of 1: digits-cross_entropy-num_epochs=1-seed=0\n" in done.stdout
     run = folder / "digits-cross_entropy-num_epochs=1-seed=0"
