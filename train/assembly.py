@@ -4,6 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -32,20 +33,25 @@ from train.training.state import TrainState, initial_state, parameters_digest
 from train.workdir import terminal
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
+from train.workdir.skipped_images import SkippedImages
 
 
-def assemble(config: Mapping[str, Any], facts: Facts | None = None) -> "Assembly":
+def assemble(
+    config: Mapping[str, Any], facts: Facts | None = None, *, workdir: Path | None = None
+) -> "Assembly":
     """The parts of a run.
 
     Args:
         config: the fields of the configuration, nested and checked.
         facts: those of a finished run, which is used without its data set. Training leaves them
             out: the data set is opened, and has them.
+        workdir: the folder of the run, where the images are listed that cannot be read and are left
+            out; None to list them nowhere.
 
     Raises:
         UserError: the data set cannot be opened, or does not fit the configuration.
     """
-    assembly = Assembly(config, facts)
+    assembly = Assembly(config, facts, SkippedImages(workdir))
     configuration.check_classes(config, len(assembly.classes.names))
     return assembly
 
@@ -63,13 +69,17 @@ class Assembly:
     Args:
         config: the fields of the configuration, nested and checked.
         facts: what is known of the data set; None to ask the data set.
+        skipped: takes the images that cannot be read and are left out.
     """
 
-    def __init__(self, config: Mapping[str, Any], facts: Facts | None) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], facts: Facts | None, skipped: SkippedImages
+    ) -> None:
         self.config = config
         self.loss = find_loss(config["loss"]["name"])
         self._unopened = dataset_spec(config["dataset"])
         self._facts = facts
+        self._skipped = skipped
 
     @cached_property
     def spec(self) -> DatasetSpec:
@@ -291,7 +301,7 @@ class Assembly:
             process_count=jax.process_count(),
             # Only streamed data sets have these two fields.
             num_workers=dataset.get("num_workers", 0),
-            skip_unreadable=dataset.get("skip_unreadable", False),
+            on_skipped=self._skipped.add if dataset.get("skip_unreadable", False) else None,
         )
 
     def _make_objective(self, values: Hyperparameters) -> Objective:

@@ -166,7 +166,7 @@ def _assembled(config: Mapping[str, Any], workdir: Path) -> Assembly:
     parallel.check_batch_size(
         config["dataset"]["batch_size"], config["optimizer"]["accumulation_steps"]
     )
-    assembly = assemble(config)
+    assembly = assemble(config, workdir=workdir)
     _check_fits(assembly, workdir)
     return assembly
 

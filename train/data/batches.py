@@ -21,8 +21,23 @@ from train.foundation.errors import UserError
 # global batch, which their random keys are made of. Evaluation adds "mask" bool [b], false for what
 # is not an example: the padding of the last batch, and the images that were skipped.
 Batch = dict[str, Any]
-# In a batch that left out unreadable images, one message for each; no array.
-UNREADABLE = "unreadable"
+# In a batch of streamed images, a list of `SkippedImage`; no array.
+SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class SkippedImage:
+    """An image that was left out because it cannot be read.
+
+    Attributes:
+        image: its name in its source, as the path of a file.
+        source: the folder or the prepared split that it is in.
+        message: why it cannot be read.
+    """
+
+    image: str
+    source: str
+    message: str
 
 
 @functools.lru_cache(maxsize=2)
@@ -88,7 +103,7 @@ class TrainingBatches(_Batches):
         draws = streams.generator(self.seed, streams.CROPS, step).random(
             (self.batch_size, reader.num_draws)
         )
-        unreadable = []
+        skipped = []
         pixels = np.zeros((len(chosen), *reader.shape), np.uint8)
         for row, index in enumerate(chosen.tolist()):
             # The next example of the split replaces one that cannot be read.
@@ -99,14 +114,14 @@ class TrainingBatches(_Batches):
                 except UnreadableImageError as error:
                     if not self.skip_unreadable:
                         raise
-                    unreadable.append(str(error))
+                    skipped.append(_skipped(self.split.images, candidate, error))
                     continue
                 batch["labels"][row] = self.split.labels[candidate]
                 batch["examples"][row] = candidate
                 break
             else:
                 raise UserError(f"no image of {self.split.images.name} can be read")
-        return {"images": pixels, **batch, UNREADABLE: unreadable}
+        return {"images": pixels, **batch, SKIPPED: skipped}
 
 
 @dataclass(frozen=True)
@@ -127,14 +142,19 @@ class EvaluationBatches(_Batches):
         if not isinstance(self.split.images, Records):
             return {"images": records.gather(self.split.images, chosen), **batch}
         reader = self.split.images.reader
-        unreadable = []
+        skipped = []
         pixels = np.zeros((len(chosen), *reader.shape), np.uint8)
         for row in np.flatnonzero(mask).tolist():
+            index = int(chosen[row])
             try:
-                pixels[row] = reader.for_evaluation(*self.split.images.encoded(int(chosen[row])))
+                pixels[row] = reader.for_evaluation(*self.split.images.encoded(index))
             except UnreadableImageError as error:
                 if not self.skip_unreadable:
                     raise
-                unreadable.append(str(error))
+                skipped.append(_skipped(self.split.images, index, error))
                 mask[row] = False
-        return {"images": pixels, **batch, UNREADABLE: unreadable}
+        return {"images": pixels, **batch, SKIPPED: skipped}
+
+
+def _skipped(images: Records, index: int, error: UnreadableImageError) -> SkippedImage:
+    return SkippedImage(images.file_name(index), images.name, str(error))

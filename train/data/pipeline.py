@@ -1,11 +1,15 @@
 """Streams of batches: gathered from memory when needed, or decoded from records ahead of time."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
-from absl import logging
-
-from train.data.batches import UNREADABLE, Batch, EvaluationBatches, TrainingBatches
+from train.data.batches import (
+    SKIPPED,
+    Batch,
+    EvaluationBatches,
+    SkippedImage,
+    TrainingBatches,
+)
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
 
@@ -20,7 +24,8 @@ class Pipeline:
         process_index: the index of this process, which reads that share of every batch.
         process_count: the number of processes, and so of shares.
         num_workers: the number of processes that decode streamed images.
-        skip_unreadable: whether images that cannot be decoded are left out and counted.
+        on_skipped: called with each image that is left out because it cannot be read, each time;
+            None if such an image ends the run.
     """
 
     batch_size: int
@@ -28,7 +33,7 @@ class Pipeline:
     process_index: int = 0
     process_count: int = 1
     num_workers: int = 0
-    skip_unreadable: bool = False
+    on_skipped: Callable[[SkippedImage], None] | None = None
 
     def __post_init__(self) -> None:
         if self.batch_size % self.process_count:
@@ -37,7 +42,6 @@ class Pipeline:
                 f"config.dataset.batch_size must be a multiple of the {self.process_count} "
                 f"processes; got {self.batch_size}"
             )
-        self._unreadable: set[str] = set()
 
     def training(
         self, split: Split, *, first_step: int, last_step: int
@@ -48,7 +52,7 @@ class Pipeline:
             self.batch_size,
             self.process_index,
             self.process_count,
-            self.skip_unreadable,
+            self.on_skipped is not None,
             seed=self.seed,
         )
         return self._stream(split, batches, range(first_step, last_step))
@@ -56,7 +60,11 @@ class Pipeline:
     def evaluation(self, split: Split) -> Generator[Batch, None, None]:
         """Every example of a split once."""
         batches = EvaluationBatches(
-            split, self.batch_size, self.process_index, self.process_count, self.skip_unreadable
+            split,
+            self.batch_size,
+            self.process_index,
+            self.process_count,
+            self.on_skipped is not None,
         )
         return self._stream(split, batches, range(len(batches)))
 
@@ -71,11 +79,8 @@ class Pipeline:
         from train.data import large_images  # noqa: PLC0415
 
         for batch in large_images.stream(batches, numbers, num_workers=self.num_workers):
-            for message in batch.pop(UNREADABLE):
-                self._report(message)
+            skipped = batch.pop(SKIPPED)
+            if self.on_skipped is not None:
+                for one in skipped:
+                    self.on_skipped(one)
             yield batch
-
-    def _report(self, message: str) -> None:
-        if message not in self._unreadable:
-            self._unreadable.add(message)
-            logging.warning("left out, unreadable so far: %d; %s", len(self._unreadable), message)

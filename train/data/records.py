@@ -1,12 +1,13 @@
 """Examples: images in memory, records that are decoded when a batch wants them, or features."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from train.data.image_reader import ImageReader
+from train.data.images import UnreadableImageError
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,8 @@ class Records:
 
     Attributes:
         source: the examples, images undecoded: dictionaries with "image" and, for messages,
-            optionally "file_name".
+            optionally "file_name"; where the file of an image cannot be read, with the reason as
+            "unreadable".
         indices: the indices of the chosen examples in `source`, [n].
         name: the name of the source in messages.
         reader: makes pixels of them.
@@ -34,14 +36,30 @@ class Records:
         """Some of the chosen examples."""
         return Records(self.source, self.indices[chosen], self.name, self.reader)
 
+    def file_name(self, index: int) -> str:
+        """The name of an image in its source; its number if it has none."""
+        in_source = int(self.indices[index])
+        return _file_name(self.source[in_source], in_source)
+
     def encoded(self, index: int) -> tuple[bytes, str]:
-        """The bytes of an image, and its name in messages."""
+        """The bytes of an image, and its name in messages.
+
+        Raises:
+            UnreadableImageError: its file cannot be read.
+        """
         in_source = int(self.indices[index])
         example = self.source[in_source]
-        file_name = example.get("file_name")
-        if isinstance(file_name, bytes):
-            file_name = file_name.decode(errors="replace")
-        return example["image"], f"{file_name or f'record {in_source}'} of {self.name}"
+        name = f"{_file_name(example, in_source)} of {self.name}"
+        if "unreadable" in example:
+            raise UnreadableImageError(f"cannot read {name}: {example['unreadable']}")
+        return example["image"], name
+
+
+def _file_name(example: Mapping[str, Any], index: int) -> str:
+    found = example.get("file_name")
+    if isinstance(found, bytes):
+        found = found.decode(errors="replace")
+    return str(found or f"record {index}")
 
 
 @dataclass(frozen=True)

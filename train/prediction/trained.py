@@ -126,7 +126,8 @@ def load(workdir: Path) -> TrainedClassifier:
         )
     if config["compilation_cache"]:
         compilation_cache.use()
-    assembly = assemble(config, run_files.read_facts(workdir, classes, spec.image_shape))
+    facts = run_files.read_facts(workdir, classes, spec.image_shape)
+    assembly = assemble(config, facts, workdir=workdir)
     params, batch_stats = _selected(workdir, assembly)
     return TrainedClassifier(workdir, results, assembly, params, batch_stats)
 

@@ -18,7 +18,7 @@ from train.evaluation.metric import LOSS, Metric
 from train.evaluation.summaries import Evaluation
 from train.foundation import files
 from train.foundation.console import show_line
-from train.workdir import run_files, terminal
+from train.workdir import run_files, skipped_images, terminal
 from train.workdir.events import Events
 from train.workdir.facts import Facts
 
@@ -26,6 +26,7 @@ from train.workdir.facts import Facts
 def show_finished(workdir: Path, results: dict[str, Any], *, optimizes_top_k: bool) -> None:
     """Prints the closing table of a run that was finished before; see `terminal.show_results`."""
     show_line("this run is finished; these are its results")
+    skipped_images.show(workdir)
     terminal.show_results(results, run_files.present(workdir), optimizes_top_k=optimizes_top_k)
 
 
@@ -181,6 +182,7 @@ class Reporter:
         # Last, for the run is finished where they are.
         files.write_whole(self._workdir / run_files.RESULTS, files.to_json(results, indent=2))
         self._terminal.close()
+        skipped_images.show(self._workdir)
         written = _as_written(results)
         terminal.show_results(
             written, run_files.present(self._workdir), optimizes_top_k=self._optimizes_top_k

@@ -16,6 +16,8 @@ CLASSES = "classes.json"
 # Of people's own files: what only they tell.
 DATA = "data.json"
 METRICS = "metrics.jsonl"
+# Images that cannot be read and were left out: only where there are some.
+SKIPPED = "skipped_images.jsonl"
 RESULTS = "results.json"
 CURVES = "learning_curves.png"
 EVENTS = "tensorboard"

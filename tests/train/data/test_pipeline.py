@@ -5,7 +5,6 @@ import threading
 
 import numpy as np
 import pytest
-from absl import logging
 from PIL import Image
 
 from train.data import images
@@ -225,11 +224,10 @@ def test_an_unreadable_image_stops_the_run_and_is_named():
         list(Pipeline(BATCH_SIZE, seed=0).evaluation(make_records(unreadable={5})))
 
 
-def test_unreadable_images_can_be_left_out(streamed, monkeypatch):
-    warnings = []
-    monkeypatch.setattr(logging, "warning", lambda text, *values: warnings.append(text % values))
+def test_unreadable_images_can_be_left_out(streamed):
+    skipped = []
     bad = make_records(unreadable={5, 6, 20})
-    found = training(bad, skip_unreadable=True)
+    found = training(bad, on_skipped=skipped.append)
     # The next one in the split stands in, the first after the last.
     stand_ins = {5: 7, 6: 7, 20: 0}
     for batch, expected in zip(found, training(streamed), strict=True):
@@ -237,12 +235,13 @@ def test_unreadable_images_can_be_left_out(streamed, monkeypatch):
         assert batch["labels"].tolist() == labels
         same = batch["labels"] == expected["labels"]
         np.testing.assert_array_equal(batch["images"][same], expected["images"][same])
-    # Once each, however often they come up.
-    assert len(warnings) == 3
-    assert "unreadable so far: 3" in warnings[-1]
-
-    pipeline = Pipeline(BATCH_SIZE, seed=0, skip_unreadable=True)
+    assert {one.image for one in skipped} == {"5.png", "6.png", "20.png"}
+    skipped.clear()
+    pipeline = Pipeline(BATCH_SIZE, seed=0, on_skipped=skipped.append)
     batches = list(pipeline.evaluation(bad))
+    assert [one.image for one in skipped] == ["5.png", "6.png", "20.png"]
+    assert skipped[0].source == "train in a folder"
+    assert skipped[0].message.startswith("cannot decode 5.png of train in a folder: ")
     labels = np.concatenate([batch["labels"][batch["mask"]] for batch in batches])
     assert sorted({*range(NUM_EXAMPLES)} - {*labels.tolist()}) == [5, 6, 20]
     assert len(labels) == NUM_EXAMPLES - 3
@@ -250,14 +249,19 @@ def test_unreadable_images_can_be_left_out(streamed, monkeypatch):
 
 def test_a_split_without_a_readable_image_is_refused():
     with pytest.raises(UserError, match="no image of train in a folder can be read"):
-        training(make_records(unreadable=range(NUM_EXAMPLES)), skip_unreadable=True)
+        training(make_records(unreadable=range(NUM_EXAMPLES)), on_skipped=print)
 
 
 @pytest.mark.slow
-def test_workers_make_the_same_batches_and_errors(streamed):
-    expected = training(streamed, first_step=1)
-    found = in_time(lambda: training(streamed, first_step=1, num_workers=2))
+def test_workers_make_the_same_batches_and_errors():
+    bad = make_records(unreadable={5})
+    skipped, by_workers = [], []
+    expected = training(bad, first_step=1, on_skipped=skipped.append)
+    found = in_time(
+        lambda: training(bad, first_step=1, num_workers=2, on_skipped=by_workers.append)
+    )
     assert_same(found, expected)
+    assert skipped == by_workers != []
 
     def message():
         with pytest.raises(UserError) as caught:

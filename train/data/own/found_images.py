@@ -36,13 +36,12 @@ class Files(Sequence[dict[str, Any]]):
         return len(self._paths)
 
     def __getitem__(self, index: Any) -> Any:
-        """The bytes of a file and its name; no bytes, which are no image, if it cannot be read."""
-        path = self._root / self._paths[index]
+        """The bytes of a file and its name; if it cannot be read, no bytes and the reason."""
+        name = self._paths[index]
         try:
-            encoded = path.read_bytes()
-        except OSError:
-            encoded = b""
-        return {"image": encoded, "file_name": self._paths[index]}
+            return {"image": (self._root / name).read_bytes(), "file_name": name}
+        except OSError as error:
+            return {"image": b"", "file_name": name, "unreadable": error.strerror}
 
 
 def in_files(files: Listing) -> FoundImages:

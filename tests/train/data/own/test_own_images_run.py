@@ -80,15 +80,28 @@ def test_greyscale_and_a_size_of_ones_own(tmp_path):
 
 
 @pytest.mark.slow
-def test_unreadable_images_are_left_out_where_asked(tmp_path):
+def test_unreadable_images_are_left_out_where_asked(tmp_path, capsys):
     pictures.write_classes(tmp_path / "photos", CLASSES, 10)
     for index in range(2, 5):
         (tmp_path / "photos" / "ash" / f"{index}.png").write_bytes(b"no image")
     config = small(folder, tmp_path / "photos")
     with pytest.raises(UserError, match=r"ash/\d\.png of \S+/photos is not an image"):
         experiment.run(config, tmp_path / "refused")
+    assert not (tmp_path / "refused" / "skipped_images.jsonl").exists()
     config["dataset"]["skip_unreadable"] = True
-    assert experiment.run(config, tmp_path / "run")["num_classes"] == len(CLASSES)
+    workdir = tmp_path / "run"
+    listed = workdir / "skipped_images.jsonl"
+    assert experiment.run(config, workdir)["num_classes"] == len(CLASSES)
+    assert f"images left out as unreadable: 3, listed in {listed}" in capsys.readouterr().out
+    before = listed.read_bytes()
+    skipped = [json.loads(line) for line in before.splitlines()]
+    assert sorted(one["image"] for one in skipped) == [f"ash/{index}.png" for index in (2, 3, 4)]
+    assert {one["source"] for one in skipped} == {str(tmp_path / "photos")}
+    # A run that goes on, and commands on the finished one, list nothing twice.
+    (workdir / "results.json").unlink()
+    experiment.run(config, workdir)
+    trained.load(workdir).predict("test")
+    assert listed.read_bytes() == before
 
 
 @pytest.mark.parametrize("recipe", [folder, table], ids=["folder", "table"])

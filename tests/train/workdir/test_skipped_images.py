@@ -1,0 +1,98 @@
+"""The list of the images that a run left out."""
+
+import json
+
+import pytest
+from absl import logging
+
+from train.data.batches import SkippedImage
+from train.workdir import skipped_images
+from train.workdir.skipped_images import SkippedImages
+
+
+def image(number, source="photos"):
+    return SkippedImage(f"ash/{number}.png", source, f"ash/{number}.png is not an image")
+
+
+def listed(workdir):
+    lines = (workdir / "skipped_images.jsonl").read_bytes().splitlines(keepends=True)
+    assert all(line.endswith(b"\n") for line in lines)
+    return [SkippedImage(**json.loads(line)) for line in lines]
+
+
+@pytest.fixture
+def warnings(monkeypatch):
+    found = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: found.append(text % values))
+    return found
+
+
+def test_an_image_is_listed_once(tmp_path, warnings):
+    skipped = SkippedImages(tmp_path)
+    assert not (tmp_path / "skipped_images.jsonl").exists()
+    names = [0, 1, 0, 2, 2]
+    for number in names:
+        skipped.add(image(number))
+    skipped.add(image(0, source="elsewhere"))
+    assert listed(tmp_path) == [*(image(number) for number in range(3)), image(0, "elsewhere")]
+
+
+def test_names_of_any_bytes_are_listed(tmp_path, warnings):
+    name = b'caf\xe9 \n"1".png'.decode(errors="surrogateescape")
+    for _ in range(2):
+        SkippedImages(tmp_path).add(SkippedImage(name, "三", "is empty"))
+    assert [one.image for one in listed(tmp_path)] == [name]
+
+
+def test_a_run_that_goes_on_goes_on_with_the_list(tmp_path, warnings):
+    SkippedImages(tmp_path).add(image(0))
+    path = tmp_path / "skipped_images.jsonl"
+    # Killed while it wrote the second image.
+    whole = path.read_bytes()
+    path.write_bytes(whole + whole[:20])
+    again = SkippedImages(tmp_path)
+    again.add(image(0))
+    again.add(image(1))
+    assert listed(tmp_path) == [image(0), image(1)]
+
+
+def test_processes_share_a_list(tmp_path, warnings):
+    one, other = SkippedImages(tmp_path), SkippedImages(tmp_path)
+    for number, process in enumerate([one, other, other, one, other, one]):
+        process.add(image(number // 2))
+        process.add(image(0))
+    assert listed(tmp_path) == [image(0), image(1), image(2)]
+
+
+def test_the_1st_the_10th_and_the_100th_are_told(tmp_path, warnings):
+    skipped = SkippedImages(tmp_path)
+    for number in range(105):
+        skipped.add(image(number))
+    told = [f"images left out, unreadable so far: {count}, listed in " for count in (1, 10, 100)]
+    assert [warning[: len(text)] for warning, text in zip(warnings, told, strict=True)] == told
+    assert warnings[0].endswith("skipped_images.jsonl; ash/0.png is not an image")
+
+
+def test_without_a_folder_images_are_only_told(warnings):
+    skipped = SkippedImages(None)
+    skipped.add(image(0))
+    skipped.add(image(0))
+    assert warnings == [
+        "images left out, unreadable so far: 1; ash/0.png is not an image",
+    ]
+
+
+def test_a_list_that_somebody_edited_is_added_to(tmp_path, warnings):
+    path = tmp_path / "skipped_images.jsonl"
+    path.write_text("a note\n[]\n")
+    SkippedImages(tmp_path).add(image(0))
+    assert path.read_text().startswith("a note\n[]\n{")
+
+
+def test_the_number_of_images_and_their_file_are_shown(tmp_path, warnings, capsys):
+    skipped_images.show(tmp_path)
+    assert capsys.readouterr().out == ""
+    SkippedImages(tmp_path).add(image(0))
+    skipped_images.show(tmp_path)
+    path = tmp_path / "skipped_images.jsonl"
+    assert capsys.readouterr().out == f"images left out as unreadable: 1, listed in {path}\n"

@@ -1,0 +1,91 @@
+"""The list of the images that a run left out because they cannot be read."""
+
+import contextlib
+import fcntl
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import BinaryIO
+
+from absl import logging
+
+from train.data.batches import SkippedImage
+from train.foundation import files
+from train.foundation.console import show_line
+from train.workdir import run_files
+
+
+class SkippedImages:
+    """Lists each image that a run leaves out once, as soon as it is left out.
+
+    A run that was interrupted goes on with its list. Several processes may share one: each reads
+    what the others have added before it adds an image.
+
+    Args:
+        workdir: the folder of the run; None to warn of the images without listing them.
+    """
+
+    def __init__(self, workdir: Path | None) -> None:
+        self._path = None if workdir is None else workdir / run_files.SKIPPED
+        self._seen: set[tuple[str, str]] = set()
+        self._end = 0  # Of the part of the file that has been read.
+        if self._path is not None and self._path.exists():
+            with self._path.open("rb") as file:
+                self._read(file)
+
+    def add(self, skipped: SkippedImage) -> None:
+        """Lists an image, unless it is listed; some images are also warned of."""
+        key = (skipped.image, skipped.source)
+        if key in self._seen:
+            return
+        if self._path is None:
+            is_new, listed = True, ""
+        else:
+            with _locked(self._path) as file:
+                torn = self._read(file)
+                if torn:
+                    file.truncate(self._end)
+                is_new = key not in self._seen
+                if is_new:
+                    line = files.to_json(asdict(skipped))
+                    file.write(line)
+                    self._end += len(line)
+            listed = f", listed in {self._path}"
+        self._seen.add(key)
+        count = len(self._seen)
+        # The 1st, 10th, 100th and so on: there may be many.
+        if is_new and count == 10 ** (len(str(count)) - 1):
+            logging.warning(
+                "images left out, unreadable so far: %d%s; %s", count, listed, skipped.message
+            )
+
+    def _read(self, file: BinaryIO) -> bytes:
+        """Reads what was added since the last time; returns the end of it that a kill has torn."""
+        file.seek(self._end)
+        *lines, torn = file.read().split(b"\n")
+        self._end = file.tell() - len(torn)
+        for line in lines:
+            # Somebody may have edited the file; what is no entry names no image.
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                entry = json.loads(line)
+                self._seen.add((entry["image"], entry["source"]))
+        return torn
+
+
+def show(workdir: Path) -> None:
+    """Says how many images the run in a workdir left out, and where they are listed."""
+    path = workdir / run_files.SKIPPED
+    if path.exists():
+        count = path.read_bytes().count(b"\n")
+        show_line(f"images left out as unreadable: {count:,}, listed in {path}")
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[BinaryIO]:
+    """The file, to read and to add to, while no other process does."""
+    with files.naming(path), path.open("a+b") as file:
+        # Some shared file systems have no locks: there, two processes may list the same image.
+        with contextlib.suppress(OSError):
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
