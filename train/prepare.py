@@ -1,6 +1,8 @@
 """Prepares a data set: `python -m train.prepare --dataset=plantnet300k --manual_dir=downloads`.
 
 A data set of tensorflow-datasets is named after `tfds:`, as in --dataset=tfds:oxford_flowers102.
+Your own images are written as records by --dataset=folder --path=photos --out=photos.records, or by
+--dataset=table with the path of a table.
 For ImageNet-LT and Pl@ntNet-300K a second start goes on where the first one was stopped; the others
 begin anew. Nothing is installed, and nothing but CIFAR-100 is downloaded.
 """
@@ -8,16 +10,19 @@ begin anew. Nothing is installed, and nothing but CIFAR-100 is downloaded.
 import dataclasses
 import functools
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import tensorflow_datasets as tfds
 from absl import flags, logging
 
 from train.data import DATASET_NAME, DATASETS, DatasetFamily, builders, find, prepared_files
 from train.data.builders import ReadOnlyBuilder
-from train.data.own import tfds_images
+from train.data.own import folders, image_records, tables, tfds_images
+from train.data.own.listing import GivenImages
 from train.data.own.tfds_images import PREFIX
+from train.data.preparing import records_writer
 from train.foundation import command_line, import_paths
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
@@ -27,6 +32,15 @@ _DATASET = flags.DEFINE_string(
     None,
     f"Needed. The data set: one of {', '.join(DATASETS)}, or tfds:NAME for one of "
     "tensorflow-datasets.",
+)
+_PATH = flags.DEFINE_string(
+    "path", None, "For --dataset=folder or table: the folder of images, or the table."
+)
+_OUT = flags.DEFINE_string(
+    "out", None, "For --dataset=folder or table: the new folder that the records are written to."
+)
+_NESTED = flags.DEFINE_boolean(
+    "nested", False, "For --dataset=folder: whether each folder with images is a class."
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
@@ -48,6 +62,13 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
 )
 
 
+# Finds images at a path, given whether each folder with images is a class.
+_OWN_IMAGES: Mapping[str, Callable[[Path, bool], GivenImages]] = {
+    "folder": lambda path, nested: folders.find(path, nested=nested),
+    "table": lambda path, _nested: tables.find(path),
+}
+
+
 def main() -> None:
     """Prepares the data set that the flags name."""
     if _DATASET.value is None:
@@ -56,15 +77,31 @@ def main() -> None:
         raise UserError(f"--dataset must be {wrong}; got {_DATASET.value!r}")
     # Below errors, tfds tells that a new folder is empty.
     logging.set_verbosity(logging.ERROR)
-    for name, flag in (("data_dir", _DATA_DIR), ("manual_dir", _MANUAL_DIR)):
+    for flag in (_DATA_DIR, _MANUAL_DIR, _PATH, _OUT):
         if flag.value == "":
-            raise UserError(f"--{name} must be a folder; it is empty")
+            what = "a folder or a table" if flag is _PATH else "a folder"
+            raise UserError(f"--{flag.name} must be {what}; it is empty")
+    if _DATASET.value in _OWN_IMAGES and (_PATH.present or _OUT.present):
+        if _PATH.value is None or _OUT.value is None:
+            missing = "path" if _PATH.value is None else "out"
+            raise UserError(f"--path and --out must be given together; --{missing} is missing")
+        _refuse((_DATA_DIR, _MANUAL_DIR, _SKIP_UNREADABLE), "is not for your own images")
+        write_records(_DATASET.value, Path(_PATH.value), Path(_OUT.value), nested=_NESTED.value)
+        return
+    if _DATASET.value not in _OWN_IMAGES:
+        _refuse((_PATH, _OUT, _NESTED), f"is for --dataset={' or '.join(_OWN_IMAGES)}")
     prepare(
         _DATASET.value,
         data_dir=_DATA_DIR.value,
         manual_dir=_MANUAL_DIR.value,
         skip_unreadable=_SKIP_UNREADABLE.value,
     )
+
+
+def _refuse(given: Sequence[flags.FlagHolder[Any]], why: str) -> None:
+    for flag in given:
+        if flag.present:
+            raise UserError(f"--{flag.name} {why}; got --dataset={_DATASET.value}")
 
 
 def prepare(
@@ -80,7 +117,10 @@ def prepare(
     """
     family = _family(name)
     if family.builder is None:
-        raise UserError(f"--dataset={name} needs no preparation: its files are read where they lie")
+        optional = "; --path and --out write them as records" if name in _OWN_IMAGES else ""
+        raise UserError(
+            f"--dataset={name} needs no preparation: its files are read where they lie{optional}"
+        )
     builder = builders.make_builder(family.builder, data_dir, name=name)
     if builder.is_prepared():
         prepared_files.check_files(builder)
@@ -97,6 +137,43 @@ def prepare(
         begins = "goes on from here" if isinstance(builder, ReadOnlyBuilder) else "begins anew"
         raise InterruptedRunError(signal.SIGINT, f"the same command {begins}") from error
     _summarize(name, builder, skipped)
+
+
+def write_records(name: str, path: Path, out: Path, *, nested: bool) -> None:
+    """Writes the images of a folder or a table as records, unless they are written already.
+
+    Args:
+        name: "folder" or "table".
+        path: the folder or the table.
+        out: the folder for the records.
+        nested: whether each folder with images is a class.
+
+    Raises:
+        UserError: there are no such images, or the folder has something else in it.
+    """
+    path, out = path.expanduser().absolute(), out.expanduser().absolute()
+    if nested and name != "folder":
+        raise UserError(f"--nested is for --dataset=folder; got {name!r}")
+    try:
+        images = _OWN_IMAGES[name](path, nested)
+    except UserError as error:
+        # The path is a field of a configuration elsewhere.
+        raise UserError(str(error).replace("config.dataset.path", "--path")) from error
+    if out.resolve().is_relative_to(path.resolve()):
+        raise UserError(f"--out must not be in the folder of the images; got {out}")
+    if image_records.are_at(out):
+        if image_records.read(out).is_of(images, nested=nested):
+            show_line(f"the images of {path} are prepared already, in {out}")
+            return
+        raise UserError(f"--out {out} has records of other images; delete it, or give another")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UserError(f"--out must be a new folder, or an empty one; {out} is not")
+    try:
+        records_writer.write(images, out, nested=nested)
+    except KeyboardInterrupt as error:
+        raise InterruptedRunError(signal.SIGINT, "the same command begins anew") from error
+    classes = len(images.class_names)
+    show_line(f"{path}: {classes:,} classes, {len(images.paths):,} images; prepared in {out}")
 
 
 def _family(name: str) -> DatasetFamily:

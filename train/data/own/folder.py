@@ -1,7 +1,7 @@
 """A folder with a folder of images for each class: `--config=configs/folder.py`."""
 
+import functools
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from train.data import options
@@ -13,13 +13,8 @@ from train.foundation import fields
 
 def _spec(config: Mapping[str, Any]) -> DatasetSpec:
     def find(_data_dir: str | None) -> FoundImages:
-        found = folders.find(
-            Path(config["path"]).expanduser().absolute(),
-            nested=config["nested"],
-            validation=config["validation_fraction"],
-            test=config["test_fraction"],
-        )
-        return found_images.in_files(found)
+        in_files = functools.partial(folders.find, nested=config["nested"])
+        return found_images.find(config, in_files)
 
     return own_images.make(config, find)
 

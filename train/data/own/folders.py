@@ -7,25 +7,21 @@ from pathlib import Path
 import numpy as np
 
 from train.data import image_formats
-from train.data.own import listing
-from train.data.own.listing import ROLE_NAMES, Listing, Role
+from train.data.own.listing import ROLE_NAMES, GivenImages, Role
 from train.foundation.errors import UserError
 
 
-def find(root: Path, *, nested: bool, validation: float, test: float) -> Listing:
+def find(root: Path, *, nested: bool) -> GivenImages:
     """The images below a folder, sorted by path.
 
     The folder has a folder for each class, or the folders `train`, `val` (or `validation`) and
-    `test` with a folder for each class. Splits that are missing are held out of the training
-    images. Classes are in the order of their sorted names. Hidden files and folders are skipped,
-    links are followed.
+    `test` with a folder for each class. Classes are in the order of their sorted names. Hidden
+    files and folders are skipped, links are followed.
 
     Args:
         root: the folder.
         nested: whether each folder with images is a class, named by its path, as in
             `genus/species`; otherwise the folders at the top are the classes, with all below them.
-        validation: the fraction of each class that is held out for validation.
-        test: the fraction of each class that is held out for the test.
 
     Raises:
         UserError: the folder does not have that form.
@@ -62,11 +58,9 @@ def find(root: Path, *, nested: bool, validation: float, test: float) -> Listing
     paths = tuple(path for path, _, _ in found)
     labels = np.array([number[name] for _, name, _ in found], np.int32)
     roles = np.array([role for _, _, role in found], np.int8)
-    roles = listing.hold_out_missing(
-        labels, roles, paths, given=set(splits.values()), validation=validation, test=test
+    return GivenImages(
+        root, paths, labels, roles, frozenset(splits.values()), keys=paths, class_names=class_names
     )
-    listing.check(labels, roles, class_names, f"config.dataset.path {root}", "image")
-    return Listing(root, paths, labels, roles, class_names)
 
 
 def _class_of(path: str, folder: Path, *, nested: bool) -> str:

@@ -1,12 +1,13 @@
 """Somebody's own images as they were found: listed, split, and still encoded."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train.data.own import listing
-from train.data.own.listing import Listing
+from train.data.own import image_records, listing
+from train.data.own.listing import GivenImages, Listing
+from train.foundation.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,32 @@ class Files(Sequence[dict[str, Any]]):
             return {"image": b"", "file_name": name, "unreadable": error.strerror}
 
 
-def in_files(files: Listing) -> FoundImages:
-    """The images of a list of files, which are read where they lie."""
-    sizes = files.sizes()
-    listing.warn_of_duplicates(files, sizes)
-    return FoundImages(files, Files(files.root, files.paths), files.digest(sizes))
+def find(config: Mapping[str, Any], in_files: Callable[[Path], GivenImages]) -> FoundImages:
+    """The images of `config.dataset.path`, in files or in records, with the missing splits.
+
+    Args:
+        config: the fields of `config.dataset`.
+        in_files: finds images that are no records at the path.
+
+    Raises:
+        UserError: they cannot be found, or no classifier can be trained with them.
+    """
+    path = Path(config["path"]).expanduser().absolute()
+    fractions = {"validation": config["validation_fraction"], "test": config["test_fraction"]}
+    where = f"config.dataset.path {path}"
+    source: Sequence[dict[str, Any]]
+    if image_records.are_at(path):
+        records = image_records.read(path)
+        if config.get("nested", records.nested) != records.nested:
+            raise UserError(
+                f"config.dataset.nested must be {records.nested}, as the records in {path} were "
+                f"prepared; got {config['nested']}"
+            )
+        files = listing.split(records.images, where, **fractions)
+        sizes, source = records.sizes, records.source
+    else:
+        images = in_files(path)
+        files = listing.split(images, where, **fractions)
+        sizes, source = images.sizes(), Files(files.root, files.paths)
+    listing.warn_of_duplicates(files, sizes, source)
+    return FoundImages(files, source, files.digest(sizes))

@@ -1,10 +1,11 @@
 """A list of image files with their classes and splits: checked, split and identified."""
 
 import hashlib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -62,20 +63,6 @@ class Listing:
         """The indices of the files of a split."""
         return np.flatnonzero(self.roles == role)
 
-    def sizes(self) -> np.ndarray:
-        """The bytes of each file, int64 [n].
-
-        Raises:
-            UserError: a file does not exist.
-        """
-        found = np.empty(len(self), np.int64)
-        for index, path in enumerate(self.paths):
-            try:
-                found[index] = (self.root / path).stat().st_size
-            except OSError as error:
-                raise UserError(f"cannot read {self.root / path}: {error.strerror}") from error
-        return found
-
     def digest(self, sizes: np.ndarray) -> str:
         """A text that is another for other paths, sizes, labels, splits or names of classes."""
         digest = hashlib.sha256()
@@ -85,6 +72,67 @@ class Listing:
         for numbers in (self.labels, self.roles, sizes):
             digest.update(np.ascontiguousarray(numbers.astype("<i8")).tobytes())
         return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class GivenImages:
+    """Images as a folder or a table gives them: splits may be missing.
+
+    Attributes:
+        root: the folder that the paths are relative to.
+        paths: the paths of the files, with "/" between folders.
+        labels: the class of each file, int32 [n].
+        roles: the `Role` of each file in the splits that are given, int8 [n].
+        given: the roles of the splits that are given, with or without images.
+        keys: what the files are told apart by when splits are held out, as in `hold_out`.
+        class_names: the names of the classes.
+    """
+
+    root: Path
+    paths: tuple[str, ...]
+    labels: np.ndarray
+    roles: np.ndarray
+    given: frozenset[Role]
+    keys: tuple[str, ...]
+    class_names: tuple[str, ...]
+
+    def sizes(self) -> np.ndarray:
+        """The bytes of each file, int64 [n].
+
+        Raises:
+            UserError: a file does not exist.
+        """
+        found = np.empty(len(self.paths), np.int64)
+        for index, path in enumerate(self.paths):
+            try:
+                found[index] = (self.root / path).stat().st_size
+            except OSError as error:
+                raise UserError(f"cannot read {self.root / path}: {error.strerror}") from error
+        return found
+
+
+def split(images: GivenImages, where: str, *, validation: float, test: float) -> Listing:
+    """Holds out the splits that are missing, of the training images.
+
+    Args:
+        images: as they are given.
+        where: what they were found in, for messages.
+        validation: the fraction of each class that is held out for validation.
+        test: the fraction of each class that is held out for the test.
+
+    Raises:
+        UserError: no classifier can be trained with them; see `check`.
+    """
+    roles = hold_out_missing(
+        images.labels,
+        images.roles,
+        images.keys,
+        given=images.given,
+        validation=validation,
+        test=test,
+    )
+    check(images.labels, roles, images.class_names, where, "image")
+    return Listing(images.root, images.paths, images.labels, roles, images.class_names)
 
 
 def check(
@@ -232,20 +280,24 @@ def hold_out_rows(labels: np.ndarray, *, validation: float, test: float) -> np.n
     return roles
 
 
-def warn_of_duplicates(listing: Listing, sizes: np.ndarray) -> None:
+def warn_of_duplicates(
+    listing: Listing, sizes: np.ndarray, source: Sequence[Mapping[str, Any]]
+) -> None:
     """Warns of files of different splits with the same content.
 
-    Only files of equal size are read.
+    Args:
+        listing: the files.
+        sizes: the bytes of each, [n]. Only files of equal size are read.
+        source: the files as the examples of `Records`.
     """
     several = [indices for indices in _groups(sizes) if len(np.unique(listing.roles[indices])) > 1]
     found = []
     for indices in several:
         contents: dict[bytes, int] = {}
         for index in indices.tolist():
-            try:
-                content = (listing.root / listing.paths[index]).read_bytes()
-            except OSError:
-                continue  # Told when it is wanted.
+            content = source[index]["image"]
+            if not content:
+                continue  # No image, or one that cannot be read: told when it is wanted.
             digest = hashlib.sha256(content).digest()
             first = contents.setdefault(digest, index)
             if listing.roles[first] != listing.roles[index]:

@@ -1,7 +1,6 @@
 """A table of image files and labels: `--config=configs/table.py`."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from train.data import options
@@ -12,12 +11,7 @@ from train.data.own.found_images import FoundImages
 
 def _spec(config: Mapping[str, Any]) -> DatasetSpec:
     def find(_data_dir: str | None) -> FoundImages:
-        found = tables.find(
-            Path(config["path"]).expanduser().absolute(),
-            validation=config["validation_fraction"],
-            test=config["test_fraction"],
-        )
-        return found_images.in_files(found)
+        return found_images.find(config, tables.find)
 
     return own_images.make(config, find)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from train.data import image_formats
 from train.data.own import listing
-from train.data.own.listing import ROLE_NAMES, Listing, Role
+from train.data.own.listing import ROLE_NAMES, GivenImages, Role
 from train.foundation.errors import UserError, first_line
 
 _NEEDED = ("path", "label")
@@ -19,18 +19,16 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 Columns = Mapping[str, Sequence[str]]
 
 
-def find(table: Path, *, validation: float, test: float) -> Listing:
+def find(table: Path) -> GivenImages:
     """The images that a table lists, in its order.
 
     The table has the columns `path`, relative to its folder, and `label`, and optionally `split`
     (train, val or test) and `group`. Images of one group, as the photographs of one plant, belong
-    to one split. Splits that are missing are held out of the training images, whole groups at a
-    time. Classes are in the order of their sorted names.
+    to one split: where a split is held out, whole groups are. Classes are in the order of their
+    sorted names.
 
     Args:
         table: the file.
-        validation: the fraction of each class that is held out for validation.
-        test: the fraction of each class that is held out for the test.
 
     Raises:
         UserError: the file does not have that form, or a group is in two splits.
@@ -58,16 +56,13 @@ def find(table: Path, *, validation: float, test: float) -> Listing:
             )
     labels = np.array([number[label] for label in columns["label"]], np.int32)
     # An image without a group is a group of its own, which no group is named as.
-    groups = [
+    groups = tuple(
         f"group {group}" if group else f"path {path}"
         for group, path in zip(columns.get("group", [""] * len(paths)), paths, strict=True)
-    ]
-    _check_groups(where, groups, roles)
-    roles = listing.hold_out_missing(
-        labels, roles, groups, given=roles, validation=validation, test=test
     )
-    listing.check(labels, roles, class_names, where, "image")
-    return Listing(table.parent, paths, labels, roles, class_names)
+    _check_groups(where, groups, roles)
+    given = frozenset(Role(role) for role in np.unique(roles).tolist())
+    return GivenImages(table.parent, paths, labels, roles, given, groups, class_names)
 
 
 def _read(table: Path) -> Columns:

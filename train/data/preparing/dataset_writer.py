@@ -28,7 +28,8 @@ from train.foundation.errors import UserError
 from train.foundation.progress_bar import ImageProgress
 
 _JOURNAL = "journal.jsonl"
-_LOCK = "lock"
+# The file that a process locks while it writes to a folder.
+LOCK = "lock"
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def write(
             final.rmdir()
         unfinished.rename(final)
         # Last: without its journal, a folder that is not renamed yet would be written anew.
-        for temporary in (_JOURNAL, _LOCK):
+        for temporary in (_JOURNAL, LOCK):
             (final / temporary).unlink()
     return {split: len(contents.splits[split]) - len(examples) for split, examples in kept.items()}
 
@@ -114,7 +115,7 @@ def _write_splits(
     written: dict[str, list[Shard]] = {}
     # Split, index of the shard, indices of its examples, file.
     missing: list[tuple[str, int, range, Path]] = []
-    expected = {folder / _JOURNAL, folder / _LOCK}
+    expected = {folder / _JOURNAL, folder / LOCK}
     for split, examples in contents.splits.items():
         ranges = shards.ranges(len(examples))
         written[split] = [Shard(split, index, 0, 0, []) for index in range(len(ranges))]
@@ -234,7 +235,7 @@ def _describe(
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Keeps other processes from writing here; a process that is killed loses its lock."""
-    with (folder / _LOCK).open("wb") as lock:
+    with (folder / LOCK).open("wb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -242,4 +243,4 @@ def locked(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            (folder / _LOCK).unlink(missing_ok=True)
+            (folder / LOCK).unlink(missing_ok=True)

@@ -4,17 +4,18 @@ A split is cut into shards before anything is written. A shard is written under 
 durable, renamed and then noted in a journal. A shard that is not in the journal is written again.
 """
 
+import functools
 import hashlib
 import itertools
 import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from PIL import Image, UnidentifiedImageError
@@ -29,6 +30,9 @@ EXAMPLES_PER_SHARD = 1024
 # The formats that training decodes. ImageNet has one PNG among its JPEG files.
 _FORMATS = ("JPEG", "PNG")
 _NUM_THREADS = min(8, os.cpu_count() or 1)
+
+_Example = TypeVar("_Example")
+_Image = TypeVar("_Image")
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +139,8 @@ def write(
     try:
         writer = ArrayRecordWriter(str(temporary), "group_size:1")
         try:
-            for example, encoded in _read_ahead(examples, source):
+            check = functools.partial(_checked, source=source)
+            for example, encoded in read_ahead(examples, check):
                 if isinstance(encoded, bytes):
                     record = {**example.features, "image": encoded, "label": example.label}
                     writer.write(serialize(record))
@@ -168,15 +173,15 @@ def _num_records(path: Path) -> int:
         return -1
 
 
-def _read_ahead(
-    examples: Sequence[Example], source: Source
-) -> Iterator[tuple[Example, bytes | UnreadableError]]:
-    """The images in order; threads read and decode a few images ahead."""
-    pending: deque[tuple[Example, Future[bytes | UnreadableError]]] = deque()
+def read_ahead(
+    examples: Iterable[_Example], read: Callable[[_Example], _Image]
+) -> Iterator[tuple[_Example, _Image]]:
+    """The examples with what a function reads of each, in order; threads read a few ahead."""
+    pending: deque[tuple[_Example, Future[_Image]]] = deque()
     with ThreadPoolExecutor(_NUM_THREADS) as threads:
         try:
             for example in examples:
-                pending.append((example, threads.submit(_checked, example, source)))
+                pending.append((example, threads.submit(read, example)))
                 if len(pending) > 4 * _NUM_THREADS:
                     ready, image = pending.popleft()
                     yield ready, image.result()

@@ -7,6 +7,7 @@ import pytest
 
 from tests.train.data.own import pictures
 from train.data.own import folders, listing
+from train.data.own.found_images import Files
 from train.data.own.listing import Role
 from train.foundation.errors import UserError
 
@@ -14,7 +15,15 @@ CLASSES = ("ash", "birch", "cedar")
 
 
 def find(root, *, nested=False, validation=0.2, test=0.2):
-    return folders.find(root, nested=nested, validation=validation, test=test)
+    images = folders.find(root, nested=nested)
+    where = f"config.dataset.path {root}"
+    return listing.split(images, where, validation=validation, test=test)
+
+
+def warn_of_duplicates(root):
+    images = folders.find(root, nested=False)
+    found = listing.split(images, str(root), validation=0.2, test=0.2)
+    listing.warn_of_duplicates(found, images.sizes(), Files(root, found.paths))
 
 
 def counts(found):
@@ -183,8 +192,7 @@ def test_the_digest_changes_with_files_labels_and_sizes(tmp_path):
     pictures.write_classes(tmp_path, CLASSES, 5)
 
     def digest():
-        found = find(tmp_path)
-        return found.digest(found.sizes())
+        return find(tmp_path).digest(folders.find(tmp_path, nested=False).sizes())
 
     seen = [digest()]
     assert digest() == seen[0]
@@ -201,14 +209,12 @@ def test_the_digest_changes_with_files_labels_and_sizes(tmp_path):
 def test_copies_in_two_splits_are_told(tmp_path, caplog):
     pictures.write_classes(tmp_path / "train", CLASSES, 5)
     pictures.write_classes(tmp_path / "test", CLASSES, 5, size=(9, 9))
-    found = find(tmp_path)
-    listing.warn_of_duplicates(found, found.sizes())
+    warn_of_duplicates(tmp_path)
     assert not caplog.records
     for index in range(4):
         content = (tmp_path / "train" / "ash" / f"{index}.png").read_bytes()
         (tmp_path / "test" / "birch" / f"copy{index}.png").write_bytes(content)
-    found = find(tmp_path, validation=0.1)
-    listing.warn_of_duplicates(found, found.sizes())
+    warn_of_duplicates(tmp_path)
     (record,) = caplog.records
     message = record.getMessage()
     assert "images of one split are in another too" in message

@@ -8,7 +8,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.train.data.own import pictures
-from train.data.own import tables
+from train.data.own import listing, tables
 from train.data.own.listing import Role
 from train.foundation.errors import UserError
 
@@ -24,7 +24,8 @@ def write(root, rows, header=("path", "label"), *, name="photos.csv", delimiter=
 
 
 def find(table, *, validation=0.2, test=0.2):
-    return tables.find(table, validation=validation, test=test)
+    where = f"config.dataset.path {table}"
+    return listing.split(tables.find(table), where, validation=validation, test=test)
 
 
 def rows(each, *, classes=CLASSES):

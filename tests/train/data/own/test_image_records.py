@@ -1,0 +1,243 @@
+"""Records of a folder or a table: the same data as the files, written whole or not at all."""
+
+import csv
+import pickle
+
+import numpy as np
+import pytest
+
+from tests.train.data.own import pictures
+from tests.train.forked import start_each
+from train import prepare
+from train.data import dataset_spec
+from train.data.batches import EvaluationBatches, TrainingBatches
+from train.data.own import image_records
+from train.data.preparing import records_writer
+from train.foundation.errors import InterruptedRunError, UserError
+
+CLASSES = ("ash", "birch", "cedar")
+
+
+def config(kind, path, **fields):
+    own = {
+        "name": kind,
+        "path": str(path),
+        "validation_fraction": 0.2,
+        "test_fraction": 0.2,
+        "image_size": None,
+        "augmentation": "random_resized_crop",
+        "respect_exif_orientation": True,
+        "normalization": "half",
+        **({"nested": False} if kind == "folder" else {}),
+    }
+    return own | fields
+
+
+def load(kind, path, **fields):
+    return dataset_spec(config(kind, path, **fields)).load(None)
+
+
+def held_out(root):
+    pictures.write_classes(root, CLASSES, 10)
+    return "folder", root, {}
+
+
+def with_a_test_split(root):
+    pictures.write_classes(root / "train", CLASSES, 10)
+    pictures.write_classes(root / "test", CLASSES[:2], 4)
+    # A copy in another split, of which both warn.
+    content = (root / "train" / "ash" / "0.png").read_bytes()
+    (root / "test" / "birch" / "copy.png").write_bytes(content)
+    return "folder", root, {}
+
+
+def nested(root):
+    pictures.write_classes(root, ("acer/campestre", "acer/rubrum", '三 "x"'), 8)
+    (root / "acer" / "rubrum" / "7.png").write_bytes(b"no image")
+    return "folder", root, {"nested": True}
+
+
+def table(root):
+    rows = [(f"{name}-{n}.png", name, f"{n // 2}") for name in CLASSES for n in range(10)]
+    pictures.write(root, [path for path, _, _ in rows])
+    with (root / "photos.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("path", "label", "group"), *rows])
+    return "table", root / "photos.csv", {}
+
+
+@pytest.mark.parametrize("make", [held_out, with_a_test_split, nested, table])
+def test_records_are_the_same_data_as_the_files(tmp_path, make, capsys, caplog):
+    kind, path, fields = make(tmp_path / "photos")
+    out = tmp_path / "records"
+    prepare.write_records(kind, path, out, nested=fields.get("nested", False))
+    assert capsys.readouterr().out.endswith(f"images; prepared in {out}\n")
+    assert sorted(file.name for file in out.iterdir()) == ["images.array_record", "images.json"]
+    # The fractions are chosen when the records are read.
+    for more in ({}, {"validation_fraction": 0.4, "test_fraction": 0.2}):
+        caplog.clear()
+        expected = load(kind, path, **fields, **more)
+        warned = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        found = load(kind, out, **fields, **more)
+        assert [record.getMessage() for record in caplog.records] == warned
+        assert bool(warned) == (make is with_a_test_split)
+        assert found.class_names == expected.class_names
+        assert found.image_shape == expected.image_shape
+        assert found.digest == expected.digest
+        for name in ("train", "validation", "test"):
+            one, other = getattr(found, name), getattr(expected, name)
+            np.testing.assert_array_equal(one.labels, other.labels)
+            for index in range(len(other)):
+                # The bytes, and the name below the folder.
+                assert one.images.file_name(index) == other.images.file_name(index)
+                assert one.images.encoded(index)[0] == other.images.encoded(index)[0]
+    for make_batches in (
+        lambda split: TrainingBatches(split, 8, skip_unreadable=True, seed=3)[1],
+        lambda split: EvaluationBatches(split, 8, skip_unreadable=True)[1],
+    ):
+        one, other = make_batches(found.train), make_batches(expected.train)
+        for name in one.keys() - {"skipped"}:
+            np.testing.assert_array_equal(one[name], other[name])
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A folder of images and its records."""
+    folder = tmp_path_factory.mktemp("prepared")
+    pictures.write_classes(folder / "photos", CLASSES, 5)
+    prepare.write_records("folder", folder / "photos", folder / "records", nested=False)
+    return folder
+
+
+def test_records_can_be_sent_to_the_processes_that_decode(prepared):
+    source = image_records.read(prepared / "records").source
+    assert pickle.loads(pickle.dumps(source))[7] == source[7]
+
+
+def test_records_are_written_once(prepared, tmp_path, capsys):
+    before = (prepared / "records" / "images.array_record").stat()
+    prepare.write_records("folder", prepared / "photos", prepared / "records", nested=False)
+    assert "are prepared already, in" in capsys.readouterr().out
+    assert (prepared / "records" / "images.array_record").stat() == before
+    pictures.write_classes(tmp_path, CLASSES, 6)
+    with pytest.raises(UserError, match=r"--out \S+/records has records of other images; delete"):
+        prepare.write_records("folder", tmp_path, prepared / "records", nested=False)
+
+
+def test_the_nesting_is_that_of_the_preparation(prepared):
+    with pytest.raises(UserError, match=r"nested must be False, as the records in .*; got True"):
+        load("folder", prepared / "records", nested=True)
+    # A table has no such field.
+    assert load("table", prepared / "records").class_names == CLASSES
+
+
+def test_a_preparation_that_ends_early_leaves_nothing_and_begins_anew(tmp_path, monkeypatch):
+    pictures.write_classes(tmp_path / "photos", CLASSES, 5)
+    out = tmp_path / "records"
+
+    class Writer(records_writer.ArrayRecordWriter):
+        written = 0
+
+        def write(self, record):
+            self.written += 1
+            if self.written == 9:
+                raise ends.pop(0)
+            super().write(record)
+
+    monkeypatch.setattr(records_writer, "ArrayRecordWriter", Writer)
+    ends = [KeyboardInterrupt(), RuntimeError("No space left on device; writing")]
+    for expected, message in (
+        (InterruptedRunError, "the same command begins anew"),
+        (OSError, r"cannot write \S+: No space left on device$"),
+    ):
+        with pytest.raises(expected, match=message):
+            prepare.write_records("folder", tmp_path / "photos", out, nested=False)
+        assert not out.exists()
+        assert (tmp_path / "incomplete.records").exists()
+    monkeypatch.undo()
+    prepare.write_records("folder", tmp_path / "photos", out, nested=False)
+    assert len(image_records.read(out).source) == 15
+    assert not (tmp_path / "incomplete.records").exists()
+
+
+def damage_records(folder):
+    path = folder / "images.array_record"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def lose_records(folder):
+    (folder / "images.array_record").unlink()
+
+
+def fewer_records(folder):
+    described = folder / "images.json"
+    described.write_text(described.read_text().replace('"ash/0.png", ', "", 1))
+
+
+def damage_description(folder):
+    path = folder / "images.json"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def of_a_later_version(folder):
+    path = folder / "images.json"
+    path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (damage_records, r"the records in \S+ are damaged \(.*\); delete the folder and prepare"),
+        (lose_records, r"the records in \S+ are damaged \(.*\); delete the folder and prepare"),
+        (fewer_records, r"are damaged \(images\.array_record has 15 records of 14 images\)"),
+        (damage_description, r"the records in \S+ are damaged \(.*\); delete the folder"),
+        (of_a_later_version, r"are of another version of the program; prepare them again"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_damaged_records_are_told(tmp_path, change, message, capfd):
+    pictures.write_classes(tmp_path / "photos", CLASSES, 5)
+    prepare.write_records("folder", tmp_path / "photos", tmp_path / "records", nested=False)
+    change(tmp_path / "records")
+    with pytest.raises(UserError, match=message) as caught:
+        load("folder", tmp_path / "records")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_place_that_cannot_be_used_is_told(prepared, tmp_path):
+    photos = prepared / "photos"
+    (tmp_path / "file").touch()
+    for out, message in (
+        (photos / "records", r"--out must not be in the folder of the images; got"),
+        (photos, r"--out must not be in the folder of the images; got"),
+        (prepared, r"--out must be a new folder, or an empty one; \S+ is not"),
+        (tmp_path / "file", r"--out must be a new folder, or an empty one; \S+/file is not"),
+        (tmp_path / "file" / "records", r"--out \S+/file/records cannot be written: Not a dir"),
+    ):
+        with pytest.raises(UserError, match=message):
+            prepare.write_records("folder", photos, out, nested=False)
+    with pytest.raises(UserError, match=r"^--path must be a folder with images; \S+/gone does not"):
+        prepare.write_records("folder", tmp_path / "gone", tmp_path / "records", nested=False)
+    assert not (tmp_path / "records").exists()
+
+
+@pytest.mark.slow
+def test_the_command(prepared, tmp_path):
+    photos, out = f"--path={prepared / 'photos'}", f"--out={tmp_path / 'records'}"
+    starts = {
+        ("--dataset=folder",): "--dataset=folder needs no preparation: its files are read where",
+        ("--dataset=folder", photos): "--path and --out must be given together; --out is missing",
+        ("--dataset=folder", photos, out, "--skip_unreadable"): "--skip_unreadable is not for your",
+        ("--dataset=table", photos, out, "--nested"): "--nested is for --dataset=folder; got 'tab",
+        ("--dataset=digits", photos, out): "--path is for --dataset=folder or table; got --dataset",
+        ("--dataset=table", photos, out): "--path must be a table of images; ",
+        ("--dataset=folder", "--path=", out): "--path must be a folder or a table; it is empty",
+    }
+    for message, done in zip(starts.values(), start_each("train.prepare", starts, {}), strict=True):
+        assert done.returncode == 2, message
+        (line,) = done.stderr.splitlines()
+        assert line.startswith(f"error: {message}")
+    assert not (tmp_path / "records").exists()
+    (done,) = start_each("train.prepare", [("--dataset=folder", photos, out)], {})
+    assert done.returncode == 0, done.stderr
+    assert f"3 classes, 15 images; prepared in {tmp_path / 'records'}" in done.stdout

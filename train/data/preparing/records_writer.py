@@ -1,0 +1,77 @@
+"""Writes the images of a folder or a table as records, all of them or none.
+
+The records have the bytes of the files as they are: no image is decoded, resized or left out.
+"""
+
+import os
+from pathlib import Path
+
+import numpy as np
+from array_record.python.array_record_module import ArrayRecordWriter
+
+from train.data.builders import full_disk
+from train.data.own import image_records
+from train.data.own.image_records import DESCRIPTION, RECORDS
+from train.data.own.listing import GivenImages
+from train.data.preparing import shards
+from train.data.preparing.dataset_writer import LOCK, locked
+from train.foundation import files
+from train.foundation.errors import UserError
+from train.foundation.progress_bar import ImageProgress
+
+
+def write(images: GivenImages, out: Path, *, nested: bool) -> None:
+    """Writes the files of the images, and what is known of them, into a new folder.
+
+    Everything is written into a folder `incomplete.NAME` beside it, which is then renamed.
+
+    Args:
+        images: of a folder or a table.
+        out: the folder; empty if it exists.
+        nested: whether each folder with images is a class.
+
+    Raises:
+        UserError: an image cannot be read, or the folder cannot be written to.
+        OSError: the disk is full.
+    """
+    unfinished = out.with_name(f"incomplete.{out.name}")
+    try:
+        unfinished.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--out {out} cannot be written: {error.strerror}") from error
+    with locked(unfinished):
+        for left in unfinished.iterdir():  # By a start that was killed.
+            if left.name != LOCK:
+                left.unlink()
+        sizes = _write_records(images, unfinished / RECORDS)
+        described = image_records.describe(images, sizes, nested=nested)
+        files.write_whole(unfinished / DESCRIPTION, described)
+        unfinished.rename(out)
+        (out / LOCK).unlink()
+
+
+def _write_records(images: GivenImages, path: Path) -> np.ndarray:
+    """Writes the records, and returns the bytes of each image, int64 [n]."""
+    sizes = np.empty(len(images.paths), np.int64)
+
+    def read(name: str) -> bytes:
+        try:
+            return (images.root / name).read_bytes()
+        except OSError as error:
+            raise UserError(f"cannot read {images.root / name}: {error.strerror}") from error
+
+    try:
+        writer = ArrayRecordWriter(str(path), "group_size:1")
+        try:
+            with ImageProgress("writing", len(images.paths)) as progress:
+                for index, (_, encoded) in enumerate(shards.read_ahead(images.paths, read)):
+                    writer.write(encoded)
+                    sizes[index] = len(encoded)
+                    progress.advance(1)
+        finally:
+            writer.close()
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    except RuntimeError as error:
+        raise full_disk(path, error) from error
+    return sizes
