@@ -112,24 +112,6 @@ def test_every_loss_is_a_configuration(recipe, loss, tmp_path):
     configuration.check(json.loads(config.to_json()))
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "message"),
-    [
-        ("path", None, r"config\.dataset\.path must be a text that is not empty; got None"),
-        ("augmentation", "flips", r"augmentation must be one of .*; did you mean 'flip'\?"),
-        ("image_size", 0, r"image_size must be a whole number from 1 to 4096, or None; got 0"),
-        ("validation_fraction", 1.0, r"validation_fraction must be .* less than 1; got 1"),
-        ("test_fraction", 0.9, r"must leave examples for training; got 0\.15 and 0\.9"),
-        ("normalization", "none", r"normalization must be one of half, imagenet; got 'none'"),
-    ],
-)
-def test_a_wrong_field_is_named(tmp_path, field, value, message):
-    config = small(folder, tmp_path)
-    config["dataset"][field] = value
-    with pytest.raises(UserError, match=message):
-        configuration.check(config)
-
-
 def test_preparing_is_not_needed():
     with pytest.raises(UserError, match="--dataset=folder needs no preparation: its files are"):
         prepare.prepare("folder", data_dir=None, manual_dir=None, skip_unreadable=False)

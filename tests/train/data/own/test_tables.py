@@ -10,7 +10,6 @@ from pyarrow import parquet
 from tests.train.data.own import pictures
 from train.data.own import listing, tables
 from train.data.own.listing import Role
-from train.foundation.errors import UserError
 
 CLASSES = ("ash", "birch", "cedar")
 
@@ -89,72 +88,3 @@ def test_groups_stay_together(tmp_path):
     groups = np.array([group for _, _, group in listed])
     for group in np.unique(groups):
         assert len(set(found.roles[groups == group])) == 1
-
-
-SPLIT = ("path", "label", "split")
-REFUSED = {
-    "no rows": ([], ("path", "label"), r"photos\.csv must list images; it has no rows"),
-    "no label column": (rows(2), ("path", "species"), r"columns path and label; it has 'path', 's"),
-    "an empty label": (
-        [*rows(5), ("a.png", "")],
-        ("path", "label"),
-        r"row 16: the column label is",
-    ),
-    "the same path": ([*rows(5), ("ash-0.png", "birch")], ("path", "label"), r"rows 1 and 16 have"),
-    "one class": (rows(5, classes=("ash",)), ("path", "label"), r"two classes; it has 1 \(ash\)"),
-    "unknown split": ([("a.png", "ash", "dev")], SPLIT, r"row 1: split must be .*; got 'dev'"),
-    "nothing to train": ([("a.png", "ash", "test")], SPLIT, r"has no images for training"),
-    "unseen class": (
-        [("a.png", "ash", "train"), ("b.png", "birch", "test")],
-        SPLIT,
-        r"row 2: the class 'birch' has images for validation or test, and none for training",
-    ),
-    "too few": (rows(1), ("path", "label"), r"has no images for validation; give it some, or"),
-    "a leak": (
-        [
-            (f"{label}{n}.png", label, split, f"plant {label}{n // 2}")
-            for label in CLASSES
-            for n, split in enumerate(["train", "val", "train", "test"])
-        ],
-        ("path", "label", "split", "group"),
-        r"6 groups have images in two splits.*: plant ash0, plant ash1, plant birch0, …",
-    ),
-    "two columns": (rows(2), ("path", "path"), r"has two columns of one name"),
-    "short row": ([*rows(2), ("a.png",)], ("path", "label"), r"row 7: it has 1 columns, and"),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_mistake_is_told_with_its_row(tmp_path, case):
-    listed, header, message = REFUSED[case]
-    with pytest.raises(UserError, match=message):
-        find(write(tmp_path, listed, header))
-
-
-def test_files_that_are_missing_or_of_no_use_are_named(tmp_path):
-    table = write(tmp_path, rows(5))
-    (tmp_path / "birch-1.png").unlink()
-    with pytest.raises(UserError, match=r"there is no file \S+/birch-1\.png; paths are relative"):
-        find(table)
-    (tmp_path / "birch-2.png").unlink()
-    with pytest.raises(UserError, match=r"birch-1\.png \(2 such paths\)"):
-        find(table)
-    table.write_text("path,label\na.heic,ash\n")
-    with pytest.raises(UserError, match=r"row 1: a\.heic has a format that cannot be read"):
-        find(table)
-
-
-def test_what_is_no_table_is_told(tmp_path):
-    for name, content, message in (
-        ("a.xlsx", b"", r"must be a \.csv, \.tsv or \.parquet file; got 'a\.xlsx'"),
-        ("a.csv", b"", r"a\.csv is empty"),
-        ("a.csv", b"\xff\xfe\x00", r"a\.csv is not a text in UTF-8"),
-        ("a.csv", b'path,label\n"a', r"a\.csv is not a table: unexpected end of data"),
-    ):
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(UserError, match=message):
-            find(tmp_path / name)
-    with pytest.raises(UserError, match=r"must be a table of images; \S+ is a folder"):
-        find(tmp_path)
-    with pytest.raises(UserError, match=r"must be a table of images; \S+/gone\.csv does not exist"):
-        find(tmp_path / "gone.csv")

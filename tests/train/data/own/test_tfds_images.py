@@ -1,13 +1,14 @@
 """Data sets of tensorflow-datasets by name: found, split, refused, trained on and prepared."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
 from configs import tfds as recipe
-from tests.train.data.own import pictures
+from tests.train.data.own import pictures, refused
 from tests.train.forked import start
 from train import configuration, experiment
 from train.data import dataset_spec
@@ -142,6 +143,7 @@ def test_a_split_without_labels_is_left_out(data_dir):
         ("oxford_flowers102", {}, r"is not prepared in .*--dataset=tfds:oxford_flowers102 --data_"),
         ("mnist:9.9.9", {}, r"tfds_name 'mnist:9\.9\.9': .*at version 9\.9\.9, only: 3\.0\.1"),
         ("cifar10/no", {}, r"tfds_name 'cifar10/no': BuilderConfig no not found"),
+        (None, {}, r"tfds_name must be a text that is not empty; got None"),
         ("a name", {}, r"tfds_name 'a name': .*builder name string a name"),
         (
             "two_labels",
@@ -153,21 +155,35 @@ def test_a_split_without_labels_is_left_out(data_dir):
         ("trees", {"test_split": "train"}, r"test_split must be a split of its own; 'train' has"),
     ],
 )
-def test_what_cannot_be_used_is_told(data_dir, name, fields, message):
-    with pytest.raises(UserError, match=message) as caught:
-        load(data_dir, name, **fields)
-    assert "\n" not in str(caught.value)
+def test_what_cannot_be_used_is_told(data_dir, tmp_path, capfd, name, fields, message):
+    line = refused.line_of(configured(data_dir, name, **fields), tmp_path, capfd)
+    assert re.search(message, line), line
 
 
-def test_files_of_a_format_without_random_access_are_told(data_dir, tmp_path):
+def test_damaged_data_sets_are_told(tmp_path, capfd):
     prepare(tmp_path, "trees", {"train": [0, 1, 2] * EACH})
-    described = tmp_path / "trees" / "1.0.0" / "dataset_info.json"
-    info = json.loads(described.read_text())
-    info["fileFormat"] = "tfrecord"
-    described.write_text(json.dumps(info))
-    with pytest.raises(UserError, match=r"trees.*tfrecord|cannot be read at random") as caught:
-        load(tmp_path, "trees")
-    assert "\n" not in str(caught.value)
+    folder = tmp_path / "trees" / "1.0.0"
+    (records,) = folder.glob("*.array_record*")
+    described = folder / "dataset_info.json"
+    whole = described.read_bytes()
+    in_tfrecord = json.loads(whole) | {"fileFormat": "tfrecord"}
+    for path, content, message in (
+        (described, json.dumps(in_tfrecord).encode(), "trees.*tfrecord|cannot be read at random"),
+        (
+            described,
+            whole[:50],
+            r"the prepared data set \S+ below \S+ is damaged \(.*prepare it ag",
+        ),
+        (folder / "features.json", b"{}", "config.dataset.tfds_name 'trees': "),
+        (records, records.read_bytes()[:500], r"the prepared data set \S+ is damaged \(.*"),
+        (records, None, r"the prepared data set \S+ is damaged \(.* is missing\); delete its fold"),
+    ):
+        before = path.read_bytes()
+        path.unlink() if content is None else path.write_bytes(content)
+        capfd.readouterr()  # The preparation's.
+        line = refused.line_of(configured(tmp_path, "trees"), tmp_path, capfd)
+        assert re.search(message, line), line
+        path.write_bytes(before)
 
 
 @pytest.mark.slow

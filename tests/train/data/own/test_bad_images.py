@@ -1,0 +1,361 @@
+"""Folders and tables of images that cannot be trained on: each is told in one line.
+
+Those of tensorflow-datasets are in `test_tfds_images.py`.
+"""
+
+import csv
+import json
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from configs import folder, table
+from tests.train.data.own import pictures, refused
+
+CLASSES = ("ash", "birch", "cedar")
+
+
+def small(recipe, path, **fields):
+    """A recipe for three classes."""
+    config = recipe.get_config()
+    config.dataset.update(path=str(path), batch_size=8)
+    config.model.name = "mlp"
+    config.eval.ks = (1, 2)
+    config.loss.k = 1
+    config.select_by = "top_1_accuracy"
+    config.update_from_flattened_dict(fields)
+    return json.loads(config.to_json())
+
+
+def photos(*classes, each=5):
+    """Makes a folder of photographs."""
+    return lambda root: pictures.write_classes(root, classes or CLASSES, each)
+
+
+def also(*names):
+    """Makes a folder of photographs with other files in it, which are no images."""
+
+    def make(root):
+        pictures.write_classes(root, CLASSES, 5)
+        for name in names:
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_bytes(b"x")
+
+    return make
+
+
+def linked(name, target):
+    """Makes a folder of photographs with a link in it."""
+
+    def make(root):
+        pictures.write_classes(root, CLASSES, 5)
+        (root / name).symlink_to(target)
+
+    return make
+
+
+def splits(**classes):
+    """Makes a folder with a folder for each split, with its classes."""
+
+    def make(root):
+        for name, of_split in classes.items():
+            (root / name).mkdir(parents=True)
+            pictures.write_classes(root / name, of_split, 3)
+
+    return make
+
+
+def empty_class_in_a_split(root):
+    splits(train=CLASSES, val=CLASSES)(root)
+    (root / "val" / "dogwood").mkdir()
+
+
+NO_CLASS = "must be in the folder of a class, as ROOT/CLASS/stray.png"
+# What makes the folder, what the line says, and fields of `config`.
+FOLDERS = {
+    "nothing": (lambda root: None, "path must be a folder with images; ROOT does not exist", {}),
+    "a file": (lambda root: root.touch(), "must be a folder with images; ROOT is a file", {}),
+    "a broken link": (lambda root: root.symlink_to("gone"), "images; ROOT does not exist", {}),
+    "a link to itself": (lambda root: root.symlink_to(root), "images; ROOT does not exist", {}),
+    "an empty folder": (lambda root: root.mkdir(), "ROOT must be a folder with images; there", {}),
+    "empty classes": (photos(each=0), "path must be a folder with images; ROOT does not", {}),
+    "no image": (
+        lambda root: [(root / "ash").mkdir(parents=True), (root / "ash" / "notes.txt").touch()],
+        "ROOT must be a folder with images; there are none",
+        {},
+    ),
+    "only hidden images": (
+        lambda root: pictures.write(root, [".ash/a.png", "birch/.b.png"]),
+        "ROOT must be a folder with images; there are none",
+        {},
+    ),
+    "an empty class": (
+        lambda root: [photos()(root), (root / "dogwood").mkdir()],
+        "the folder of a class ROOT/dogwood has no images; add some, or delete it",
+        {},
+    ),
+    "a class of Thumbs.db": (
+        also("dogwood/Thumbs.db", "dogwood/desktop.ini"),
+        "the folder of a class ROOT/dogwood has no images",
+        {},
+    ),
+    "an empty class in a split": (empty_class_in_a_split, "of a class ROOT/val/dogwood has no", {}),
+    "a class that is the folder": (linked("loop", "."), "of a class ROOT/loop has no images", {}),
+    "one class": (photos("ash"), "ROOT must have at least two classes; it has 1 (ash)", {}),
+    "one nested class": (
+        lambda root: pictures.write_classes(root, ["acer/rubrum"], 5),
+        "ROOT must have at least two classes; it has 1 (acer/rubrum)",
+        {"dataset.nested": True},
+    ),
+    "beside the classes": (
+        lambda root: [photos()(root), pictures.write(root, ["stray.png"])],
+        NO_CLASS,
+        {},
+    ),
+    "beside nested classes": (
+        lambda root: [photos()(root), pictures.write(root, ["stray.png"])],
+        NO_CLASS,
+        {"dataset.nested": True},
+    ),
+    "of a phone": (
+        also("birch/IMG 1.HEIC", "birch/IMG 2.HEIC"),
+        "ROOT/birch/IMG 1.HEIC has a format that cannot be read (2 such files); convert them to",
+        {},
+    ),
+    "of a camera": (also("ash/a.NEF"), "ROOT/ash/a.NEF has a format that cannot be read (1", {}),
+    "drawn": (also("ash/a.svg"), "ROOT/ash/a.svg has a format that cannot be read (1 such", {}),
+    "a link to no image": (linked("ash/a.png", "gone.png"), "cannot read ROOT/ash/a.png: No", {}),
+    "a loop of links": (linked("ash/a.png", "a.png"), "cannot read ROOT/ash/a.png: Too many", {}),
+    "not trained on": (
+        splits(train=CLASSES, val=(*CLASSES, "dogwood")),
+        "ROOT has images of 'dogwood' for validation or test, and none for training",
+        {},
+    ),
+    "two validations": (
+        splits(train=CLASSES, val=CLASSES, validation=CLASSES),
+        "ROOT must have one folder for each split; it has train, val, validation",
+        {},
+    ),
+    "an empty split": (
+        splits(train=CLASSES, val=CLASSES, test=()),
+        "ROOT has no images for test; give it some, or a larger config.dataset.test_fraction",
+        {},
+    ),
+    "nothing to train on": (splits(train=(), val=CLASSES), "has images of 'ash' for validat", {}),
+    "too few images": (
+        photos(each=1),
+        "ROOT has no images for validation; give it some, or a larger config.dataset.validation_fr",
+        {},
+    ),
+    "no part for the test": (photos(), "has no images for test; ", {"dataset.test_fraction": 0.0}),
+    "less than a batch": (
+        photos(),
+        "batch_size must be at most the 9 training examples; got 64",
+        {"dataset.batch_size": 64},
+    ),
+    "sets larger than the classes": (
+        photos(),
+        "config.eval.ks must be",
+        {"eval.ks": (1, 4)},
+    ),
+    "no path": (
+        photos(),
+        "config.dataset.path must be a text that is not empty; got None",
+        {"dataset.path": None},
+    ),
+    "an empty path": (
+        photos(),
+        "config.dataset.path must be a text that is not empty; got ''",
+        {"dataset.path": ""},
+    ),
+    "an unknown augmentation": (
+        photos(),
+        "augmentation must be one of crop_flip, flip, none, randaugment, random_resized_crop; did "
+        "you mean 'flip'?; got 'flips'",
+        {"dataset.augmentation": "flips"},
+    ),
+    "no size": (
+        photos(),
+        "image_size must be a whole number from 1 to 4096, or None; got 0",
+        {"dataset.image_size": 0},
+    ),
+    "all for validation": (
+        photos(),
+        "validation_fraction must be a finite number at least 0 and less than 1; got 1.0",
+        {"dataset.validation_fraction": 1.0},
+    ),
+    "nothing left for training": (
+        photos(),
+        "must leave examples for training; got 0.15 and 0.9",
+        {"dataset.test_fraction": 0.9},
+    ),
+    "an unknown normalization": (
+        photos(),
+        "normalization must be one of half, imagenet; got 'none'",
+        {"dataset.normalization": "none"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", FOLDERS)
+def test_a_folder_that_cannot_be_used_is_told(tmp_path, capfd, case):
+    make, message, fields = FOLDERS[case]
+    root = tmp_path / "photos"
+    make(root)
+    line = refused.line_of(small(folder, root, **fields), tmp_path, capfd)
+    assert message.replace("ROOT", str(root)) in line
+
+
+def rows(each=5, *, classes=CLASSES):
+    return [(f"{name}-{index}.png", name) for name in classes for index in range(each)]
+
+
+def written(*listed, header=("path", "label"), name="photos.csv", missing=()):
+    """Writes a table, and a picture to every path that it lists but to those that are missing."""
+
+    def make(root):
+        pictures.write(root, {row[0] for row in listed} - {*missing})
+        with (root / name).open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, delimiter="\t" if name.endswith(".tsv") else ",").writerows(
+                [header, *listed]
+            )
+        return root / name
+
+    return make
+
+
+def holding(content, *, name="photos.csv"):
+    """Writes a file with some content."""
+
+    def make(root):
+        (root / name).write_bytes(content)
+        return root / name
+
+    return make
+
+
+def in_parquet(**columns):
+    def make(root):
+        parquet.write_table(pyarrow.table(columns), root / "photos.parquet")
+        return root / "photos.parquet"
+
+    return make
+
+
+def a_folder_called_csv(root):
+    (root / "photos.csv").mkdir()
+    return root / "photos.csv"
+
+
+LEAKING = [
+    (f"{label}{n}.png", label, role, f"plant {label}{n // 2}")
+    for label in CLASSES
+    for n, role in enumerate(["train", "val", "train", "test"])
+]
+SPLIT = ("path", "label", "split")
+GROUP = ("path", "label", "group")
+# What makes the table, and what the line says.
+TABLES = {
+    "nothing": (lambda root: root / "gone.csv", "must be a table of images; TABLE does not exist"),
+    "a folder": (lambda root: root, "must be a table of images; TABLE is a folder"),
+    "a folder called csv": (a_folder_called_csv, "must be a table of images; TABLE is a folder"),
+    "another format": (
+        holding(b"", name="a.xlsx"),
+        "must be a .csv, .tsv or .parquet file; got 'a.xlsx'",
+    ),
+    "an empty file": (holding(b""), "TABLE is empty"),
+    "blank lines": (holding(b"\n\n"), "TABLE is empty"),
+    "not UTF-8": (holding(b"\xff\xfe\x00"), "TABLE is not a text in UTF-8"),
+    "an open quote": (holding(b'path,label\n"a'), "TABLE is not a table: unexpected end of data"),
+    "no rows": (written(), "TABLE must list images; it has no rows"),
+    "no label": (
+        written(*rows(2), header=("path", "species")),
+        "TABLE must have the columns path and label; it has 'path', 'species'",
+    ),
+    "semicolons": (holding(b"path;label\na.png;ash\n"), "path and label; it has 'path;label'"),
+    "no header": (
+        holding(b"a.png,ash\nb.png,birch\n"),
+        "must have the columns path and label; it has 'a.png', 'ash'",
+    ),
+    "commas in a tsv": (
+        holding(b"path,label\na.png,ash\n", name="photos.tsv"),
+        "must have the columns path and label; it has 'path,label'",
+    ),
+    "two columns of one name": (
+        written(*rows(2), header=("path", "path")),
+        "TABLE has two columns of one name",
+    ),
+    "a short row": (written(*rows(2), ("a.png",)), "TABLE, row 7: it has 1 columns, and the first"),
+    "an empty path": (written(*rows(2), ("", "ash"), missing=[""]), "row 7: the column path is"),
+    "an empty label": (
+        written(*rows(), ("a.png", " ")),
+        "TABLE, row 16: the column label is empty",
+    ),
+    "an empty split": (
+        written(("a.png", "ash", ""), header=SPLIT),
+        "TABLE, row 1: the column split is empty",
+    ),
+    "a path listed twice": (
+        written(*rows(), ("ash-0.png", "birch")),
+        "TABLE: rows 1 and 16 have the same path, ash-0.png",
+    ),
+    "a missing file": (
+        written(*rows(), missing=["birch-1.png"]),
+        "TABLE: there is no file ROOT/birch-1.png; paths are relative to the folder of the table",
+    ),
+    "two missing files": (
+        written(*rows(), missing=["birch-1.png", "birch-2.png"]),
+        "there is no file ROOT/birch-1.png (2 such paths)",
+    ),
+    "the path of a folder": (holding(b"path,label\n.,ash\n"), "TABLE: there is no file ROOT"),
+    "of a phone": (
+        holding(b"path,label\na.heic,ash\n"),
+        "TABLE, row 1: a.heic has a format that cannot be read; convert it to JPEG or PNG",
+    ),
+    "one class": (written(*rows(classes=["ash"])), "at least two classes; it has 1 (ash)"),
+    "an unknown split": (
+        written(("a.png", "ash", "dev"), header=SPLIT),
+        "TABLE, row 1: split must be one of train, training, val, valid, validation, test; got 'de",
+    ),
+    "nothing to train on": (
+        written(("a.png", "ash", "test"), header=SPLIT),
+        "TABLE has no images for training",
+    ),
+    "not trained on": (
+        written(("a.png", "ash", "train"), ("b.png", "birch", "test"), header=SPLIT),
+        "TABLE, row 2: the class 'birch' has images for validation or test, and none for training",
+    ),
+    "too few images": (
+        written(*rows(1)),
+        "TABLE has no images for validation; give it some, or a larger config.dataset.validation_f",
+    ),
+    "one group in a class": (
+        written(*[(path, label, label) for path, label in rows()], header=GROUP),
+        "TABLE has no images for validation",
+    ),
+    "a leak": (
+        written(*LEAKING, header=("path", "label", "split", "group")),
+        "TABLE: 6 groups have images in two splits, which makes accuracies too good: plant ash0, "
+        "plant ash1, plant birch0, …",
+    ),
+    "no Parquet": (holding(b"PAR1", name="photos.parquet"), "TABLE is no Parquet file: "),
+    "no label in Parquet": (
+        in_parquet(path=["a.png"], species=["ash"]),
+        "TABLE must have the columns path and label; it has 'path', 'species'",
+    ),
+    "a missing value in Parquet": (
+        in_parquet(path=["a.png", "b.png"], label=["ash", None]),
+        "TABLE, row 2: the column label is empty",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", TABLES)
+def test_a_table_that_cannot_be_used_is_told(tmp_path, capfd, case):
+    make, message = TABLES[case]
+    root = tmp_path / "photos"
+    root.mkdir()
+    path = make(root)
+    line = refused.line_of(small(table, path), tmp_path, capfd)
+    assert message.replace("TABLE", str(path)).replace("ROOT", str(root)) in line
