@@ -1,22 +1,24 @@
 """Records of images, which `train.prepare` writes from a folder or a table: read, not decoded."""
 
 import json
+import os
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from array_record.python.array_record_data_source import ArrayRecordDataSource
 
 from train.data.own.listing import GivenImages, Role
 from train.foundation import files
 from train.foundation.errors import UserError, first_line
 
-# The bytes of each image file.
-RECORDS = "images.array_record"
+# The bytes of all image files, one after another. Measured for images of 1 kB in memory: to read
+# one takes a core 2 µs; from a file of its own 14 µs, and from a record of array_record 27 µs.
+RECORDS = "images.bin"
 # What else is known of them; a folder that has it is whole.
-DESCRIPTION = "images.json"
+DESCRIPTION = "image_records.json"
 _VERSION = 1
 
 
@@ -45,20 +47,27 @@ class ImageRecords:
 class _Source(Sequence[dict[str, Any]]):
     """The records as the examples of `Records`; sent to the processes that decode."""
 
-    def __init__(self, folder: Path, paths: tuple[str, ...]) -> None:
-        self._folder = folder
-        self._paths = paths
-        self._records = ArrayRecordDataSource(str(folder / RECORDS))
+    def __init__(self, folder: Path, paths: tuple[str, ...], sizes: np.ndarray) -> None:
+        self._given = (folder, paths, sizes)
+        self._ends = np.cumsum(sizes)
+        self._file = os.open(folder / RECORDS, os.O_RDONLY)
+        weakref.finalize(self, os.close, self._file)
+        found = (folder / RECORDS).stat().st_size
+        if found != sizes.sum():
+            raise ValueError(f"{RECORDS} has {found:,} bytes in place of {sizes.sum():,}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Source, self._given
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._ends)
 
     def __getitem__(self, index: Any) -> Any:
-        try:
-            encoded = self._records[int(index)]
-        except Exception as error:  # A damaged file can make the reader raise anything.
-            raise _damaged(self._folder, error) from error
-        return {"image": encoded, "file_name": self._paths[index]}
+        _, paths, sizes = self._given
+        size = int(sizes[index])
+        # Threads share the file, and no place in it.
+        encoded = os.pread(self._file, size, int(self._ends[index]) - size)
+        return {"image": encoded, "file_name": paths[index]}
 
 
 def are_at(path: Path) -> bool:
@@ -106,12 +115,12 @@ def read(folder: Path) -> ImageRecords:
             tuple(described["class_names"]),
         )
         sizes = np.array(described["sizes"], np.int64)
-        source = _Source(folder, paths)
-        if not len(paths) == len(source) == len(sizes) == len(images.labels) == len(images.roles):
-            raise ValueError(f"{RECORDS} has {len(source)} records of {len(paths)} images")
+        if not len(paths) == len(sizes) == len(images.labels) == len(images.roles):
+            raise ValueError(f"{DESCRIPTION} has {len(paths)} paths and {len(sizes)} sizes")
+        source = _Source(folder, paths, sizes)
     except UserError:
         raise
-    except Exception as error:  # A damaged file can make the readers raise anything.
+    except Exception as error:  # A damaged description can make this raise anything.
         raise _damaged(folder, error) from error
     return ImageRecords(images, sizes, source, bool(described["nested"]))
 

@@ -7,9 +7,7 @@ import os
 from pathlib import Path
 
 import numpy as np
-from array_record.python.array_record_module import ArrayRecordWriter
 
-from train.data.builders import full_disk
 from train.data.own import image_records
 from train.data.own.image_records import DESCRIPTION, RECORDS
 from train.data.own.listing import GivenImages
@@ -60,18 +58,15 @@ def _write_records(images: GivenImages, path: Path) -> np.ndarray:
         except OSError as error:
             raise UserError(f"cannot read {images.root / name}: {error.strerror}") from error
 
-    try:
-        writer = ArrayRecordWriter(str(path), "group_size:1")
-        try:
-            with ImageProgress("writing", len(images.paths)) as progress:
-                for index, (_, encoded) in enumerate(shards.read_ahead(images.paths, read)):
-                    writer.write(encoded)
-                    sizes[index] = len(encoded)
-                    progress.advance(1)
-        finally:
-            writer.close()
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    except RuntimeError as error:
-        raise full_disk(path, error) from error
+    with (
+        files.naming(path),
+        path.open("wb") as file,
+        ImageProgress("writing", len(images.paths)) as progress,
+    ):
+        for index, (_, encoded) in enumerate(shards.read_ahead(images.paths, read)):
+            file.write(encoded)
+            sizes[index] = len(encoded)
+            progress.advance(1)
+        file.flush()
+        os.fsync(file.fileno())
     return sizes

@@ -1,6 +1,8 @@
 """Records of a folder or a table: the same data as the files, written whole or not at all."""
 
 import csv
+import errno
+import os
 import pickle
 
 import numpy as np
@@ -12,7 +14,6 @@ from train import prepare
 from train.data import dataset_spec
 from train.data.batches import EvaluationBatches, TrainingBatches
 from train.data.own import image_records
-from train.data.preparing import records_writer
 from train.foundation.errors import InterruptedRunError, UserError
 
 CLASSES = ("ash", "birch", "cedar")
@@ -71,7 +72,7 @@ def test_records_are_the_same_data_as_the_files(tmp_path, make, capsys, caplog):
     out = tmp_path / "records"
     prepare.write_records(kind, path, out, nested=fields.get("nested", False))
     assert capsys.readouterr().out.endswith(f"images; prepared in {out}\n")
-    assert sorted(file.name for file in out.iterdir()) == ["images.array_record", "images.json"]
+    assert sorted(file.name for file in out.iterdir()) == ["image_records.json", "images.bin"]
     # The fractions are chosen when the records are read.
     for more in ({}, {"validation_fraction": 0.4, "test_fraction": 0.2}):
         caplog.clear()
@@ -115,10 +116,10 @@ def test_records_can_be_sent_to_the_processes_that_decode(prepared):
 
 
 def test_records_are_written_once(prepared, tmp_path, capsys):
-    before = (prepared / "records" / "images.array_record").stat()
+    before = (prepared / "records" / "images.bin").stat()
     prepare.write_records("folder", prepared / "photos", prepared / "records", nested=False)
     assert "are prepared already, in" in capsys.readouterr().out
-    assert (prepared / "records" / "images.array_record").stat() == before
+    assert (prepared / "records" / "images.bin").stat() == before
     pictures.write_classes(tmp_path, CLASSES, 6)
     with pytest.raises(UserError, match=r"--out \S+/records has records of other images; delete"):
         prepare.write_records("folder", tmp_path, prepared / "records", nested=False)
@@ -134,21 +135,15 @@ def test_the_nesting_is_that_of_the_preparation(prepared):
 def test_a_preparation_that_ends_early_leaves_nothing_and_begins_anew(tmp_path, monkeypatch):
     pictures.write_classes(tmp_path / "photos", CLASSES, 5)
     out = tmp_path / "records"
+    ends = [KeyboardInterrupt(), OSError(errno.ENOSPC, "No space left on device")]
 
-    class Writer(records_writer.ArrayRecordWriter):
-        written = 0
+    def end(_file):
+        raise ends.pop(0)
 
-        def write(self, record):
-            self.written += 1
-            if self.written == 9:
-                raise ends.pop(0)
-            super().write(record)
-
-    monkeypatch.setattr(records_writer, "ArrayRecordWriter", Writer)
-    ends = [KeyboardInterrupt(), RuntimeError("No space left on device; writing")]
+    monkeypatch.setattr(os, "fsync", end)
     for expected, message in (
         (InterruptedRunError, "the same command begins anew"),
-        (OSError, r"cannot write \S+: No space left on device$"),
+        (OSError, r"No space left on device: \S+/incomplete\.records/images\.bin"),
     ):
         with pytest.raises(expected, match=message):
             prepare.write_records("folder", tmp_path / "photos", out, nested=False)
@@ -161,26 +156,26 @@ def test_a_preparation_that_ends_early_leaves_nothing_and_begins_anew(tmp_path, 
 
 
 def damage_records(folder):
-    path = folder / "images.array_record"
+    path = folder / "images.bin"
     path.write_bytes(path.read_bytes()[:-100])
 
 
 def lose_records(folder):
-    (folder / "images.array_record").unlink()
+    (folder / "images.bin").unlink()
 
 
 def fewer_records(folder):
-    described = folder / "images.json"
+    described = folder / "image_records.json"
     described.write_text(described.read_text().replace('"ash/0.png", ', "", 1))
 
 
 def damage_description(folder):
-    path = folder / "images.json"
+    path = folder / "image_records.json"
     path.write_bytes(path.read_bytes()[:-100])
 
 
 def of_a_later_version(folder):
-    path = folder / "images.json"
+    path = folder / "image_records.json"
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
 
 
@@ -189,7 +184,7 @@ def of_a_later_version(folder):
     [
         (damage_records, r"the records in \S+ are damaged \(.*\); delete the folder and prepare"),
         (lose_records, r"the records in \S+ are damaged \(.*\); delete the folder and prepare"),
-        (fewer_records, r"are damaged \(images\.array_record has 15 records of 14 images\)"),
+        (fewer_records, r"are damaged \(image_records\.json has 14 paths and 15 sizes\)"),
         (damage_description, r"the records in \S+ are damaged \(.*\); delete the folder"),
         (of_a_later_version, r"are of another version of the program; prepare them again"),
     ],
