@@ -40,7 +40,9 @@ class Files(Sequence[dict[str, Any]]):
         """The bytes of a file and its name; if it cannot be read, no bytes and the reason."""
         name = self._paths[index]
         try:
-            return {"image": (self._root / name).read_bytes(), "file_name": name}
+            # Half the time of `Path.read_bytes`, which shows with images of 1 kB.
+            with open(f"{self._root}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
+                return {"image": file.read(), "file_name": name}
         except OSError as error:
             return {"image": b"", "file_name": name, "unreadable": error.strerror}
 
@@ -69,8 +71,8 @@ def find(config: Mapping[str, Any], in_files: Callable[[Path], GivenImages]) -> 
         files = listing.split(records.images, where, **fractions)
         sizes, source = records.sizes, records.source
     else:
-        images = in_files(path)
-        files = listing.split(images, where, **fractions)
-        sizes, source = images.sizes(), Files(files.root, files.paths)
+        files = listing.split(in_files(path), where, **fractions)
+        sizes = listing.file_sizes(files.root, files.paths)
+        source = Files(files.root, files.paths)
     listing.warn_of_duplicates(files, sizes, source)
     return FoundImages(files, source, files.digest(sizes))

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from train.data.own.listing import GivenImages, Role
+from train.data.own.listing import GivenImages, Role, file_sizes
 from train.foundation import files
 from train.foundation.errors import UserError, first_line
 
@@ -40,7 +40,7 @@ class ImageRecords:
 
     def is_of(self, images: GivenImages, *, nested: bool) -> bool:
         """Whether these are records of some images, as far as all but their pixels tell."""
-        described = describe(images, images.sizes(), nested=nested)
+        described = describe(images, file_sizes(images.root, images.paths), nested=nested)
         return describe(self.images, self.sizes, nested=self.nested) == described
 
 

@@ -96,19 +96,20 @@ class GivenImages:
     keys: tuple[str, ...]
     class_names: tuple[str, ...]
 
-    def sizes(self) -> np.ndarray:
-        """The bytes of each file, int64 [n].
 
-        Raises:
-            UserError: a file does not exist.
-        """
-        found = np.empty(len(self.paths), np.int64)
-        for index, path in enumerate(self.paths):
-            try:
-                found[index] = (self.root / path).stat().st_size
-            except OSError as error:
-                raise UserError(f"cannot read {self.root / path}: {error.strerror}") from error
-        return found
+def file_sizes(root: Path, paths: Sequence[str]) -> np.ndarray:
+    """The bytes of each file below a folder, int64 [n].
+
+    Raises:
+        UserError: a file does not exist.
+    """
+    found = np.empty(len(paths), np.int64)
+    for index, path in enumerate(paths):
+        try:
+            found[index] = (root / path).stat().st_size
+        except OSError as error:
+            raise UserError(f"cannot read {root / path}: {error.strerror}") from error
+    return found
 
 
 def split(images: GivenImages, where: str, *, validation: float, test: float) -> Listing:

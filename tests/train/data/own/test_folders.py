@@ -23,7 +23,8 @@ def find(root, *, nested=False, validation=0.2, test=0.2):
 def warn_of_duplicates(root):
     images = folders.find(root, nested=False)
     found = listing.split(images, str(root), validation=0.2, test=0.2)
-    listing.warn_of_duplicates(found, images.sizes(), Files(root, found.paths))
+    sizes = listing.file_sizes(root, found.paths)
+    listing.warn_of_duplicates(found, sizes, Files(root, found.paths))
 
 
 def counts(found):
@@ -127,7 +128,8 @@ def test_the_digest_changes_with_files_labels_and_sizes(tmp_path):
     pictures.write_classes(tmp_path, CLASSES, 5)
 
     def digest():
-        return find(tmp_path).digest(folders.find(tmp_path, nested=False).sizes())
+        found = find(tmp_path)
+        return found.digest(listing.file_sizes(tmp_path, found.paths))
 
     seen = [digest()]
     assert digest() == seen[0]
