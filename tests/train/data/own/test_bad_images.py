@@ -61,7 +61,7 @@ def splits(**classes):
     def make(root):
         for name, of_split in classes.items():
             (root / name).mkdir(parents=True)
-            pictures.write_classes(root / name, of_split, 3)
+            pictures.write_classes(root / name, of_split, 5)
 
     return make
 
