@@ -24,15 +24,24 @@ def top_k_error(logits, label, *, k):
 
 
 @each_example
-def cross_entropy(logits, label):
-    """`-log softmax_y(s)` (5.3)."""
-    return -log_softmax(logits)[label]
+def cross_entropy(logits, label, *, label_smoothing=0.0):
+    """`-sum_j t_j log softmax_j(s)` (5.3), where t is `smoothed_label`."""
+    target = smoothed_label(logits, label, label_smoothing)
+    likely = target > 0
+    return -(target[likely] * log_softmax(logits)[likely]).sum()
 
 
 @each_example
-def cross_entropy_gradient(logits, label):
-    """`softmax(s) - e_y` (6.10)."""
-    return np.exp(log_softmax(logits)) - one_hot(label, len(logits))
+def cross_entropy_gradient(logits, label, *, label_smoothing=0.0):
+    """`softmax(s) - t` (6.10)."""
+    return np.exp(log_softmax(logits)) - smoothed_label(logits, label, label_smoothing)
+
+
+def smoothed_label(logits, label, label_smoothing):
+    """`(1 - eps) e_y`, and `eps` spread over the classes that are not masked."""
+    possible = np.asarray(logits) > -np.inf
+    spread = possible / max(possible.sum(), 1)
+    return (1 - label_smoothing) * one_hot(label, len(logits)) + label_smoothing * spread
 
 
 @each_example

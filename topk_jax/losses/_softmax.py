@@ -9,33 +9,53 @@ from topk_jax import _checks, _numerics
 __all__ = ["class_margins", "cross_entropy", "focal", "ldam"]
 
 
-def cross_entropy(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
-    r"""The cross-entropy of the softmax.
+def cross_entropy(
+    logits: ArrayLike, labels: ArrayLike, *, label_smoothing: ArrayLike = 0.0
+) -> jax.Array:
+    r"""The cross-entropy of the softmax, with the true class or with a smoothed label.
 
-    .. math:: \ell(s, y) = -\log \mathrm{softmax}_y(s) = \log \sum_j e^{s_j} - s_y
+    .. math::
+        \ell(s, y) = -(1 - \varepsilon) \log \mathrm{softmax}_y(s)
+        - \frac{\varepsilon}{L} \sum_j \log \mathrm{softmax}_j(s)
+
+    Without smoothing this is :math:`-\log \mathrm{softmax}_y(s) = \log \sum_j e^{s_j} - s_y`.
 
     Args:
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
+        label_smoothing: scalar part of the label, at least 0 and less than 1, that is spread over
+            all classes (epsilon above); classes with a logit of -inf get nothing. May be traced.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
         is outside [0, L).
 
     Raises:
-        TypeError: `logits` is not floating-point or `labels` is not integer.
-        ValueError: the shapes do not match.
+        TypeError: `logits` is not floating-point, `labels` is not integer, or `label_smoothing` is
+            not real.
+        ValueError: the shapes do not match, or `label_smoothing` is not a scalar in [0, 1).
 
     Example:
         >>> import jax.numpy as jnp
         >>> from topk_jax import losses
-        >>> print(losses.cross_entropy(jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])).round(4))
+        >>> logits, labels = jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])
+        >>> print(losses.cross_entropy(logits, labels).round(4))
         [0.4076]
+        >>> print(losses.cross_entropy(logits, labels, label_smoothing=0.1).round(4))
+        [0.5076]
 
-    Source: Garcin (2023), thesis, table 4.1.
+    Source: Garcin (2023), thesis, table 4.1; Szegedy et al. (2016), "Rethinking the Inception
+    architecture for computer vision", section 7, for smoothed labels.
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
-    return _numerics.nan_where_invalid(jax.nn.softplus(_rival(scores, labels)), scores, labels)
+    smoothing = _checks.scalar(
+        label_smoothing, "label_smoothing", scores.dtype, at_least=0, below=1
+    )
+    losses = jax.nn.softplus(_rival(scores, labels))
+    # Without smoothing there is no other reduction to pay for.
+    if not isinstance(label_smoothing, int | float) or label_smoothing != 0:
+        losses = losses + smoothing * _mean_gap(scores, labels)
+    return _numerics.nan_where_invalid(losses, scores, labels)
 
 
 def focal(logits: ArrayLike, labels: ArrayLike, *, gamma: ArrayLike) -> jax.Array:
@@ -166,3 +186,17 @@ def _rival(
     margin = jnp.broadcast_to(jnp.asarray(margin, scores.dtype), labels.shape)[..., None]
     others = jnp.where(_numerics.is_label(scores, labels), _numerics.FLOOR, scale * (gaps + margin))
     return jax.nn.logsumexp(others, axis=-1)
+
+
+def _mean_gap(scores: jax.Array, labels: jax.Array) -> jax.Array:
+    """The score of the true class less the mean of all scores but those of -inf, `[...]`.
+
+    Identity: this is the mean of -log softmax_j less that of the true class. Hazard: a masked class
+    would make the mean infinite. Choice: leave it out, as the softmax does. Cost: one more
+    reduction over the logits.
+    """
+    scores = _numerics.finite_scores(scores)
+    is_finite = scores > _numerics.FLOOR
+    gaps = _numerics.score_of_label(scores, labels)[..., None] - scores
+    count = jnp.maximum(is_finite.sum(axis=-1, dtype=scores.dtype), 1)
+    return jnp.where(is_finite, gaps, 0).sum(axis=-1) / count

@@ -234,6 +234,16 @@ _EXPECTED_POSITIVES = (
 
 CASES = [
     per_example("cross_entropy", "cross_entropy"),
+    per_example(
+        "cross_entropy_smoothed",
+        "cross_entropy",
+        parameters={"label_smoothing": 0.1},
+        zero_when_right=False,
+        refusals=(
+            *numbers("label_smoothing", too_small=-0.1, bound="at least 0 and less than 1"),
+            ({"label_smoothing": 1.0}, ValueError, "label_smoothing must be .* than 1, got 1"),
+        ),
+    ),
     per_example("focal_half", "focal", parameters={"gamma": 0.5}),
     per_example(
         "focal_2",

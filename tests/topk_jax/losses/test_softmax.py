@@ -26,6 +26,15 @@ def test_cross_entropy_is_that_of_optax(batch):
     np.testing.assert_allclose(losses.cross_entropy(*batch), expected, rtol=0, atol=ROUNDING)
 
 
+def test_a_smoothed_label_is_that_of_optax(batch):
+    logits, labels = batch
+    targets = optax.losses.smooth_labels(jax.nn.one_hot(labels, 10), 0.2)
+    expected = optax.losses.softmax_cross_entropy(logits, targets)
+    for smoothing in (0.2, jnp.float32(0.2)):
+        ours = losses.cross_entropy(logits, labels, label_smoothing=smoothing)
+        np.testing.assert_allclose(ours, expected, rtol=ROUNDING)
+
+
 def test_cross_entropy_keeps_the_digits_of_a_tiny_loss():
     # log(1 + e^-30) is 9e-14: log sum e^s - s_y would be 0, or 1e-3 at scores of 1e4.
     logits = jnp.array([[30.0, 0.0], [1e4, 1e4 - 30.0]])
