@@ -60,6 +60,8 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 # for no average.
                 "average_decay": config_dict.placeholder(float),
             },
+            # For cross_entropy: the part of each label that is spread over all classes, in [0, 1).
+            "loss": {"label_smoothing": 0.0},
             # Training stops after this many epochs without improvement; None to never stop.
             "stop_after": config_dict.placeholder(int),
             # "sigmoid" is for the multi-label losses: each class has its own probability.
@@ -93,7 +95,7 @@ def for_loss(
         known = ", ".join(losses)
         raise ValueError(f"the recipe has no loss {name!r}; after the colon may stand {known}")
     result = complete(config)
-    result.loss = ConfigDict({"name": name})
+    result.loss.name = name
     for field, value in losses[name].items():
         if "." in field or field in config:
             result.update_from_flattened_dict({field: value})

@@ -11,7 +11,7 @@ from train.foundation.errors import UserError
 from train.foundation.nested import flatten
 from train.models import MODEL_NAME, MODEL_OPTIONS, MODELS, pretrained_loader
 from train.models import find as find_network
-from train.training.losses import LOSS_NAME, LOSSES, find_loss
+from train.training.losses import LABEL_SMOOTHING, LOSS_NAME, LOSSES, find_loss
 from train.training.optimizer import OPTIMIZERS, SCHEDULES
 from train.workdir import extensions
 
@@ -29,6 +29,7 @@ _FIELDS: dict[str, fields.Field] = {
     "model.half_precision": fields.boolean(),
     **{f"model.{name}": field for name, field in MODEL_OPTIONS.items()},
     "loss.name": LOSS_NAME,
+    "loss.label_smoothing": LABEL_SMOOTHING,
     "optimizer.learning_rate": fields.Number(above=0),
     "optimizer.head_learning_rate": fields.optional(fields.Number(above=0)),
     "optimizer.layer_decay": fields.optional(fields.Number(above=0, at_most=1)),
@@ -90,6 +91,7 @@ def check(config: Mapping[str, Any]) -> None:
                 f"follows its colon, as in --config=FILE:{values['loss.name']}"
             )
         _check_field(values, f"loss.{name}", _among(num_classes, field))
+    _check_label_smoothing(values)
     if values.get("eval.scores") == "sigmoid" and "sigmoid" not in loss.scores:
         multi_label = ", ".join(name for name, spec in LOSSES.items() if "sigmoid" in spec.scores)
         raise UserError(
@@ -126,6 +128,19 @@ def check_classes(config: Mapping[str, Any], num_classes: int) -> None:
         _check_field(values, f"loss.{name}", _among(num_classes, field))
     ks = fields.several(_among(num_classes, fields.SetSize()), increasing=True)
     _check_field(values, "eval.ks", ks)
+
+
+def _check_label_smoothing(values: Mapping[str, Any]) -> None:
+    """Raises `UserError` for smoothed labels with a loss that does not take them."""
+    value = values["loss.label_smoothing"]
+    if value != 0 and "label_smoothing" not in find_loss(values["loss.name"]).parameters:
+        having = ", ".join(
+            name for name, loss in LOSSES.items() if "label_smoothing" in loss.parameters
+        )
+        raise UserError(
+            f"config.loss.label_smoothing must be 0 with {values['loss.name']}; it is for "
+            f"{having}; got {value}"
+        )
 
 
 def _check_fine_tuning(values: Mapping[str, Any]) -> None:

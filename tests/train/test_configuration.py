@@ -81,6 +81,12 @@ MISTAKES = [
     ("model.sync_batch_norm", 1, "config.model.sync_batch_norm must be True or False"),
     ("parallel", "pmpa", "config.parallel must be one of pmap, shard_map; did you mean 'pmap'"),
     ("loss.epsilom", 0.1, "config.loss.epsilom is not a field .* did you mean 'loss.epsilon'"),
+    ("loss.label_smoothing", 1.0, "label_smoothing must be .* at least 0 and less than 1; got 1.0"),
+    (
+        "loss.label_smoothing",
+        0.1,
+        "label_smoothing must be 0 with noised_balanced; it is for cross_entropy; got 0.1",
+    ),
     ("optimizer", {}, "config.optimizer.learning_rate is missing"),
 ]
 

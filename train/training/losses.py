@@ -25,6 +25,15 @@ def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
     return build
 
 
+def _cross_entropy(*, label_smoothing: jax.Array | float = 0.0) -> Objective:
+    smoothed = functools.partial(losses.cross_entropy, label_smoothing=label_smoothing)
+    # Evaluated without smoothing, so that runs with other labels compare.
+    return dataclasses.replace(
+        _deterministic(losses.cross_entropy),
+        loss=lambda logits, labels, _keys, _estimates: smoothed(logits, labels),
+    )
+
+
 def _scaled(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
     """As `_plain`, for a loss of cosines that has a `scale`."""
 
@@ -116,6 +125,11 @@ def _without_label_rate(values: Hyperparameters, _class_counts: np.ndarray) -> H
     return {name: value for name, value in values.items() if name != "label_learning_rate"}
 
 
+def _without_zero_smoothing(values: Hyperparameters, _class_counts: np.ndarray) -> Hyperparameters:
+    """Without a label smoothing of 0, which would cost another reduction over the logits."""
+    return {name: value for name, value in values.items() if value != 0}
+
+
 def _with_margins(values: Hyperparameters, class_counts: np.ndarray) -> Hyperparameters:
     """One margin per class in place of the largest margin.
 
@@ -139,11 +153,18 @@ _MEAN_SIZE = {"k": SetSize()}
 _NOISE = {"epsilon": Number(at_least=0)}
 _SAMPLES = {"num_samples": integer(1)}
 _MARGINS = {"max_margin": Number(at_least=0), "scale": Number(above=0)}
+# Of losses that take smoothed labels. Every configuration has the field.
+LABEL_SMOOTHING = Number(at_least=0, below=1)
 # Each class can have a probability of its own.
 _MULTI_LABEL = ("softmax", "sigmoid")
 
 LOSSES = {
-    "cross_entropy": LossSpec("cross-entropy", _plain(losses.cross_entropy)),
+    "cross_entropy": LossSpec(
+        "cross-entropy",
+        _cross_entropy,
+        {"label_smoothing": LABEL_SMOOTHING},
+        derive=_without_zero_smoothing,
+    ),
     "focal": LossSpec("focal", _plain(losses.focal), {"gamma": Number(at_least=0)}),
     "ldam": LossSpec("LDAM", _scaled(losses.ldam), _MARGINS, derive=_with_margins, head="cosine"),
     "top_k_hinge": LossSpec("top-K hinge", _plain(losses.top_k_hinge), _K, optimizes_top_k=True),

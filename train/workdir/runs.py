@@ -40,6 +40,7 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "optimizer.head_learning_rate": None,
     "optimizer.layer_decay": None,
     "optimizer.decay_biases_and_norms": True,
+    "loss.label_smoothing": 0.0,
 }
 
 

@@ -12,6 +12,7 @@ from train.training.losses import LOSSES
 from train.training.objectives import LossSpec
 
 PARAMETERS = {
+    "label_smoothing": 0.1,
     "k": 2,
     "epsilon": 0.3,
     "num_samples": 4,
@@ -82,6 +83,20 @@ def test_every_loss_trains(name, rng):
     assert after.mean() < 0.7 * before.mean()
     top_2 = np.argsort(-np.asarray(scores), axis=-1)[:, :2]
     assert (top_2 == labels[:, None]).any(axis=-1).mean() > 0.9
+
+
+def test_smoothed_labels_train_and_are_not_evaluated(rng):
+    logits = jnp.asarray(rng.normal(size=(5, NUM_CLASSES)), jnp.float32)
+    labels = np.arange(5, dtype=np.int32)
+    for smoothing in (0.0, 0.1):
+        parameters = {"label_smoothing": smoothing}
+        spec = LOSSES["cross_entropy"]
+        values = spec.hyperparameters(parameters, CLASS_COUNTS)
+        objective = spec.objective(parameters, values, axis_name="devices")
+        expected = losses.cross_entropy(logits, labels, label_smoothing=smoothing)
+        np.testing.assert_array_equal(objective.loss(logits, labels, None, None), expected)
+        expected = losses.cross_entropy(logits, labels)
+        np.testing.assert_array_equal(objective.evaluation_loss(logits, labels), expected)
 
 
 @pytest.mark.parametrize("name", ["ldam", "noised_imbalanced", "expected_imbalanced"])

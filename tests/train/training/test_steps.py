@@ -21,6 +21,7 @@ from train.training.state import initial_state, num_parameters, parameters_diges
 
 AXIS = "devices"
 LOSS = {
+    "label_smoothing": 0.0,
     "k": 3,
     "epsilon": 1.0,
     "num_samples": 4,
