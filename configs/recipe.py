@@ -10,6 +10,13 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
     """Adds the less common fields with their defaults to a configuration."""
     result = ConfigDict(
         {
+            "dataset": {
+                # Training examples are mixed in pairs, with shares from Beta(mixup, mixup); 0 for
+                # no mixup.
+                "mixup": 0.0,
+                # "class_balanced" draws every class as often; "uniform" every example.
+                "sampling": "uniform",
+            },
             "model": {
                 # A file of ResNet weights with torchvision's or timm's names, or None.
                 "pretrained": config_dict.placeholder(str),

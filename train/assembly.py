@@ -173,6 +173,9 @@ class Assembly:
             # Divided in 64 bits and rounded once.
             ratio = loss["label_learning_rate"] / settings["learning_rate"]
             values["label_rate_ratio"] = np.float32(ratio)
+        mixup_alpha = self.config["dataset"]["mixup"]
+        if mixup_alpha > 0:
+            values["mixup_alpha"] = np.float32(mixup_alpha)
         return values
 
     @cached_property
@@ -302,6 +305,7 @@ class Assembly:
             # Only streamed data sets have these two fields.
             num_workers=dataset.get("num_workers", 0),
             on_skipped=self._skipped.add if dataset.get("skip_unreadable", False) else None,
+            sampling=dataset["sampling"],
         )
 
     def _make_objective(self, values: Hyperparameters) -> Objective:

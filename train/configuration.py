@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from train.data import DATASET_NAME, dataset_spec, find
+from train.data.batches import SAMPLINGS
 from train.devices import parallel
 from train.evaluation import metric
 from train.foundation import fields
@@ -21,6 +22,8 @@ _FIELDS: dict[str, fields.Field] = {
     "num_epochs": fields.integer(1),
     "dataset.batch_size": fields.integer(1),
     "dataset.data_dir": fields.text(optional=True),
+    "dataset.sampling": fields.one_of(SAMPLINGS),
+    "dataset.mixup": fields.Number(at_least=0, at_most=1000),
     "model.name": MODEL_NAME,
     "model.pretrained": fields.text(optional=True),
     "model.start_from": fields.text(optional=True),
@@ -107,11 +110,12 @@ def check(config: Mapping[str, Any]) -> None:
     if values["model.pretrained"] is not None:
         pretrained_loader(values["model.name"])
     _check_fine_tuning(values)
-    if loss.of_batch and values["optimizer.accumulation_steps"] > 1:
-        raise UserError(
-            f"config.optimizer.accumulation_steps must be 1 with {values['loss.name']}, a loss of "
-            f"the whole batch; got {values['optimizer.accumulation_steps']}"
-        )
+    for name, unused in (("optimizer.accumulation_steps", 1), ("dataset.mixup", 0)):
+        if loss.of_batch and values[name] != unused:
+            raise UserError(
+                f"config.{name} must be {unused} with {values['loss.name']}, a loss of the whole "
+                f"batch; got {values[name]}"
+            )
     ks = fields.several(_among(num_classes, fields.SetSize()), increasing=True)
     _check_field(values, "eval.ks", ks)
     selectable = [one.name for one in metric.selectable(values["eval.ks"])]

@@ -83,6 +83,12 @@ MISTAKES = [
     ("loss.epsilom", 0.1, "config.loss.epsilom is not a field .* did you mean 'loss.epsilon'"),
     ("loss.label_smoothing", 1.0, "label_smoothing must be .* at least 0 and less than 1; got 1.0"),
     (
+        "dataset.mixup",
+        -0.1,
+        "config.dataset.mixup must be .* at least 0 and at most 1000; got -0.1",
+    ),
+    ("dataset.sampling", "balanced", "config.dataset.sampling must be one of class_balanced, unif"),
+    (
         "loss.label_smoothing",
         0.1,
         "label_smoothing must be 0 with noised_balanced; it is for cross_entropy; got 0.1",
@@ -117,3 +123,10 @@ def test_a_loss_of_the_batch_is_not_computed_in_parts(config):
     configuration.check(config)
     with pytest.raises(UserError, match="accumulation_steps must be 1 with average_k, a loss of"):
         configuration.check(changed(config, "loss.name", "average_k"))
+
+
+def test_labels_are_mixed_for_losses_of_single_examples(config):
+    config = changed(config, "dataset.mixup", 0.2)
+    configuration.check(config)
+    with pytest.raises(UserError, match="mixup must be 0 with role, a loss of the whole batch; go"):
+        configuration.check(changed(config, "loss.name", "role"))

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from train.data import records, streams
+from train.data import class_balance, records, streams
+from train.data.class_balance import ClassBalance
 from train.data.images import UnreadableImageError
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
@@ -21,6 +22,9 @@ from train.foundation.errors import UserError
 # global batch, which their random keys are made of. Evaluation adds "mask" bool [b], false for what
 # is not an example: the padding of the last batch, and the images that were skipped.
 Batch = dict[str, Any]
+# The values of `config.dataset.sampling`: an epoch takes every example once, except for a few that
+# do not fill a batch, or it takes every class as often.
+UNIFORM, CLASS_BALANCED = SAMPLINGS = ("uniform", "class_balanced")
 # In a batch of streamed images, a list of `SkippedImage`; no array.
 SKIPPED = "skipped"
 
@@ -82,14 +86,20 @@ class _Batches:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingBatches(_Batches):
-    """Full batches without end, by the number of their step, shuffled anew in each epoch."""
+    """Full batches without end, by the number of their step, shuffled anew in each epoch.
+
+    Attributes:
+        seed: the run's seed.
+        sampling: how often examples are drawn, of `SAMPLINGS`.
+    """
 
     seed: int
+    sampling: str = UNIFORM
 
     def __getitem__(self, step: int) -> Batch:
         """The batch of a step, counted from 0."""
         epoch, step_in_epoch = divmod(step, steps_in_epoch(len(self.split), self.batch_size))
-        order = epoch_order(len(self.split), seed=self.seed, epoch=epoch)
+        order = self._order(epoch)
         positions = self._share()
         chosen = order[step_in_epoch * self.batch_size + positions]
         batch: Batch = {
@@ -122,6 +132,18 @@ class TrainingBatches(_Batches):
             else:
                 raise UserError(f"no image of {self.split.images.name} can be read")
         return {"images": pixels, **batch, SKIPPED: skipped}
+
+    def _order(self, epoch: int) -> np.ndarray:
+        if self.sampling == UNIFORM:
+            return epoch_order(len(self.split), seed=self.seed, epoch=epoch)
+        return class_balance.epoch_order(self._class_balance, epoch)
+
+    @functools.cached_property
+    def _class_balance(self) -> ClassBalance:
+        steps = steps_in_epoch(len(self.split), self.batch_size)
+        return ClassBalance.of_labels(
+            self.split.labels, num_draws=steps * self.batch_size, seed=self.seed
+        )
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from train.data.batches import (
     SKIPPED,
+    UNIFORM,
     Batch,
     EvaluationBatches,
     SkippedImage,
@@ -26,6 +27,7 @@ class Pipeline:
         num_workers: the number of processes that decode streamed images.
         on_skipped: called with each image that is left out because it cannot be read, each time;
             None if such an image ends the run.
+        sampling: `config.dataset.sampling`.
     """
 
     batch_size: int
@@ -34,6 +36,7 @@ class Pipeline:
     process_count: int = 1
     num_workers: int = 0
     on_skipped: Callable[[SkippedImage], None] | None = None
+    sampling: str = UNIFORM
 
     def __post_init__(self) -> None:
         if self.batch_size % self.process_count:
@@ -54,6 +57,7 @@ class Pipeline:
             self.process_count,
             self.on_skipped is not None,
             seed=self.seed,
+            sampling=self.sampling,
         )
         return self._stream(split, batches, range(first_step, last_step))
 

@@ -33,7 +33,8 @@ def update(
 
     Args:
         estimates: the logits of all examples, [N, L], the same on every device.
-        examples: the rows of this device's share of the batch, [n], each at most once.
+        examples: the rows of this device's share of the batch, [n]; one that is there twice takes
+            both gradients.
         gradients: the gradients of the loss of the whole batch with respect to these rows, times
             the number of devices, [n, L].
         learning_rate: the learning rate.

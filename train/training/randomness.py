@@ -7,7 +7,7 @@ numbers, but for dropout. The seed and the step may be traced.
 import jax
 
 # Each use of randomness has its own stream. A number is never reused for another purpose.
-_INITIALIZATION, _AUGMENTATION, _LOSS, _DROPOUT = range(4)
+_INITIALIZATION, _AUGMENTATION, _LOSS, _DROPOUT, _MIXUP = range(5)
 
 
 def initialization_key(seed: int | jax.Array) -> jax.Array:
@@ -23,6 +23,11 @@ def augmentation_keys(seed: int | jax.Array, step: jax.Array, positions: jax.Arr
 def loss_keys(seed: int | jax.Array, step: jax.Array, positions: jax.Array) -> jax.Array:
     """One key per example for the noise in the loss of a training step."""
     return _example_keys(seed, _LOSS, step, positions)
+
+
+def mixup_keys(seed: int | jax.Array, step: jax.Array, positions: jax.Array) -> jax.Array:
+    """One key per example for its share in what it is mixed to in a training step."""
+    return _example_keys(seed, _MIXUP, step, positions)
 
 
 def dropout_key(seed: int | jax.Array, step: jax.Array, positions: jax.Array) -> jax.Array:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from topk_jax.metrics import label_ranks
-from train.training import label_estimates, objectives, randomness
+from train.training import label_estimates, mixup, objectives, randomness
 from train.training.objectives import Hyperparameters, Objective
 from train.training.optimizer import Optimizer
 from train.training.state import TrainState, trained_parts
@@ -33,8 +33,9 @@ def make_train_step(
 
     The hyperparameters are `{"seed", "loss", "optimizer"}`, the last two as the arguments below
     take them, and, where labels are estimated, "label_rate_ratio": the rate of the estimates in
-    units of the network's, whose decays it shares. They are inputs, so that runs that differ by a
-    seed or a rate share one program.
+    units of the network's, whose decays it shares. With "mixup_alpha" among them, examples are
+    mixed; see `mixup`. They are inputs, so that runs that differ by a seed or a rate share one
+    program.
 
     Args:
         apply: the model's apply function.
@@ -61,15 +62,16 @@ def make_train_step(
     ) -> tuple[Any, Any, Any, Arrays]:
         """The gradients by trained parameters and label estimates, the statistics, the metrics."""
         seed, objective = hyperparameters["seed"], make_objective(hyperparameters["loss"])
-        labels, positions = batch["labels"], batch["positions"]
-        augmentation_keys = randomness.augmentation_keys(seed, step, positions)
-        images = normalize(jax.vmap(augment)(augmentation_keys, batch["images"]))
+        positions = batch["positions"]
+        inputs, of_labels = _inputs(
+            batch, step, hyperparameters, augment=augment, normalize=normalize, axis_name=axis_name
+        )
         loss_keys = randomness.loss_keys(seed, step, positions)
 
         def network(trained: Any) -> tuple[Any, Any]:
             outputs, updates = apply(
                 {"params": {**params, **trained}, "batch_stats": batch_stats},
-                images,
+                inputs,
                 train=True,
                 mutable=["batch_stats"],
                 rngs={"dropout": randomness.dropout_key(seed, step, positions)},
@@ -77,7 +79,9 @@ def make_train_step(
             return outputs, updates["batch_stats"]
 
         def mean_loss(outputs: Any, estimates: Any) -> jax.Array:
-            return objective.loss(outputs, labels, loss_keys, estimates).mean()
+            return of_labels(
+                lambda labels: objective.loss(outputs, labels, loss_keys, estimates)
+            ).mean()
 
         # In two stages, for the gradient between them is a metric.
         outputs, pull_back, new_batch_stats = jax.vjp(
@@ -87,11 +91,12 @@ def make_train_step(
             outputs, estimates
         )
         (by_params,) = pull_back(by_outputs)
-        hits = objective.scores(outputs).argmax(axis=-1) == labels
+        guesses = objective.scores(outputs).argmax(axis=-1)
+        hits = of_labels(lambda labels: (guesses == labels).astype(jnp.float32))
         nonzero = jnp.count_nonzero(objectives.class_logits(by_outputs), axis=-1)
         metrics = {
             "loss": loss,
-            "accuracy": hits.mean(dtype=jnp.float32),
+            "accuracy": hits.mean(),
             "nonzero_gradients": nonzero.mean(dtype=jnp.float32),
         }
         return by_params, by_estimates, new_batch_stats, metrics
@@ -173,6 +178,25 @@ def make_train_step(
         return state, metrics
 
     return train_step
+
+
+def _inputs(
+    batch: Arrays,
+    step: jax.Array,
+    hyperparameters: Any,
+    *,
+    augment: Callable[[jax.Array, jax.Array], jax.Array],
+    normalize: Preprocess,
+    axis_name: str,
+) -> tuple[jax.Array, mixup.OfLabels]:
+    """The inputs of the network for a batch, and the values of functions of their labels."""
+    seed, labels, positions = hyperparameters["seed"], batch["labels"], batch["positions"]
+    keys = randomness.augmentation_keys(seed, step, positions)
+    inputs = normalize(jax.vmap(augment)(keys, batch["images"]))
+    if "mixup_alpha" not in hyperparameters:
+        return inputs, lambda function: function(labels)
+    keys = randomness.mixup_keys(seed, step, positions)
+    return mixup.mix(keys, hyperparameters["mixup_alpha"], inputs, labels, axis_name=axis_name)
 
 
 def _moved_averages(

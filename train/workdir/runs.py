@@ -41,6 +41,8 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "optimizer.layer_decay": None,
     "optimizer.decay_biases_and_norms": True,
     "loss.label_smoothing": 0.0,
+    "dataset.mixup": 0.0,
+    "dataset.sampling": "uniform",
 }
 
 

@@ -37,7 +37,9 @@ LOSS = {
 CLASS_COUNTS = np.arange(1, 11)
 
 
-def build(loss_name, *, estimates=None, average_decay=None, freeze=False, **settings):
+def build(
+    loss_name, *, estimates=None, average_decay=None, freeze=False, mixup_alpha=None, **settings
+):
     """A state, the step of training with its hyperparameters, and that of evaluation."""
     # Narrow, to compile and run fast; otherwise the model of the digits.
     spec = LOSSES[loss_name]
@@ -64,6 +66,8 @@ def build(loss_name, *, estimates=None, average_decay=None, freeze=False, **sett
         hyperparameters["label_rate_ratio"] = np.float32(ratio)
     if average_decay is not None:
         hyperparameters["optimizer"]["average_decay"] = np.float32(average_decay)
+    if mixup_alpha is not None:
+        hyperparameters["mixup_alpha"] = np.float32(mixup_alpha)
     make_objective = functools.partial(spec.objective, LOSS, axis_name=AXIS)
     normalize_images = functools.partial(normalize, mean=(0.3,), std=(0.35,))
     train_step = steps.make_train_step(
@@ -126,7 +130,10 @@ def check_equal(found, expected):
     ("loss_name", "settings"),
     [
         ("noised_balanced", {}),
-        ("noised_balanced", {"accumulation_steps": 2, "average_decay": 0.9}),
+        (
+            "noised_balanced",
+            {"accumulation_steps": 2, "average_decay": 0.9, "mixup_alpha": 0.4},
+        ),
         ("average_k", {}),
         ("expected_positive_regularization", {}),
     ],
