@@ -32,6 +32,8 @@ def mix(
         labels: their classes, [n].
         axis_name: the axis over devices, each with consecutive examples of the batch.
     """
+    # The sampler returns NaN below 1e-38; all shares are 0 or 1 long before.
+    alpha = jnp.maximum(alpha, 1e-30)
     shares = jax.vmap(lambda key: jax.random.beta(key, alpha, alpha, dtype=inputs.dtype))(keys)
     others, other_labels = _before((inputs, labels), axis_name)
     of_each = shares.reshape(-1, *(1,) * (inputs.ndim - 1))

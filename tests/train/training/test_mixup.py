@@ -60,6 +60,11 @@ def test_shares_follow_their_distribution(alpha):
     assert np.abs(found - expected).max() < np.sqrt(np.log(2 / 1e-6) / (2 * count))
 
 
+def test_a_tiny_alpha_mixes_nothing():
+    _, shares = mixed(np.zeros((100, 1), np.float32), np.arange(100), np.float32(1e-45))
+    assert set(shares.tolist()) == {0.0, 1.0}
+
+
 @pytest.mark.parametrize(
     ("loss", "parameters"),
     [
