@@ -16,6 +16,7 @@ DATASETS = {
     "digits": "train.data.digits:DIGITS",
     "features": "train.data.own.features:FEATURES",
     "folder": "train.data.own.folder:FOLDER",
+    "huggingface": "train.data.own.huggingface:HUGGINGFACE",
     "imagenet": "train.data.imagenet:IMAGENET",
     "imagenet_lt": "train.data.imagenet_lt:IMAGENET_LT",
     "plantnet300k": "train.data.plantnet300k:PLANTNET300K",

@@ -5,9 +5,8 @@ from typing import Any
 
 from train.data import options
 from train.data.dataset import DatasetFamily, DatasetSpec
-from train.data.own import own_images
+from train.data.own import named_splits, own_images
 from train.data.own.found_images import FoundImages
-from train.data.own.listing import Role
 from train.foundation import fields
 
 
@@ -19,7 +18,7 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         return tfds_images.find(
             config["tfds_name"],
             data_dir,
-            splits={role: config[f"{role.name.lower()}_split"] for role in Role},
+            splits=named_splits.chosen(config),
             validation=config["validation_fraction"],
             test=config["test_fraction"],
         )
@@ -34,8 +33,7 @@ TFDS = DatasetFamily(
         # The name, and where the data set has several of them its config and its version, as in
         # "name/config:1.0.0".
         "tfds_name": fields.text(),
-        # The prepared split for each purpose; None for the one that is named so.
-        **{f"{role.name.lower()}_split": fields.text(optional=True) for role in Role},
+        **named_splits.OPTIONS,
         **own_images.OPTIONS,
     },
 )

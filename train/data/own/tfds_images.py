@@ -4,43 +4,22 @@ import difflib
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
-from absl import logging
 
 from train.data import builders, prepared_files
-from train.data.own import listing
+from train.data.own import named_splits
 from train.data.own.found_images import FoundImages
-from train.data.own.listing import ROLE_NAMES, Listing, Role
+from train.data.own.listing import Role
 from train.foundation.errors import UserError, first_line
 
 # Of `train.prepare --dataset`.
 PREFIX = "tfds:"
 _FIELD = "config.dataset.tfds_name"
-
-
-class Examples(Sequence[dict[str, Any]]):
-    """The examples of several prepared splits, one split after another, images undecoded."""
-
-    def __init__(self, splits: Mapping[str, Sequence[dict[str, Any]]], image: str) -> None:
-        self._splits = dict(splits)
-        self._image = image
-        self._ends = np.cumsum([len(split) for split in splits.values()])
-
-    def __len__(self) -> int:
-        """The number of examples of all splits."""
-        return int(self._ends[-1])
-
-    def __getitem__(self, index: Any) -> Any:
-        """The bytes of an image, and its name in messages."""
-        number = int(np.searchsorted(self._ends, index, side="right"))
-        split, examples = list(self._splits.items())[number]
-        position = int(index) - int(self._ends[number]) + len(examples)
-        return {"image": examples[position][self._image], "file_name": _name(split, position)}
 
 
 def open_by_name(
@@ -106,7 +85,7 @@ def find(
         labels_of = functools.partial(
             prepared_files.split_labels, builder, image=image, label=label
         )
-        labels = _labels_of_roles(builder, labels_of, splits, where)
+        labels = named_splits.labels_of_roles(list(builder.info.splits), labels_of, splits, where)
         examples = {
             split: prepared_files.Examples(builder, split, image=image)
             for split, _ in labels.values()
@@ -116,11 +95,17 @@ def find(
             f"{where} is prepared in {builder.data_dir} in a format that cannot be read at random; "
             f"prepare it in another config.dataset.data_dir as {builders.FILE_FORMAT}"
         ) from error
-    found = _listing(builder, labels, features[label].names, validation=validation, test=test)
-    listing.check(found.labels, found.roles, found.class_names, where, "image")
+    found = named_splits.list_images(
+        Path(builder.data_dir),
+        labels,
+        features[label].names,
+        where,
+        validation=validation,
+        test=test,
+    )
     digest = hashlib.sha256(builder.info.full_name.encode())
     digest.update(found.digest(np.zeros(len(found))).encode())
-    return FoundImages(found, Examples(examples, image), digest.hexdigest())
+    return FoundImages(found, named_splits.Examples(examples, image), digest.hexdigest())
 
 
 def image_and_label(features: Any, where: str) -> tuple[str, str]:
@@ -130,84 +115,10 @@ def image_and_label(features: Any, where: str) -> tuple[str, str]:
         UserError: there are none, or several.
     """
     named = dict(features.items()) if isinstance(features, tfds.features.FeaturesDict) else {}
-    image = _feature(named, tfds.features.Image, "image", "image", where)
-    return image, _feature(named, tfds.features.ClassLabel, "label", "class label", where)
 
+    def find_one(kind: type, usual: str, what: str) -> str:
+        names = [name for name, feature in named.items() if isinstance(feature, kind)]
+        return named_splits.the_only(names, usual, what=what, has=named, where=where)
 
-def _feature(features: Mapping[str, Any], kind: type, usual: str, in_words: str, where: str) -> str:
-    """The name of the feature of a kind: the only one, or the one with the usual name."""
-    names = [name for name, feature in features.items() if isinstance(feature, kind)]
-    if usual in names:
-        return usual
-    if len(names) != 1:
-        has = ", ".join(sorted(names or features)) or "no features"
-        raise UserError(
-            f"{where} must have one {in_words} in each example, or one named {usual!r}; it has "
-            f"{has}"
-        )
-    return names[0]
-
-
-def _labels_of_roles(
-    builder: tfds.core.DatasetBuilder,
-    labels_of: Callable[[str], np.ndarray],
-    splits: Mapping[Role, str | None],
-    where: str,
-) -> dict[Role, tuple[str, np.ndarray]]:
-    """The split of each role that has one, and its labels."""
-    prepared = list(builder.info.splits)
-    found: dict[Role, tuple[str, np.ndarray]] = {}
-    for role, chosen in splits.items():
-        field = f"config.dataset.{role.name.lower()}_split"
-        if chosen is not None and chosen not in prepared:
-            raise UserError(
-                f"{field} must be one of {', '.join(prepared)}, or None; got {chosen!r}"
-            )
-        named = [split for split in prepared if ROLE_NAMES.get(split) is role]
-        split = chosen if chosen is not None else next(iter(named), None)
-        if split is None:
-            if role is Role.TRAIN:
-                raise UserError(
-                    f"{where} has no split train: {field} must be one of {', '.join(prepared)}"
-                )
-            continue
-        if split in {other for other, _ in found.values()}:
-            raise UserError(f"{field} must be a split of its own; {split!r} has another role too")
-        labels = labels_of(split)
-        if (labels < 0).any():
-            # So are the official test images of many data sets, which nobody may label.
-            if chosen is not None or role is Role.TRAIN:
-                raise UserError(f"{field}: images of {split!r} have no labels")
-            logging.warning("the split %s of %s has no labels, and is not used", split, where)
-            continue
-        found[role] = split, labels
-    return found
-
-
-def _listing(
-    builder: tfds.core.DatasetBuilder,
-    labels: Mapping[Role, tuple[str, np.ndarray]],
-    class_names: Sequence[str],
-    *,
-    validation: float,
-    test: float,
-) -> Listing:
-    """The examples of all roles, with those of the training split that are held out."""
-    names: list[str] = []
-    for split, of_split in labels.values():
-        names += [_name(split, position) for position in range(len(of_split))]
-    all_labels = np.concatenate([of_split for _, of_split in labels.values()]).astype(np.int32)
-    sizes = [len(of_split) for _, of_split in labels.values()]
-    roles = listing.hold_out_missing(
-        all_labels,
-        np.repeat(np.array(list(labels), np.int8), sizes),
-        names,
-        given=labels,
-        validation=validation,
-        test=test,
-    )
-    return Listing(Path(builder.data_dir), tuple(names), all_labels, roles, tuple(class_names))
-
-
-def _name(split: str, position: int) -> str:
-    return f"{split}[{position}]"
+    image = find_one(tfds.features.Image, "image", "image")
+    return image, find_one(tfds.features.ClassLabel, "label", "class label")

@@ -1,0 +1,128 @@
+"""Encoded images in a column of Arrow files, which are mapped into memory and read at random."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow
+import pyarrow.compute
+
+from train.foundation.errors import UserError
+
+
+def read_column(files: Sequence[str], name: str) -> pyarrow.ChunkedArray:
+    """A column of tables in Arrow files, one after another; nothing is read before it is used."""
+    tables = [pyarrow.ipc.open_stream(pyarrow.memory_map(file)).read_all() for file in files]
+    return pyarrow.concat_tables([table.select([name]) for table in tables]).column(name)
+
+
+class ArrowImages(Sequence[dict[str, Any]]):
+    """Images in a column of Arrow files, or in image files that it names.
+
+    A value of the column is the bytes of an image file, its path, or both by these names. The files
+    are sent to the processes that decode by their names.
+    """
+
+    def __init__(self, files: Sequence[str], name: str, root: Path) -> None:
+        """Maps the files.
+
+        Args:
+            files: the Arrow files.
+            name: the name of the column.
+            root: what the paths of image files are relative to.
+        """
+        self._arguments = (files, name, root)
+        self._root = root
+        column = read_column(files, name)
+        self._length = len(column)
+        self._bytes, self._paths = _bytes_and_paths(column)
+
+    def __reduce__(self) -> tuple[Callable[..., "ArrowImages"], tuple[Any, ...]]:
+        """What makes the same of the names of the files in another process."""
+        return ArrowImages, self._arguments
+
+    def __len__(self) -> int:
+        """The number of images."""
+        return self._length
+
+    def __getitem__(self, index: Any) -> Any:
+        """The bytes of an image; if its file cannot be read, no bytes and the reason."""
+        encoded = None if self._bytes is None else self._bytes[int(index)].as_py()
+        if encoded is None and (path := self._path(int(index))) is not None:
+            try:
+                encoded = path.read_bytes()
+            except OSError as error:
+                return {"image": b"", "unreadable": f"{path}: {error.strerror}"}
+        return {"image": encoded or b""}
+
+    def sizes(self) -> np.ndarray:
+        """The number of bytes of each image, int64 [n]; 0 for one that is missing.
+
+        Raises:
+            UserError: an image is in a file that does not exist.
+        """
+        found = np.zeros(len(self), np.int64)
+        inside = np.zeros(len(self), bool)
+        if self._bytes is not None:
+            # Views have no lengths.
+            parts = [chunk.cast(pyarrow.large_binary()) for chunk in self._bytes.chunks]
+            lengths = pyarrow.chunked_array(
+                [pyarrow.compute.binary_length(part) for part in parts], pyarrow.int64()
+            )
+            inside = lengths.is_valid().to_numpy()
+            found = lengths.fill_null(0).to_numpy().copy()
+        for index in np.flatnonzero(~inside).tolist():
+            path = self._path(index)
+            if path is None:
+                continue
+            try:
+                found[index] = path.stat().st_size
+            except OSError as error:
+                raise UserError(f"cannot read {path}: {error.strerror}") from error
+        return found
+
+    def _path(self, index: int) -> Path | None:
+        path = None if self._paths is None else self._paths[index].as_py()
+        return None if path is None else self._root / path
+
+
+def _bytes_and_paths(
+    column: pyarrow.ChunkedArray,
+) -> tuple[pyarrow.ChunkedArray | None, pyarrow.ChunkedArray | None]:
+    if holds_bytes(column.type):
+        return column, None
+    if holds_text(column.type):
+        return None, column
+    names = [field.name for field in column.type]
+    values = [
+        pyarrow.compute.struct_field(column, [name]) if name in names else None
+        for name in ("bytes", "path")
+    ]
+    return values[0], values[1]
+
+
+def holds_images(kind: pyarrow.DataType) -> bool:
+    """Whether the values of a column are images or their paths, as `ArrowImages` takes them."""
+    if not pyarrow.types.is_struct(kind):
+        return holds_bytes(kind) or holds_text(kind)
+    fits = {"bytes": holds_bytes, "path": holds_text}
+    # Where all are in files, the bytes have no type, and likewise the paths.
+    parts = [
+        fits[field.name](field.type)
+        for field in kind
+        if field.name in fits and not pyarrow.types.is_null(field.type)
+    ]
+    return bool(parts) and all(parts)
+
+
+def holds_bytes(kind: pyarrow.DataType) -> bool:
+    """Whether the values of a column are bytes."""
+    types = pyarrow.types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_binary_view(kind))
+
+
+def holds_text(kind: pyarrow.DataType) -> bool:
+    """Whether the values of a column are texts."""
+    types = pyarrow.types
+    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind))

@@ -1,0 +1,177 @@
+"""Finds the images of a data set of Hugging Face."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import pyarrow
+
+from train.data.own import arrow_images, huggingface_files, listing, named_splits
+from train.data.own.arrow_images import ArrowImages
+from train.data.own.found_images import FoundImages
+from train.data.own.huggingface_files import OpenedSplit
+from train.data.own.listing import Role
+from train.foundation.errors import UserError
+
+# What stands for the label of an image that has none.
+_NO_LABEL = frozenset({None, "", -1})
+
+
+def find(
+    *,
+    path: Path | None,
+    name: str | None,
+    config: str | None,
+    cache: str | None,
+    image_column: str | None,
+    label_column: str | None,
+    splits: Mapping[Role, str | None],
+    validation: float,
+    test: float,
+) -> FoundImages:
+    """The images of a data set.
+
+    Args:
+        path: a folder or a file; see `huggingface_files.open_folder`.
+        name: on the hub, if there is no path; see `huggingface_files.open_name`.
+        config: the part of the data set that is meant, where it has several.
+        cache: the folder that Arrow files are written to; `None` for the one of `datasets`.
+        image_column: the column of the images; `None` for the only one of their type.
+        label_column: the column of the labels; `None` for the only one of their type.
+        splits: the split of each role; `None` for the one that is named so. Where there is none,
+            images of the training split are held out.
+        validation: the fraction of each class that is held out for validation.
+        test: the fraction of each class that is held out for the test.
+
+    Raises:
+        UserError: the data set cannot be opened, is no data set of images with classes, or lacks a
+            split.
+    """
+    if path is not None:
+        where, root = f"config.dataset.path {path}", path if path.is_dir() else path.parent
+        opened = huggingface_files.open_folder(path, config, cache)
+    else:
+        where, root = f"config.dataset.huggingface_name {name!r}", Path(str(name))
+        opened = huggingface_files.open_name(str(name), config, cache)
+    features = next(iter(opened.values())).features
+    image = _image_column(features, image_column, where)
+    label = _label_column(features, label_column, where)
+    labels, class_names = _labels(opened, features, label, where)
+    of_roles = named_splits.labels_of_roles(list(labels), labels.__getitem__, splits, where)
+    if not isinstance(features[label], datasets.ClassLabel):
+        of_roles, class_names = _only_used(of_roles, class_names)
+    found = named_splits.list_images(
+        root, of_roles, class_names, where, validation=validation, test=test
+    )
+    images = {
+        split: ArrowImages(opened[split].files, image, root) for split, _ in of_roles.values()
+    }
+    sizes = np.concatenate([split.sizes() for split in images.values()])
+    source = named_splits.Examples(images, "image")
+    listing.warn_of_duplicates(found, sizes, source)
+    return FoundImages(found, source, found.digest(sizes))
+
+
+def _image_column(features: Any, chosen: str | None, where: str) -> str:
+    """The column of the images: of their type in `datasets`, or else of bytes."""
+    types = _types(features)
+    if chosen is not None:
+        _check_column(features, chosen, "image_column")
+        if not arrow_images.holds_images(types[chosen]):
+            raise UserError(
+                "config.dataset.image_column must be a column of images, of their bytes or of "
+                f"their paths; {chosen!r} is a column of {types[chosen]}"
+            )
+        return chosen
+    names = [name for name, kind in features.items() if isinstance(kind, datasets.Image)]
+    names = names or [
+        name
+        for name, kind in types.items()
+        if arrow_images.holds_images(kind) and not arrow_images.holds_text(kind)
+    ]
+    hint = "; config.dataset.image_column names one"
+    return named_splits.the_only(
+        names, "image", what="column of images", has=types, where=where, hint=hint
+    )
+
+
+def _label_column(features: Any, chosen: str | None, where: str) -> str:
+    """The column of the labels: of class labels, or else of texts or whole numbers."""
+    types = _types(features)
+    if chosen is not None:
+        _check_column(features, chosen, "label_column")
+        if not _holds_labels(types[chosen]):
+            raise UserError(
+                "config.dataset.label_column must be a column of class labels, texts or whole "
+                f"numbers; {chosen!r} is a column of {types[chosen]}"
+            )
+        return chosen
+    names = [name for name, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
+    names = names or [name for name, kind in types.items() if _holds_labels(kind)]
+    hint = "; config.dataset.label_column names one"
+    return named_splits.the_only(
+        names, "label", what="column of labels", has=types, where=where, hint=hint
+    )
+
+
+def _types(features: Any) -> dict[str, pyarrow.DataType]:
+    """The types of the columns in Arrow files, by their names."""
+    return {field.name: field.type for field in features.arrow_schema}
+
+
+def _check_column(features: Any, chosen: str, field: str) -> None:
+    if chosen not in features:
+        raise UserError(
+            f"config.dataset.{field} must be one of {', '.join(features)}, or None; got {chosen!r}"
+        )
+
+
+def _holds_labels(kind: pyarrow.DataType) -> bool:
+    return bool(pyarrow.types.is_integer(kind)) or arrow_images.holds_text(kind)
+
+
+def _labels(
+    opened: Mapping[str, OpenedSplit], features: Mapping[str, Any], column: str, where: str
+) -> tuple[dict[str, np.ndarray], Sequence[str]]:
+    """The labels of each split, -1 where there is none, and the names of the classes."""
+    columns = {
+        split: arrow_images.read_column(one.files, column).to_pylist()
+        for split, one in opened.items()
+    }
+    kind = features[column]
+    if isinstance(kind, datasets.ClassLabel):
+        number: Mapping[Any, int] = {label: label for label in range(kind.num_classes)}
+        class_names: Sequence[str] = kind.names
+    else:
+        values = sorted(_different(columns.values()))
+        number = {value: label for label, value in enumerate(values)}
+        class_names = [str(value) for value in values]
+    if unknown := _different(columns.values()) - number.keys():
+        raise UserError(
+            f"{where}: the column {column!r} has the label {min(unknown)} and the names of "
+            f"{len(number)} classes"
+        )
+    labels = {
+        split: np.array([number.get(value, -1) for value in of_split], np.int32)
+        for split, of_split in columns.items()
+    }
+    return labels, class_names
+
+
+def _different(columns: Iterable[Sequence[Any]]) -> set[Any]:
+    """The labels that occur."""
+    return {value for column in columns for value in column} - _NO_LABEL
+
+
+def _only_used(
+    labels: Mapping[Role, tuple[str, np.ndarray]], class_names: Sequence[str]
+) -> tuple[dict[Role, tuple[str, np.ndarray]], Sequence[str]]:
+    """Labels of classes that the splits in use have; others may occur in other splits."""
+    used = np.unique(np.concatenate([of_split for _, of_split in labels.values()]))
+    renumbered = {
+        role: (split, np.searchsorted(used, of_split).astype(np.int32))
+        for role, (split, of_split) in labels.items()
+    }
+    return renumbered, [class_names[label] for label in used.tolist()]

@@ -1,0 +1,163 @@
+"""A data set whose splits have names: the role of each split, and a list of all their images."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from train.data.own import listing
+from train.data.own.listing import ROLE_NAMES, GivenImages, Listing, Role
+from train.foundation import fields
+from train.foundation.errors import UserError
+
+# The fields of `config.dataset` that name the split of each role; None for the one with its name.
+OPTIONS: Mapping[str, fields.Field] = {
+    f"{role.name.lower()}_split": fields.text(optional=True) for role in Role
+}
+
+
+class Examples(Sequence[dict[str, Any]]):
+    """The examples of several splits, one split after another, images undecoded."""
+
+    def __init__(self, splits: Mapping[str, Sequence[dict[str, Any]]], image: str) -> None:
+        self._splits = dict(splits)
+        self._image = image
+        self._ends = np.cumsum([len(split) for split in splits.values()])
+
+    def __len__(self) -> int:
+        """The number of examples of all splits."""
+        return int(self._ends[-1])
+
+    def __getitem__(self, index: Any) -> Any:
+        """The bytes of an image, and its name in messages."""
+        number = int(np.searchsorted(self._ends, index, side="right"))
+        split, examples = list(self._splits.items())[number]
+        position = int(index) - int(self._ends[number]) + len(examples)
+        example = examples[position]
+        named = {"image": example[self._image], "file_name": _name(split, position)}
+        return named | {"unreadable": example["unreadable"]} if "unreadable" in example else named
+
+
+def chosen(config: Mapping[str, Any]) -> dict[Role, str | None]:
+    """The split that `config.dataset` names for each role; None for the one with its name."""
+    return {role: config[f"{role.name.lower()}_split"] for role in Role}
+
+
+def labels_of_roles(
+    available: Collection[str],
+    labels_of: Callable[[str], np.ndarray],
+    splits: Mapping[Role, str | None],
+    where: str,
+) -> dict[Role, tuple[str, np.ndarray]]:
+    """The split of each role that has one, and its labels.
+
+    Args:
+        available: the splits of the data set.
+        labels_of: the labels of a split, [n]; negative for an image without one.
+        splits: the split that was chosen for each role; `None` for the one that is named so.
+        where: the data set in messages.
+
+    Raises:
+        UserError: a chosen split does not exist, has two roles or has images without labels, or
+            there is none for training.
+    """
+    found: dict[Role, tuple[str, np.ndarray]] = {}
+    for role, choice in splits.items():
+        field = f"config.dataset.{role.name.lower()}_split"
+        if choice is not None and choice not in available:
+            raise UserError(
+                f"{field} must be one of {', '.join(available)}, or None; got {choice!r}"
+            )
+        named = [split for split in available if ROLE_NAMES.get(split) is role]
+        split = choice if choice is not None else next(iter(named), None)
+        if split is None:
+            if role is Role.TRAIN:
+                raise UserError(
+                    f"{where} has no split train: {field} must be one of {', '.join(available)}"
+                )
+            continue
+        if split in {other for other, _ in found.values()}:
+            raise UserError(f"{field} must be a split of its own; {split!r} has another role too")
+        labels = labels_of(split)
+        if (labels < 0).any():
+            # So are the official test images of many data sets, which nobody may label.
+            if choice is not None or role is Role.TRAIN:
+                raise UserError(f"{field}: images of {split!r} have no labels")
+            logging.warning("the split %s of %s has no labels, and is not used", split, where)
+            continue
+        found[role] = split, labels
+    return found
+
+
+def list_images(
+    root: Path,
+    labels: Mapping[Role, tuple[str, np.ndarray]],
+    class_names: Sequence[str],
+    where: str,
+    *,
+    validation: float,
+    test: float,
+) -> Listing:
+    """The images of all roles, with those of the training split that are held out.
+
+    Args:
+        root: where the data set is.
+        labels: the split of each role that has one, and its labels.
+        class_names: the names of the classes.
+        where: the data set in messages.
+        validation: the fraction of each class that is held out for validation if it has no split.
+        test: the fraction of each class that is held out for the test if it has no split.
+
+    Raises:
+        UserError: no classifier can be trained with them; see `listing.check`.
+    """
+    sizes = [len(of_split) for _, of_split in labels.values()]
+    names = tuple(
+        _name(split, position)
+        for (split, _), size in zip(labels.values(), sizes, strict=True)
+        for position in range(size)
+    )
+    images = GivenImages(
+        root,
+        names,
+        np.concatenate([of_split for _, of_split in labels.values()]).astype(np.int32),
+        np.repeat(np.array(list(labels), np.int8), sizes),
+        frozenset(labels),
+        keys=names,
+        class_names=tuple(class_names),
+    )
+    return listing.split(images, where, validation=validation, test=test)
+
+
+def the_only(
+    names: Sequence[str], usual: str, *, what: str, has: Collection[str], where: str, hint: str = ""
+) -> str:
+    """The name of the feature of a kind: the one with the usual name, or the only one.
+
+    Args:
+        names: the features of that kind.
+        usual: the usual name.
+        what: the kind in messages.
+        has: the features of all kinds.
+        where: the data set in messages.
+        hint: what the user can do, at the end of the message.
+
+    Raises:
+        UserError: there is none, or there are several, none of which has the usual name.
+    """
+    if usual in names:
+        return usual
+    if not names:
+        raise UserError(f"{where} has no {what}; it has {', '.join(has) or 'no features'}{hint}")
+    if len(names) > 1:
+        raise UserError(
+            f"{where} must have one {what} in each example, or one named {usual!r}; it has "
+            f"{', '.join(sorted(names))}{hint}"
+        )
+    return names[0]
+
+
+def _name(split: str, position: int) -> str:
+    return f"{split}[{position}]"
