@@ -8,7 +8,7 @@ from pathlib import Path
 PROGRAM = """
 import sys
 import train.data, train.data.pipeline
-heavy = ("grain", "sklearn", "tensorflow", "tensorflow_datasets")
+heavy = ("datasets", "grain", "sklearn", "tensorflow", "tensorflow_datasets")
 assert not [name for name in heavy if name in sys.modules]
 train.data.dataset_spec({"name": "digits"})
 assert [name for name in heavy if name in sys.modules] == ["tensorflow_datasets"]

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from configs import features as recipe
-from tests.train.data.own import matrices
-from tests.train.forked import ROOT, start, start_each
+from tests.train.data.own import matrices, page
+from tests.train.forked import start, start_each
 from train import experiment
 from train.assembly import assemble
 from train.foundation.errors import UserError
@@ -264,18 +264,13 @@ def test_evaluation_and_calibration_use_the_features_where_they_are(finished, wo
 
 
 def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
-    page = (ROOT / "docs" / "own_data.md").read_text()
-    section = page.split("## A matrix of features\n")[1].split("\n## ")[0]
-    block = section.split("```python\n")[1].split("```")[0]
+    section = page.section("A matrix of features")
     monkeypatch.chdir(tmp_path)
-    exec(compile(block, "own_data.md", "exec"), {})
-    lines = [line[4:] for line in section.splitlines() if line.startswith("    ")]
-    commands = "\n".join(lines).replace("\\\n", "").splitlines()
-    commands = [line.split() for line in commands if line.startswith("python -m train.")]
-    assert [command[2] for command in commands] == ["train.main", "train.predict", "train.export"]
-    for _, _, module, *arguments in commands:
-        found = [argument.replace("configs/", f"{ROOT}/configs/") for argument in arguments]
-        done = start(module, *found, environment=ENVIRONMENT, folder=str(tmp_path))
+    page.run_block(section)
+    commands = page.commands(section)
+    assert [module for module, _ in commands] == ["train.main", "train.predict", "train.export"]
+    for module, arguments in commands:
+        done = start(module, *arguments, environment=ENVIRONMENT, folder=str(tmp_path))
         assert (done.returncode, done.stderr) == (0, "")
     assert len((tmp_path / "sets.jsonl").read_text().splitlines()) == 100
     assert (tmp_path / "features.stablehlo").exists()

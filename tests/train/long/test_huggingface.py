@@ -1,0 +1,55 @@
+"""Data sets of Hugging Face by the commands of the page, and in processes that decode."""
+
+import json
+
+import numpy as np
+import pytest
+
+from configs import huggingface as recipe
+from tests.train.data.own import page, parquet_pictures, small_hub
+from tests.train.forked import start
+from train.data import dataset_spec
+from train.data.pipeline import Pipeline
+
+pytestmark = pytest.mark.long
+
+LABELS = [index % 3 for index in range(60)]
+# For runs that take a few seconds.
+SHORT = ("--config.num_epochs=2", "--config.model.name=mlp")
+# Of three classes.
+FEW_CLASSES = ("--config.eval.ks=(1, 2)", "--config.loss.k=1", "--config.select_by=loss")
+
+
+def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
+    section = page.section("A data set of Hugging Face")
+    monkeypatch.chdir(tmp_path)
+    page.run_block(section)
+    parquet_pictures.write(tmp_path / "hub" / "ylecun" / "mnist", {"train": LABELS, "test": LABELS})
+    commands = page.commands(section)
+    assert [module for module, _ in commands] == ["train.main", "train.predict", "train.main"]
+    with small_hub.serve(tmp_path / "hub") as address:
+        environment = {"HF_ENDPOINT": address, "HF_HOME": str(tmp_path / "home"), "XLA_FLAGS": ""}
+        for module, arguments in commands:
+            more = SHORT if module == "train.main" else ()
+            more += FEW_CLASSES if "runs/mnist" in arguments[-1] else ()
+            done = start(module, *arguments, *more, environment=environment, folder=str(tmp_path))
+            assert (done.returncode, done.stderr) == (0, "")
+    assert len((tmp_path / "sets.jsonl").read_text().splitlines()) == 100
+    results = json.loads((tmp_path / "runs" / "mnist" / "results.json").read_text())
+    assert results["num_classes"] == 3
+
+
+def test_processes_decode_the_same_batches(tmp_path):
+    config = recipe.get_config()
+    config.dataset.path = str(parquet_pictures.write(tmp_path / "trees", {"train": LABELS}))
+    spec = dataset_spec(json.loads(config.to_json())["dataset"])
+    split = spec.load(str(tmp_path / "cache")).train
+    here, there = (
+        list(Pipeline(8, seed=0, num_workers=number).training(split, first_step=0, last_step=7))
+        for number in (0, 2)
+    )
+    assert len(here) == len(there) == 7
+    for one, other in zip(here, there, strict=True):
+        assert one.keys() == other.keys()
+        for name in one:
+            np.testing.assert_array_equal(one[name], other[name])
