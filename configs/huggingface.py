@@ -11,34 +11,24 @@ the colon.
 
 from ml_collections import ConfigDict, config_dict
 
-from configs.own_data import LOSS, OPTIMIZER, own_images
-from configs.recipe import complete
+from configs.own_data import own_images
 
 
 def get_config(loss: str = "noised_balanced") -> ConfigDict:
-    return complete(
-        {
-            "seed": 0,
-            "num_epochs": 30,
-            "dataset": {
-                # Its path is a folder or a .parquet file.
-                **own_images("huggingface"),
-                # The name of the data set on the hub, as in user/name, if there is no path.
-                "huggingface_name": config_dict.placeholder(str),
-                # The part of the data set that is meant, where it has several.
-                "huggingface_config": config_dict.placeholder(str),
-                # The columns, where there are several of their type.
-                "image_column": config_dict.placeholder(str),
-                "label_column": config_dict.placeholder(str),
-                # The splits, where they are not named train, validation and test.
-                "train_split": config_dict.placeholder(str),
-                "validation_split": config_dict.placeholder(str),
-                "test_split": config_dict.placeholder(str),
-            },
-            "model": {"name": "resnet18"},
-            "loss": {"name": loss, **LOSS},
-            "optimizer": OPTIMIZER,
-            "select_by": "top_3_accuracy",
-            "eval": {"ks": (1, 3, 5)},
-        }
+    return own_images(
+        loss,
+        name="huggingface",
+        # A folder or a .parquet file.
+        path=config_dict.placeholder(str),
+        # The name of the data set on the hub, as in user/name, if there is no path.
+        huggingface_name=config_dict.placeholder(str),
+        # The part of the data set that is meant, where it has several.
+        huggingface_config=config_dict.placeholder(str),
+        # The columns, where there are several of their type.
+        image_column=config_dict.placeholder(str),
+        label_column=config_dict.placeholder(str),
+        # The splits, where they are not named train, validation and test.
+        train_split=config_dict.placeholder(str),
+        validation_split=config_dict.placeholder(str),
+        test_split=config_dict.placeholder(str),
     )

@@ -16,7 +16,13 @@ _LOSS = "loss.name"
 # The columns that come first; the others follow in the order of the configuration.
 _FIRST = ("model.name", _LOSS)
 # They say what the data are; the other fields of the data set say how they are used.
-_DATA_SET = ("dataset.name", "dataset.path", "dataset.tfds_name")
+_DATA_SET = (
+    "dataset.name",
+    "dataset.path",
+    "dataset.tfds_name",
+    "dataset.huggingface_name",
+    "dataset.huggingface_config",
+)
 _ABSENT = "-"
 
 

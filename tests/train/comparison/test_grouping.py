@@ -80,17 +80,20 @@ def test_each_data_set_has_its_table(tmp_path):
         (tmp_path / f"{files}-0" / "data.json").write_text(json.dumps(data))
     for name in ("flowers", "birds"):
         make(tmp_path, (0, 0.8), name=name, dataset="tfds", dataset__tfds_name=name)
+    named = {"dataset__huggingface_name": "user/trees", "dataset__huggingface_config": "leaves"}
+    make(tmp_path, (0, 0.8), name="trees", dataset="huggingface", **named)
     comparison = compare(tmp_path)
     assert [table.groups.data_set for table in comparison.tables] == [
         "digits",
         # The photographs changed in between.
         "folder photos (files aaaaaaaa)",
         "folder photos (files bbbbbbbb)",
+        "huggingface user/trees leaves",
         "synthetic_species",
         "tfds birds",
         "tfds flowers",
     ]
-    assert labels(comparison) == ["loss=cross_entropy"] * 6
+    assert labels(comparison) == ["loss=cross_entropy"] * 7
 
 
 def test_the_same_run_with_the_same_seed_counts_once(tmp_path):

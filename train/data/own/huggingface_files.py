@@ -70,10 +70,16 @@ def open_folder(path: Path, config: str | None, cache: str | None) -> dict[str, 
         raise UserError(
             f"config.dataset.path must be a folder or a .parquet file; got {path.name!r}"
         )
+    is_saved = any((path / name).is_file() for name in (_SAVED, _SAVED_SPLITS))
+    if config is not None and (path.is_file() or is_saved):
+        what = "a file" if path.is_file() else "what `save_to_disk` wrote"
+        raise UserError(
+            f"config.dataset.huggingface_config must be None for {what}; got {config!r}"
+        )
     with _reading(where):
         if path.is_file():
             return _splits(datasets.Dataset.from_parquet(str(path), "train", cache_dir=cache))
-        if any((path / name).is_file() for name in (_SAVED, _SAVED_SPLITS)):
+        if is_saved:
             return _splits(datasets.load_from_disk(str(path), keep_in_memory=False))
         builder = datasets.load_dataset_builder(str(path), config, cache_dir=cache)
         _warn_of_unused(builder, path)

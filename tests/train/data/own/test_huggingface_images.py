@@ -222,6 +222,8 @@ def test_what_datasets_saved_is_read_where_it_lies(tmp_path, cache, monkeypatch)
     dataset = load(tmp_path / "one", tmp_path / "cache")
     assert encoded(dataset.train) == [IMAGES[29 - index] for index in dataset.train.images.indices]
     assert {path.name for path in tmp_path.iterdir()} == {"several", "one"}
+    with pytest.raises(UserError, match=r"config must be None for what `save_to_disk` wrote; got"):
+        load(tmp_path / "one", tmp_path / "cache", huggingface_config="a")
 
 
 def test_images_reach_other_processes_by_the_names_of_their_files(folder, cache):
