@@ -39,6 +39,18 @@ def test_the_commands_of_the_page_run(tmp_path, monkeypatch):
     assert results["num_classes"] == 3
 
 
+def test_a_mistake_is_one_line(tmp_path):
+    file = parquet_pictures.write(tmp_path / "trees", {"train": LABELS}) / "train.parquet"
+    file.write_bytes(file.read_bytes()[:-1000])
+    arguments = ("--config=configs/huggingface.py", f"--config.dataset.path={file.parent}")
+    environment = {"HF_HOME": str(tmp_path / "home"), "XLA_FLAGS": ""}
+    done = start("train.main", *arguments, environment=environment)
+    assert (done.returncode, done.stdout) == (2, "")
+    # `datasets` logs the error before it raises it.
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: config.dataset.path {file.parent}: Parquet magic bytes not")
+
+
 def test_processes_decode_the_same_batches(tmp_path):
     config = recipe.get_config()
     config.dataset.path = str(parquet_pictures.write(tmp_path / "trees", {"train": LABELS}))

@@ -143,7 +143,7 @@ def _warn_of_unused(builder: Any, folder: Path) -> None:
     ]
     if unused:
         absl.logging.warning(
-            "not used, as `datasets` finds no split in their names beside those of other files: %s",
+            "not used, because `datasets` takes them for no split: %s",
             listing.in_words(unused, "files"),
         )
 

@@ -156,12 +156,18 @@ def test_a_split_without_labels_is_left_out(tmp_path, cache, caplog, none):
     ],
 )
 def test_labels_may_be_texts_or_numbers(tmp_path, cache, kind, values, class_names):
+    import datasets  # noqa: PLC0415
+
     of_train = [values[label] for label in LABELS]
-    # A class of a split that has no role is none.
-    splits = {"train": of_train, "test": of_train[:9], "other": values}
-    other = {**splits, "other": ["yew"] if isinstance(values[0], str) else [11]}
-    parquet_pictures.write(tmp_path, other, kind=kind, label="species")
-    dataset = load(tmp_path, cache)
+    # What has no role has a class more.
+    more = [*values, "yew" if isinstance(values[0], str) else 11]
+    splits = {"train": of_train, "test": of_train[:9], "other": more}
+    opened = {
+        name: parquet_pictures.split(name, labels, kind=kind, label="species")
+        for name, labels in splits.items()
+    }
+    datasets.DatasetDict(opened).save_to_disk(tmp_path / "trees")
+    dataset = load(tmp_path / "trees", cache)
     assert dataset.class_names == class_names
     assert named(dataset, dataset.test) == list(map(str, of_train[:9]))
 
@@ -266,7 +272,7 @@ def test_copies_in_two_splits_are_told(tmp_path, cache, caplog):
 def test_files_that_are_not_used_are_told(tmp_path, cache, caplog):
     parquet_pictures.write(tmp_path, {"train": LABELS, "autumn": LABELS})
     assert sizes(load(tmp_path, cache)) == [18, 6, 6]
-    assert "beside those of other files: autumn.parquet" in caplog.text
+    assert "takes them for no split: autumn.parquet" in caplog.text
 
 
 MORE = {
@@ -389,6 +395,9 @@ def test_a_data_set_of_the_hub_is_read_from_the_cache_afterwards(
     hub, folder, cache, monkeypatch, tmp_path
 ):
     shutil.copytree(folder, hub / "user" / "trees")
+    # A folder of this name is not meant.
+    (tmp_path / "user" / "trees").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
     dataset = load_name("user/trees", tmp_path / "cache")
     assert encoded(dataset.train) == IMAGES
     assert dataset.test.images.encoded(2)[1] == "test[2] of user/trees"
