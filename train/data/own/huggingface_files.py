@@ -97,14 +97,13 @@ def open_name(name: str, config: str | None, cache: str | None) -> dict[str, Ope
     Raises:
         UserError: it cannot be opened.
     """
-    where = f"config.dataset.huggingface_name {name!r}"
     if name.count("/") != 1:
         # `datasets` would read files of the folder that the program was started in for "csv".
         raise UserError(
             "config.dataset.huggingface_name must have the form user/name, as in ylecun/mnist; got "
             f"{name!r}"
         )
-    with _reading(where):
+    with _reading(f"config.dataset.huggingface_name {name!r}"):
         # The prefix keeps `datasets` from a folder of this name.
         builder = datasets.load_dataset_builder(f"hf://datasets/{name}", config, cache_dir=cache)
         return _splits(_prepared(builder))
@@ -136,9 +135,11 @@ def _warn_of_unused(builder: Any, folder: Path) -> None:
     if len(builder.builder_configs) > 1:
         return
     used = {str(Path(file)) for files in builder.config.data_files.values() for file in files}
+    # `datasets` follows a link to the folder.
+    root = folder.resolve()
     unused = [
-        str(path.relative_to(folder))
-        for path in sorted(folder.resolve().rglob("*.parquet"))
+        str(path.relative_to(root))
+        for path in sorted(root.rglob("*.parquet"))
         if str(path) not in used
     ]
     if unused:

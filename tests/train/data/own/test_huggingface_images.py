@@ -270,8 +270,9 @@ def test_copies_in_two_splits_are_told(tmp_path, cache, caplog):
 
 
 def test_files_that_are_not_used_are_told(tmp_path, cache, caplog):
-    parquet_pictures.write(tmp_path, {"train": LABELS, "autumn": LABELS})
-    assert sizes(load(tmp_path, cache)) == [18, 6, 6]
+    parquet_pictures.write(tmp_path / "trees", {"train": LABELS, "autumn": LABELS})
+    (tmp_path / "link").symlink_to(tmp_path / "trees")
+    assert sizes(load(tmp_path / "link", cache)) == [18, 6, 6]
     assert "takes them for no split: autumn.parquet" in caplog.text
 
 
