@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 
-from train.foundation.errors import UserError
+from train.data.own import listing
 
 
 def read_column(files: Sequence[str], name: str) -> pyarrow.ChunkedArray:
@@ -49,11 +49,12 @@ class ArrowImages(Sequence[dict[str, Any]]):
     def __getitem__(self, index: Any) -> Any:
         """The bytes of an image; if its file cannot be read, no bytes and the reason."""
         encoded = None if self._bytes is None else self._bytes[int(index)].as_py()
-        if encoded is None and (path := self._path(int(index))) is not None:
+        path = None if self._paths is None else self._paths[int(index)].as_py()
+        if encoded is None and path is not None:
             try:
-                encoded = path.read_bytes()
+                encoded = (self._root / path).read_bytes()
             except OSError as error:
-                return {"image": b"", "unreadable": f"{path}: {error.strerror}"}
+                return {"image": b"", "unreadable": f"{self._root / path}: {error.strerror}"}
         return {"image": encoded or b""}
 
     def sizes(self) -> np.ndarray:
@@ -72,19 +73,15 @@ class ArrowImages(Sequence[dict[str, Any]]):
             )
             inside = lengths.is_valid().to_numpy()
             found = lengths.fill_null(0).to_numpy().copy()
-        for index in np.flatnonzero(~inside).tolist():
-            path = self._path(index)
-            if path is None:
-                continue
-            try:
-                found[index] = path.stat().st_size
-            except OSError as error:
-                raise UserError(f"cannot read {path}: {error.strerror}") from error
+        if self._paths is not None:
+            # A value without a path has no image.
+            paths = {
+                index: path
+                for index in np.flatnonzero(~inside).tolist()
+                if (path := self._paths[index].as_py()) is not None
+            }
+            found[list(paths)] = listing.file_sizes(self._root, list(paths.values()))
         return found
-
-    def _path(self, index: int) -> Path | None:
-        path = None if self._paths is None else self._paths[index].as_py()
-        return None if path is None else self._root / path
 
 
 def _bytes_and_paths(
