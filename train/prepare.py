@@ -2,9 +2,9 @@
 
 A data set of tensorflow-datasets is named after `tfds:`, as in --dataset=tfds:oxford_flowers102.
 Your own images are written as records by --dataset=folder --path=photos --out=photos.records, or by
---dataset=table with the path of a table.
-For ImageNet-LT and Pl@ntNet-300K a second start goes on where the first one was stopped; the others
-begin anew. Nothing is installed, and nothing but CIFAR-100 is downloaded.
+--dataset=table with the path of a table. For ImageNet-LT and Pl@ntNet-300K a second start goes on
+where the first one was stopped; the others begin anew. Nothing is installed, and nothing but
+CIFAR-100 is downloaded.
 """
 
 import dataclasses
