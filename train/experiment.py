@@ -164,7 +164,9 @@ def _assembled(config: Mapping[str, Any], workdir: Path) -> Assembly:
     """The parts of the run, once they are found to fit the run in the workdir and each other."""
     # Before the data set is opened, which can take long.
     parallel.check_batch_size(
-        config["dataset"]["batch_size"], config["optimizer"]["accumulation_steps"]
+        config["dataset"]["batch_size"],
+        config["optimizer"]["accumulation_steps"],
+        in_pairs=config["dataset"]["mixup"] > 0,
     )
     assembly = assemble(config, workdir=workdir)
     _check_fits(assembly, workdir)

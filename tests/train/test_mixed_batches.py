@@ -11,6 +11,7 @@ from tests.train.data.own import pictures
 from tests.train.power_cut import power_cut_at
 from train import experiment
 from train.assembly import assemble
+from train.foundation.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
@@ -20,14 +21,14 @@ STEPS_PER_EPOCH = 3
 @pytest.fixture(scope="module")
 def config(tmp_path_factory):
     root = tmp_path_factory.mktemp("photos")
-    for name, count in (("ash", 26), ("birch", 9), ("cedar", 3)):
+    for name, count in (("ash", 52), ("birch", 13), ("cedar", 6)):
         pictures.write_classes(root, [name], count)
     config = folder.get_config("cross_entropy")
     config.num_epochs = 2
     config.model.name = "linear"
     config.select_by = "loss"
     config.eval.ks = (1, 2)
-    config.dataset.update(path=str(root), batch_size=8, augmentation="crop_flip")
+    config.dataset.update(path=str(root), batch_size=16, augmentation="crop_flip")
     config.dataset.update(mixup=0.4, sampling="class_balanced")
     config.loss.label_smoothing = 0.1
     return json.loads(config.to_json())
@@ -40,9 +41,17 @@ def test_the_fields_reach_the_step_and_the_batches(config):
     assert assembly.hyperparameters["loss"] == {"label_smoothing": np.float32(0.1)}
     batches = itertools.islice(assembly.training_batches(0), STEPS_PER_EPOCH)
     labels = np.concatenate([batch["labels"] for batch in batches])
-    assert np.bincount(labels).tolist() == [8, 8, 8]
+    assert np.bincount(labels).tolist() == [16, 16, 16]
     # Losses with margins see the images that there are.
     assert assembly.class_counts[0] > 2 * assembly.class_counts[1]
+
+
+def test_pairs_that_devices_would_part_are_refused(config, tmp_path):
+    config = {**config, "dataset": {**config["dataset"], "batch_size": 8}}
+    message = r"batch_size must be a multiple of the 8 devices times 2, because .*mixup .* got 8"
+    with pytest.raises(UserError, match=message):
+        experiment.run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.slow

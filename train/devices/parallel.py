@@ -136,13 +136,21 @@ class ShardMapDevices(Devices):
 DEVICES: dict[str, Callable[[], Devices]] = {"pmap": PmapDevices, "shard_map": ShardMapDevices}
 
 
-def check_batch_size(batch_size: int, accumulation_steps: int) -> None:
-    """Refuses a batch that the devices, and the parts of each, cannot share equally."""
+def check_batch_size(batch_size: int, accumulation_steps: int, *, in_pairs: bool = False) -> None:
+    """Refuses a batch that the devices, and the parts of each, cannot share equally.
+
+    Args:
+        batch_size: the size of the global batch.
+        accumulation_steps: the number of parts of a device's share.
+        in_pairs: whether a part must have an even number of examples.
+    """
     devices = jax.device_count()
-    if batch_size % (devices * accumulation_steps):
+    if batch_size % (devices * accumulation_steps * (2 if in_pairs else 1)):
         factors = [f"the {devices} devices"] if devices > 1 else []
         if accumulation_steps > 1:
             factors.append(f"config.optimizer.accumulation_steps, {accumulation_steps}")
+        if in_pairs:
+            factors.append("2, because config.dataset.mixup takes pairs")
         raise UserError(
             f"config.dataset.batch_size must be a multiple of {' times '.join(factors)}; "
             f"got {batch_size}"

@@ -1,19 +1,23 @@
-"""Mixup (Zhang et al., 2018): each example of a batch is mixed with the one before it.
+"""Mixup (Zhang et al., 2018): the examples of a batch are mixed in pairs of neighbours.
 
-The order of the examples is random, so the one before is as good as one drawn from the batch. It is
-the same for any number of devices, and the devices exchange a single example each. Where a batch is
-computed in parts, examples are mixed within a part.
+The order of the examples is random, so a neighbour is as good as an example drawn from the batch.
+Both lie on one device and in one part of a batch that is computed in parts. So the pairs are the
+same for any number of devices, and the devices exchange nothing. An exchange that waits for no
+other result, beside those of gradients and statistics, can end in a deadlock on the CPU, whose
+devices share threads.
 
-Each example draws a share of its own, not all of a batch the same one. The mean loss is the same,
-its variance is smaller, and the share is a function of the example's key, as all random numbers of
-a step are.
+Each example draws a share of its own, not all of a batch the same one. The expected loss is the
+same, its variance is smaller, and the share is a function of the example's key, as all random
+numbers of a step are.
 """
 
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
+
+# The examples of a device, or of its part of a batch, are a multiple of this.
+PAIR = 2
 
 # Takes a function from labels [n] to values [n], and returns the values for each example: of mixed
 # ones the mean over their two labels, weighted by the shares.
@@ -21,21 +25,20 @@ OfLabels = Callable[[Callable[[jax.Array], jax.Array]], jax.Array]
 
 
 def mix(
-    keys: jax.Array, alpha: jax.Array, inputs: jax.Array, labels: jax.Array, *, axis_name: str
+    keys: jax.Array, alpha: jax.Array, inputs: jax.Array, labels: jax.Array
 ) -> tuple[jax.Array, OfLabels]:
     """The mixed inputs, and the values of functions of their labels.
 
     Args:
-        keys: the key of each example, [n].
+        keys: the key of each example, [n], where n is a multiple of `PAIR`.
         alpha: the share of an example is drawn from Beta(alpha, alpha).
         inputs: floating-point images or features, [n, ...].
         labels: their classes, [n].
-        axis_name: the axis over devices, each with consecutive examples of the batch.
     """
     # The sampler returns NaN below 1e-38; all shares are 0 or 1 long before.
     alpha = jnp.maximum(alpha, 1e-30)
     shares = jax.vmap(lambda key: jax.random.beta(key, alpha, alpha, dtype=inputs.dtype))(keys)
-    others, other_labels = _before((inputs, labels), axis_name)
+    others, other_labels = _neighbours(inputs), _neighbours(labels)
     of_each = shares.reshape(-1, *(1,) * (inputs.ndim - 1))
     return (
         of_each * inputs + (1 - of_each) * others,
@@ -43,13 +46,6 @@ def mix(
     )
 
 
-def _before(arrays: Any, axis_name: str) -> Any:
-    """For each example the one before it in the batch of all devices; the last for the first."""
-    devices = jax.lax.psum(1, axis_name)
-    to_the_next = [(device, (device + 1) % devices) for device in range(devices)]
-
-    def of_array(array: jax.Array) -> jax.Array:
-        received = jax.lax.ppermute(array[-1:], axis_name, to_the_next)
-        return jnp.concatenate([received, array[:-1]])
-
-    return jax.tree.map(of_array, arrays)
+def _neighbours(array: jax.Array) -> jax.Array:
+    """The other one of each pair, [n, ...]."""
+    return array.reshape(-1, PAIR, *array.shape[1:])[:, ::-1].reshape(array.shape)

@@ -64,7 +64,7 @@ def make_train_step(
         seed, objective = hyperparameters["seed"], make_objective(hyperparameters["loss"])
         positions = batch["positions"]
         inputs, of_labels = _inputs(
-            batch, step, hyperparameters, augment=augment, normalize=normalize, axis_name=axis_name
+            batch, step, hyperparameters, augment=augment, normalize=normalize
         )
         loss_keys = randomness.loss_keys(seed, step, positions)
 
@@ -187,7 +187,6 @@ def _inputs(
     *,
     augment: Callable[[jax.Array, jax.Array], jax.Array],
     normalize: Preprocess,
-    axis_name: str,
 ) -> tuple[jax.Array, mixup.OfLabels]:
     """The inputs of the network for a batch, and the values of functions of their labels."""
     seed, labels, positions = hyperparameters["seed"], batch["labels"], batch["positions"]
@@ -196,7 +195,7 @@ def _inputs(
     if "mixup_alpha" not in hyperparameters:
         return inputs, lambda function: function(labels)
     keys = randomness.mixup_keys(seed, step, positions)
-    return mixup.mix(keys, hyperparameters["mixup_alpha"], inputs, labels, axis_name=axis_name)
+    return mixup.mix(keys, hyperparameters["mixup_alpha"], inputs, labels)
 
 
 def _moved_averages(

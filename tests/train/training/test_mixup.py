@@ -18,33 +18,28 @@ AXIS = "devices"
 SEED, STEP, ALPHA = 3, 5, np.float32(0.4)
 
 
-@functools.partial(jax.jit, static_argnames="devices")
-def mixed(inputs, labels, alpha, *, devices=1):
-    """The mixed inputs and each example's own share, of a batch on that many devices."""
+@jax.jit
+def mixed(inputs, labels, alpha):
+    """The mixed inputs and each example's own share."""
     positions = np.arange(len(inputs), dtype=np.int32)
     keys = randomness.mixup_keys(SEED, STEP, positions)
-
-    def on_device(keys, inputs, labels, positions):
-        found, of_labels = mixup.mix(keys, alpha, inputs, labels, axis_name=AXIS)
-        return found, of_labels(lambda of: (of == labels).astype(np.float32))
-
-    shares = (
-        array.reshape(devices, -1, *array.shape[1:]) for array in (keys, inputs, labels, positions)
-    )
-    found = jax.vmap(on_device, axis_name=AXIS)(*shares)
-    return jax.tree.map(lambda array: array.reshape(-1, *array.shape[2:]), found)
+    found, of_labels = mixup.mix(keys, alpha, inputs, labels)
+    return found, of_labels(lambda of: (of == labels).astype(np.float32))
 
 
-def test_each_example_is_mixed_with_the_one_before_it(rng):
+def swapped(array):
+    """The other one of each pair of neighbours."""
+    return array[np.arange(len(array)) ^ 1]
+
+
+def test_neighbours_are_mixed(rng):
     inputs, labels = rng.normal(size=(12, 4, 3)).astype(np.float32), np.arange(12)
     found, shares = mixed(inputs, labels, ALPHA)
     own = np.asarray(shares, np.float64)[:, None, None]
-    expected = own * inputs + (1 - own) * np.roll(inputs, 1, axis=0)
+    expected = own * inputs + (1 - own) * swapped(inputs)
     # Two products and a sum in float32, of numbers below 4: some roundings of 2.4e-7.
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
     assert len(set(shares.tolist())) == 12
-    on_devices = mixed(inputs, labels, ALPHA, devices=3)
-    jax.tree.map(np.testing.assert_array_equal, on_devices, (found, shares))
 
 
 @pytest.mark.parametrize("alpha", [0.2, 1.0, 4.0])
@@ -113,8 +108,8 @@ def test_gradients_of_a_mixed_batch(loss, parameters, rng):
     )
     _, shares = mixed(features, positions, ALPHA)
     own = np.asarray(shares, np.float64)
-    inputs = own[:, None] * features + (1 - own[:, None]) * np.roll(features, 1, axis=0)
-    logits, others = inputs @ kernel, np.roll(labels, 1)
+    inputs = own[:, None] * features + (1 - own[:, None]) * swapped(features)
+    logits, others = inputs @ kernel, swapped(labels)
     value, gradient = getattr(reference, loss), getattr(reference, f"{loss}_gradient")
     by_logits = own[:, None] * gradient(logits, labels, **parameters)
     by_logits += (1 - own[:, None]) * gradient(logits, others, **parameters)
