@@ -39,7 +39,7 @@ help:
 
 install: $(INSTALLED)
 
-$(INSTALLED): EXTRAS := train,test
+$(INSTALLED): EXTRAS := train,place-names,test
 $(PREPARE_INSTALLED): EXTRAS := train,test,prepare
 $(DOCS_INSTALLED): EXTRAS := docs
 $(EXAMPLES_INSTALLED): EXTRAS := train,test,examples

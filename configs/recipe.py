@@ -29,7 +29,8 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 # Compute in bfloat16; parameters, statistics and losses stay float32.
                 "half_precision": False,
                 # For mlp: the units of each hidden layer, the number of hidden layers, and the
-                # probability that a unit is set to 0 in training; None for 256, 2 and 0.
+                # probability that a unit is set to 0 in training; None for 256, 2 and 0. ngram_bag
+                # has a width, 64, and a dropout.
                 "width": config_dict.placeholder(int),
                 "depth": config_dict.placeholder(int),
                 "dropout": config_dict.placeholder(float),

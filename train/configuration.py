@@ -84,7 +84,7 @@ def check(config: Mapping[str, Any]) -> None:
     if extensions.FIELD in values:
         _check_field(values, extensions.FIELD, extensions.CHECK)
     spec = dataset_spec(config["dataset"])
-    _check_network(values, has_images=spec.has_images)
+    _check_network(values, spec.inputs)
     num_classes = spec.num_classes
     loss = find_loss(values["loss.name"])
     for name, field in loss.parameters.items():
@@ -116,6 +116,11 @@ def check(config: Mapping[str, Any]) -> None:
                 f"config.{name} must be {unused} with {values['loss.name']}, a loss of the whole "
                 f"batch; got {values[name]}"
             )
+    if spec.inputs == "names" and values["dataset.mixup"] != 0:
+        raise UserError(
+            "config.dataset.mixup must be 0 for names, whose characters cannot be mixed; got "
+            f"{values['dataset.mixup']}"
+        )
     ks = fields.several(_among(num_classes, fields.SetSize()), increasing=True)
     _check_field(values, "eval.ks", ks)
     selectable = [one.name for one in metric.selectable(values["eval.ks"])]
@@ -163,13 +168,13 @@ def _check_fine_tuning(values: Mapping[str, Any]) -> None:
             )
 
 
-def _check_network(values: Mapping[str, Any], *, has_images: bool) -> None:
+def _check_network(values: Mapping[str, Any], inputs: str) -> None:
     """Refuses a network that cannot take the examples, and fields that it does not have."""
     network = find_network(values["model.name"])
-    if not has_images and not network.takes_features:
-        fitting = [name for name, one in MODELS.items() if one.takes_features]
+    if inputs not in network.inputs:
+        fitting = [name for name, one in MODELS.items() if inputs in one.inputs]
         raise UserError(
-            f"config.model.name must be one of {', '.join(fitting)} for features; got "
+            f"config.model.name must be one of {', '.join(fitting)} for {inputs}; got "
             f"{values['model.name']!r}"
         )
     for name in MODEL_OPTIONS:

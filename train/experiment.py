@@ -178,9 +178,12 @@ def _check_fits(assembly: Assembly, workdir: Path) -> None:
     if (workdir / run_files.DATA).exists():
         earlier = run_files.read_facts(workdir, assembly.classes, assembly.image_shape)
         if earlier.digest != assembly.facts.digest:
+            # Only people's own files have a path.
+            name = assembly.spec.name
+            which = assembly.config["dataset"].get("path", f"the data set {name}")
             raise UserError(
-                f"the files of {assembly.config['dataset']['path']}, their labels or their splits "
-                f"changed since the run in --workdir {workdir} began; give another --workdir"
+                f"the files of {which}, their labels or their splits changed since the run in "
+                f"--workdir {workdir} began; give another --workdir"
             )
     _ = assembly.steps_per_epoch
     # An epoch can take an hour, at the end of which this would be found otherwise.

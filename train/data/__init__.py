@@ -19,6 +19,7 @@ DATASETS = {
     "huggingface": "train.data.own.huggingface:HUGGINGFACE",
     "imagenet": "train.data.imagenet:IMAGENET",
     "imagenet_lt": "train.data.imagenet_lt:IMAGENET_LT",
+    "place_names": "train.data.place_names:PLACE_NAMES",
     "plantnet300k": "train.data.plantnet300k:PLANTNET300K",
     "plantnet300k_v2": "train.data.plantnet300k:PLANTNET300K_V2",
     "synthetic_species": "train.data.synthetic_species:SYNTHETIC_SPECIES",

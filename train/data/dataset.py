@@ -16,6 +16,9 @@ from train.foundation.fields import Field
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
 
+# What `DatasetSpec.inputs` may be, and what one of them is called.
+_EXAMPLES = {"images": "image", "features": "row", "names": "name"}
+
 
 @dataclass(frozen=True)
 class Dataset:
@@ -27,11 +30,12 @@ class Dataset:
         test: the test examples.
         class_names: the names of the classes, in the order of the labels.
         image_shape: height, width and channels of the images that the model gets; the
-            number of features alone.
+            number of features, or of characters of a name, alone.
         digest: a text that is another for other files, labels or splits, of people's own files,
             which may change between two starts of a run; `None` for data sets that do not.
         mean: the mean of each feature over the training rows; `None` for images.
         std: the standard deviation of each feature over the training rows; `None` for images.
+        balanced_test: test examples of which every class has as many; `None` for most data sets.
     """
 
     train: Split
@@ -42,6 +46,7 @@ class Dataset:
     digest: str | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    balanced_test: Split | None = None
 
     @property
     def num_classes(self) -> int:
@@ -70,7 +75,8 @@ class DatasetSpec(abc.ABC):
         name: `config.dataset.name`.
         num_classes: the number of classes L; `None` where only the files have it.
         image_shape: height, width and channels of the images that the model gets; the
-            number of features alone; `None` where only the files have it.
+            number of features, or of characters of a name, alone; `None` where only the files
+            have it.
         augment: maps a random key and one uint8 image to one uint8 image; runs on the device.
         mean: the mean of a channel over the training images, in [0, 1]; the mean of each feature,
             empty where only the files have it.
@@ -78,7 +84,9 @@ class DatasetSpec(abc.ABC):
         reader: makes pixels of images that stay encoded on disk and are decoded, resized and
             cropped for each batch; `None` where all images are in memory.
         true_distribution: the distribution of the data; `None` where it is not known.
-        has_images: whether the examples are images; otherwise they are rows of features.
+        inputs: what the examples are: "images", "features" or "names". The last are rows of
+            characters, int32.
+        attribution: whom the data are to be attributed to, with their licence; may be empty.
     """
 
     name: str
@@ -89,12 +97,18 @@ class DatasetSpec(abc.ABC):
     std: tuple[float, ...]
     reader: ImageReader | None = None
     true_distribution: TrueDistribution | None = None
-    has_images: bool = True
+    inputs: str = "images"
+    attribution: str = ""
+
+    @property
+    def has_images(self) -> bool:
+        """Whether the examples are images."""
+        return self.inputs == "images"
 
     @property
     def example(self) -> str:
         """What messages call an example."""
-        return "image" if self.has_images else "row"
+        return _EXAMPLES[self.inputs]
 
     @abc.abstractmethod
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:

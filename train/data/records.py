@@ -64,10 +64,11 @@ def _file_name(example: Mapping[str, Any], index: int) -> str:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows of a matrix of features, which are copied when a batch wants them.
+    """Rows of a matrix of features or characters, which are copied when a batch wants them.
 
     Attributes:
-        matrix: the features [n, d] of all splits, possibly mapped from a file into memory.
+        matrix: the features or characters [n, d] of all splits, possibly mapped from a file into
+            memory.
         indices: the indices of the chosen rows in `matrix`, [m].
     """
 

@@ -17,6 +17,7 @@ from train.models.densenet import DenseNet
 from train.models.heads import CosineHead, LinearHead, TwoHeads
 from train.models.linear import Linear
 from train.models.mlp import MLP
+from train.models.ngram_bag import NgramBag
 from train.models.pretrained import Pretrained
 from train.models.resnet import RESNETS
 from train.models.small_cnn import SmallCNN
@@ -30,19 +31,19 @@ class ModelSpec:
         build: makes the module of float32 features; called with `axis_name` and `dtype`.
         load_pretrained: reads a file of pretrained weights, as `pretrained.load_resnet` does;
             `None` where the program reads none.
-        takes_features: whether the input may be a row of features, and not only an image.
+        inputs: what it takes: "images", "features" or "names"; see `DatasetSpec`.
         options: the fields of `config.model` that `build` takes too, of `MODEL_OPTIONS`.
     """
 
     build: Callable[..., nn.Module]
     load_pretrained: Callable[..., Pretrained] | None = None
-    takes_features: bool = False
+    inputs: tuple[str, ...] = ("images",)
     options: tuple[str, ...] = ()
 
 
 # Fields of `config.model` that only some networks have. None is the default of the network.
 MODEL_OPTIONS: Mapping[str, Field] = {
-    # The units of each hidden layer.
+    # The units of each hidden layer, or the features that n-grams are embedded to.
     "width": fields.optional(fields.integer(1)),
     # The number of hidden layers.
     "depth": fields.optional(fields.integer(1)),
@@ -52,8 +53,9 @@ MODEL_OPTIONS: Mapping[str, Field] = {
 
 MODELS = {
     "small_cnn": ModelSpec(SmallCNN),
-    "linear": ModelSpec(Linear, takes_features=True),
-    "mlp": ModelSpec(MLP, takes_features=True, options=tuple(MODEL_OPTIONS)),
+    "linear": ModelSpec(Linear, inputs=("images", "features")),
+    "mlp": ModelSpec(MLP, inputs=("images", "features"), options=tuple(MODEL_OPTIONS)),
+    "ngram_bag": ModelSpec(NgramBag, inputs=("names",), options=("width", "dropout")),
     "densenet_40_40": ModelSpec(DenseNet),
     **{name: ModelSpec(resnet, pretrained.load_resnet) for name, resnet in RESNETS.items()},
 }

@@ -153,7 +153,7 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         augment=augmentation.unchanged,
         mean=(),
         std=(),
-        has_images=False,
+        inputs="features",
         path=Path(config["path"]).expanduser().absolute(),
         validation=config["validation_fraction"],
         test=config["test_fraction"],

