@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from train.evaluation.predictions import Predictions
     from train.evaluation.set_report import SetReport
 
-_SPLITS = ("test", "validation", "train")
+_SPLITS = ("test", "validation", "train", "balanced_test")
 _DEFAULT_KS = (1, 3, 5)
 _DEFAULT_COVERAGES = (0.8, 0.9, 0.95)
 # The halves are drawn from it.
@@ -31,7 +31,10 @@ _WORKDIR = flags.DEFINE_string(
     "workdir", None, "The folder of a finished run. This or --logits is needed."
 )
 _SPLIT = flags.DEFINE_string(
-    "split", "test", f"With --workdir: the split of the data set, one of {', '.join(_SPLITS)}."
+    "split",
+    "test",
+    f"With --workdir: the split of the data set, one of {', '.join(_SPLITS)}. Only place_names has "
+    "balanced_test, with as many names of every class.",
 )
 _LOGITS = flags.DEFINE_string(
     "logits",
@@ -111,6 +114,10 @@ def _evaluate_run(workdir: Path) -> None:
     spec, class_counts = classifier.spec, classifier.class_counts
     ks = _ks(classifier.num_classes) or classifier.config["eval"]["ks"]
     dataset = classifier.load_dataset()
+    if getattr(dataset, split) is None:
+        raise UserError(
+            f"--split must not be {split} with the data set {spec.name}: it has no such test set"
+        )
     examples = classifier.predict(split)
     same = split == "validation"
     calibrated_on = examples if same else classifier.predict("validation")

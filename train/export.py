@@ -1,10 +1,11 @@
 """One file of a classifier and its rule: `python -m train.export --workdir=DIR --out=F --top_k=5`.
 
 The file is a serialized StableHLO program, made by `jax.export`, that contains the parameters and
-the threshold. It maps uint8 images [n, height, width, channels], or float32 features [n, d],
-for any n, to the probabilities [n, L], float32, and the sets [n, L], booleans. It needs jax and
-flatbuffers, not this program, and runs on CPUs, NVIDIA GPUs and TPUs. A JSON file beside it has the
-classes in their order, the rule, and how images are prepared.
+the threshold. It maps uint8 images [n, height, width, channels], float32 features [n, d] or
+characters of names, int32 [n, length], for any n, to the probabilities [n, L], float32, and the
+sets [n, L], booleans. It needs jax and flatbuffers, not this program, and runs on CPUs, NVIDIA GPUs
+and TPUs. A JSON file beside it has the classes in their order, the rule, and how images or names
+are prepared.
 """
 
 from pathlib import Path
@@ -50,8 +51,7 @@ def main() -> None:
     show_line("to run it, where jax and flatbuffers are installed (pip install 'topk_jax[serve]'):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
-    inputs = "images" if classifier.spec.has_images else "features"
-    show_line(f"  probabilities, chosen = program.call({inputs})")
+    show_line(f"  probabilities, chosen = program.call({classifier.spec.inputs})")
 
 
 if __name__ == "__main__":

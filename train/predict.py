@@ -1,12 +1,13 @@
 """Sets of classes for images: `python -m train.predict --workdir=DIR --images=DIR --top_k=5`.
 
-For a run on features, --features=FILE stands in the place of --images.
+For a run on features, --features=FILE stands in the place of --images, and for one on names,
+--names=NAME,NAME.
 
 One line of JSON per image is written to standard output or to --out, in the order of the images:
 {"path", "set": [{"class", "index", "probability"}, …], "size", "threshold", "rule"}, with the most
 probable class first. The threshold is null for the top K, and if every class is in the set. A file
 that cannot be read has {"path", "error"}, and the exit code is then 1. Of features, a line has
-"row", counted from 0, instead of "path", and "name" if the file has names.
+"row", counted from 0, instead of "path", and "name" if the file has names. Of names, it has "name".
 """
 
 import sys
@@ -32,6 +33,12 @@ _FEATURES = flags.DEFINE_string(
     "Instead of --images, for a run on features: an .npz file, or a folder of .npy files, with an "
     "array features [rows, features] and optionally an array names [rows]; or one .npy file.",
 )
+_NAMES = flags.DEFINE_list(
+    "names",
+    None,
+    "Instead of --images, for a run on names: names with commas between. A name with a comma "
+    "stands in double quotes.",
+)
 _RULE = rule_flags.define()
 _OUT = flags.DEFINE_string(
     "out", None, "The file that the lines go to; by default they go to standard output."
@@ -47,13 +54,16 @@ _CLASS_NAMES = flags.DEFINE_string(
 
 
 def main() -> None:
-    """Writes the sets of the images or rows."""
+    """Writes the sets of the images, rows or names."""
     if not _WORKDIR.value:
         raise UserError("--workdir is needed: the folder of a finished run")
-    if _IMAGES.value and _FEATURES.value is not None:
-        raise UserError("only one of --images and --features can be given")
-    if not _IMAGES.value and _FEATURES.value is None:
-        raise UserError("--images is needed: image files, or folders with some; or --features")
+    given_inputs = (bool(_IMAGES.value), _FEATURES.value is not None, _NAMES.value is not None)
+    if sum(given_inputs) > 1:
+        raise UserError("only one of --images, --features and --names can be given")
+    if not any(given_inputs):
+        raise UserError(
+            "--images is needed: image files, or folders with some; or --features, or --names"
+        )
     chosen = _RULE()
 
     from train.prediction import (
@@ -62,16 +72,19 @@ def main() -> None:
         html_page,
         image_files,
         image_sets,
+        name_sets,
         row_sets,
         set_outputs,
         trained,
     )
 
-    examples = (
-        row_sets.read(_FEATURES.value)
-        if _FEATURES.value is not None
-        else image_sets.ImageFiles(image_files.find(_IMAGES.value or []))
-    )
+    examples: row_sets.NamedRows | name_sets.Names | image_sets.ImageFiles
+    if _FEATURES.value is not None:
+        examples = row_sets.read(_FEATURES.value)
+    elif _NAMES.value is not None:
+        examples = name_sets.read(_NAMES.value)
+    else:
+        examples = image_sets.ImageFiles(image_files.find(_IMAGES.value or []))
     kept = dict.fromkeys(examples.files, examples.described)
     out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)
     if out is not None and html is not None and out.absolute() == html.absolute():

@@ -1,5 +1,6 @@
 """The set of classes of one example."""
 
+import abc
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassSet:
+class ClassSet(abc.ABC):
     """The set of an example.
 
     Attributes:
@@ -21,6 +22,16 @@ class ClassSet:
     probabilities: tuple[float, ...]
     likeliest: int
     highest: float
+
+    @property
+    @abc.abstractmethod
+    def origin(self) -> dict[str, Any]:
+        """What the set is of, as fields of a line of JSON."""
+
+    @property
+    @abc.abstractmethod
+    def title(self) -> str:
+        """What a page calls the example."""
 
 
 def members(probabilities: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:

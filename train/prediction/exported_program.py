@@ -12,12 +12,14 @@ from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
+# Of what the program takes, by `DatasetSpec.inputs`.
+_DTYPES = {"images": "uint8", "features": "float32", "names": "int32"}
 
 
 def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
     """The serialized program, for any number of images or rows, and all platforms."""
     (number,) = jax.export.symbolic_shape("n")
-    dtype = jnp.uint8 if classifier.spec.has_images else jnp.float32
+    dtype = jnp.dtype(_DTYPES[classifier.spec.inputs])
     batch = jax.ShapeDtypeStruct((number, *classifier.image_shape), dtype)
     infer = jax.jit(inference.make(classifier, rule))
     return bytes(jax.export.export(infer, platforms=_PLATFORMS)(batch).serialize())
@@ -37,6 +39,7 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
         "threshold": rule.threshold,
         "classes": list(classifier.classes.names),
         "data_set": spec.name,
+        **({"attribution": spec.attribution} if spec.attribution else {}),
         "loss": classifier.config["loss"]["name"],
         "network": classifier.config["model"]["name"],
         "platforms": list(_PLATFORMS),
@@ -46,12 +49,23 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
 
 def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
     """What the program takes."""
-    shape = ["n", *image_shape]
     if spec.has_images:
         preparation = _preparation(spec, image_shape)
-        return {"images": {"shape": shape, "dtype": "uint8", "preparation": preparation}}
-    preparation = "The features as in training. The program itself standardizes them."
-    return {"features": {"shape": shape, "dtype": "float32", "preparation": preparation}}
+    elif spec.inputs == "features":
+        preparation = "The features as in training. The program itself standardizes them."
+    else:
+        preparation = (
+            "Unicode's NFKC, case folding and NFKC again; a single space for all that separates "
+            f"words; then the code points of the first {image_shape[0]} characters, and 0 after "
+            "the end of a name."
+        )
+    return {
+        spec.inputs: {
+            "shape": ["n", *image_shape],
+            "dtype": _DTYPES[spec.inputs],
+            "preparation": preparation,
+        }
+    }
 
 
 def _preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:

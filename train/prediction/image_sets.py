@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
 from train.data import DatasetSpec
 from train.data.images import UnreadableImageError
-from train.foundation.errors import UserError
 from train.prediction import batching, class_sets, image_files, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet
@@ -34,6 +34,16 @@ class ImageSet(ClassSet):
 
     path: Path
     thumbnail: Thumbnail | None
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The path."""
+        return {"path": str(self.path)}
+
+    @property
+    def title(self) -> str:
+        """The name of the file."""
+        return self.path.name
 
 
 @dataclass(frozen=True)
@@ -65,10 +75,7 @@ class ImageFiles:
         Raises:
             UserError: it is one.
         """
-        if not classifier.spec.has_images:
-            raise UserError(
-                f"--features is needed: the run in {classifier.workdir} is one on features"
-            )
+        classifier.check_takes("images")
 
     def make_sets(
         self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool

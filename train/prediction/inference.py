@@ -1,4 +1,4 @@
-"""Images or features to probabilities and sets, one function for `jax.jit` and `jax.export`."""
+"""Examples to probabilities and sets, one function for `jax.jit` and `jax.export`."""
 
 from collections.abc import Callable
 
@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 
-# uint8 images [n, height, width, channels], or features [n, d], to probabilities [n, L], float32,
-# and sets [n, L].
+# uint8 images [n, height, width, channels], features [n, d] or characters [n, length], to
+# probabilities [n, L], float32, and sets [n, L].
 Inference = Callable[[jax.Array], tuple[jax.Array, jax.Array]]
 
 

@@ -6,18 +6,16 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.image_sets import ImageSet, Unreadable
-from train.prediction.row_sets import RowSet
+from train.prediction.class_sets import ClassSet
+from train.prediction.image_sets import Unreadable
 
 
-def to_line(
-    entry: ImageSet | RowSet | Unreadable, rule: CalibratedRule, names: Sequence[str]
-) -> bytes:
-    """The line of one image or row; its fields are described in `train.predict`."""
+def to_line(entry: ClassSet | Unreadable, rule: CalibratedRule, names: Sequence[str]) -> bytes:
+    """The line of one example; its fields are described in `train.predict`."""
     if isinstance(entry, Unreadable):
         return files.to_json({"path": str(entry.path), "error": entry.error})
     members = [
@@ -26,20 +24,13 @@ def to_line(
     ]
     return files.to_json(
         {
-            **_origin(entry),
+            **entry.origin,
             "set": members,
             "size": len(members),
             "threshold": rule.threshold,
             "rule": str(rule),
         }
     )
-
-
-def _origin(entry: ImageSet | RowSet) -> dict[str, Any]:
-    """What the set is of."""
-    if isinstance(entry, ImageSet):
-        return {"path": str(entry.path)}
-    return {"row": entry.row} if entry.name is None else {"row": entry.row, "name": entry.name}
 
 
 @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -28,6 +29,16 @@ class RowSet(ClassSet):
 
     row: int
     name: str | None
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The number of the row, and its name."""
+        return {"row": self.row} if self.name is None else {"row": self.row, "name": self.name}
+
+    @property
+    def title(self) -> str:
+        """The name of the row, or else its number."""
+        return f"row {self.row}" if self.name is None else self.name
 
 
 @dataclass(frozen=True)
@@ -58,10 +69,9 @@ class NamedRows:
         """Refuses a classifier that cannot take the rows, and rows that none can take.
 
         Raises:
-            UserError: it takes images or another number of features, or a feature is not finite.
+            UserError: it takes no features or another number of them, or a feature is not finite.
         """
-        if classifier.spec.has_images:
-            raise UserError(f"--images is needed: the run in {classifier.workdir} is one on images")
+        classifier.check_takes("features")
         (expected,) = classifier.image_shape
         if self.features.shape[1] != expected:
             raise UserError(

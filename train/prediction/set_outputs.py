@@ -12,12 +12,12 @@ from train.foundation.console import make_console
 from train.foundation.progress_bar import counts, make_bar
 from train.prediction import html_page, json_lines
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.image_sets import ImageSet, Unreadable
-from train.prediction.row_sets import RowSet
+from train.prediction.class_sets import ClassSet
+from train.prediction.image_sets import Unreadable
 
 
 def write(
-    entries: Iterable[ImageSet | RowSet | Unreadable],
+    entries: Iterable[ClassSet | Unreadable],
     total: int,
     facts: html_page.Facts,
     rule: CalibratedRule,
@@ -25,7 +25,7 @@ def write(
     lines: Path | None,
     page: Path | None,
 ) -> bool:
-    """Writes the set of each image or row; prints to standard error which images cannot be read.
+    """Writes the set of each example; prints to standard error which images cannot be read.
 
     Args:
         entries: the sets.

@@ -49,7 +49,7 @@ class TrainedClassifier:
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """Height, width and channels of the images that the classifier takes; or its features."""
+        """Height, width and channels of images; the number of features, or of characters."""
         return self.assembly.image_shape
 
     @property
@@ -67,8 +67,21 @@ class TrainedClassifier:
         """The training images of each class, [L]."""
         return self.assembly.class_counts
 
+    def check_takes(self, inputs: str) -> None:
+        """Refuses examples of another kind than those of the run.
+
+        Args:
+            inputs: what they are, as `DatasetSpec.inputs`, which is also the flag that names them.
+
+        Raises:
+            UserError: they are of another kind.
+        """
+        needed = self.spec.inputs
+        if inputs != needed:
+            raise UserError(f"--{needed} is needed: the run in {self.workdir} is one on {needed}")
+
     def scores(self) -> Callable[[jax.Array], jax.Array]:
-        """uint8 images [n, height, width, channels] or features [n, d] to scores [n, L]; pure."""
+        """uint8 images [n, height, width, channels], features or names to scores [n, L]; pure."""
         assembly = self.assembly
         variables = {"params": self.params, "batch_stats": self.batch_stats}
         return lambda inputs: assembly.objective.scores(

@@ -1,7 +1,7 @@
 """An HTML page of sets: one file that needs no network and works without scripts.
 
 The templates, the style and the script are next to this file. The page begins with counts of its
-images or rows, so their cards are collected in a temporary file, which takes no memory.
+examples, so their cards are collected in a temporary file, which takes no memory.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from markupsafe import Markup
 from train.evaluation.metric import Metric
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.class_sets import ClassSet
 from train.prediction.html_page import words
 from train.prediction.image_sets import ImageSet, Unreadable
-from train.prediction.row_sets import RowSet
 from train.prediction.trained import TrainedClassifier
 
 _HERE = Path(__file__).parent
@@ -53,7 +53,7 @@ class Facts:
         rule: the rule that makes the sets, in words.
         expected: the results of such sets on the test images, in words; may be empty.
         table: the facts by their names.
-        example: what an example is called: "image" or "row".
+        example: what an example is called: "image", "row" or "name".
     """
 
     names: Sequence[str]
@@ -75,6 +75,8 @@ class Facts:
         }
         if rule.threshold is not None:
             table["Threshold"] = f"{rule.threshold:.6g}"
+        if classifier.spec.attribution:
+            table["Source of the data"] = classifier.spec.attribution
         example = classifier.spec.example
         expected = _expected(classifier.results["test"], rule, example)
         return cls(names, rule.in_words(), expected, table, example)
@@ -94,7 +96,7 @@ def _expected(test: Mapping[str, float | None], rule: CalibratedRule, example: s
 
 
 class Page:
-    """A page to which images or rows are added.
+    """A page to which examples are added.
 
     Args:
         facts: what the page says about the classifier.
@@ -110,8 +112,8 @@ class Page:
         self._empty = 0
         self._unreadable: list[Unreadable] = []
 
-    def add(self, entry: ImageSet | RowSet | Unreadable) -> None:
-        """Adds an image, a row, or a file that cannot be read."""
+    def add(self, entry: ClassSet | Unreadable) -> None:
+        """Adds an example, or a file that cannot be read."""
         if isinstance(entry, Unreadable):
             self._unreadable.append(entry)
             return
@@ -127,7 +129,7 @@ class Page:
             self._card.render(
                 entry=entry,
                 folder=words.folder(entry.path) if isinstance(entry, ImageSet) else "",
-                name=_name(entry),
+                name=entry.title,
                 thumbnail=entry.thumbnail if isinstance(entry, ImageSet) else None,
                 members=members,
                 likeliest=names[entry.likeliest],
@@ -162,15 +164,9 @@ class Page:
         return counts
 
 
-def _name(entry: ImageSet | RowSet) -> str:
-    if isinstance(entry, ImageSet):
-        return entry.path.name
-    return f"row {entry.row}" if entry.name is None else entry.name
-
-
 @contextlib.contextmanager
 def writing(path: Path, facts: Facts) -> Iterator[Page]:
-    """A page to add images or rows to. It is written at the end, and not at all after an error."""
+    """A page to add examples to. It is written at the end, and not at all after an error."""
     # On the disk of the page, which must have room for it anyway; it has no name to remain under.
     with (
         files.replacing(path) as file,

@@ -1,0 +1,108 @@
+"""Sets of classes for names that are given on the command line."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from train.data import characters
+from train.foundation.errors import UserError
+from train.prediction import batching, class_sets, inference
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.class_sets import ClassSet
+from train.prediction.trained import TrainedClassifier
+
+_LARGEST_BATCH = 256
+
+
+@dataclass(frozen=True, kw_only=True)
+class NameSet(ClassSet):
+    """The set of a name.
+
+    Attributes:
+        name: the name, as it was given.
+    """
+
+    name: str
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """The name."""
+        return {"name": self.name}
+
+    @property
+    def title(self) -> str:
+        """The name."""
+        return self.name
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names to make sets for.
+
+    Attributes:
+        names: the names, as they were given.
+    """
+
+    names: Sequence[str]
+    files: tuple[Path, ...] = ()
+    described = "what --names is read from"
+
+    def __len__(self) -> int:
+        """The number of names."""
+        return len(self.names)
+
+    def check(self, classifier: TrainedClassifier) -> None:
+        """Refuses a classifier that takes no names.
+
+        Raises:
+            UserError: it is one.
+        """
+        classifier.check_takes("names")
+
+    def make_sets(
+        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
+    ) -> Iterator[NameSet]:
+        """The set of each name, in their order.
+
+        The batch size is 256, or less if there are fewer names. The last bits of a probability may
+        depend on it.
+
+        Args:
+            classifier: the classifier.
+            rule: the rule that makes the sets.
+            thumbnails: not used; names have none.
+        """
+        del thumbnails
+        size = batching.batch_size(len(self), _LARGEST_BATCH)
+        infer = jax.jit(inference.make(classifier, rule))
+        for names, outputs in batching.one_ahead(infer, self._batches(size)):
+            probabilities, chosen = (np.asarray(output) for output in outputs)
+            for index, name in enumerate(names):
+                yield NameSet(name=name, **class_sets.members(probabilities[index], chosen[index]))
+
+    def _batches(self, size: int) -> Iterator[tuple[Sequence[str], np.ndarray]]:
+        """The names of each batch, and their characters with empty names up to the size."""
+        for start in range(0, len(self), size):
+            names = self.names[start : start + size]
+            normalized = [characters.normalized(name) for name in names]
+            yield names, characters.to_rows(normalized + [""] * (size - len(names)))
+
+
+def read(names: Sequence[str]) -> Names:
+    """The names of --names.
+
+    Raises:
+        UserError: there is none, or one is empty.
+    """
+    stripped = [name.strip() for name in names]
+    if not stripped or not all(map(characters.normalized, stripped)):
+        raise UserError(
+            "--names must be names with commas between; "
+            + ("one" if stripped else "it")
+            + " is empty"
+        )
+    return Names(stripped)
