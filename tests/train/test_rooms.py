@@ -23,7 +23,7 @@ FLOORS = (
     ("train.experiment",),
     (
         *("train.main", "train.evaluate", "train.predict", "train.export", "train.prepare"),
-        *("train.compare", "train.figures", "train.tables", "train.__main__"),
+        *("train.compare", "train.embed", "train.figures", "train.tables", "train.__main__"),
     ),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

@@ -27,3 +27,7 @@ class Classifier(nn.Module):
         collection `batch_stats`; otherwise it uses the running statistics.
         """
         return self.head(self.features(images, train=train and not self.freeze))
+
+    def embed(self, images: jax.Array) -> jax.Array:
+        """Normalised images [n, height, width, channels] to features [n, d], in evaluation."""
+        return self.features(images, train=False)

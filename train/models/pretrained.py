@@ -91,6 +91,19 @@ def load_resnet(path: str, params: Any, batch_stats: Any, *, model_name: str) ->
     return Pretrained(*torch_names.unflatten(variables), f"{what}, {head}")
 
 
+def network_of(path: str) -> str:
+    """The name of the ResNet that a file of weights is for.
+
+    Raises:
+        UserError: the file cannot be read, or is for none that is known here.
+    """
+    arrays = _read(Path(path))
+    name = torch_names.resnet_of({name: array.shape for name, array in arrays.items()})
+    if name is None:
+        raise UserError(f"config.model.pretrained: {path} holds no ResNet known here")
+    return name
+
+
 def _read(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a file by name; its first bytes determine the format, not its name."""
     try:

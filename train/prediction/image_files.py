@@ -1,6 +1,7 @@
 """Finds the user's image files in folders, and reads them as the classifier expects them."""
 
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -52,8 +53,26 @@ def read(path: Path, *, upright: bool) -> Image.Image:
         encoded = path.read_bytes()
     except OSError as error:
         raise UnreadableImageError(f"cannot read {path}: {error.strerror}") from error
-    image = images.decode(encoded, str(path))
+    return decode(encoded, str(path), upright=upright)
+
+
+def decode(encoded: bytes, name: str, *, upright: bool) -> Image.Image:
+    """The image of a file's bytes, as `read` gives it; `name` is its name in messages.
+
+    Raises:
+        UnreadableImageError: it is not an image, or not all of one.
+    """
+    image = images.decode(encoded, name)
     return images.turned_upright(image) if upright else image
+
+
+def ignore_warnings() -> None:
+    """Hides Pillow's warnings about damaged and large files: where they matter, we raise errors.
+
+    To be called where the program begins with images, because all threads share the filters.
+    """
+    warnings.filterwarnings("ignore", module=r"PIL\.")
+    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
 
 
 def to_input(image: Image.Image, spec: DatasetSpec, name: str) -> np.ndarray:

@@ -1,10 +1,8 @@
 """Sets of classes for image files: threads read the files, the device classifies batches."""
 
+import functools
 import itertools
-import os
-from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ import numpy as np
 
 from train.data import DatasetSpec
 from train.data.images import UnreadableImageError
-from train.prediction import batching, class_sets, image_files, inference
+from train.prediction import batching, class_sets, image_files, inference, reading
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet
 from train.prediction.thumbnails import Thumbnail
@@ -113,30 +111,14 @@ def make_sets(
     """
     batch_size = batching.batch_size(len(paths), _LARGEST_BATCH)
     infer = jax.jit(inference.make(classifier, rule))
+    read = functools.partial(_read, spec=classifier.spec, thumbnails=thumbnails)
+    pictures = reading.in_threads(read, paths, ahead=_LARGEST_BATCH)
     batches = (
         (entries, _padded(entries, batch_size, classifier.image_shape))
-        for entries in _batches(_read_all(paths, classifier.spec, thumbnails), batch_size)
+        for entries in _batches(pictures, batch_size)
     )
     for entries, outputs in batching.one_ahead(infer, batches):
         yield from _finished(entries, outputs)
-
-
-def _read_all(
-    paths: Sequence[Path], spec: DatasetSpec, thumbnails: bool
-) -> Iterator[_Picture | Unreadable]:
-    """Reads the files in their order, in several threads: Pillow decodes without the GIL."""
-    threads = min(os.cpu_count() or 1, 16)
-    with ThreadPoolExecutor(threads, thread_name_prefix="images") as executor:
-        ahead: deque[Future[_Picture | Unreadable]] = deque()
-        try:
-            for path in paths:
-                ahead.append(executor.submit(_read, path, spec, thumbnails))
-                if len(ahead) > _LARGEST_BATCH + threads:
-                    yield ahead.popleft().result()
-            while ahead:
-                yield ahead.popleft().result()
-        finally:
-            executor.shutdown(cancel_futures=True)
 
 
 def _read(path: Path, spec: DatasetSpec, thumbnails: bool) -> _Picture | Unreadable:

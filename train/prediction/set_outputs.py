@@ -2,15 +2,12 @@
 
 import contextlib
 import sys
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
-from PIL import Image
-
 from train.foundation.console import make_console
 from train.foundation.progress_bar import counts, make_bar
-from train.prediction import html_page, json_lines
+from train.prediction import html_page, image_files, json_lines
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet
 from train.prediction.image_sets import Unreadable
@@ -38,10 +35,7 @@ def write(
     Returns:
         Whether every image could be read.
     """
-    # Pillow's warnings about damaged and large files: where they matter, we raise our own errors.
-    # Filtered here and not where the images are read, because all threads share the filters.
-    warnings.filterwarnings("ignore", module=r"PIL\.")
-    warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+    image_files.ignore_warnings()
     unreadable = 0
     with contextlib.ExitStack() as stack:
         cards = None

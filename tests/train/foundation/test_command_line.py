@@ -10,7 +10,7 @@ from train.foundation import command_line
 from train.foundation.errors import UserError
 
 # Their flags need these alone. The others name losses or data sets in their help.
-LIGHT = ("main", "evaluate", "predict", "export", "figures")
+LIGHT = ("main", "embed", "evaluate", "predict", "export", "figures")
 
 
 @pytest.mark.parametrize("command", LIGHT)

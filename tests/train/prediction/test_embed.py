@@ -1,0 +1,466 @@
+"""Features of networks: what they are, which rows they are of, and what interruptions leave."""
+
+import json
+import re
+import shlex
+import tracemalloc
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from tests.train.data.own import pictures
+from tests.train.forked import ROOT, start
+from tests.train.prediction import small_network
+from train.data import dataset_spec, photographs
+from train.data.own import feature_files
+from train.data.own.found_images import FoundImages
+from train.data.own.listing import Listing
+from train.foundation.errors import UserError
+from train.prediction import row_sets, trained
+from train.prediction.embedding import found, network, partial_features
+from train.prediction.embedding.embedding import embed
+
+CLASSES = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
+EACH = 25
+ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    pictures.write_classes(root, CLASSES, EACH)
+    return root
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A file of weights of the small network."""
+    file = tmp_path_factory.mktemp("weights") / "resnet50.pth"
+    safetensors.numpy.save_file(small_network.weights()[1], file)
+    return file
+
+
+class Sums:
+    """In the place of a network: quick, and it counts the batches that it computes."""
+
+    image_shape = (10, 12, 3)
+    digest = "sums"
+
+    def __init__(self, num_features=5):
+        self.num_features = num_features
+        self.batches = 0
+
+    def pixels(self, encoded, name):
+        return network.image_files.to_input(
+            network.image_files.decode(encoded, name, upright=True), self.spec, name
+        )
+
+    spec = dataset_spec(found.configuration("folder", Path("photos"))).of_shape(image_shape)
+
+    def compiled(self):
+        weights = np.random.default_rng(0).normal(size=(360, self.num_features)).astype(np.float32)
+
+        def compute(images):
+            self.batches += 1
+            return images.reshape(len(images), -1).astype(np.float32) @ weights
+
+        return compute
+
+
+def arrays(path):
+    with np.load(path) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def test_features_of_pretrained_weights_are_those_below_the_head(
+    photos, weights, tmp_path, monkeypatch
+):
+    small_network.shrink(monkeypatch.setitem)
+    used = network.of_weights(weights, 16)
+    embed(used, found.in_folder(photos), tmp_path / "a.npz", skip_unreadable=False)
+    content = arrays(tmp_path / "a.npz")
+    assert content["features"].shape == (len(CLASSES) * EACH, small_network.NUM_FEATURES)
+    assert content["features"].dtype == np.float32
+    rows = [3, 70, 149]
+    pixels = [
+        used.pixels((photos / content["names"][row]).read_bytes(), "a picture") for row in rows
+    ]
+    assert pixels[0].shape == (16, 16, 3)
+    inputs = (np.stack(pixels) / 255 - photographs.IMAGENET_MEAN) / photographs.IMAGENET_STD
+    variables, _ = small_network.weights()
+    below = {name: variables[name]["features"] for name in variables}
+    model = small_network.SMALL(axis_name=None)
+    expected = model.apply(below, jnp.asarray(inputs, jnp.float32), train=False)
+    # Float32 rounding of sums of some hundred terms, of which other batches add up others first.
+    np.testing.assert_allclose(content["features"][rows], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.usefixtures("standard_promotion")
+def test_features_of_a_run_are_those_below_its_head(photos, finished_run, tmp_path):
+    used = network.of_run(finished_run)
+    embed(used, found.in_folder(photos), tmp_path / "a.npz", skip_unreadable=False)
+    content = arrays(tmp_path / "a.npz")
+    classifier = trained.load(finished_run)
+    rows = [0, 149]
+    pixels = [
+        used.pixels((photos / content["names"][row]).read_bytes(), "a picture") for row in rows
+    ]
+    # Grey, of 8 by 8 pixels, as the digits of the run are.
+    assert pixels[0].shape == (8, 8, 1)
+    head = classifier.params["head"]["Dense_0"]
+    logits = content["features"][rows] @ head["kernel"] + head["bias"]
+    scores = classifier.assembly.objective.scores(jnp.asarray(logits))
+    # Float32 rounding of a few sums.
+    np.testing.assert_allclose(classifier.scores()(np.stack(pixels)), scores, rtol=1e-4, atol=1e-6)
+
+
+def test_rows_have_the_labels_and_splits_of_a_run_on_the_images(photos, tmp_path):
+    out = tmp_path / "a.npz"
+    embed(Sums(), found.in_folder(photos), out, skip_unreadable=False)
+    content = arrays(out)
+    dataset = dataset_spec(found.configuration("folder", photos)).load(None)
+    assert tuple(content["class_names"]) == dataset.class_names == CLASSES
+    names = np.array([f"{name}/{index}.png" for name in CLASSES for index in range(EACH)])
+    assert sorted(content["names"]) == sorted(names)
+    for word, split in (
+        ("train", dataset.train),
+        ("val", dataset.validation),
+        ("test", dataset.test),
+    ):
+        (rows,) = np.nonzero(content["split"] == word)
+        np.testing.assert_array_equal(rows, split.images.indices)
+        np.testing.assert_array_equal(content["labels"][rows], split.labels)
+    config = {
+        "name": "features",
+        "path": str(out),
+        "validation_fraction": 0.15,
+        "test_fraction": 0.15,
+    }
+    of_features = dataset_spec(config).load(None)
+    np.testing.assert_array_equal(of_features.test.images.indices, dataset.test.images.indices)
+    assert of_features.class_names == CLASSES
+    # It is mapped, not read: the arrays are not compressed.
+    features = feature_files.read_features(feature_files.find(out, "--features"))
+    assert not features.flags.owndata
+    assert not features.flags.writeable
+
+
+def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
+    rows = [
+        f"photos/{name}/{index}.png,{name},plant {name} {index // 3}"
+        for name in CLASSES
+        for index in range(EACH)
+    ]
+    (tmp_path / "photos").symlink_to(photos)
+    table = tmp_path / "table.csv"
+    table.write_text("\n".join(["path,label,group", *rows]))
+    embed(Sums(), found.in_table(table), tmp_path / "a.npz", skip_unreadable=False)
+    content = arrays(tmp_path / "a.npz")
+    split_of = {}
+    for name, split in zip(content["names"], content["split"], strict=True):
+        plant = (name.split("/")[-2], int(Path(name).stem) // 3)
+        assert split_of.setdefault(plant, split) == split
+    assert set(split_of.values()) == {"train", "val", "test"}
+
+
+def test_a_folder_without_classes_gives_rows_to_predict_for(photos, tmp_path):
+    images = found.in_folder(photos / "ash")
+    embed(Sums(), images, tmp_path / "a.npz", skip_unreadable=False)
+    assert set(arrays(tmp_path / "a.npz")) == {"features", "names"}
+    rows = row_sets.read(str(tmp_path / "a.npz"))
+    assert rows.names == sorted(f"{index}.png" for index in range(EACH))
+
+
+# Interruptions.
+
+
+@pytest.fixture(scope="module")
+def whole(photos, tmp_path_factory):
+    """The bytes of the file that a start without interruption writes."""
+    out = tmp_path_factory.mktemp("whole") / "a.npz"
+    embed(Sums(), found.in_folder(photos), out, skip_unreadable=False)
+    return out.read_bytes()
+
+
+class StoppedError(Exception):
+    pass
+
+
+def stop_after(batches, photos, out, monkeypatch, *, skip_unreadable=False):
+    original = partial_features.PartialFeatures.add
+
+    def add(self, readable, features):
+        if self.done == batches * partial_features.BATCH_SIZE:
+            raise StoppedError
+        original(self, readable, features)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(partial_features.PartialFeatures, "add", add)
+        with pytest.raises(StoppedError):
+            embed(Sums(), found.in_folder(photos), out, skip_unreadable=skip_unreadable)
+
+
+HEAD, BATCH = 65, 64 * (1 + 4 * 5) + 4
+DAMAGES = {
+    # What is done to the bytes of two batches of three; the batches that are computed then.
+    "none": (lambda content: content, 1),
+    "all lost": (lambda content: b"", 3),
+    "torn head": (lambda content: content[:10], 3),
+    "torn batch": (lambda content: content[:-1], 2),
+    "more than a batch": (lambda content: content + b"abc", 1),
+    "zeros, as of a power cut": (lambda content: content[: HEAD + BATCH] + bytes(BATCH), 2),
+    "a bit": (lambda content: content[:100] + bytes([content[100] ^ 1]) + content[101:], 3),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_was_stopped_ends_with_the_same_file(photos, whole, tmp_path, monkeypatch, damage):
+    out = tmp_path / "a.npz"
+    stop_after(2, photos, out, monkeypatch)
+    assert not out.exists()
+    partial = tmp_path / "a.npz.partial"
+    assert partial.stat().st_size == HEAD + 2 * BATCH
+    change, computed = DAMAGES[damage]
+    partial.write_bytes(change(partial.read_bytes()))
+    used = Sums()
+    embed(used, found.in_folder(photos), out, skip_unreadable=False)
+    assert used.batches == computed
+    assert out.read_bytes() == whole
+    assert list(tmp_path.iterdir()) == [out]
+    embed(used, found.in_folder(photos), out, skip_unreadable=False)
+    assert used.batches == computed
+
+
+def test_what_belongs_to_something_else_is_refused(photos, tmp_path, monkeypatch):
+    out = tmp_path / "a.npz"
+    stop_after(1, photos, out, monkeypatch)
+    before = (tmp_path / "a.npz.partial").read_bytes()
+    other = Sums()
+    other.digest = "others"
+    with pytest.raises(UserError, match=r"a\.npz\.partial has the first features of another netw"):
+        embed(other, found.in_folder(photos), out, skip_unreadable=False)
+    with pytest.raises(UserError, match=r"a\.npz\.partial has the first features of another netw"):
+        embed(Sums(), found.in_folder(photos / "ash"), out, skip_unreadable=False)
+    assert (tmp_path / "a.npz.partial").read_bytes() == before
+    assert other.batches == 0
+
+
+def test_a_batch_is_in_the_file_as_soon_as_it_is_added(tmp_path):
+    options = {"num_examples": 9, "num_features": 2}
+    with partial_features.opened(tmp_path / "a.npz", "x" * 64, **options) as partial:
+        partial.add(np.ones(9, bool), np.zeros((9, 2), np.float32))
+        size = (tmp_path / "a.npz.partial").stat().st_size
+        assert size == HEAD + 9 * (1 + 4 * 2) + 4
+
+
+def test_two_processes_do_not_write_one_file(tmp_path):
+    options = {"num_examples": 9, "num_features": 2}
+    with partial_features.opened(tmp_path / "a.npz", "x" * 64, **options):
+        again = partial_features.opened(tmp_path / "a.npz", "x" * 64, **options)
+        with pytest.raises(UserError, match="another process is computing the features"), again:
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_killed_command_goes_on(photos, weights, tmp_path):
+    arguments = (f"--weights={weights}", f"--images={photos}", "--image_size=16")
+    module = "tests.train.prediction.small_embed"
+    for out, environment, code in (
+        ("a.npz", {"KILL_AFTER": "2"}, -9),
+        ("a.npz", {}, 0),
+        ("b.npz", {}, 0),
+    ):
+        done = start(
+            module,
+            *arguments,
+            f"--out={tmp_path / out}",
+            environment=ENVIRONMENT | environment,
+        )
+        assert (done.returncode, done.stderr) == (code, "")
+        if code == 0:
+            assert ("going on after 128 of 150 images" in done.stdout) == (out == "a.npz")
+            assert "6 classes; rows: 102 train, 24 validation, 24 test" in done.stdout
+    assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.npz", "b.npz"]
+
+
+# Images that cannot be read, and memory.
+
+
+def test_unreadable_images_are_refused_or_left_out_and_named(photos, tmp_path, capsys, caplog):
+    root = tmp_path / "photos"
+    pictures.write_classes(root, CLASSES, 15)
+    for name in ("ash/3.png", "cedar/14.png"):
+        (root / name).write_bytes(b"no image")
+    out = tmp_path / "a.npz"
+    with pytest.raises(UserError, match=r"ash/3\.png of .* is not an image; --skip_unreadable le"):
+        embed(Sums(), found.in_folder(root), out, skip_unreadable=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+    embed(Sums(), found.in_folder(root), out, skip_unreadable=True)
+    printed = capsys.readouterr().out
+    assert "88 rows of 5" in printed
+    assert "left out     unreadable: ash/3.png, cedar/14.png\n" in printed
+    assert "ash/3.png" in caplog.text
+    content = arrays(out)
+    assert not {"ash/3.png", "cedar/14.png"} & set(content["names"])
+    assert len(content["features"]) == len(content["labels"]) == len(content["split"]) == 88
+    # The other rows have their own features: those of another start with these images alone.
+    for name in ("ash/3.png", "cedar/14.png"):
+        (root / name).unlink()
+    embed(Sums(), found.in_folder(root), tmp_path / "b.npz", skip_unreadable=False)
+    others = arrays(tmp_path / "b.npz")
+    for name in ("names", "labels"):
+        np.testing.assert_array_equal(content[name], others[name])
+    # Rounding may depend on the place of an image in its batch.
+    np.testing.assert_allclose(content["features"], others["features"], rtol=1e-4, atol=0.1)
+
+
+def test_what_was_left_out_before_an_interruption_stays_out(tmp_path, monkeypatch):
+    root, out = tmp_path / "photos", tmp_path / "a.npz"
+    pictures.write_classes(root, CLASSES, EACH)
+    (root / "ash" / "3.png").write_bytes(b"no image")
+    stop_after(1, root, out, monkeypatch, skip_unreadable=True)
+    with pytest.raises(UserError, match=r"ash/3\.png cannot be read, and was left out before; --"):
+        embed(Sums(), found.in_folder(root), out, skip_unreadable=False)
+    embed(Sums(), found.in_folder(root), out, skip_unreadable=True)
+    embed(Sums(), found.in_folder(root), tmp_path / "b.npz", skip_unreadable=True)
+    assert out.read_bytes() == (tmp_path / "b.npz").read_bytes()
+
+
+def test_nothing_is_left_where_no_image_can_be_read(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.png").write_bytes(b"no image")
+    with pytest.raises(UserError, match=r"none of the 1 images in .*photos can be read"):
+        embed(
+            Sums(), found.in_folder(tmp_path / "photos"), tmp_path / "a.npz", skip_unreadable=True
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["photos"]
+
+
+def test_features_that_are_not_finite_are_refused(photos, tmp_path):
+    class Broken(Sums):
+        def compiled(self):
+            return lambda images: np.full((len(images), 5), np.nan, np.float32)
+
+    with pytest.raises(UserError, match=r"the network gives ash/0\.png features that are not fin"):
+        embed(Broken(), found.in_folder(photos), tmp_path / "a.npz", skip_unreadable=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_few_features_are_in_memory(photos, tmp_path):
+    class Many:
+        def __getitem__(self, index):
+            return {"image": encoded, "file_name": "a"}
+
+    encoded = (photos / "ash" / "0.png").read_bytes()
+
+    class Wide(Sums):
+        def compiled(self):
+            return lambda images: np.ones((len(images), width), np.float32)
+
+    number, width = 1_280, 8_192
+    listing = Listing(
+        photos,
+        tuple(f"{index}.png" for index in range(number)),
+        np.arange(number) % 2,
+        np.zeros(number, np.int8),
+        ("a", "b"),
+    )
+    images = FoundImages(listing, Many(), "digest")
+    tracemalloc.start()
+    try:
+        embed(Wide(width), images, tmp_path / "a.npz", skip_unreadable=False)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (tmp_path / "a.npz").stat().st_size > 4 * number * width
+    # All features have 42 MB; a batch has 2 MB, and is copied some times before it is written.
+    assert peak < 20e6
+
+
+# Mistakes.
+
+# The folder of the test stands for @, a finished run for %, the photographs for &.
+MISTAKES = {
+    "nothing": ("--images=& --out=@/a.npz", "--workdir or --weights is needed"),
+    "both": ("--workdir=% --weights=@/w --images=& --out=@/a.npz", "only one of --workdir or --we"),
+    "no images": ("--workdir=% --out=@/a.npz", "--images or --table is needed"),
+    "no out": ("--workdir=% --images=&", "--out is needed: the .npz file"),
+    "out": ("--workdir=% --images=& --out=@/w", "--out must not be a file of another kind; "),
+    "size": (
+        "--workdir=% --images=& --out=@/a.npz --image_size=8",
+        "--image_size is for --weights",
+    ),
+    "nested": ("--workdir=% --table=@/w --out=@/a.npz --nested", "--nested is for --images"),
+    "weights": ("--weights=@/w --images=& --out=@/a.npz", "error: --weights: "),
+    "no weights": ("--weights=@/gone --images=& --out=@/a.npz", "--weights must be a file of weig"),
+    "images": ("--workdir=% --images=@/gone --out=@/a.npz", "--images must be a folder with imag"),
+    "table": ("--workdir=% --table=@/gone --out=@/a.npz", "--table must be a table of images; "),
+    "fraction": (
+        "--workdir=% --images=& --out=@/a.npz --test_fraction=0.9",
+        "--validation_fraction and --test_fraction must leave examples for training",
+    ),
+}
+
+
+@pytest.mark.slow
+def test_a_mistake_is_one_line_and_exit_code_two(photos, finished_run, tmp_path):
+    (tmp_path / "w").write_bytes(b"no weights")
+    places = {"@": tmp_path, "%": finished_run, "&": photos}
+    for name, (text, message) in MISTAKES.items():
+        arguments = "".join(str(places.get(letter, letter)) for letter in text).split()
+        done = start("train.embed", *arguments, environment=ENVIRONMENT)
+        assert done.returncode == 2, (name, done.stderr)
+        (line,) = done.stderr.splitlines()
+        assert line.startswith("error: "), name
+        assert message in line, name
+        assert done.stdout == "", name
+    assert [path.name for path in tmp_path.iterdir()] == ["w"]
+
+
+def test_weights_of_no_known_network_are_told(tmp_path):
+    safetensors.numpy.save_file({"layer1.0.conv1.weight": np.zeros(3)}, tmp_path / "w")
+    with pytest.raises(UserError, match=r"--weights: .*/w holds no ResNet known here"):
+        network.of_weights(tmp_path / "w", 16)
+
+
+def test_a_file_of_an_unsupported_format_is_told(tmp_path):
+    pictures.write(tmp_path, ["a.png"])
+    (tmp_path / "b.heic").touch()
+    with pytest.raises(UserError, match=r"--images: .*b\.heic has a format that cannot be read"):
+        found.in_folder(tmp_path)
+
+
+# The page.
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_run_in_their_order(photos, weights, tmp_path):
+    page = (ROOT / "docs" / "fine_tuning.md").read_text()
+    section = page.split("## Many heads")[1].split("\n## ")[0]
+    commands = [shlex.split(command) for command in re.findall("^    (python .*)$", section, re.M)]
+    assert len(commands) == section.count("python -m") == 5
+    (tmp_path / "configs").symlink_to(ROOT / "configs")
+    (tmp_path / "photos").symlink_to(photos)
+    (tmp_path / "resnet50.pth").symlink_to(weights)
+    pictures.write(tmp_path / "new", ["7.png", "a bird.png"])
+    (tmp_path / "losses.toml").write_text(re.search("```toml\n(.*?)```", section, re.DOTALL)[1])
+    for _, _, module, *arguments in commands:
+        small = {
+            # Of five losses with three seeds, the processes alone would take a minute.
+            "train.compare": ["--plan"],
+            "train.embed": ["--image_size=16"],
+            "train.main": ["--config.num_epochs=2", "--config.dataset.batch_size=50"],
+        }.get(module, [])
+        instead = {"train.embed": "tests.train.prediction.small_embed"}.get(module, module)
+        done = start(instead, *arguments, *small, environment=ENVIRONMENT, folder=str(tmp_path))
+        assert (done.returncode, done.stderr) == (0, "")
+    assert len(done.stdout.splitlines()) == 5 * 3
+    lines = [json.loads(line) for line in (tmp_path / "sets.jsonl").read_text().splitlines()]
+    assert [line["name"] for line in lines] == ["7.png", "a bird.png"]
+    results = json.loads((tmp_path / "runs" / "head" / "results.json").read_text())
+    assert results["num_parameters"] == (small_network.NUM_FEATURES + 1) * len(CLASSES)

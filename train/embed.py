@@ -1,0 +1,109 @@
+"""Features of a network: `python -m train.embed --weights=FILE --images=DIR --out=features.npz`.
+
+--workdir=DIR names a finished run instead of a file of weights. The features are those below the
+head of the network, for each image of the folder or of the table. The file has them with the labels
+and splits of the images: --config=configs/features.py trains a head on it. A folder that has images
+and no folders of classes gives features without labels, for train.predict.
+
+The same command, started again, goes on where it was stopped.
+"""
+
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+from absl import flags
+
+from train.foundation import command_line, flag_types, output_files
+from train.foundation.errors import InterruptedRunError, UserError
+
+_WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run on images.")
+_WEIGHTS = flags.DEFINE_string(
+    "weights",
+    None,
+    "Instead of --workdir: a file of the weights of a ResNet, of safetensors or torch.save.",
+)
+_IMAGE_SIZE = flag_types.define_whole_number(
+    "image_size",
+    "With --weights: the height and width that the network gets; by default 224.",
+    lower_bound=1,
+)
+_IMAGES = flags.DEFINE_string(
+    "images", None, "A folder with a folder for each class, as for configs/folder.py."
+)
+_TABLE = flags.DEFINE_string(
+    "table", None, "Instead of --images: a table of images, as for configs/table.py."
+)
+_NESTED = flags.DEFINE_boolean(
+    "nested", False, "With --images: whether each folder with images is a class."
+)
+_VALIDATION_FRACTION = flags.DEFINE_float(
+    "validation_fraction",
+    0.15,
+    "The part of each class that is held out for validation where no split is given.",
+    lower_bound=0,
+    upper_bound=1,
+)
+_TEST_FRACTION = flags.DEFINE_float(
+    "test_fraction", 0.15, "As --validation_fraction, for the test.", lower_bound=0, upper_bound=1
+)
+_SKIP_UNREADABLE = flags.DEFINE_boolean(
+    "skip_unreadable",
+    False,
+    "Whether images that cannot be read are left out; otherwise the first one is an error.",
+)
+_OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")
+_USUAL_SIZE = 224
+
+
+def main() -> None:
+    """Writes the features of the images."""
+    network_flag, network_path = _one_of({"workdir": _WORKDIR.value, "weights": _WEIGHTS.value})
+    images_flag, images_path = _one_of({"images": _IMAGES.value, "table": _TABLE.value})
+    if _IMAGE_SIZE.value is not None and network_flag == "workdir":
+        raise UserError("--image_size is for --weights: a run has the size of its own images")
+    if _NESTED.value and images_flag == "table":
+        raise UserError("--nested is for --images")
+    if _OUT.value is None:
+        raise UserError("--out is needed: the .npz file for the features")
+    kept = {network_path: f"the file of --{network_flag}", images_path: f"that of --{images_flag}"}
+    out = output_files.checked("out", _OUT.value, kept)
+
+    from train.prediction.embedding import archive, found, network
+    from train.prediction.embedding.embedding import embed
+
+    if out.exists() and archive.identity_of(out) is None:
+        raise UserError(f"--out must not be a file of another kind; {out} is no .npz file")
+    fractions = {
+        "validation_fraction": _VALIDATION_FRACTION.value,
+        "test_fraction": _TEST_FRACTION.value,
+    }
+    images = (
+        found.in_table(images_path, **fractions)
+        if images_flag == "table"
+        else found.in_folder(images_path, nested=_NESTED.value, **fractions)
+    )
+    used = (
+        network.of_weights(network_path, _IMAGE_SIZE.value or _USUAL_SIZE)
+        if network_flag == "weights"
+        else network.of_run(network_path)
+    )
+    try:
+        embed(used, images, out, skip_unreadable=_SKIP_UNREADABLE.value)
+    except KeyboardInterrupt as error:
+        raise InterruptedRunError(signal.SIGINT, "the same command goes on from here") from error
+
+
+def _one_of(values: Mapping[str, str | None]) -> tuple[str, Path]:
+    """The one flag of several that is given, and the path that it names."""
+    given = [(name, Path(value).expanduser()) for name, value in values.items() if value]
+    named = " or ".join(f"--{name}" for name in values)
+    if not given:
+        raise UserError(f"{named} is needed")
+    if len(given) > 1:
+        raise UserError(f"only one of {named} can be given")
+    return given[0]
+
+
+if __name__ == "__main__":
+    command_line.run(main)

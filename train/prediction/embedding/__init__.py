@@ -1,0 +1,1 @@
+"""Writes the features of a network below its head, for images in files."""

@@ -1,0 +1,80 @@
+"""The file of features, as `numpy.savez` writes it, written row by row."""
+
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import numpy as np
+
+from train.data.own.listing import Listing, Role
+from train.foundation import files
+
+# Rows of texts that are in memory at a time.
+_CHUNK = 2**14
+# As feature files name the splits.
+_WORDS = {Role.TRAIN: "train", Role.VALIDATION: "val", Role.TEST: "test"}
+
+
+def write(
+    path: Path,
+    identity: str,
+    images: Listing,
+    readable: np.ndarray,
+    features: Iterable[np.ndarray],
+    num_features: int,
+) -> None:
+    """Writes the features, and the names, labels and splits of their rows.
+
+    Args:
+        path: the file.
+        identity: what it belongs to; see `identity_of`.
+        images: the images; those without classes have no labels and no splits.
+        readable: whether each could be read and has features, bool [n].
+        features: of the images that could be read, in some parts, float32 [m, d].
+        num_features: the number of features d.
+    """
+    chosen = np.flatnonzero(readable)
+    with files.replacing(path) as file, zipfile.ZipFile(file, "w") as archive:
+        archive.comment = identity.encode()
+        shape = (len(chosen), num_features)
+        _add(archive, "features", np.dtype("<f4"), shape, features)
+        _add_texts(archive, "names", [images.paths[index] for index in chosen.tolist()])
+        if images.class_names:
+            labels = images.labels[chosen].astype("<i4")
+            _add(archive, "labels", labels.dtype, labels.shape, [labels])
+            _add_texts(archive, "class_names", images.class_names)
+            roles = images.roles[chosen].tolist()
+            _add_texts(archive, "split", [_WORDS[Role(role)] for role in roles])
+
+
+def identity_of(path: Path) -> str | None:
+    """What a file was written with as its identity; None if it is no file of features."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.comment.decode(errors="replace")
+    except (OSError, zipfile.BadZipFile):
+        return None
+
+
+def _add_texts(archive: zipfile.ZipFile, name: str, texts: list[str] | tuple[str, ...]) -> None:
+    dtype = np.dtype(f"<U{max(map(len, texts))}")
+    chunks: Iterator[np.ndarray] = (
+        np.array(texts[start : start + _CHUNK], dtype) for start in range(0, len(texts), _CHUNK)
+    )
+    _add(archive, name, dtype, (len(texts),), chunks)
+
+
+def _add(
+    archive: zipfile.ZipFile,
+    name: str,
+    dtype: np.dtype,
+    shape: tuple[int, ...],
+    parts: Iterable[np.ndarray],
+) -> None:
+    """Adds an array, of which one part is in memory at a time; not compressed, so it is mapped."""
+    header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
+    # The size is not known before, and may pass 4 GiB.
+    with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+        np.lib.format.write_array_header_1_0(member, header)
+        for part in parts:
+            member.write(np.ascontiguousarray(part, dtype).data)

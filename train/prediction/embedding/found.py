@@ -1,0 +1,97 @@
+"""The images that --images or --table names, with their classes and splits if they have some."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from train.data import dataset_spec, image_formats
+from train.data.own.found_images import Files, FoundImages
+from train.data.own.listing import Listing, Role
+from train.data.own.own_images import OwnImagesSpec
+from train.foundation.errors import UserError
+from train.prediction.embedding.messages import naming_flags
+
+# As in the recipes for people's own images.
+FRACTION = 0.15
+
+
+def configuration(name: str, path: Path, **fields: Any) -> Mapping[str, Any]:
+    """The fields of `config.dataset` for images that a pretrained network gets.
+
+    Args:
+        name: "folder" or "table".
+        path: where the images are.
+        fields: those that are not as in the recipes.
+    """
+    return {
+        "name": name,
+        "path": str(path),
+        "nested": False,
+        "validation_fraction": FRACTION,
+        "test_fraction": FRACTION,
+        "image_size": None,
+        "augmentation": "none",
+        "respect_exif_orientation": True,
+        "normalization": "imagenet",
+        **fields,
+    }
+
+
+def in_folder(path: Path, **fields: Any) -> FoundImages:
+    """The images of a folder with a folder for each class; or of one without folders, unlabelled.
+
+    Args:
+        path: the folder.
+        fields: see `configuration`.
+
+    Raises:
+        UserError: it has another form, or no images.
+    """
+    return _unlabelled(path.absolute()) or _labelled(
+        "images", configuration("folder", path, **fields)
+    )
+
+
+def in_table(path: Path, **fields: Any) -> FoundImages:
+    """The images that a table lists.
+
+    Args:
+        path: the table.
+        fields: see `configuration`.
+
+    Raises:
+        UserError: it has another form, or lists no images.
+    """
+    return _labelled("table", configuration("table", path, **fields))
+
+
+def _labelled(flag: str, config: Mapping[str, Any]) -> FoundImages:
+    with naming_flags({"config.dataset.path": f"--{flag}", "config.dataset.": "--"}):
+        spec = dataset_spec(config)
+        assert isinstance(spec, OwnImagesSpec)
+        return spec.find(None)
+
+
+def _unlabelled(root: Path) -> FoundImages | None:
+    """The images that lie in the folder itself; None where it has folders, or no images."""
+    if not root.is_dir():
+        return None
+    shown = sorted(name for name in os.listdir(root) if not name.startswith("."))  # noqa: PTH208
+    unsupported = [name for name in shown if image_formats.is_unsupported_image(name)]
+    paths = tuple(name for name in shown if image_formats.is_image(name))
+    if not (paths or unsupported) or any((root / name).is_dir() for name in shown):
+        return None
+    if unsupported:
+        raise UserError(
+            f"--images: {root / unsupported[0]} has a format that cannot be read "
+            f"({len(unsupported)} such files); convert them to JPEG or PNG"
+        )
+    number = len(paths)
+    listing = Listing(
+        root, paths, np.zeros(number, np.int32), np.full(number, Role.TRAIN, np.int8), ()
+    )
+    sizes = np.array([(root / path).stat().st_size for path in paths])
+    return FoundImages(listing, Files(root, paths), listing.digest(sizes))

@@ -1,0 +1,152 @@
+"""The network below the head: of a finished run, or of a file of pretrained weights."""
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from train.data import DatasetSpec, dataset_spec
+from train.data.augmentation import normalize
+from train.devices import compilation_cache
+from train.foundation.errors import UserError
+from train.models import build_model, pretrained
+from train.models.classifier import Classifier
+from train.prediction import image_files, trained
+from train.prediction.embedding import found
+from train.prediction.embedding.messages import naming_flags
+from train.training.state import parameters_digest
+
+_WEIGHTS = {"config.model.pretrained": "--weights", "config.model.name=": ""}
+
+
+@dataclass(frozen=True)
+class Network:
+    """A trained network, of which the layers below the head are used.
+
+    Attributes:
+        spec: how images become its input.
+        model: the network with its head.
+        name: the name of the network, with what its computations depend on.
+        params: the parameters below the head.
+        batch_stats: the batch norm statistics below the head.
+    """
+
+    spec: DatasetSpec
+    model: Classifier
+    name: str
+    params: Any
+    batch_stats: Any
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """Height, width and channels of its input."""
+        assert self.spec.image_shape is not None
+        return self.spec.image_shape
+
+    @property
+    def num_features(self) -> int:
+        """The number of features d."""
+        images = jax.ShapeDtypeStruct((1, *self.image_shape), jnp.uint8)
+        features = jax.eval_shape(self._embed, self._variables, images)
+        return int(features.shape[1])
+
+    @property
+    def digest(self) -> str:
+        """A text that is another for other weights, or for another way to make their input."""
+        reader = self.spec.reader
+        described = [
+            self.image_shape,
+            self.spec.mean,
+            self.spec.std,
+            reader and (reader.upright, reader.in_words),
+            self.name,
+            parameters_digest(self._variables),
+        ]
+        return hashlib.sha256(repr(described).encode()).hexdigest()
+
+    def pixels(self, encoded: bytes, name: str) -> np.ndarray:
+        """The input for an image, uint8.
+
+        Args:
+            encoded: the bytes of its file.
+            name: its name in messages.
+
+        Raises:
+            UnreadableImageError: it is not an image, or not all of one.
+        """
+        upright = self.spec.reader is None or self.spec.reader.upright
+        image = image_files.decode(encoded, name, upright=upright)
+        return image_files.to_input(image, self.spec, name)
+
+    def compiled(self) -> Callable[[np.ndarray], jax.Array]:
+        """uint8 images [n, height, width, channels] to float32 features [n, d]."""
+        variables = jax.device_put(self._variables)
+        embed = jax.jit(self._embed)
+        return lambda images: embed(variables, images)
+
+    @property
+    def _variables(self) -> Any:
+        return {
+            "params": {"features": self.params},
+            "batch_stats": {"features": self.batch_stats},
+        }
+
+    def _embed(self, variables: Any, images: jax.Array) -> jax.Array:
+        inputs = normalize(images, self.spec.mean, self.spec.std)
+        features: Any = self.model.apply(variables, inputs, method=Classifier.embed)
+        return features
+
+
+def of_run(workdir: Path) -> Network:
+    """The network of a finished run.
+
+    Raises:
+        UserError: there is no finished run, or it takes no images.
+    """
+    classifier = trained.load(workdir)
+    if not classifier.spec.has_images:
+        raise UserError(
+            f"--workdir must be the folder of a run on images; the run in {workdir} is one on "
+            "features"
+        )
+    return Network(
+        classifier.spec,
+        classifier.assembly.model,
+        json.dumps(classifier.config["model"], sort_keys=True),
+        classifier.params.get("features", {}),
+        classifier.batch_stats.get("features", {}),
+    )
+
+
+def of_weights(path: Path, image_size: int) -> Network:
+    """The ResNet in a file of weights, which gets images as pretrained networks expect them.
+
+    Args:
+        path: the file.
+        image_size: the height and width of its input.
+
+    Raises:
+        UserError: the file cannot be read, or is of no network that is known.
+    """
+    compilation_cache.use()
+    shape = (image_size, image_size, 3)
+    spec = dataset_spec(found.configuration("folder", path)).of_shape(shape)
+    with naming_flags(_WEIGHTS):
+        name = pretrained.network_of(str(path))
+        model = build_model(
+            name, num_classes=1, head="linear", axis_name=None, half_precision=False
+        )
+        shapes = jax.eval_shape(
+            lambda: model.init(jax.random.key(0), jnp.zeros((1, *shape)), train=False)
+        )
+        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+        loaded = pretrained.load_resnet(
+            str(path), zeros["params"], zeros["batch_stats"], model_name=name
+        )
+    return Network(spec, model, name, loaded.params["features"], loaded.batch_stats["features"])
