@@ -1,5 +1,6 @@
 """Somebody's own images as they were found: listed, split, and still encoded."""
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +42,9 @@ class Files(Sequence[dict[str, Any]]):
         name = self._paths[index]
         try:
             # Half the time of `Path.read_bytes`, which shows with images of 1 kB.
-            with open(f"{self._root}/{name}", "rb", buffering=0) as file:  # noqa: PTH123
+            # A table may have absolute paths.
+            path = os.path.join(self._root, name)  # noqa: PTH118
+            with open(path, "rb", buffering=0) as file:  # noqa: PTH123
                 return {"image": file.read(), "file_name": name}
         except OSError as error:
             return {"image": b"", "file_name": name, "unreadable": error.strerror}

@@ -1,6 +1,7 @@
 """Tables of images: their columns, splits and groups, and what is refused."""
 
 import csv
+from pathlib import Path
 
 import numpy as np
 import pyarrow
@@ -9,6 +10,7 @@ from pyarrow import parquet
 
 from tests.train.data.own import pictures
 from train.data.own import listing, tables
+from train.data.own.found_images import Files
 from train.data.own.listing import Role
 
 CLASSES = ("ash", "birch", "cedar")
@@ -45,6 +47,15 @@ def test_paths_and_labels(tmp_path, name, delimiter):
     assert found.paths == tuple(path for path, _ in rows(10))
     assert [CLASSES[label] for label in found.labels] == [label for _, label in rows(10)]
     assert counts(found) == [[6] * 3, [2] * 3, [2] * 3]
+
+
+def test_paths_may_be_absolute(tmp_path):
+    listed = [(str(tmp_path / "elsewhere" / path), label) for path, label in rows(10)]
+    (tmp_path / "tables").mkdir()
+    found = find(write(tmp_path / "tables", listed))
+    files = Files(found.root, found.paths)
+    assert files[0] == {"image": Path(listed[0][0]).read_bytes(), "file_name": listed[0][0]}
+    assert files[0]["image"]
 
 
 def test_parquet(tmp_path):
