@@ -157,7 +157,7 @@ def test_another_number_of_classes_is_refused(tmp_path):
 
 def test_options_are_checked_and_belong_to_their_data_set():
     config = json.loads(digits.get_config().to_json())
-    common = {"batch_size": 64, "data_dir": None}
+    common = {"batch_size": 64, "data_dir": None, "mixup": 0.0, "sampling": "uniform"}
     config["dataset"] = CIFAR100 | common
     configuration.check(config)
     for name, value, message in (

@@ -45,8 +45,8 @@ def test_published_sizes(name):
     assert variables["params"]["head"]["Dense_0"]["kernel"].shape == (num_features, num_classes)
 
 
-def test_every_model_takes_images_of_another_size():
-    for name in MODELS:
+def test_every_model_of_images_takes_another_size():
+    for name in (name for name, spec in MODELS.items() if "images" in spec.inputs):
         logits, _ = tiny.shapes(build(name), (40, 48, 1))
         assert logits.shape == (2, 10)
 
