@@ -3,8 +3,8 @@
 The draws of all epochs are numbered, and draw i is of class i mod C, of the C classes that have
 examples. So each class is drawn as often as any other, to within one draw, in each epoch and in all
 epochs together. The draws of a class go through its examples in passes, each in an order of its
-own: no example is drawn again before all others of its class were. The draws of an epoch are then
-shuffled.
+own: no example is drawn again before all others of its class were. The classes of the draws of an
+epoch are shuffled, which keeps the passes in their order.
 
 As for all orders, that of an epoch is a function of the seed and the epoch alone.
 """
@@ -54,12 +54,12 @@ def epoch_order(balance: ClassBalance, epoch: int) -> np.ndarray:
 def _made_order(balance: ClassBalance, epoch: int) -> np.ndarray:
     num_classes, first_draw = len(balance.classes), epoch * balance.num_draws
     order = np.empty(balance.num_draws, np.int64)
+    shuffled = streams.generator(balance.seed, streams.ORDER, epoch).permutation(balance.num_draws)
     for index, examples in enumerate(balance.classes):
         place = (index - first_draw) % num_classes
-        of_class = order[place::num_classes]
+        of_class = np.sort(shuffled[place::num_classes])
         earlier = (first_draw + place) // num_classes
-        of_class[:] = examples[_in_passes(balance, index, earlier, len(of_class))]
-    order = streams.generator(balance.seed, streams.ORDER, epoch).permutation(order)
+        order[of_class] = examples[_in_passes(balance, index, earlier, len(of_class))]
     order.flags.writeable = False  # The next caller gets the same array.
     return order
 
