@@ -116,7 +116,12 @@ def _to_rgb(image: Image.Image) -> Image.Image:
         return image
     if image.mode == "I" or image.mode.startswith("I;16"):
         high = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
-        return Image.fromarray(high.astype(np.uint8)).convert("RGB")
+        eight_bits = Image.fromarray(high.astype(np.uint8))
+        # The EXIF orientation is among it; a transparent value of 16 bits is dropped.
+        eight_bits.info = {
+            name: value for name, value in image.info.items() if name != "transparency"
+        }
+        return eight_bits.convert("RGB")
     if image.mode == "P" and "transparency" in image.info:
         # Straight to RGB, Pillow gives the same pixels and a warning.
         image = image.convert("RGBA")

@@ -60,6 +60,18 @@ def test_any_mode_becomes_the_channels_of_the_data(mode):
         assert (pixels.shape, pixels.dtype) == ((10, 12, channels), np.uint8)
 
 
+def test_the_orientation_of_sixteen_bits_is_followed():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # Rotated by a quarter to the right when it is shown.
+    values = np.arange(120, dtype=np.uint16).reshape(10, 12)
+    # The transparent value is 60,000, more than eight bits hold.
+    file = encoded(Image.fromarray(values << 8), exif=exif, transparency=60_000)
+    pixels = reader((12, 10, 1)).for_evaluation(file, "a")[..., 0]
+    np.testing.assert_array_equal(pixels, np.rot90(values, -1))
+    pixels = reader((10, 12, 1), upright=False).for_evaluation(file, "a")[..., 0]
+    np.testing.assert_array_equal(pixels, values)
+
+
 def test_the_orientation_is_followed_where_asked():
     exif = Image.Exif()
     exif[0x0112] = 6
