@@ -60,7 +60,7 @@ def summarize(features: np.ndarray, is_training: np.ndarray, where: str) -> Colu
     Raises:
         UserError: a number is not finite.
     """
-    # Numbers of 16 bits are summed in 32, those of 32 in 64.
+    # Squares of numbers of 16 bits are summed in 32, those of 32 in 64.
     wide = np.dtype(f"f{2 * features.dtype.itemsize}")
     # Differences to a row of the data: a feature that is always the same has a deviation of 0.
     origin = features[is_training.argmax()].astype(wide)
@@ -76,8 +76,9 @@ def summarize(features: np.ndarray, is_training: np.ndarray, where: str) -> Colu
         if not len(differences):
             return True, checksum, 0, mean, squares
         differences -= origin
-        chunk_mean = differences.mean(axis=0)
-        differences -= chunk_mean
+        # In 64 bits: a sum of many numbers that are far from 0 has too few digits left in 32.
+        chunk_mean = differences.mean(axis=0, dtype=np.float64)
+        differences -= chunk_mean.astype(wide)
         chunk_squares = np.einsum("ij,ij->j", differences, differences)
         return True, checksum, len(differences), chunk_mean, chunk_squares
 

@@ -276,6 +276,17 @@ def test_a_feature_that_is_always_the_same_has_no_deviation_of_rounding():
     np.testing.assert_allclose(found.std[1], np.float64(0.1), rtol=1e-3)
 
 
+def test_the_mean_does_not_depend_on_the_first_row_being_far_from_it():
+    features = np.random.default_rng(0).normal(1, 0.5, (100_000, 3)).astype(np.float16)
+    features[0] = 20_000
+    found = feature_columns.summarize(features, np.ones(100_000, bool), "a")
+    rows = features.astype(np.float64)
+    # A difference to 20,000 is rounded by 1e-3 at most; the mean of 1e5 such errors by 1e-5.
+    np.testing.assert_allclose(found.mean, rows.mean(axis=0), rtol=1e-5)
+    # Squares are summed in 32 bits: 1e5 roundings of 6e-8 at most, most of which cancel.
+    np.testing.assert_allclose(found.std, rows.std(axis=0), rtol=1e-3)
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("row", [0, 15, 16, 40])
