@@ -245,10 +245,12 @@ def hold_out(
         left = keys_of_class[:-1]
         for role, size in wanted.items():
             taken = 0
-            while left and taken + len(members[left[0]]) <= size:
-                indices = members[left.pop(0)]
-                roles[indices] = role
-                taken += len(indices)
+            for key in left:
+                # A group that is too large is passed over: smaller ones may come after it.
+                if taken + len(members[key]) <= size:
+                    roles[members[key]] = role
+                    taken += len(members[key])
+            left = [key for key in left if roles[members[key][0]] == Role.TRAIN]
     return roles
 
 

@@ -169,6 +169,15 @@ def test_groups_stay_together():
         assert np.bincount(roles[labels == label]).tolist() == [20, 8, 12]
 
 
+def test_a_large_group_does_not_keep_smaller_ones_from_being_held_out():
+    # 30 images in one group and 70 alone, in 100 classes: the large group is first in some.
+    labels = np.repeat(np.arange(100), 100)
+    keys = [f"{index // 100} {max(index % 100, 29)}" for index in range(10_000)]
+    roles = listing.hold_out(labels, keys, validation=0.15, test=0.15)
+    for label in range(100):
+        assert np.bincount(roles[labels == label]).tolist() == [70, 15, 15]
+
+
 def test_a_folder_that_cannot_be_read_is_told(tmp_path, monkeypatch):
     pictures.write_classes(tmp_path, CLASSES, 5)
 
