@@ -244,7 +244,12 @@ def _comparable(group: Group, other: Group, metric: Metric) -> bool:
     """Whether a difference of the metric means something: not of two kinds of loss."""
 
     def loss(of: Group) -> dict[str, object]:
-        return {name: value for name, value in of.fields.items() if name.startswith("loss.")}
+        # Losses are evaluated without label smoothing.
+        return {
+            name: value
+            for name, value in of.fields.items()
+            if name.startswith("loss.") and name != "loss.label_smoothing"
+        }
 
     return metric != LOSS or loss(group) == loss(other)
 

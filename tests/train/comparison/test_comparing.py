@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -266,3 +267,15 @@ def test_markdown_has_the_printed_table(folder):
         "| focal | 4 | 94.25 ± 3.98 | +0.67 ± 3.79 (3 seeds) |",
     ]
     assert text.endswith("over the seeds that both have.\n")
+
+
+def test_losses_with_and_without_label_smoothing_are_compared(folder):
+    # Both are evaluated without it.
+    values = {seed: value + 0.01 for seed, value in THEIRS.items()}
+    make(folder, *values.items(), name="smoothed", loss__label_smoothing=0.1)
+    for path in folder.glob("ours-*"):
+        shutil.rmtree(path)
+    comparison = compare(folder, wanted=[LOSS], baseline="label_smoothing=0.0")
+    (difference,) = [one for one in numbers(comparison, LOSS).values() if one.differences]
+    assert set(difference.differences) == set(THEIRS)
+    assert not any("cannot be compared" in one for one in comparison.notes)
