@@ -11,6 +11,7 @@ from PIL import Image
 
 from train.data import augmentation, photographs
 from train.data.dataset import Dataset, DatasetSpec
+from train.data.images import turned_upright
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Role
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
@@ -60,7 +61,7 @@ class OwnImagesSpec(DatasetSpec):
         del seed  # They have no noise.
         found = self.find(data_dir)
         images = found.listing
-        shape = _shape(found, self.image_size)
+        shape = _shape(found, self.image_size, upright=self.upright)
         reader = OwnImageReader(shape, self.upright, self.changes)
 
         def split(role: Role) -> Split:
@@ -121,11 +122,14 @@ def make(config: Mapping[str, Any], find: Callable[[str | None], FoundImages]) -
     )
 
 
-def _shape(found: FoundImages, image_size: int | None) -> tuple[int, int, int]:
+def _shape(found: FoundImages, image_size: int | None, *, upright: bool) -> tuple[int, int, int]:
     """The shape of the pixels, from a sample of the training images."""
     train = found.listing.of_role(Role.TRAIN)
     sampled = train[np.linspace(0, len(train) - 1, _NUM_SAMPLED).astype(int)]
-    seen = [_size_and_mode(found.source[index]["image"]) for index in np.unique(sampled).tolist()]
+    seen = [
+        _size_and_mode(found.source[index]["image"], upright=upright)
+        for index in np.unique(sampled).tolist()
+    ]
     known = [one for one in seen if one is not None]
     sizes = {size for size, _ in known}
     grey = bool(known) and all(mode in _GREYSCALE for _, mode in known)
@@ -138,10 +142,14 @@ def _shape(found: FoundImages, image_size: int | None) -> tuple[int, int, int]:
     return _USUAL_SIZE, _USUAL_SIZE, channels
 
 
-def _size_and_mode(encoded: bytes) -> tuple[tuple[int, int], str] | None:
+def _size_and_mode(encoded: bytes, *, upright: bool) -> tuple[tuple[int, int], str] | None:
     """Width and height of an image and its mode, from its first bytes; None if it is none."""
     try:
         with Image.open(io.BytesIO(encoded)) as image:
-            return image.size, image.mode
+            size, mode = image.size, image.mode
+            if upright and max(size) <= _LARGEST_AS_IT_IS:
+                # It may lie on its side. The sizes of larger images are not used.
+                size = turned_upright(image).size
+            return size, mode
     except Exception:  # Whatever a damaged file makes Pillow's many readers raise; told when read.
         return None

@@ -87,10 +87,10 @@ UNREADABLE = {
 }
 
 
-def load(root, image_size=None):
+def load(root, image_size=None, *, upright=True):
     fields = {"path": str(root), "nested": False, "image_size": image_size}
     fields |= {"validation_fraction": 0.2, "test_fraction": 0.2, "augmentation": "none"}
-    fields |= {"respect_exif_orientation": True, "normalization": "half"}
+    fields |= {"respect_exif_orientation": upright, "normalization": "half"}
     return dataset_spec({"name": "folder", **fields}).load(None)
 
 
@@ -138,3 +138,19 @@ def test_what_cannot_be_read_is_left_out_where_asked(tmp_path):
     assert skipped.pop(gone) == f"cannot read {gone} of {tmp_path}: No such file or directory"
     assert skipped.keys() == {f"train/ash/{name}" for name in UNREADABLE}
     assert batch["mask"].sum() == 2
+
+
+# Pillow itself turns TIFF images.
+@pytest.mark.parametrize(
+    ("kind", "upright", "shape"),
+    [("png", True, (12, 10, 3)), ("png", False, (10, 12, 3)), ("tiff", True, (12, 10, 3))],
+)
+def test_small_images_that_all_lie_on_their_side_keep_their_size(tmp_path, kind, upright, shape):
+    for name in ("ash", "birch"):
+        (tmp_path / name).mkdir()
+        for index in range(8):
+            exif = Image.Exif()
+            exif[0x0112] = 6  # Rotated by a quarter to the right when it is shown.
+            picture(f"{name}{index}").save(tmp_path / name / f"{index}.{kind}", exif=exif)
+    dataset = load(tmp_path, upright=upright)
+    assert dataset.image_shape == shape
