@@ -242,7 +242,10 @@ def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebod
         ([f"--workdir={tmp_path}/empty"], "holds no run"),
         ([f"--workdir={tmp_path}/unfinished"], "is not finished"),
         ([f"--workdir={earlier}"], "classes.json is missing"),
-        ([run, "--split=tset"], "--split must be one of test, train, validation; did you mean"),
+        (
+            [run, "--split=tset"],
+            "--split must be one of balanced_test, test, train, validation; did you mean",
+        ),
         (
             [run, "--ks=1,11"],
             "each a whole number from 1 to 10 (the number of classes); got '11'",
