@@ -78,7 +78,7 @@ test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not slow and not long"
 
 test-long: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m long tests/train/long
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m long tests/train
 
 test-oracle: $(ORACLE_INSTALLED)
 	$(ORACLE_VENV)/bin/python -m pytest tests/oracle

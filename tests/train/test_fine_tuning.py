@@ -309,6 +309,7 @@ SMALL = (
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_the_commands_of_the_page_run_in_their_order(rng, tmp_path, monkeypatch):
     monkeypatch.setitem(MODELS, "resnet50", SMALL_RESNET)
     classes = ("ash", "birch", "cedar", "dogwood", "elm", "fir")

@@ -55,6 +55,7 @@ def test_pairs_that_devices_would_part_are_refused(config, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_that_was_broken_off_ends_like_one_that_was_not(config, tmp_path):
     expected = experiment.run(config, tmp_path / "unbroken")
     with power_cut_at(STEPS_PER_EPOCH + 2):

@@ -66,6 +66,8 @@ RECIPES = {
         steps_per_epoch=2,
     ),
 }
+# One of images in memory, and one of photographs with the losses of a long tail.
+QUICK = ("cifar100", "plantnet300k")
 NUM_TEST_SPECIES = 1000
 SYNTHETIC_SPECIES = Affordable(
     (
@@ -183,7 +185,10 @@ def data_dir_of(tmp_path_factory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize(
+    "recipe",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in RECIPES],
+)
 def test_a_recipe_runs_end_to_end(tmp_path, recipe, data_dir_of):
     affordable = RECIPES[recipe]
     results = train(recipe, affordable, data_dir_of(recipe), tmp_path / "run")

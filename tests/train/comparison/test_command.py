@@ -117,6 +117,7 @@ def test_what_no_run_will_have_is_refused_before_one_is_made(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_sweep_is_made_and_compared_and_what_failed_is_named(tmp_path, sweep_file):
     folder = tmp_path / "runs"
     sweep_file.write_text(SWEEP.replace("[0, 1]", "[0, 1, 2]"))
