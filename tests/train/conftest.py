@@ -11,6 +11,9 @@ from ml_collections import ConfigDict
 from configs import digits
 from train import experiment
 
+# A command: its flags have the names of those of `train.main`, which other modules here import.
+collect_ignore = ["prediction/small_embed.py"]
+
 
 @pytest.fixture(scope="module")
 def standard_promotion() -> Iterator[None]:

@@ -4,6 +4,7 @@ import os
 import signal
 
 from tests.train.prediction import small_network
+from train import embed as program
 from train.prediction.embedding.partial_features import PartialFeatures
 
 
@@ -25,7 +26,4 @@ def main():
     small_network.shrink(dict.__setitem__)
     if "KILL_AFTER" in os.environ:
         kill_after(int(os.environ["KILL_AFTER"]))
-    # Its flags have the names of those of other commands, which a process of tests may import.
-    from train import embed as program  # noqa: PLC0415
-
     program.main()
