@@ -105,7 +105,8 @@ def check(config: Mapping[str, Any]) -> None:
     if values["optimizer.warmup_epochs"] >= values["num_epochs"]:
         raise UserError(
             "config.optimizer.warmup_epochs must be less than config.num_epochs, "
-            f"{values['num_epochs']}; got {values['optimizer.warmup_epochs']}"
+            f"{values['num_epochs']}; got {values['optimizer.warmup_epochs']}; "
+            "--config.optimizer.warmup_epochs=0 leaves the warm-up out"
         )
     if values["model.pretrained"] is not None:
         pretrained_loader(values["model.name"])
@@ -133,10 +134,23 @@ def check_classes(config: Mapping[str, Any], num_classes: int) -> None:
     The opened data set may be the first to know that number.
     """
     values = dict(flatten(config))
-    for name, field in find_loss(values["loss.name"]).parameters.items():
-        _check_field(values, f"loss.{name}", _among(num_classes, field))
-    ks = fields.several(_among(num_classes, fields.SetSize()), increasing=True)
-    _check_field(values, "eval.ks", ks)
+    try:
+        for name, field in find_loss(values["loss.name"]).parameters.items():
+            _check_field(values, f"loss.{name}", _among(num_classes, field))
+        ks = fields.several(_among(num_classes, fields.SetSize()), increasing=True)
+        _check_field(values, "eval.ks", ks)
+    except UserError as error:
+        raise UserError(f"{error}; {_fitting(values, num_classes)}") from error
+
+
+def _fitting(values: Mapping[str, Any], num_classes: int) -> str:
+    """The flags of sets that are not too large for the number of classes."""
+    ks = [k for k in values["eval.ks"] if k < num_classes] or [1]
+    listed = f"({ks[0]},)" if len(ks) == 1 else f"({','.join(map(str, ks))})"
+    given = [f"--config.eval.ks='{listed}'", f"--config.select_by=top_{ks[-1]}_accuracy"]
+    if values.get("loss.k", 0) >= num_classes:
+        given.insert(0, f"--config.loss.k={num_classes - 1}")
+    return f"for {num_classes} classes give {' '.join(given)}"
 
 
 def _check_label_smoothing(values: Mapping[str, Any]) -> None:

@@ -66,6 +66,8 @@ def main() -> None:
         raise UserError("--nested is for --images")
     if _OUT.value is None:
         raise UserError("--out is needed: the .npz file for the features")
+    if not _OUT.value.endswith(".npz"):
+        raise UserError(f"--out must be an .npz file; got {_OUT.value!r}")
     kept = {network_path: f"the file of --{network_flag}", images_path: f"that of --{images_flag}"}
     out = output_files.checked("out", _OUT.value, kept)
 

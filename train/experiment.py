@@ -243,9 +243,21 @@ def _first_state(assembly: Assembly) -> TrainState:
     return start_from(initial, loaded.params, loaded.batch_stats)
 
 
+def _show_data(assembly: Assembly) -> None:
+    """Says what was found in the data, before the first step, which takes long."""
+    dataset = assembly.dataset
+    splits = {"training": dataset.train, "validation": dataset.validation, "the test": dataset.test}
+    sizes = ", ".join(f"{len(split):,} for {name}" for name, split in splits.items())
+    show_line(
+        f"{len(assembly.classes.names):,} classes; {assembly.spec.example}s: {sizes}; the first "
+        "step is compiled, which can take a minute"
+    )
+
+
 def _reporter(assembly: Assembly, workdir: Path, progress: Progress) -> Reporter | SilentReporter:
     if not processes.is_first():
         return SilentReporter()
+    _show_data(assembly)
     return Reporter(
         workdir,
         dict(assembly.config),

@@ -158,7 +158,8 @@ def write_records(name: str, path: Path, out: Path, *, nested: bool) -> None:
         images = _OWN_IMAGES[name](path, nested)
     except UserError as error:
         # The path is a field of a configuration elsewhere.
-        raise UserError(str(error).replace("config.dataset.path", "--path")) from error
+        message = str(error).replace("config.dataset.path", "--path")
+        raise UserError(message.replace("config.dataset.nested=True", "--nested")) from error
     if out.resolve().is_relative_to(path.resolve()):
         raise UserError(f"--out must not be in the folder of the images; got {out}")
     if image_records.are_at(out):

@@ -60,6 +60,10 @@ MISTAKES = {
         [CONFIG, "--config.loss.epsilonn=2"],
         "no field 'config.loss.epsilonn'; Did you mean \"epsilon\"",
     ),
+    "field before the recipe": (
+        ["--config.num_epochs=1", CONFIG],
+        "--config=RECIPE must come before the field --config.num_epochs=1",
+    ),
     "wrong type": ([CONFIG, "--config.num_epochs=many"], "config.num_epochs"),
     "unknown loss": ([CONFIG, "--config.loss.name=cross_entrop"], "did you mean 'cross_entropy'?"),
     "no loss of the recipe": (

@@ -124,7 +124,7 @@ class TrainingBatches(_Batches):
                     pixels[row] = reader.for_training(encoded, name, draws[positions[row]])
                 except UnreadableImageError as error:
                     if not self.skip_unreadable:
-                        raise
+                        raise _refused(error) from error
                     skipped.append(_skipped(self.split.images, candidate, error))
                     continue
                 batch["labels"][row] = self.split.labels[candidate]
@@ -173,7 +173,7 @@ class EvaluationBatches(_Batches):
                 pixels[row] = reader.for_evaluation(*self.split.images.encoded(index))
             except UnreadableImageError as error:
                 if not self.skip_unreadable:
-                    raise
+                    raise _refused(error) from error
                 skipped.append(_skipped(self.split.images, index, error))
                 mask[row] = False
         return {"images": pixels, **batch, SKIPPED: skipped}
@@ -181,3 +181,9 @@ class EvaluationBatches(_Batches):
 
 def _skipped(images: Records, index: int, error: UnreadableImageError) -> SkippedImage:
     return SkippedImage(images.file_name(index), images.name, str(error))
+
+
+def _refused(error: UnreadableImageError) -> UnreadableImageError:
+    return UnreadableImageError(
+        f"{error}; --config.dataset.skip_unreadable=True leaves such images out"
+    )

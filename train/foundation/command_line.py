@@ -38,6 +38,7 @@ def run(command: Callable[[], None]) -> NoReturn:
 def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
     if "--help" in arguments or "-h" in arguments:
         _show_help(command)
+    _check_order(arguments)
     try:
         rest = flags.FLAGS(arguments)
     except (AttributeError, KeyError) as error:
@@ -50,6 +51,15 @@ def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
     if rest[1:]:
         _fail(f"unexpected argument {rest[1]!r}: flags are written --name=value", _USER_ERROR)
     return rest
+
+
+def _check_order(arguments: Sequence[str]) -> None:
+    """Refuses a field of the configuration before the recipe that has it."""
+    for argument in arguments:
+        if argument.startswith(("--config=", "-config=")) or argument in ("--config", "-config"):
+            return
+        if argument.startswith("--config."):
+            _fail(f"--config=RECIPE must come before the field {argument}", _USER_ERROR)
 
 
 def _show_help(command: Callable[[], None]) -> NoReturn:

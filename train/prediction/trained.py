@@ -78,7 +78,10 @@ class TrainedClassifier:
         """
         needed = self.spec.inputs
         if inputs != needed:
-            raise UserError(f"--{needed} is needed: the run in {self.workdir} is one on {needed}")
+            raise UserError(
+                f"--{needed} is needed, not --{inputs}: the run in {self.workdir} is one on "
+                f"{needed}"
+            )
 
     def scores(self) -> Callable[[jax.Array], jax.Array]:
         """uint8 images [n, height, width, channels], features or names to scores [n, L]; pure."""

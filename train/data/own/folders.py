@@ -49,6 +49,12 @@ def find(root: Path, *, nested: bool) -> GivenImages:
     found.sort()
     _check_not_empty(root, splits, found, nested=nested)
     class_names = tuple(sorted({name for _, name, role in found if role is Role.TRAIN}))
+    if len(class_names) == 1 and not nested and all(path.count("/") > 1 for path, _, _ in found):
+        raise UserError(
+            f"config.dataset.path {root} must have a folder for each class; it has one, "
+            f"{class_names[0]}, with folders in it; config.dataset.nested=True makes each folder "
+            "with images a class"
+        )
     number = {name: label for label, name in enumerate(class_names)}
     if unknown := sorted({name for _, name, _ in found} - set(number)):
         raise UserError(

@@ -155,6 +155,7 @@ def check(
     if len(class_names) < 2:
         only = f" ({class_names[0]})" if class_names else ""
         raise UserError(f"{where} must have at least two classes; it has {len(class_names)}{only}")
+    _warn_of_similar(class_names, where)
     trained = np.bincount(labels[roles == Role.TRAIN], minlength=len(class_names))
     if without := [class_names[label] for label in np.flatnonzero(trained == 0).tolist()]:
         raise UserError(f"{where} has no training {example} of {in_words(without, 'classes')}")
@@ -165,6 +166,20 @@ def check(
                 f"{where} has no {example}s for {name}; give it some, or a larger "
                 f"config.dataset.{name}_fraction"
             )
+
+
+def _warn_of_similar(class_names: Sequence[str], where: str) -> None:
+    """Warns of classes that are most likely one."""
+    alike: dict[str, list[str]] = {}
+    for name in class_names:
+        alike.setdefault(" ".join(name.casefold().split()), []).append(name)
+    found = [" and ".join(map(repr, names)) for names in alike.values() if len(names) > 1]
+    if found:
+        logging.warning(
+            "%s has classes whose names differ in case or spaces alone: %s",
+            where,
+            in_words(found, "groups"),
+        )
 
 
 def hold_out_missing(

@@ -13,6 +13,7 @@ from train.foundation.errors import UserError, first_line
 
 _NEEDED = ("path", "label")
 _OPTIONAL = ("split", "group")
+_KNOWN = (*_NEEDED, *_OPTIONAL)
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 
 # The columns by name, each with a text for each row.
@@ -79,13 +80,24 @@ def _read(table: Path) -> Columns:
         raise UserError(
             f"config.dataset.path must be a .csv, .tsv or .parquet file; got {table.name!r}"
         )
+    for name in columns:
+        if name not in _KNOWN and name.lower() in _KNOWN:
+            raise UserError(
+                f"config.dataset.path {table}: the column {name!r} must be called "
+                f"{name.lower()!r}, in lower case"
+            )
+        if ";" in name and suffix == ".csv":
+            raise UserError(
+                f"config.dataset.path {table} must have commas between its columns; it has the "
+                f"column {name!r}, with semicolons"
+            )
     for name in _NEEDED:
         if name not in columns:
             raise UserError(
                 f"config.dataset.path {table} must have the columns path and label; it has "
                 f"{', '.join(map(repr, columns)) or 'none'}"
             )
-    return {name: columns[name] for name in (*_NEEDED, *_OPTIONAL) if name in columns}
+    return {name: columns[name] for name in _KNOWN if name in columns}
 
 
 def _read_text(table: Path, delimiter: str) -> Columns:

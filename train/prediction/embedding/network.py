@@ -113,7 +113,7 @@ def of_run(workdir: Path) -> Network:
     if not classifier.spec.has_images:
         raise UserError(
             f"--workdir must be the folder of a run on images; the run in {workdir} is one on "
-            "features"
+            f"{classifier.spec.inputs}"
         )
     return Network(
         classifier.spec,

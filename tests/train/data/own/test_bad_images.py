@@ -103,6 +103,16 @@ FOLDERS = {
     "an empty class in a split": (empty_class_in_a_split, "of a class ROOT/val/dogwood has no", {}),
     "a class that is the folder": (linked("loop", "."), "of a class ROOT/loop has no images", {}),
     "one class": (photos("ash"), "ROOT must have at least two classes; it has 1 (ash)", {}),
+    "one class with folders in it": (
+        lambda root: pictures.write_classes(root, ["acer/rubrum", "acer/campestre"], 5),
+        "ROOT must have a folder for each class; it has one, acer, with folders in it; config.da",
+        {},
+    ),
+    "too few classes for the sets": (
+        photos(),
+        "for 3 classes give --config.eval.ks='(1,2)' --config.select_by=top_2_accuracy",
+        {"eval.ks": (1, 2, 5), "select_by": "top_1_accuracy"},
+    ),
     "one nested class": (
         lambda root: pictures.write_classes(root, ["acer/rubrum"], 5),
         "ROOT must have at least two classes; it has 1 (acer/rubrum)",
@@ -273,7 +283,14 @@ TABLES = {
         written(*rows(2), header=("path", "species")),
         "TABLE must have the columns path and label; it has 'path', 'species'",
     ),
-    "semicolons": (holding(b"path;label\na.png;ash\n"), "path and label; it has 'path;label'"),
+    "semicolons": (
+        holding(b"path;label\na.png;ash\n"),
+        "TABLE must have commas between its columns; it has the column 'path;label', with semicol",
+    ),
+    "a capital letter": (
+        written(*((*row, "1") for row in rows(2)), header=("path", "label", "Group")),
+        "TABLE: the column 'Group' must be called 'group', in lower case",
+    ),
     "no header": (
         holding(b"a.png,ash\nb.png,birch\n"),
         "must have the columns path and label; it has 'a.png', 'ash'",

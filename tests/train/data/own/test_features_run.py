@@ -208,8 +208,14 @@ MISTAKES = {
         "--workdir=% --features=@/few.npz --top_k=1",
         "names must have an entry for each",
     ),
-    "images": ("--workdir=% --images=@/image.png --top_k=1", "--features is needed: the run in "),
-    "features": ("--workdir=& --features=@/alone.npy --top_k=1", "--images is needed: the run in "),
+    "images": (
+        "--workdir=% --images=@/image.png --top_k=1",
+        "--features is needed, not --images: the run in ",
+    ),
+    "features": (
+        "--workdir=& --features=@/alone.npy --top_k=1",
+        "--images is needed, not --features: the run in ",
+    ),
     "out": (
         "--workdir=% --features=@/bad.npz --top_k=1 --out=@/bad.npz",
         "must not be what --features is read from",

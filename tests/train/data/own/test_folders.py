@@ -143,6 +143,16 @@ def test_the_digest_changes_with_files_labels_and_sizes(tmp_path):
     assert len(set(seen)) == 4
 
 
+def test_classes_that_are_most_likely_one_are_told(tmp_path, caplog):
+    pictures.write_classes(tmp_path, ["Ash", "ash", "birch", "oak  tree", "Oak tree"], 5)
+    find(tmp_path)
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        "has classes whose names differ in case or spaces alone: 'Ash' and 'ash', 'Oak tree' and "
+        "'oak  tree'"
+    )
+
+
 def test_copies_in_two_splits_are_told(tmp_path, caplog):
     pictures.write_classes(tmp_path / "train", CLASSES, 5)
     pictures.write_classes(tmp_path / "test", CLASSES, 5, size=(9, 9))
