@@ -39,7 +39,7 @@ def as_a_user(*arguments, tmp_path):
 @pytest.mark.slow
 def test_the_command_trains_and_says_where_everything_is(tmp_path):
     workdir = tmp_path / "run"
-    few = ("--config.num_epochs=2", "--config.eval.ks=(1,3)")
+    few = ("--config.num_epochs=2", "--config.eval.ks=(1,3)", "--config.model.name=mlp")
     done = as_a_user(CONFIG, *few, tmp_path=tmp_path)
     assert done.returncode == 0, done.stderr
     results = json.loads((workdir / "results.json").read_text())

@@ -72,7 +72,9 @@ def test_a_folder_that_cannot_be_made_is_no_error(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("loss", ["noised_imbalanced", "role"])
+@pytest.mark.parametrize(
+    "loss", ["noised_imbalanced", pytest.param("role", marks=pytest.mark.long)]
+)
 def test_other_numbers_of_a_recipe_are_no_other_programs(loss, tmp_path, standard_promotion):
     config = json.loads(digits.get_config(loss).to_json())
     config["num_epochs"] = 1

@@ -390,7 +390,8 @@ MISTAKES = {
     "both": ("--workdir=% --weights=@/w --images=& --out=@/a.npz", "only one of --workdir or --we"),
     "no images": ("--workdir=% --out=@/a.npz", "--images or --table is needed"),
     "no out": ("--workdir=% --images=&", "--out is needed: the .npz file"),
-    "out": ("--workdir=% --images=& --out=@/w", "--out must not be a file of another kind; "),
+    "out": ("--workdir=% --images=& --out=@/w.npz", "--out must not be a file of another kind; "),
+    "format": ("--workdir=% --images=& --out=@/w", "--out must be an .npz file; got "),
     "size": (
         "--workdir=% --images=& --out=@/a.npz --image_size=8",
         "--image_size is for --weights",
@@ -409,7 +410,8 @@ MISTAKES = {
 
 @pytest.mark.slow
 def test_a_mistake_is_one_line_and_exit_code_two(photos, finished_run, tmp_path):
-    (tmp_path / "w").write_bytes(b"no weights")
+    for name in ("w", "w.npz"):
+        (tmp_path / name).write_bytes(b"no weights")
     places = {"@": tmp_path, "%": finished_run, "&": photos}
     for name, (text, message) in MISTAKES.items():
         arguments = "".join(str(places.get(letter, letter)) for letter in text).split()
@@ -419,7 +421,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(photos, finished_run, tmp_path)
         assert line.startswith("error: "), name
         assert message in line, name
         assert done.stdout == "", name
-    assert [path.name for path in tmp_path.iterdir()] == ["w"]
+    assert {path.name for path in tmp_path.iterdir()} == {"w", "w.npz"}
 
 
 def test_weights_of_no_known_network_are_told(tmp_path):
