@@ -26,6 +26,7 @@ from train.data.preparing import records_writer
 from train.foundation import command_line, import_paths
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.messages import naming_flags
 
 _DATASET = flags.DEFINE_string(
     "dataset",
@@ -154,12 +155,8 @@ def write_records(name: str, path: Path, out: Path, *, nested: bool) -> None:
     path, out = path.expanduser().absolute(), out.expanduser().absolute()
     if nested and name != "folder":
         raise UserError(f"--nested is for --dataset=folder; got {name!r}")
-    try:
+    with naming_flags({"config.dataset.path": "--path", "config.dataset.nested=True": "--nested"}):
         images = _OWN_IMAGES[name](path, nested)
-    except UserError as error:
-        # The path is a field of a configuration elsewhere.
-        message = str(error).replace("config.dataset.path", "--path")
-        raise UserError(message.replace("config.dataset.nested=True", "--nested")) from error
     if out.resolve().is_relative_to(path.resolve()):
         raise UserError(f"--out must not be in the folder of the images; got {out}")
     if image_records.are_at(out):

@@ -1,7 +1,5 @@
 """A run on names of places, from training to sets of countries, a page and an exported program."""
 
-import contextlib
-import io
 import json
 import shutil
 
@@ -31,11 +29,6 @@ def keep(number, data_dir):
     gazetteer.save(made, gazetteer.file_in(str(data_dir)))
 
 
-def run(config, workdir):
-    with contextlib.redirect_stdout(io.StringIO()):
-        return experiment.run(config, workdir)
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """The folder of the data and of a finished run, `run`."""
@@ -49,7 +42,7 @@ def finished(tmp_path_factory):
     config.eval.ks = (1, 2)
     config.select_by = "top_1_accuracy"
     with jax.numpy_dtype_promotion("standard"):
-        run(json.loads(config.to_json()), folder / "run")
+        experiment.run(json.loads(config.to_json()), folder / "run")
     return folder
 
 
@@ -171,7 +164,7 @@ def test_other_names_are_refused(finished, tmp_path):
     (workdir / "results.json").unlink()
     keep(1001, tmp_path)
     with pytest.raises(UserError, match="the data set place_names, their labels or their splits"):
-        run(config, workdir)
+        experiment.run(config, workdir)
 
 
 @pytest.mark.parametrize("loss", LOSSES)

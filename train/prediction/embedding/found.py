@@ -9,10 +9,10 @@ import numpy as np
 
 from train.data import dataset_spec, image_formats
 from train.data.own.found_images import Files, FoundImages
-from train.data.own.listing import Listing, Role
+from train.data.own.listing import Listing, Role, file_sizes
 from train.data.own.own_images import OwnImagesSpec
 from train.foundation.errors import UserError
-from train.prediction.embedding.messages import naming_flags
+from train.foundation.messages import naming_flags
 
 # As in the recipes for people's own images.
 FRACTION = 0.15
@@ -93,5 +93,4 @@ def _unlabelled(root: Path) -> FoundImages | None:
     listing = Listing(
         root, paths, np.zeros(number, np.int32), np.full(number, Role.TRAIN, np.int8), ()
     )
-    sizes = np.array([(root / path).stat().st_size for path in paths])
-    return FoundImages(listing, Files(root, paths), listing.digest(sizes))
+    return FoundImages(listing, Files(root, paths), listing.digest(file_sizes(root, paths)))

@@ -15,11 +15,11 @@ from train.data import DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
 from train.devices import compilation_cache
 from train.foundation.errors import UserError
+from train.foundation.messages import naming_flags
 from train.models import build_model, pretrained
 from train.models.classifier import Classifier
 from train.prediction import image_files, trained
 from train.prediction.embedding import found
-from train.prediction.embedding.messages import naming_flags
 from train.training.state import parameters_digest
 
 _WEIGHTS = {"config.model.pretrained": "--weights", "config.model.name=": ""}
