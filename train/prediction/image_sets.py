@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from train.data import DatasetSpec
@@ -110,15 +109,14 @@ def make_sets(
         thumbnails: whether to make a thumbnail of each image.
     """
     batch_size = batching.batch_size(len(paths), _LARGEST_BATCH)
-    infer = jax.jit(inference.make(classifier, rule))
     read = functools.partial(_read, spec=classifier.spec, thumbnails=thumbnails)
     pictures = reading.in_threads(read, paths, ahead=_LARGEST_BATCH)
     batches = (
         (entries, _padded(entries, batch_size, classifier.image_shape))
         for entries in _batches(pictures, batch_size)
     )
-    for entries, outputs in batching.one_ahead(infer, batches):
-        yield from _finished(entries, outputs)
+    for entries, probabilities, chosen in inference.of_batches(classifier, rule, batches):
+        yield from _finished(entries, probabilities, chosen)
 
 
 def _read(path: Path, spec: DatasetSpec, thumbnails: bool) -> _Picture | Unreadable:
@@ -162,9 +160,8 @@ def _padded(
 
 
 def _finished(
-    entries: list[_Picture | Unreadable], outputs: tuple[jax.Array, jax.Array]
+    entries: list[_Picture | Unreadable], probabilities: np.ndarray, chosen: np.ndarray
 ) -> Iterator[ImageSet | Unreadable]:
-    probabilities, chosen = (np.asarray(output) for output in outputs)
     row = 0
     for entry in entries:
         if isinstance(entry, Unreadable):

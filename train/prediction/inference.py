@@ -1,10 +1,13 @@
 """Examples to probabilities and sets, one function for `jax.jit` and `jax.export`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from train.prediction import batching
+from train.prediction.batching import Examples
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 
@@ -22,3 +25,20 @@ def make(classifier: TrainedClassifier, rule: CalibratedRule) -> Inference:
         return probabilities, rule.choose(probabilities)
 
     return infer
+
+
+def of_batches(
+    classifier: TrainedClassifier,
+    rule: CalibratedRule,
+    batches: Iterable[tuple[Examples, np.ndarray]],
+) -> Iterator[tuple[Examples, np.ndarray, np.ndarray]]:
+    """The examples of each batch with their probabilities and sets, both [n, L].
+
+    Args:
+        classifier: the classifier.
+        rule: the rule that makes the sets.
+        batches: each as its examples and their input; all inputs have one shape.
+    """
+    for examples, outputs in batching.one_ahead(jax.jit(make(classifier, rule)), batches):
+        probabilities, chosen = (np.asarray(output) for output in outputs)
+        yield examples, probabilities, chosen

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from train.data import characters
@@ -78,9 +77,8 @@ class Names:
         """
         del thumbnails
         size = batching.batch_size(len(self), _LARGEST_BATCH)
-        infer = jax.jit(inference.make(classifier, rule))
-        for names, outputs in batching.one_ahead(infer, self._batches(size)):
-            probabilities, chosen = (np.asarray(output) for output in outputs)
+        batches = inference.of_batches(classifier, rule, self._batches(size))
+        for names, probabilities, chosen in batches:
             for index, name in enumerate(names):
                 yield NameSet(name=name, **class_sets.members(probabilities[index], chosen[index]))
 

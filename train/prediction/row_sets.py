@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from train.data.own import feature_columns, feature_files
@@ -95,9 +94,14 @@ class NamedRows:
         """
         del thumbnails
         size = batching.batch_size(len(self), _LARGEST_BATCH)
-        infer = jax.jit(inference.make(classifier, rule))
-        for start, outputs in batching.one_ahead(infer, self._batches(size)):
-            yield from _finished(start, outputs, self.names, len(self))
+        batches = inference.of_batches(classifier, rule, self._batches(size))
+        for start, probabilities, chosen in batches:
+            for index, row in enumerate(range(start, min(start + size, len(self)))):
+                yield RowSet(
+                    row=row,
+                    name=None if self.names is None else self.names[row],
+                    **class_sets.members(probabilities[index], chosen[index]),
+                )
 
     def _batches(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
         """The first row of each batch, and its rows with zeros up to the size."""
@@ -122,18 +126,3 @@ def read(named: str) -> NamedRows:
     features = feature_files.read_features(arrays)
     names = feature_files.read_texts(arrays, "names", len(features))
     return NamedRows(features, names, path)
-
-
-def _finished(
-    start: int,
-    outputs: tuple[jax.Array, jax.Array],
-    names: Sequence[str] | None,
-    number: int,
-) -> Iterator[RowSet]:
-    probabilities, chosen = (np.asarray(output) for output in outputs)
-    for index, row in enumerate(range(start, min(start + len(chosen), number))):
-        yield RowSet(
-            row=row,
-            name=None if names is None else names[row],
-            **class_sets.members(probabilities[index], chosen[index]),
-        )
