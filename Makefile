@@ -20,22 +20,23 @@ WANTED := --quiet --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-long test-oracle test-prepare test-browser test-examples check docs format clean python-version
+.PHONY: help install demo test test-fast test-long test-oracle test-networks test-prepare test-browser test-examples check docs format clean python-version
 
 help:
-	@echo "make demo         train a small network on real handwritten digits (about a minute)"
-	@echo "make test         run every test but the long ones"
-	@echo "make test-fast    run the quick selection of tests"
-	@echo "make test-long    kill and damage runs in many ways, install the wheel (some minutes)"
-	@echo "make test-oracle  compare with other people's code (installs PyTorch)"
-	@echo "make test-prepare prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
-	@echo "make test-browser look at the page of train.predict in Chromium (Debian's package chromium)"
+	@echo "make demo          train a small network on real handwritten digits (about a minute)"
+	@echo "make test          run every test but the long ones"
+	@echo "make test-fast     run the quick selection of tests"
+	@echo "make test-long     kill and damage runs in many ways, install the wheel (some minutes)"
+	@echo "make test-oracle   compare with other people's code (installs PyTorch)"
+	@echo "make test-networks compare every network with torchvision's or timm's (installs PyTorch)"
+	@echo "make test-prepare  prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
+	@echo "make test-browser  look at the page of train.predict in Chromium (Debian's package chromium)"
 	@echo "make test-examples run every example and the notebook (installs Equinox, Keras, Optuna and Jupyter)"
-	@echo "make check        lint, formatting and types"
-	@echo "make docs         build the documentation into docs/_build (read docs/_build/index.html)"
-	@echo "make format       rewrite the sources in the project's format"
-	@echo "make install      create $(VENV) with everything the other targets need"
-	@echo "make clean        remove the environments and caches"
+	@echo "make check         lint, formatting and types"
+	@echo "make docs          build the documentation into docs/_build (read docs/_build/index.html)"
+	@echo "make format        rewrite the sources in the project's format"
+	@echo "make install       create $(VENV) with everything the other targets need"
+	@echo "make clean         remove the environments and caches"
 
 install: $(INSTALLED)
 
@@ -82,6 +83,9 @@ test-long: $(INSTALLED)
 
 test-oracle: $(ORACLE_INSTALLED)
 	$(ORACLE_VENV)/bin/python -m pytest tests/oracle
+
+test-networks: $(ORACLE_INSTALLED)
+	$(ORACLE_VENV)/bin/python -m pytest tests/networks
 
 test-prepare: $(PREPARE_INSTALLED)
 	$(PREPARE_VENV)/bin/python -m pytest tests/tensorflow

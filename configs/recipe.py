@@ -34,6 +34,7 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 "width": config_dict.placeholder(int),
                 "depth": config_dict.placeholder(int),
                 "dropout": config_dict.placeholder(float),
+                "stochastic_depth": config_dict.placeholder(float),
             },
             "optimizer": {
                 # sgd, adamw, lamb, lars, lion or rmsprop.

@@ -10,7 +10,7 @@ from train.evaluation import metric
 from train.foundation import fields
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
-from train.models import MODEL_NAME, MODEL_OPTIONS, MODELS, pretrained_loader
+from train.models import MODEL_NAME, MODEL_OPTIONS, MODELS, published
 from train.models import find as find_network
 from train.training.losses import LABEL_SMOOTHING, LOSS_NAME, LOSSES, find_loss
 from train.training.optimizer import OPTIMIZERS, SCHEDULES
@@ -109,7 +109,7 @@ def check(config: Mapping[str, Any]) -> None:
             "--config.optimizer.warmup_epochs=0 leaves the warm-up out"
         )
     if values["model.pretrained"] is not None:
-        pretrained_loader(values["model.name"])
+        published(values["model.name"])
     _check_fine_tuning(values)
     for name, unused in (("optimizer.accumulation_steps", 1), ("dataset.mixup", 0)):
         if loss.of_batch and values[name] != unused:

@@ -19,7 +19,7 @@ from train.evaluation.metric import Metric
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.nested import differences
-from train.models import pretrained_loader
+from train.models import load_pretrained
 from train.training import earlier_run
 from train.training.loop import AfterEpoch, Loop
 from train.training.losses import find_loss
@@ -221,8 +221,7 @@ def _first_state(assembly: Assembly) -> TrainState:
     settings = assembly.config["model"]
     name = settings["name"]
     if settings["pretrained"] is not None:
-        load = pretrained_loader(name)
-        loaded = load(settings["pretrained"], initial.params, initial.batch_stats, model_name=name)
+        loaded = load_pretrained(name, settings["pretrained"], initial.params, initial.batch_stats)
     elif settings["start_from"] is not None:
         loaded = earlier_run.load(
             settings["start_from"],

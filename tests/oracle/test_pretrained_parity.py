@@ -10,13 +10,14 @@ import safetensors.torch
 import torch
 from transformers import ResNetConfig, ResNetForImageClassification
 
-from tests.train.models import torchvision
 from train.foundation.errors import UserError
-from train.models import build_model, pretrained
+from train.models import build_model, load_pretrained, published
+from train.models.weights.names import arrays_of
 
 NUM_CLASSES = 37
 # Of other heights than widths, and odd ones: a padding that is off by one shows at the edges.
 IMAGE_SHAPE = (75, 62, 3)
+NAMES = published("resnet18").names
 CONFIGS = {
     "resnet18": {
         "depths": [2, 2, 2, 2],
@@ -93,7 +94,7 @@ def test_features_and_logits(name, rng, tmp_path):
     path = tmp_path / "model.safetensors"
     safetensors.torch.save_file(torchvision_state_dict(name), path)
     model, params, batch_stats = ours(name)
-    loaded = pretrained.load_resnet(str(path), params, batch_stats, model_name=name)
+    loaded = load_pretrained(name, str(path), params, batch_stats)
     assert f"its head too, of {NUM_CLASSES} classes" in loaded.message
 
     @jax.jit
@@ -185,9 +186,9 @@ def test_files_of_torch_save(kind, as_zip, tmp_path):
     path = tmp_path / "model.tar"
     torch.save(SAVED[kind](tensors), path, _use_new_zipfile_serialization=as_zip)
     _, params, batch_stats = ours("resnet18")
-    loaded = pretrained.load_resnet(str(path), params, batch_stats, model_name="resnet18")
+    loaded = load_pretrained("resnet18", str(path), params, batch_stats)
     expected = {key: tensor.to(ROUNDED.get(kind, tensor.dtype)) for key, tensor in tensors.items()}
-    assert_equal(torchvision.arrays_of(loaded.params, loaded.batch_stats), expected)
+    assert_equal(arrays_of(loaded.params, loaded.batch_stats, NAMES), expected)
 
 
 @pytest.mark.parametrize("as_zip", [True, False], ids=["zip", "legacy"])
@@ -196,7 +197,7 @@ def test_a_whole_model_is_refused(as_zip, tmp_path):
     torch.save(torch.nn.Linear(2, 3), path, _use_new_zipfile_serialization=as_zip)
     _, params, batch_stats = ours("resnet18")
     with pytest.raises(UserError, match=r"asks for 'torch\.nn\.modules\.linear\.Linear'"):
-        pretrained.load_resnet(str(path), params, batch_stats, model_name="resnet18")
+        load_pretrained("resnet18", str(path), params, batch_stats)
 
 
 def test_safetensors_in_bfloat16(tmp_path):
@@ -204,8 +205,8 @@ def test_safetensors_in_bfloat16(tmp_path):
     path = tmp_path / "model.safetensors"
     safetensors.torch.save_file(tensors, path)
     _, params, batch_stats = ours("resnet18")
-    loaded = pretrained.load_resnet(str(path), params, batch_stats, model_name="resnet18")
-    assert_equal(torchvision.arrays_of(loaded.params, loaded.batch_stats), tensors)
+    loaded = load_pretrained("resnet18", str(path), params, batch_stats)
+    assert_equal(arrays_of(loaded.params, loaded.batch_stats, NAMES), tensors)
 
 
 def test_round_trip_through_pytorch(tmp_path):
@@ -214,9 +215,9 @@ def test_round_trip_through_pytorch(tmp_path):
     tensors = torchvision_state_dict("resnet50")
     torch.save(tensors, path)
     _, params, batch_stats = ours("resnet50")
-    loaded = pretrained.load_resnet(str(path), params, batch_stats, model_name="resnet50")
+    loaded = load_pretrained("resnet50", str(path), params, batch_stats)
     written = tmp_path / "out.safetensors"
-    arrays = torchvision.arrays_of(loaded.params, loaded.batch_stats)
+    arrays = arrays_of(loaded.params, loaded.batch_stats, NAMES)
     safetensors.numpy.save_file(arrays, written)
     found = safetensors.torch.load_file(written)
     assert_equal(found, tensors)

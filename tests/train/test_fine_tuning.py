@@ -15,7 +15,6 @@ import safetensors.numpy
 from configs import digits, folder
 from tests.train.data.own import pictures
 from tests.train.forked import ROOT, start
-from tests.train.models import torchvision
 from tests.train.models.tiny import SMALL_RESNET, in_float32, random_variables
 from tests.train.power_cut import power_cut_at
 from train import experiment
@@ -23,6 +22,7 @@ from train.assembly import assemble
 from train.foundation.errors import UserError
 from train.models import HEADS, MODELS
 from train.models.classifier import Classifier
+from train.models.weights.names import arrays_of
 from train.prediction import trained
 from train.training import earlier_run
 from train.workdir.classes import Classes
@@ -317,7 +317,7 @@ def test_the_commands_of_the_page_run_in_their_order(rng, tmp_path, monkeypatch)
     (tmp_path / "configs").symlink_to(ROOT / "configs")
     model = Classifier(SMALL_RESNET.build(axis_name=None), HEADS["linear"](1000))
     variables = in_float32(random_variables(rng, model))
-    arrays = torchvision.arrays_of(variables["params"], variables["batch_stats"])
+    arrays = arrays_of(variables["params"], variables["batch_stats"], SMALL_RESNET.names)
     safetensors.numpy.save_file(arrays, tmp_path / "resnet50.pth")
     printed = []
     for python, option, module, *arguments in COMMANDS:

@@ -1,7 +1,7 @@
 """Networks by name: a Linen module that computes features, then a head that computes logits."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -11,35 +11,18 @@ from flax import linen as nn
 from train.foundation import fields, import_paths
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
-from train.models import pretrained
 from train.models.classifier import Classifier
-from train.models.densenet import DenseNet
 from train.models.heads import CosineHead, LinearHead, TwoHeads
-from train.models.linear import Linear
-from train.models.mlp import MLP
-from train.models.ngram_bag import NgramBag
-from train.models.pretrained import Pretrained
-from train.models.resnet import RESNETS
-from train.models.small_cnn import SmallCNN
-
-
-@dataclass(frozen=True)
-class ModelSpec:
-    """An entry of the registry: a network without its head.
-
-    Attributes:
-        build: makes the module of float32 features; called with `axis_name` and `dtype`.
-        load_pretrained: reads a file of pretrained weights, as `pretrained.load_resnet` does;
-            `None` where the program reads none.
-        inputs: what it takes: "images", "features" or "names"; see `DatasetSpec`.
-        options: the fields of `config.model` that `build` takes too, of `MODEL_OPTIONS`.
-    """
-
-    build: Callable[..., nn.Module]
-    load_pretrained: Callable[..., Pretrained] | None = None
-    inputs: tuple[str, ...] = ("images",)
-    options: tuple[str, ...] = ()
-
+from train.models.model_spec import ModelSpec
+from train.models.networks import resnet
+from train.models.networks.densenet import DenseNet
+from train.models.networks.linear import Linear
+from train.models.networks.mlp import MLP
+from train.models.networks.ngram_bag import NgramBag
+from train.models.networks.small_cnn import SmallCNN
+from train.models.normalization import NORMALIZATIONS, Normalization
+from train.models.weights import files, pretrained
+from train.models.weights.pretrained import Pretrained
 
 # Fields of `config.model` that only some networks have. None is the default of the network.
 MODEL_OPTIONS: Mapping[str, Field] = {
@@ -49,15 +32,18 @@ MODEL_OPTIONS: Mapping[str, Field] = {
     "depth": fields.optional(fields.integer(1)),
     # The probability that a unit is set to 0 in training.
     "dropout": fields.optional(fields.Number(at_least=0, below=1)),
+    # The probability that the last residual branch is left out in training; those before it are
+    # left out less often.
+    "stochastic_depth": fields.optional(fields.Number(at_least=0, below=1)),
 }
 
 MODELS = {
     "small_cnn": ModelSpec(SmallCNN),
     "linear": ModelSpec(Linear, inputs=("images", "features")),
-    "mlp": ModelSpec(MLP, inputs=("images", "features"), options=tuple(MODEL_OPTIONS)),
+    "mlp": ModelSpec(MLP, inputs=("images", "features"), options=("width", "depth", "dropout")),
     "ngram_bag": ModelSpec(NgramBag, inputs=("names",), options=("width", "dropout")),
     "densenet_40_40": ModelSpec(DenseNet),
-    **{name: ModelSpec(resnet, pretrained.load_resnet) for name, resnet in RESNETS.items()},
+    **resnet.NETWORKS,
 }
 
 # The values of `config.model.name`: a name of `MODELS`, or the import path of a `ModelSpec`.
@@ -110,8 +96,8 @@ def build_model(
     )
 
 
-def pretrained_loader(name: str) -> Callable[..., Pretrained]:
-    """The reader of pretrained weights of a network: called as `pretrained.load_resnet` is.
+def published(name: str) -> ModelSpec:
+    """The network of a name, of which weights are published in a form that is read here.
 
     Args:
         name: the name of the network, as `find` takes it.
@@ -119,11 +105,33 @@ def pretrained_loader(name: str) -> Callable[..., Pretrained]:
     Raises:
         UserError: the program reads no weights of the network.
     """
-    load = find(name).load_pretrained
-    if load is None:
-        names = ", ".join(name for name, spec in MODELS.items() if spec.load_pretrained)
-        raise UserError(f"config.model.pretrained is for {names}; config.model.name is {name!r}")
-    return load
+    spec = find(name)
+    if spec.names is None:
+        known = ", ".join(name for name, spec in MODELS.items() if spec.names is not None)
+        raise UserError(f"config.model.pretrained is for {known}; config.model.name is {name!r}")
+    return spec
+
+
+def load_pretrained(name: str, path: str, params: Any, batch_stats: Any) -> Pretrained:
+    """The variables of the network of a name, read from a file; see `pretrained.load`."""
+    networks = {**MODELS, name: published(name)}
+    return pretrained.load(path, params, batch_stats, model_name=name, networks=networks)
+
+
+def network_of(path: str) -> str:
+    """The name of the network that a file of weights is for.
+
+    Raises:
+        UserError: the file cannot be read, or is for none that is known here, or for several.
+    """
+    found = pretrained.networks_of(files.read(Path(path)), MODELS)
+    if not found:
+        raise UserError(f"config.model.pretrained: {path} holds no network known here")
+    if len(found) > 1:
+        raise UserError(
+            f"config.model.pretrained: {path} can be for each of {', '.join(found)}; name the one"
+        )
+    return found[0]
 
 
 __all__ = [
@@ -131,9 +139,13 @@ __all__ = [
     "MODELS",
     "MODEL_NAME",
     "MODEL_OPTIONS",
+    "NORMALIZATIONS",
     "ModelSpec",
+    "Normalization",
     "Pretrained",
     "build_model",
     "find",
-    "pretrained_loader",
+    "load_pretrained",
+    "network_of",
+    "published",
 ]

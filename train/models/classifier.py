@@ -4,6 +4,7 @@ import jax
 from flax import linen as nn
 
 from train.models.heads import TwoLogits
+from train.models.layers import mean_over_image
 
 
 class Classifier(nn.Module):
@@ -26,8 +27,14 @@ class Classifier(nn.Module):
         With `train`, batch norm uses the statistics of the batch over all devices and updates the
         collection `batch_stats`; otherwise it uses the running statistics.
         """
-        return self.head(self.features(images, train=train and not self.freeze))
+        features = self.features(images, train=train and not self.freeze)
+        if features.ndim == 2:
+            return self.head(features)
+        # A head at every place of the image, as SqueezeNet has it.
+        of_places = self.head(features)
+        return jax.tree.map(lambda logits: mean_over_image(nn.relu(logits)), of_places)
 
     def embed(self, images: jax.Array) -> jax.Array:
         """Normalised images [n, height, width, channels] to features [n, d], in evaluation."""
-        return self.features(images, train=False)
+        features = self.features(images, train=False)
+        return features if features.ndim == 2 else mean_over_image(features)

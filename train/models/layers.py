@@ -1,68 +1,199 @@
 """The layers that all networks share, called inside a compact method of a Linen module.
 
-Half precision computes in bfloat16. Parameters, the statistics of batch norm and the features at
-the end of a network stay float32, because they are small or sums.
+Half precision computes in bfloat16. Parameters, the statistics of norms and the features at the end
+of a network stay float32, because they are small or sums.
 """
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
+# Rows and columns, or one number for both.
+Size = int | tuple[int, int]
+Activation = Callable[[jax.Array], jax.Array]
+
 # As in torchvision (He et al., by fan-out): a normal that is not truncated.
 _he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 
-def conv(
-    inputs: jax.Array,
-    channels: int,
-    size: int,
-    *,
-    dtype: DTypeLike,
-    stride: int = 1,
-    name: str | None = None,
-) -> jax.Array:
-    """A convolution of an odd size, without bias.
+@dataclass(frozen=True)
+class Layers:
+    """The layers of one network in one call of it, with what all of them share.
 
-    It pads half the size on every side, as PyTorch does. Linen's default padding of a strided
-    convolution is one pixel off.
+    Attributes:
+        dtype: the type in which convolutions and matrix products compute.
+        train: whether the network is trained: batch norm uses the statistics of the batch, and
+            dropout drops.
+        axis_name: the axis over devices over which batch norm averages; None to normalise by the
+            share of each device.
+        epsilon: what norms add to the variance.
+        momentum: the share of the running statistics of batch norm that a step keeps.
     """
-    return nn.Conv(
-        channels,
+
+    dtype: DTypeLike
+    train: bool
+    axis_name: str | None
+    epsilon: float = 1e-5
+    momentum: float = 0.9
+
+    def conv(
+        self,
+        inputs: jax.Array,
+        channels: int,
+        size: Size,
+        *,
+        stride: int = 1,
+        padding: Size | None = None,
+        groups: int = 1,
+        use_bias: bool = False,
+        name: str | None = None,
+    ) -> jax.Array:
+        """A convolution.
+
+        Args:
+            inputs: [n, height, width, c].
+            channels: those of the output.
+            size: the rows and columns of the kernel.
+            stride: that of rows and columns.
+            padding: the zeros on either side; by default half the size, as PyTorch's networks have
+                it. Linen's default padding of a strided convolution is one pixel off.
+            groups: the groups of channels that are convolved apart; `c` for a depthwise one.
+            use_bias: whether it has a bias.
+            name: the name of the module.
+        """
+        rows, columns = _pair(size)
+        if padding is None:
+            padding = (rows // 2, columns // 2)
+        return nn.Conv(
+            channels,
+            (rows, columns),
+            strides=stride,
+            padding=_both_sides(padding),
+            feature_group_count=groups,
+            use_bias=use_bias,
+            kernel_init=_he_normal,
+            dtype=self.dtype,
+            name=name,
+        )(inputs)
+
+    def dense(
+        self, inputs: jax.Array, features: int, *, use_bias: bool = True, name: str | None = None
+    ) -> jax.Array:
+        """An affine function of the last axis."""
+        return nn.Dense(features, use_bias=use_bias, dtype=self.dtype, name=name)(inputs)
+
+    def batch_norm(self, inputs: jax.Array, *, name: str | None = None) -> jax.Array:
+        """Batch norm by the statistics of the batch, or, without `train`, by the running ones.
+
+        The batch is that of all devices of the axis, or of each device where the axis is None. The
+        running variance averages the biased variance of each batch, PyTorch's the unbiased one.
+        """
+        # Cast before and after: Linen would promote in the same way, but implicitly.
+        normalized = nn.BatchNorm(
+            use_running_average=not self.train,
+            momentum=self.momentum,
+            epsilon=self.epsilon,
+            axis_name=self.axis_name,
+            name=name,
+        )(inputs.astype(jnp.float32))
+        return normalized.astype(self.dtype)
+
+    def layer_norm(self, inputs: jax.Array, *, name: str | None = None) -> jax.Array:
+        """Layer norm over the last axis."""
+        normalized = nn.LayerNorm(epsilon=self.epsilon, name=name)(inputs.astype(jnp.float32))
+        return normalized.astype(self.dtype)
+
+    def conv_norm(
+        self,
+        inputs: jax.Array,
+        channels: int,
+        size: Size,
+        *,
+        name: str,
+        activation: Activation | None = nn.relu,
+        **options: Any,
+    ) -> jax.Array:
+        """A convolution, batch norm and an activation, or none.
+
+        The modules are `{name}_conv` and `{name}_bn`; the options are those of `conv`.
+        """
+        hidden = self.conv(inputs, channels, size, name=f"{name}_conv", **options)
+        hidden = self.batch_norm(hidden, name=f"{name}_bn")
+        return hidden if activation is None else activation(hidden)
+
+    def dropout(self, inputs: jax.Array, rate: float) -> jax.Array:
+        """Zeros in the place of some numbers, in training; the others grow in return."""
+        if rate == 0:
+            return inputs
+        return nn.Dropout(rate)(inputs, deterministic=not self.train)
+
+    def stochastic_depth(self, branch: jax.Array, rate: float) -> jax.Array:
+        """Zeros in the place of a residual branch [n, ...] of some examples, in training."""
+        if rate == 0:
+            return branch
+        of_example = tuple(range(1, branch.ndim))
+        return nn.Dropout(rate, broadcast_dims=of_example)(branch, deterministic=not self.train)
+
+
+def max_pool(
+    inputs: jax.Array, size: int, *, stride: int, padding: int = 0, ceil: bool = False
+) -> jax.Array:
+    """The largest of each window.
+
+    Args:
+        inputs: [n, height, width, c].
+        size: the rows and columns of a window.
+        stride: from one window to the next.
+        padding: the pixels on either side that are less than all others.
+        ceil: whether a window at the end may reach beyond the image.
+    """
+    beyond = [_beyond(length, size, stride, padding) if ceil else 0 for length in inputs.shape[1:3]]
+    return nn.max_pool(
+        inputs,
         (size, size),
-        strides=stride,
-        padding=size // 2,
-        use_bias=False,
-        kernel_init=_he_normal,
-        dtype=dtype,
-        name=name,
-    )(inputs)
+        strides=(stride, stride),
+        padding=[(padding, padding + more) for more in beyond],
+    )
 
 
-def batch_norm(
-    inputs: jax.Array,
-    *,
-    train: bool,
-    axis_name: str | None,
-    dtype: DTypeLike,
-    name: str | None = None,
+def avg_pool(
+    inputs: jax.Array, size: int, *, stride: int, padding: int = 0, counts_padding: bool = True
 ) -> jax.Array:
-    """Batch norm by the statistics of the batch, or, without `train`, by the running statistics.
-
-    The batch is that of all devices of the axis, or of each device where the axis is None. The
-    running variance averages the biased variance of each batch, PyTorch's the unbiased one.
-    """
-    # Cast before and after: Linen would promote in the same way, but implicitly.
-    normalized = nn.BatchNorm(
-        use_running_average=not train,
-        momentum=0.9,
-        epsilon=1e-5,
-        axis_name=axis_name,
-        name=name,
-    )(inputs.astype(jnp.float32))
-    return normalized.astype(dtype)
+    """The mean of each window; zeros of the padding count, unless told otherwise."""
+    pads = [(padding, padding)] * 2
+    # Not nn.avg_pool, which divides by a NumPy integer: the tests refuse to promote it.
+    sums = nn.pool(inputs, 0.0, jax.lax.add, (size, size), (stride, stride), pads)
+    if counts_padding or padding == 0:
+        return sums / (size * size)
+    ones = jnp.ones((1, *inputs.shape[1:3], 1), inputs.dtype)
+    return sums / nn.pool(ones, 0.0, jax.lax.add, (size, size), (stride, stride), pads)
 
 
 def mean_over_image(inputs: jax.Array) -> jax.Array:
     """Activations [n, height, width, channels] to float32 features [n, channels]."""
     return inputs.mean(axis=(1, 2), dtype=jnp.float32)
+
+
+def _beyond(length: int, size: int, stride: int, padding: int) -> int:
+    """The pixels after the padding that a last, partial window takes.
+
+    As in PyTorch, such a window begins inside of the image or of the padding before it.
+    """
+    rest = (length + 2 * padding - size) % stride
+    if rest == 0:
+        return 0
+    windows = (length + 2 * padding - size) // stride + 1
+    return stride - rest if windows * stride < length + padding else 0
+
+
+def _pair(size: Size) -> tuple[int, int]:
+    return (size, size) if isinstance(size, int) else size
+
+
+def _both_sides(padding: Size) -> list[tuple[int, int]]:
+    return [(zeros, zeros) for zeros in _pair(padding)]

@@ -34,6 +34,7 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "model.width": None,
     "model.depth": None,
     "model.dropout": None,
+    "model.stochastic_depth": None,
     "compilation_cache": True,
     "model.start_from": None,
     "model.freeze": False,

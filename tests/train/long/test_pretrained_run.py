@@ -6,9 +6,9 @@ import jax
 import pytest
 import safetensors.numpy
 
-from tests.train.models import torchvision
 from tests.train.program import Program
-from train.models import build_model
+from train.models import build_model, published
+from train.models.weights.names import arrays_of
 from train.training import randomness
 
 pytestmark = pytest.mark.long
@@ -22,7 +22,7 @@ def test_a_run_starts_with_the_weights_of_a_file(tmp_path):
     images = jax.numpy.zeros((1, 32, 32, 3))
     variables = jax.jit(lambda key: model.init(key, images, train=False))(key)
     weights = tmp_path / "resnet18.safetensors"
-    arrays = torchvision.arrays_of(variables["params"], variables["batch_stats"])
+    arrays = arrays_of(variables["params"], variables["batch_stats"], published("resnet18").names)
     safetensors.numpy.save_file(arrays, weights)
     sizes = {"num_classes": 10, "num_genera": 2, "num_train": 100}
     sizes |= {"num_validation": 50, "num_test": 50, "batch_size": 50}

@@ -8,7 +8,7 @@ from tests.train.models.tiny import FAMILIES, IMAGE_SHAPE
 from train.models import HEADS
 from train.models.classifier import Classifier
 from train.models.layers_by_depth import distances_from_head
-from train.models.resnet import BasicBlock, ResNet
+from train.models.networks.resnet import BasicBlock, ResNet
 
 
 def distances(network, head="linear"):

@@ -7,8 +7,8 @@ import pytest
 from flax import linen as nn
 
 from tests.train.models import tiny
-from train.models import build_model, layers
-from train.models.mlp import MLP
+from train.models import build_model
+from train.models.networks.mlp import MLP
 from train.training import randomness
 
 
@@ -31,7 +31,7 @@ class EarlierMLP(nn.Module):
         hidden = images.reshape(images.shape[0], -1)
         for _ in range(2):
             hidden = nn.Dense(256, use_bias=False, dtype=jnp.float32)(hidden)
-            hidden = layers.batch_norm(hidden, train=train, axis_name=None, dtype=jnp.float32)
+            hidden = nn.BatchNorm(use_running_average=not train, momentum=0.9, epsilon=1e-5)(hidden)
             hidden = nn.relu(hidden)
         return hidden.astype(jnp.float32)
 

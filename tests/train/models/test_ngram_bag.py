@@ -12,7 +12,7 @@ from train import configuration
 from train.data import characters
 from train.foundation.errors import UserError
 from train.models import build_model
-from train.models.ngram_bag import NgramBag
+from train.models.networks.ngram_bag import NgramBag
 
 NAMES = ("a", "ab", "ñandú", "x" * characters.LENGTH)
 

@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from tests.train.models import tiny, torchvision
+from tests.train.models import tiny
 from tests.train.models import torch_writer as writer
 from train.foundation.errors import UserError
-from train.models import HEADS, MODELS, build_model, pretrained, pretrained_loader, torch_names
+from train.models import HEADS, MODELS, build_model, published
 from train.models.classifier import Classifier
-from train.models.resnet import BasicBlock, Bottleneck, ResNet
+from train.models.networks.resnet import NETWORKS, BasicBlock, Bottleneck, ResNet
+from train.models.weights import names, pretrained
 
 NUM_CLASSES = 6
+NAMES = NETWORKS["resnet18"].names
 # With the names of ResNet-18's and ResNet-50's variables, and few numbers.
 SMALL = {
     "resnet18": functools.partial(ResNet, stage_sizes=(2, 2, 2, 2), block=BasicBlock, width=2),
@@ -41,7 +43,7 @@ def small_variables(seed, name="resnet18", *, head="linear", num_classes=NUM_CLA
 
 
 def load(path, variables, name="resnet18"):
-    return pretrained.load_resnet(str(path), *variables, model_name=name)
+    return pretrained.load(str(path), *variables, model_name=name, networks=MODELS)
 
 
 def assert_equal(found, expected):
@@ -81,7 +83,7 @@ WRITERS = {
 def test_round_trip(name, file_name, tmp_path):
     written, before = small_variables(1, name), small_variables(2, name)
     path = tmp_path / file_name
-    path.write_bytes(WRITERS[file_name](torchvision.arrays_of(*written)))
+    path.write_bytes(WRITERS[file_name](names.arrays_of(*written, NAMES)))
     found = load(path, before, name)
     assert_equal(found[:2], written)
     assert found.message == (
@@ -95,7 +97,7 @@ def test_places_and_layouts():
     features, statistics = params["features"], batch_stats["features"]
     block, block_statistics = features["layer2_0"], statistics["layer2_0"]
     head = params["head"]["Dense_0"]
-    arrays = torchvision.arrays_of(params, batch_stats)
+    arrays = names.arrays_of(params, batch_stats, NAMES)
     # As PyTorch has them: out, in, height, width; out, in.
     for name, kernel in {
         "conv1.weight": features["conv1"]["kernel"],
@@ -127,7 +129,7 @@ def test_places_and_layouts():
 def test_other_precisions(dtype, file_name, tmp_path):
     written = jax.tree.map(lambda leaf: leaf.astype(dtype), small_variables(1))
     path = tmp_path / file_name
-    path.write_bytes(WRITERS[file_name](torchvision.arrays_of(*written)))
+    path.write_bytes(WRITERS[file_name](names.arrays_of(*written, NAMES)))
     found = load(path, small_variables(2))[:2]
     assert_equal(found, jax.tree.map(lambda leaf: leaf.astype(np.float32), written))
 
@@ -150,8 +152,8 @@ def test_a_head_that_starts_anew(head, num_classes, removed, reason, tmp_path):
     written = small_variables(1)
     before = small_variables(2, head=head, num_classes=num_classes)
     path = tmp_path / "model.pth"
-    path.write_bytes(torch_bytes(without(torchvision.arrays_of(*written), *removed)))
-    params, batch_stats, message = load(path, before)
+    path.write_bytes(torch_bytes(without(names.arrays_of(*written, NAMES), *removed)))
+    params, batch_stats, message, _ = load(path, before)
     assert_equal(params["features"], written[0]["features"])
     assert_equal(batch_stats, written[1])
     assert_equal(params["head"], before[0]["head"])
@@ -160,8 +162,8 @@ def test_a_head_that_starts_anew(head, num_classes, removed, reason, tmp_path):
 
 def test_heads_that_torchvision_lacks_are_left_out():
     for head in ("cosine", "two_heads"):
-        names = torchvision.arrays_of(*small_variables(1, head=head)).keys()
-        assert names == torchvision.arrays_of(*small_variables(1)).keys() - {
+        found = names.arrays_of(*small_variables(1, head=head), NAMES).keys()
+        assert found == names.arrays_of(*small_variables(1), NAMES).keys() - {
             "fc.weight",
             "fc.bias",
         }
@@ -237,19 +239,20 @@ def write_shapes(path, shapes):
 
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_names_and_shapes_are_torchvisions(name):
-    variables = torch_names.flatten(*real_variables(name))
+    expected = torchvision_shapes(*PUBLISHED[name])
     found = {
-        torch_names.torchvision_name(place): torch_names.to_torch(array).shape
-        for place, array in variables.items()
+        NAMES.of(place): NAMES.to_torch(place, array).shape
+        for place, array in names.flatten(*real_variables(name)).items()
     }
-    assert found == torchvision_shapes(*PUBLISHED[name])
-    assert torch_names.resnet_of(found) == name
+    assert found == expected
+    arrays = {one: np.broadcast_to(np.float32(0), shape) for one, shape in expected.items()}
+    assert pretrained.networks_of(arrays, MODELS) == [name]
 
 
 def test_a_network_of_the_real_size(tmp_path):
     path = tmp_path / "resnet18.pth"
     write_shapes(path, torchvision_shapes(*PUBLISHED["resnet18"]))
-    params, batch_stats, message = load(path, real_variables("resnet18"))
+    params, batch_stats, message, _ = load(path, real_variables("resnet18"))
     for leaf in jax.tree.leaves((params, batch_stats)):
         assert (leaf == 1).all()
     assert message.endswith("its head too, of 1000 classes")
@@ -278,9 +281,9 @@ DENSENET = {
         (
             # A ResNeXt has the names of a ResNet.
             torchvision_shapes(*PUBLISHED["resnet50"]) | {"layer1.0.conv2.weight": (128, 4, 3, 3)},
-            "config.model.name=resnet18, it holds no ResNet known here: it has also",
+            "config.model.name=resnet18: it has also",
         ),
-        (DENSENET, "holds no ResNet known here: it lacks bn1.bias, bn1.running_mean, bn1.running"),
+        (DENSENET, "holds no network known here: it lacks bn1.bias, bn1.running_mean, bn1.running"),
         (
             torchvision_shapes(*PUBLISHED["resnet18"]) | {"conv1.weight": (64, 1, 7, 7)},
             "does not fit config.model.name=resnet18: it has conv1.weight of shape (64, 1, 7, 7) "
@@ -319,20 +322,23 @@ def test_only_resnets_have_pretrained_weights():
     assert others >= {"densenet_40_40", "mlp", "small_cnn"}
     for name in others:
         with pytest.raises(UserError) as caught:
-            pretrained_loader(name)
+            published(name)
         message = str(caught.value)
         assert "config.model.pretrained is for resnet18, resnet34, " in message
         assert message.endswith(f"config.model.name is {name!r}")
 
 
 def test_integers_where_weights_belong(tmp_path):
-    arrays = torchvision.arrays_of(*small_variables(1))
+    arrays = names.arrays_of(*small_variables(1), NAMES)
     path = tmp_path / "model.safetensors"
     path.write_bytes(
         safetensors.numpy.save(arrays | {"bn1.weight": arrays["bn1.weight"].astype("i4")})
     )
     message = refused(path, small_variables(2))
-    assert message.endswith("has int32 numbers in bn1.weight, where floating-point ones belong")
+    assert message.endswith(
+        "has int32 numbers in bn1.weight, where floating-point ones belong: quantised weights "
+        "are not read"
+    )
 
 
 def test_files_that_are_no_weights(tmp_path):
@@ -365,7 +371,7 @@ def test_a_malicious_file_is_refused_by_name(tmp_path):
 @pytest.mark.parametrize("file_name", WRITERS)
 def test_a_file_that_is_cut_short(file_name, tmp_path):
     variables = small_variables(1)
-    content = WRITERS[file_name](torchvision.arrays_of(*variables))
+    content = WRITERS[file_name](names.arrays_of(*variables, NAMES))
     path = tmp_path / file_name
     # In the head, in the pickle or the header, in the numbers, and of the last byte.
     for length in (12, 40, 700, *np.linspace(1000, len(content) - 1, 12, dtype=int)):
@@ -375,7 +381,7 @@ def test_a_file_that_is_cut_short(file_name, tmp_path):
 
 
 def test_a_message_does_not_repeat_the_file(tmp_path):
-    content = bytearray(torch_bytes(torchvision.arrays_of(*small_variables(1))))
+    content = bytearray(torch_bytes(names.arrays_of(*small_variables(1), NAMES)))
     # The length of a member's name, where the member is.
     content[content.index(b"archive/data/0") - 3] = 255
     path = tmp_path / "model.pth"
@@ -389,7 +395,7 @@ def test_a_message_does_not_repeat_the_file(tmp_path):
 def test_a_file_with_a_changed_byte_is_read_or_refused(file_name, rng, tmp_path):
     """Whatever the byte, there are variables of the right shapes or one line."""
     variables = small_variables(1)
-    content = WRITERS[file_name](torchvision.arrays_of(*variables))
+    content = WRITERS[file_name](names.arrays_of(*variables, NAMES))
     path = tmp_path / file_name
     refusals = []
     for _ in range(40):
@@ -397,7 +403,7 @@ def test_a_file_with_a_changed_byte_is_read_or_refused(file_name, rng, tmp_path)
         changed[rng.integers(len(content) // 4)] ^= 1 << rng.integers(8)
         path.write_bytes(changed)
         try:
-            params, batch_stats, _ = load(path, variables)
+            params, batch_stats, *_ = load(path, variables)
         except UserError as error:
             refusals.append(str(error))
         else:

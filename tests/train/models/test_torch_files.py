@@ -11,7 +11,7 @@ import pytest
 
 from tests.train.models import torch_writer as writer
 from train.foundation.errors import UserError
-from train.models import torch_files
+from train.models.weights import torch_files
 
 NUMBERS = np.arange(24, dtype=np.float32)
 each_format = pytest.mark.parametrize("to_bytes", writer.FORMATS.values(), ids=writer.FORMATS)

@@ -5,11 +5,12 @@ import functools
 import jax
 import numpy as np
 
-from train.models import ModelSpec, pretrained
-from train.models.densenet import DenseNet
-from train.models.mlp import MLP
-from train.models.resnet import BasicBlock, Bottleneck, ResNet
-from train.models.small_cnn import SmallCNN
+from train.models import ModelSpec
+from train.models.networks import resnet
+from train.models.networks.densenet import DenseNet
+from train.models.networks.mlp import MLP
+from train.models.networks.resnet import BasicBlock, Bottleneck, ResNet
+from train.models.networks.small_cnn import SmallCNN
 
 IMAGE_SHAPE = (32, 32, 3)
 
@@ -59,5 +60,5 @@ def in_float32(tree):
 # In place of a ResNet-50, for runs of the whole program: it reads the same files of weights.
 SMALL_RESNET = ModelSpec(
     functools.partial(ResNet, stage_sizes=(1, 0, 0, 0), block=BasicBlock, width=4),
-    pretrained.load_resnet,
+    names=resnet.NETWORKS["resnet50"].names,
 )

@@ -4,25 +4,27 @@ import functools
 
 import numpy as np
 
-from tests.train.models import torchvision
 from tests.train.models.tiny import in_float32, random_variables
-from train.models import HEADS, MODELS, ModelSpec, pretrained
+from train.models import HEADS, MODELS, ModelSpec
 from train.models.classifier import Classifier
-from train.models.resnet import RESNETS, BasicBlock, ResNet
+from train.models.networks.resnet import NETWORKS, BasicBlock, ResNet
+from train.models.weights.names import arrays_of
 
 # As wide as a ResNet, by which files of weights are told apart.
 SMALL = functools.partial(ResNet, stage_sizes=(1, 0, 0, 0), block=BasicBlock)
 NUM_FEATURES = 64
+NAMES = NETWORKS["resnet50"].names
+# 64 channels: the first convolution, two of 3 by 3, and the scales and biases of three norms.
+NUM_PARAMETERS = 7 * 7 * 3 * 64 + 2 * 3 * 3 * 64 * 64 + 3 * 2 * 64
 
 
 def shrink(set_item):
     """Has the small network in the place of ResNet-50; called as `dict.__setitem__`."""
-    set_item(RESNETS, "resnet50", SMALL)
-    set_item(MODELS, "resnet50", ModelSpec(SMALL, pretrained.load_resnet))
+    set_item(MODELS, "resnet50", ModelSpec(SMALL, names=NAMES, num_parameters=NUM_PARAMETERS))
 
 
 def weights():
     """Random variables of it with a head of 1,000 classes, and the same as torchvision's arrays."""
     model = Classifier(SMALL(axis_name=None), HEADS["linear"](1000))
     variables = in_float32(random_variables(np.random.default_rng(0), model))
-    return variables, torchvision.arrays_of(variables["params"], variables["batch_stats"])
+    return variables, arrays_of(variables["params"], variables["batch_stats"], NAMES)

@@ -426,7 +426,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(photos, finished_run, tmp_path)
 
 def test_weights_of_no_known_network_are_told(tmp_path):
     safetensors.numpy.save_file({"layer1.0.conv1.weight": np.zeros(3)}, tmp_path / "w")
-    with pytest.raises(UserError, match=r"--weights: .*/w holds no ResNet known here"):
+    with pytest.raises(UserError, match=r"--weights: .*/w holds no network known here"):
         network.of_weights(tmp_path / "w", 16)
 
 

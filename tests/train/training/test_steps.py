@@ -13,7 +13,7 @@ from topk_jax import losses
 from train.data.augmentation import normalize
 from train.models import HEADS
 from train.models.classifier import Classifier
-from train.models.small_cnn import SmallCNN
+from train.models.networks.small_cnn import SmallCNN
 from train.training import label_estimates, randomness, steps
 from train.training.losses import LOSSES
 from train.training.optimizer import Optimizer

@@ -16,7 +16,7 @@ from train.data.augmentation import normalize
 from train.devices import compilation_cache
 from train.foundation.errors import UserError
 from train.foundation.messages import naming_flags
-from train.models import build_model, pretrained
+from train.models import build_model, load_pretrained, network_of
 from train.models.classifier import Classifier
 from train.prediction import image_files, trained
 from train.prediction.embedding import found
@@ -138,7 +138,7 @@ def of_weights(path: Path, image_size: int) -> Network:
     shape = (image_size, image_size, 3)
     spec = dataset_spec(found.configuration("folder", path)).of_shape(shape)
     with naming_flags(_WEIGHTS):
-        name = pretrained.network_of(str(path))
+        name = network_of(str(path))
         model = build_model(
             name, num_classes=1, head="linear", axis_name=None, half_precision=False
         )
@@ -146,7 +146,5 @@ def of_weights(path: Path, image_size: int) -> Network:
             lambda: model.init(jax.random.key(0), jnp.zeros((1, *shape)), train=False)
         )
         zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-        loaded = pretrained.load_resnet(
-            str(path), zeros["params"], zeros["batch_stats"], model_name=name
-        )
+        loaded = load_pretrained(name, str(path), zeros["params"], zeros["batch_stats"])
     return Network(spec, model, name, loaded.params["features"], loaded.batch_stats["features"])

@@ -1,13 +1,11 @@
 """DenseNet-BC for images of 32 by 32 pixels (Huang et al. 2017, "Densely connected ...")."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-from train.models import layers
+from train.models.layers import Layers, avg_pool, mean_over_image
 
 # Channels inside a bottleneck, and channels before the first block, in units of the growth.
 _BOTTLENECK = 4
@@ -34,18 +32,15 @@ class DenseNet(nn.Module):
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to features, 440 with the defaults."""
-        conv = functools.partial(layers.conv, dtype=self.dtype)
-        norm = functools.partial(
-            layers.batch_norm, train=train, axis_name=self.axis_name, dtype=self.dtype
-        )
+        layers = Layers(self.dtype, train, self.axis_name)
+        conv, norm = layers.conv, layers.batch_norm
         hidden = conv(images, _STEM * self.growth, 3, name="conv1")
         for block in (1, 2, 3):
             if block > 1:
                 before = f"transition{block - 1}"
                 hidden = nn.relu(norm(hidden, name=f"{before}_bn"))
                 hidden = conv(hidden, hidden.shape[-1] // 2, 1, name=f"{before}_conv")
-                # Not nn.avg_pool, which divides by a NumPy integer: the tests refuse to promote it.
-                hidden = nn.pool(hidden, 0.0, jax.lax.add, (2, 2), (2, 2), "VALID") / 4
+                hidden = avg_pool(hidden, 2, stride=2)
             for index in range(self.layers_per_block):
                 name = f"block{block}_{index}"
                 new = nn.relu(norm(hidden, name=f"{name}_bn1"))
@@ -53,4 +48,4 @@ class DenseNet(nn.Module):
                 new = nn.relu(norm(new, name=f"{name}_bn2"))
                 new = conv(new, self.growth, 3, name=f"{name}_conv2")
                 hidden = jnp.concatenate([hidden, new], axis=-1)
-        return layers.mean_over_image(nn.relu(norm(hidden, name="bn")))
+        return mean_over_image(nn.relu(norm(hidden, name="bn")))

@@ -1,8 +1,7 @@
 """ResNets and wide ResNets for large images, as torchvision builds them.
 
 They are "version 1.5" (He et al. 2016, with the stride in the 3 by 3 convolution of a bottleneck).
-The modules have torchvision's names, with `layer1_0` for `layer1.0` and `downsample_conv`,
-`downsample_bn` for `downsample.0`, `downsample.1`. The last layer, `fc` there, is the head here.
+The last layer, `fc` in torchvision, is the head here.
 """
 
 import functools
@@ -13,9 +12,9 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-from train.models import layers
-
-Layer = Callable[..., jax.Array]
+from train.models.layers import Layers, max_pool, mean_over_image
+from train.models.model_spec import ModelSpec
+from train.models.weights.names import PublishedNames
 
 
 class BasicBlock(nn.Module):
@@ -24,22 +23,20 @@ class BasicBlock(nn.Module):
     Attributes:
         channels: the channels of the block.
         stride: the stride of the first convolution, and of the shortcut.
-        conv: convolves, given channels, size and stride.
-        norm: normalises.
+        layers: the layers of the network.
     """
 
     channels: int
     stride: int
-    conv: Layer
-    norm: Layer
+    layers: Layers
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Activations [n, h, w, c] to [n, h / stride, w / stride, channels]."""
-        hidden = self.conv(inputs, self.channels, 3, stride=self.stride, name="conv1")
-        hidden = nn.relu(self.norm(hidden, name="bn1"))
-        hidden = self.conv(hidden, self.channels, 3, name="conv2")
-        hidden = self.norm(hidden, name="bn2")
+        conv, norm = self.layers.conv, self.layers.batch_norm
+        hidden = conv(inputs, self.channels, 3, stride=self.stride, name="conv1")
+        hidden = nn.relu(norm(hidden, name="bn1"))
+        hidden = norm(conv(hidden, self.channels, 3, name="conv2"), name="bn2")
         return nn.relu(hidden + _shortcut(self, inputs, self.channels))
 
 
@@ -49,26 +46,24 @@ class Bottleneck(nn.Module):
     Attributes:
         channels: a quarter of the channels of the block.
         stride: the stride of the 3 by 3 convolution, and of the shortcut.
-        conv: convolves, given channels, size and stride.
-        norm: normalises.
+        layers: the layers of the network.
         widening: the channels of the 3 by 3 convolution, in units of `channels`.
     """
 
     channels: int
     stride: int
-    conv: Layer
-    norm: Layer
+    layers: Layers
     widening: int = 1
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Activations [n, h, w, c] to [n, h / stride, w / stride, 4 · channels]."""
+        conv, norm = self.layers.conv, self.layers.batch_norm
         inner, outer = self.widening * self.channels, 4 * self.channels
-        hidden = self.conv(inputs, inner, 1, name="conv1")
-        hidden = nn.relu(self.norm(hidden, name="bn1"))
-        hidden = self.conv(hidden, inner, 3, stride=self.stride, name="conv2")
-        hidden = nn.relu(self.norm(hidden, name="bn2"))
-        hidden = self.norm(self.conv(hidden, outer, 1, name="conv3"), name="bn3")
+        hidden = nn.relu(norm(conv(inputs, inner, 1, name="conv1"), name="bn1"))
+        hidden = conv(hidden, inner, 3, stride=self.stride, name="conv2")
+        hidden = nn.relu(norm(hidden, name="bn2"))
+        hidden = norm(conv(hidden, outer, 1, name="conv3"), name="bn3")
         return nn.relu(hidden + _shortcut(self, inputs, outer))
 
 
@@ -76,8 +71,9 @@ def _shortcut(block: BasicBlock | Bottleneck, inputs: jax.Array, channels: int) 
     """The inputs, or a projection where the block changes their shape."""
     if block.stride == 1 and inputs.shape[-1] == channels:
         return inputs
-    projected = block.conv(inputs, channels, 1, stride=block.stride, name="downsample_conv")
-    return block.norm(projected, name="downsample_bn")
+    return block.layers.conv_norm(
+        inputs, channels, 1, stride=block.stride, activation=None, name="downsample"
+    )
 
 
 class ResNet(nn.Module):
@@ -86,7 +82,7 @@ class ResNet(nn.Module):
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
         stage_sizes: the number of blocks of each stage.
-        block: makes a block from its channels, stride, convolution and norm.
+        block: makes a block from its channels, stride and layers.
         width: the channels of the first stage; each further stage has twice as many.
         dtype: the type in which the convolutions compute.
     """
@@ -100,34 +96,50 @@ class ResNet(nn.Module):
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to 8 · width features, or 32 · width if deep."""
-        conv = functools.partial(layers.conv, dtype=self.dtype)
-        norm = functools.partial(
-            layers.batch_norm, train=train, axis_name=self.axis_name, dtype=self.dtype
-        )
-        hidden = conv(images, self.width, 7, stride=2, name="conv1")
-        hidden = nn.relu(norm(hidden, name="bn1"))
-        hidden = nn.max_pool(hidden, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))
+        layers = Layers(self.dtype, train, self.axis_name)
+        hidden = layers.conv(images, self.width, 7, stride=2, name="conv1")
+        hidden = nn.relu(layers.batch_norm(hidden, name="bn1"))
+        hidden = max_pool(hidden, 3, stride=2, padding=1)
         for stage, num_blocks in enumerate(self.stage_sizes):
             for index in range(num_blocks):
                 hidden = self.block(
                     channels=self.width * 2**stage,
                     stride=2 if stage > 0 and index == 0 else 1,
-                    conv=conv,
-                    norm=norm,
+                    layers=layers,
                     name=f"layer{stage + 1}_{index}",
                 )(hidden)
-        return layers.mean_over_image(hidden)
+        return mean_over_image(hidden)
 
 
 _WideBottleneck = functools.partial(Bottleneck, widening=2)
 
-# By torchvision's names.
-RESNETS: dict[str, functools.partial[ResNet]] = {
-    "resnet18": functools.partial(ResNet, stage_sizes=(2, 2, 2, 2), block=BasicBlock),
-    "resnet34": functools.partial(ResNet, stage_sizes=(3, 4, 6, 3), block=BasicBlock),
-    "resnet50": functools.partial(ResNet, stage_sizes=(3, 4, 6, 3), block=Bottleneck),
-    "resnet101": functools.partial(ResNet, stage_sizes=(3, 4, 23, 3), block=Bottleneck),
-    "resnet152": functools.partial(ResNet, stage_sizes=(3, 8, 36, 3), block=Bottleneck),
-    "wide_resnet50_2": functools.partial(ResNet, stage_sizes=(3, 4, 6, 3), block=_WideBottleneck),
-    "wide_resnet101_2": functools.partial(ResNet, stage_sizes=(3, 4, 23, 3), block=_WideBottleneck),
+_NAMES = PublishedNames(
+    {
+        "layer{}_{}/downsample_conv": "layer{}.{}.downsample.0",
+        "layer{}_{}/downsample_bn": "layer{}.{}.downsample.1",
+        "layer{}_{}/{}": "layer{}.{}.{}",
+    },
+    head="fc",
+)
+
+
+def _resnet(
+    stage_sizes: tuple[int, int, int, int], block: Callable[..., nn.Module], num_parameters: int
+) -> ModelSpec:
+    return ModelSpec(
+        functools.partial(ResNet, stage_sizes=stage_sizes, block=block),
+        names=_NAMES,
+        num_parameters=num_parameters,
+    )
+
+
+# By torchvision's names, with the parameters below the head.
+NETWORKS = {
+    "resnet18": _resnet((2, 2, 2, 2), BasicBlock, 11_176_512),
+    "resnet34": _resnet((3, 4, 6, 3), BasicBlock, 21_284_672),
+    "resnet50": _resnet((3, 4, 6, 3), Bottleneck, 23_508_032),
+    "resnet101": _resnet((3, 4, 23, 3), Bottleneck, 42_500_160),
+    "resnet152": _resnet((3, 8, 36, 3), Bottleneck, 58_143_808),
+    "wide_resnet50_2": _resnet((3, 4, 6, 3), _WideBottleneck, 66_834_240),
+    "wide_resnet101_2": _resnet((3, 4, 23, 3), _WideBottleneck, 124_837_696),
 }

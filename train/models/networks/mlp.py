@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-from train.models import layers
+from train.models.layers import Layers
 
 
 class MLP(nn.Module):
@@ -28,13 +28,9 @@ class MLP(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array, *, train: bool) -> jax.Array:
         """Inputs [n, ...] to features [n, width]."""
+        layers = Layers(self.dtype, train, self.axis_name)
         hidden = inputs.reshape(inputs.shape[0], -1)
         for _ in range(self.depth):
-            hidden = nn.Dense(self.width, use_bias=False, dtype=self.dtype)(hidden)
-            hidden = layers.batch_norm(
-                hidden, train=train, axis_name=self.axis_name, dtype=self.dtype
-            )
-            hidden = nn.relu(hidden)
-            if self.dropout > 0:
-                hidden = nn.Dropout(self.dropout)(hidden, deterministic=not train)
+            hidden = layers.dense(hidden, self.width, use_bias=False)
+            hidden = layers.dropout(nn.relu(layers.batch_norm(hidden)), self.dropout)
         return hidden.astype(jnp.float32)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-from train.models import layers
+from train.models.layers import Layers, mean_over_image
 
 
 class SmallCNN(nn.Module):
@@ -24,13 +24,11 @@ class SmallCNN(nn.Module):
     @nn.compact
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to features [n, widths[-1]]."""
+        layers = Layers(self.dtype, train, self.axis_name)
         hidden = images
         for index, width in enumerate(self.widths):
             if index == 2:
                 hidden = nn.max_pool(hidden, (2, 2), strides=(2, 2))
             hidden = nn.Conv(width, (3, 3), use_bias=False, dtype=self.dtype)(hidden)
-            hidden = layers.batch_norm(
-                hidden, train=train, axis_name=self.axis_name, dtype=self.dtype
-            )
-            hidden = nn.relu(hidden)
-        return layers.mean_over_image(hidden)
+            hidden = nn.relu(layers.batch_norm(hidden))
+        return mean_over_image(hidden)

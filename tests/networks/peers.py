@@ -1,0 +1,100 @@
+"""The networks of torchvision and timm, with random weights of the order of trained ones."""
+
+import copy
+
+import torch
+
+# torchvision's package is built with CUDA. Without it, it has to be told the names of two operators
+# of detection before it can be imported.
+_OPERATORS = torch.library.Library("torchvision", "DEF")
+for _name in ("nms", "qnms"):
+    _OPERATORS.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+import timm  # noqa: E402
+import torchvision  # noqa: E402
+
+NUM_CLASSES = 37
+# Where the name here is another.
+_OTHER_NAMES = {"shufflenet": "shufflenet_v2_x1_0", "squeezenet": "squeezenet1_0"}
+# timm's have the names that files of the authors of Pl@ntNet-300K and of others have.
+_OF_TIMM = ("efficientnet", "convnext", "vit", "inception_v4", "inception_resnet_v2")
+_OPTIONS = {
+    "inception_v3": {"aux_logits": False, "init_weights": False},
+    "vit": {"dynamic_img_size": True},
+}
+
+
+def make(name, num_classes=NUM_CLASSES):
+    """The network of a name, random, in evaluation; dropout is off in training too."""
+    torch.manual_seed(0)
+    options = next((own for start, own in _OPTIONS.items() if name.startswith(start)), {})
+    if name.startswith(_OF_TIMM):
+        network = timm.create_model(name, num_classes=num_classes, **options)
+    else:
+        factory = getattr(torchvision.models, _OTHER_NAMES.get(name, name))
+        network = factory(num_classes=num_classes, **options)
+    with torch.no_grad():
+        for module in network.modules():
+            if isinstance(module, torch.nn.BatchNorm2d):
+                module.weight.uniform_(0.5, 1.5)
+                module.bias.normal_(0, 0.2)
+                module.running_mean.normal_(0, 0.2)
+                module.running_var.uniform_(0.5, 2)
+        for parameter_name, parameter in network.named_parameters():
+            # Published networks start with layer scales of 1e-6, by which all else would vanish.
+            if "gamma" in parameter_name:
+                parameter.uniform_(0.5, 1.5)
+    without_randomness(network)
+    return network.eval()
+
+
+def without_randomness(network):
+    for module in network.modules():
+        if isinstance(module, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
+            module.p = 0.0
+
+
+def apply(network, images):
+    """Images [n, height, width, channels] to logits [n, L], both NumPy arrays."""
+    with torch.no_grad():
+        return network(torch.tensor(images.transpose(0, 3, 1, 2))).numpy()
+
+
+def two_steps(network, batches, dtype):
+    """Two batches in training: the logits of the second, and the statistics of batch norm.
+
+    The running variances are those of biased variances, as the networks of this project have them.
+    """
+    network = copy.deepcopy(network).to(dtype).train()
+    numbers = {}
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+
+            def note(module, inputs, name=name):
+                numbers[name] = inputs[0].numel() // inputs[0].shape[1]
+
+            module.register_forward_pre_hook(note)
+    statistics = {
+        key: tensor.clone().numpy()
+        for key, tensor in network.state_dict().items()
+        if key.endswith(("running_mean", "running_var"))
+    }
+    with torch.no_grad():
+        for images in batches:
+            logits = network(torch.tensor(images.transpose(0, 3, 1, 2), dtype=dtype))
+    for key, tensor in network.state_dict().items():
+        if key in statistics:
+            module = key.rpartition(".")[0]
+            kept = (1 - network.get_submodule(module).momentum) ** 2 * statistics[key]
+            number = numbers[module]
+            biased = (number - 1) / number if key.endswith("running_var") else 1
+            statistics[key] = kept + (tensor.numpy() - kept) * biased
+    return logits.numpy(), statistics
+
+
+def gradients(network, images, weights, dtype):
+    """The gradients of the sum of logits times weights, in training, by the names of parameters."""
+    network = copy.deepcopy(network).to(dtype).train()
+    logits = network(torch.tensor(images.transpose(0, 3, 1, 2), dtype=dtype))
+    (logits * torch.tensor(weights, dtype=dtype)).sum().backward()
+    return {name: parameter.grad.numpy() for name, parameter in network.named_parameters()}

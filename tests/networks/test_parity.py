@@ -1,0 +1,212 @@
+"""Every network computes what torchvision's or timm's does with the same weights."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+
+from tests.networks import peers
+from train.models import MODELS, build_model, load_pretrained, network_of
+from train.models.weights.names import arrays_of
+from train.training.state import num_parameters
+
+PUBLISHED = [name for name, spec in MODELS.items() if spec.names is not None]
+
+
+def _family(name):
+    """The file that a network is in."""
+    build: Any = MODELS[name].build
+    return build.func.__module__
+
+
+# The smallest of each file of networks.
+ONE_OF_FAMILY = list(
+    {
+        _family(name): name
+        for name in sorted(
+            PUBLISHED, key=lambda name: MODELS[name].num_parameters or 0, reverse=True
+        )
+    }.values()
+)
+NUM_IMAGES = 4
+# Both in float32, with sums in other orders: the bound that the field sets for such networks.
+BOUND = 1e-4
+# XLA's quickest compilation of the same operations.
+COMPILER_OPTIONS = {
+    "xla_backend_optimization_level": "0",
+    "xla_llvm_disable_expensive_passes": True,
+}
+
+
+def image_shapes(name):
+    """Two sizes, of other heights than widths; odd ones where the network takes them."""
+    unit = MODELS[name].multiple_of
+    if unit > 1:
+        return [(5 * unit, 7 * unit, 3), (8 * unit, 4 * unit, 3)]
+    return [(96, 128, 3), (111, 97, 3)]
+
+
+def build(name):
+    options = dict.fromkeys(
+        [one for one in ("dropout", "stochastic_depth") if one in MODELS[name].options], 0.0
+    )
+    return build_model(
+        name,
+        num_classes=peers.NUM_CLASSES,
+        head="linear",
+        axis_name=None,
+        half_precision=False,
+        options=options,
+    )
+
+
+@functools.lru_cache(maxsize=1)
+def written(name, folder):
+    peer = peers.make(name)
+    path = folder / f"{name}.safetensors"
+    safetensors.torch.save_file(peer.state_dict(), path)
+    return peer, path
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("weights")
+
+
+@pytest.fixture
+def pair(request, folder):
+    """A peer, and the file of its weights, for the parameter `name`."""
+    name = request.getfixturevalue("name")
+    return written(name, folder)
+
+
+def loaded(name, path, model, shape):
+    images = jax.ShapeDtypeStruct((1, *shape), np.float32)
+    shapes = jax.eval_shape(functools.partial(model.init, train=False), jax.random.key(0), images)
+    variables = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), shapes)
+    found = load_pretrained(name, str(path), variables["params"], variables.get("batch_stats", {}))
+    assert found.head_is_read
+    return {"params": found.params, "batch_stats": found.batch_stats}
+
+
+def compiled(function, *arguments):
+    return jax.jit(function).lower(*arguments).compile(COMPILER_OPTIONS)(*arguments)
+
+
+def difference(found, expected):
+    """The largest difference, in units of the largest number."""
+    assert found.shape == expected.shape
+    return float(np.abs(np.asarray(found) - expected).max() / np.abs(expected).max())
+
+
+def images_of(shape):
+    return np.random.default_rng(0).normal(size=(NUM_IMAGES, *shape)).astype(np.float32)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_evaluation(name, pair, record):
+    peer, path = pair
+    model = build(name)
+    for number, shape in enumerate(image_shapes(name), start=1):
+        variables = loaded(name, path, model, shape)
+        images = images_of(shape)
+        logits = compiled(functools.partial(model.apply, train=False), variables, images)
+        error = difference(logits, peers.apply(peer, images))
+        record(name, f"evaluation {number}", f"{error:.1e}")
+        assert error < BOUND
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_number_of_parameters(name, pair, record):
+    peer, path = pair
+    size = MODELS[name].image_size
+    variables = loaded(name, path, build(name), (size, size, 3))
+    expected = sum(parameter.numel() for parameter in peer.parameters())
+    record(name, "parameters", f"{expected:,}")
+    assert num_parameters(variables["params"]) == expected
+    assert network_of(str(path)) == name
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_training(name, pair, record):
+    """The outputs of a second step, and the statistics of batch norm after it."""
+    peer, path = pair
+    shape = image_shapes(name)[0]
+    model = build(name)
+    variables = loaded(name, path, model, shape)
+    if not variables["batch_stats"]:
+        pytest.skip("evaluation is the same: there is no batch norm, and dropout is off")
+    images = np.stack([images_of(shape), images_of(shape)[:, ::-1] + 0.5])
+
+    def two_steps(variables, images):
+        for batch in images:
+            logits, updates = model.apply(variables, batch, train=True, mutable=["batch_stats"])
+            variables = {"params": variables["params"], **updates}
+        return logits, variables["batch_stats"]
+
+    logits, batch_stats = compiled(two_steps, variables, images)
+    rounded, _ = peers.two_steps(peer, images, torch.float32)
+    expected, statistics = peers.two_steps(peer, images, torch.float64)
+    bound = bound_of(rounded, expected)
+    error = difference(logits, expected)
+    record(name, "training", f"{error:.1e}")
+    record(name, "PyTorch's own", f"{difference(rounded, expected):.1e}")
+    found = arrays_of({}, batch_stats, MODELS[name].names)
+    assert found.keys() == statistics.keys()
+    worst = max(difference(found[key], one) for key, one in statistics.items())
+    record(name, "statistics", f"{worst:.1e}")
+    assert error < bound
+    assert worst < bound
+
+
+def bound_of(rounded, expected):
+    """Batch norm amplifies rounding, the more so the deeper a network is.
+
+    Both numbers are PyTorch's, in float32 and in float64: no implementation in float32 can be held
+    to less than a few times their difference.
+    """
+    return max(BOUND, 4 * difference(rounded, expected))
+
+
+@pytest.mark.parametrize("name", ONE_OF_FAMILY)
+def test_gradients(name, pair, record):
+    """Of the sum of the logits times fixed numbers, by every parameter, in training."""
+    peer, path = pair
+    shape = image_shapes(name)[0]
+    model = build(name)
+    variables = loaded(name, path, model, shape)
+    images = images_of(shape)
+    weights = np.random.default_rng(1).normal(size=(NUM_IMAGES, peers.NUM_CLASSES))
+    weights = weights.astype(np.float32)
+
+    def weighted(params, batch_stats, images):
+        variables = {"params": params, "batch_stats": batch_stats}
+        logits, _ = model.apply(variables, images, train=True, mutable=["batch_stats"])
+        return jnp.vdot(logits, weights)
+
+    by_params = compiled(jax.grad(weighted), variables["params"], variables["batch_stats"], images)
+    found = arrays_of(by_params, {}, MODELS[name].names)
+    rounded = peers.gradients(peer, images, weights, torch.float32)
+    expected = peers.gradients(peer, images, weights, torch.float64)
+    assert found.keys() == expected.keys()
+    # Of all gradients together: that of a bias before batch norm, which is 0, is rounding.
+    error = relative_norm(found, expected)
+    record(name, "gradients", f"{error:.1e}")
+    record(name, "by PyTorch", f"{relative_norm(rounded, expected):.1e}")
+    assert error < max(BOUND, 4 * relative_norm(rounded, expected))
+    # And of each, in units of its own size, where it is not rounding.
+    largest = max(np.linalg.norm(one) for one in expected.values())
+    for key, one in expected.items():
+        if np.linalg.norm(one) > 1e-3 * largest:
+            own = np.linalg.norm(rounded[key] - one)
+            assert np.linalg.norm(found[key] - one) < max(1e-3 * np.linalg.norm(one), 8 * own), key
+
+
+def relative_norm(found, expected):
+    squares = [np.sum((found[key] - one) ** 2) for key, one in expected.items()]
+    return float(np.sqrt(sum(squares) / sum(np.sum(one**2) for one in expected.values())))

@@ -1,0 +1,39 @@
+"""An entry of the registry: a network without its head, and what is published of it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flax import linen as nn
+
+from train.models.normalization import IMAGENET, Normalization
+from train.models.weights.names import PublishedNames
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A network without its head.
+
+    Attributes:
+        build: makes the module of features; called with `axis_name` and `dtype`. The features are
+            float32 [n, d], or [n, height, width, d] where the head is applied at every place: its
+            logits are then rectified and averaged over the image.
+        inputs: what it takes: "images", "features" or "names"; see `DatasetSpec`.
+        options: the fields of `config.model` that `build` takes too, of `MODEL_OPTIONS`.
+        names: what files of weights call its variables; None where the program reads none.
+        num_parameters: the number of its parameters, without the head and without those that
+            depend on the size of the images. Files of weights are told apart by it.
+        normalization: of the images that published weights were trained on.
+        image_size: the height and width of these images.
+        smallest: the least height and width of an image.
+        multiple_of: what divides the height and the width of every image.
+    """
+
+    build: Callable[..., nn.Module]
+    inputs: tuple[str, ...] = ("images",)
+    options: tuple[str, ...] = ()
+    names: PublishedNames | None = None
+    num_parameters: int | None = None
+    normalization: Normalization = IMAGENET
+    image_size: int = 224
+    smallest: int = 1
+    multiple_of: int = 1

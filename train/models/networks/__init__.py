@@ -1,0 +1,1 @@
+"""Networks without their heads, a family a file."""
