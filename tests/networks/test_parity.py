@@ -86,6 +86,14 @@ def pair(request, folder):
 
 
 def loaded(name, path, model, shape):
+    """The variables of a network for images of a shape, read from a file."""
+    if not MODELS[name].names.sized:
+        shape = (MODELS[name].image_size, MODELS[name].image_size, 3)
+    return _loaded(name, path, model, shape)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(name, path, model, shape):
     images = jax.ShapeDtypeStruct((1, *shape), np.float32)
     shapes = jax.eval_shape(functools.partial(model.init, train=False), jax.random.key(0), images)
     variables = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), shapes)
@@ -95,7 +103,7 @@ def loaded(name, path, model, shape):
 
 
 def compiled(function, *arguments):
-    return jax.jit(function).lower(*arguments).compile(COMPILER_OPTIONS)(*arguments)
+    return jax.jit(function).lower(*arguments).compile(COMPILER_OPTIONS)
 
 
 def difference(found, expected):
@@ -115,7 +123,8 @@ def test_evaluation(name, pair, record):
     for number, shape in enumerate(image_shapes(name), start=1):
         variables = loaded(name, path, model, shape)
         images = images_of(shape)
-        logits = compiled(functools.partial(model.apply, train=False), variables, images)
+        apply = functools.partial(model.apply, train=False)
+        logits = compiled(apply, variables, images)(variables, images)
         error = difference(logits, peers.apply(peer, images))
         record(name, f"evaluation {number}", f"{error:.1e}")
         assert error < BOUND
@@ -143,20 +152,19 @@ def test_training(name, pair, record):
         pytest.skip("evaluation is the same: there is no batch norm, and dropout is off")
     images = np.stack([images_of(shape), images_of(shape)[:, ::-1] + 0.5])
 
-    def two_steps(variables, images):
-        for batch in images:
-            logits, updates = model.apply(variables, batch, train=True, mutable=["batch_stats"])
-            variables = {"params": variables["params"], **updates}
-        return logits, variables["batch_stats"]
-
-    logits, batch_stats = compiled(two_steps, variables, images)
+    step = compiled(
+        functools.partial(model.apply, train=True, mutable=["batch_stats"]), variables, images[0]
+    )
+    for batch in images:
+        logits, updates = step(variables, batch)
+        variables = {"params": variables["params"], **updates}
     rounded, _ = peers.two_steps(peer, images, torch.float32)
     expected, statistics = peers.two_steps(peer, images, torch.float64)
     bound = bound_of(rounded, expected)
     error = difference(logits, expected)
     record(name, "training", f"{error:.1e}")
     record(name, "PyTorch's own", f"{difference(rounded, expected):.1e}")
-    found = arrays_of({}, batch_stats, MODELS[name].names)
+    found = arrays_of({}, variables["batch_stats"], MODELS[name].names)
     assert found.keys() == statistics.keys()
     worst = max(difference(found[key], one) for key, one in statistics.items())
     record(name, "statistics", f"{worst:.1e}")
@@ -189,7 +197,8 @@ def test_gradients(name, pair, record):
         logits, _ = model.apply(variables, images, train=True, mutable=["batch_stats"])
         return jnp.vdot(logits, weights)
 
-    by_params = compiled(jax.grad(weighted), variables["params"], variables["batch_stats"], images)
+    arguments = variables["params"], variables["batch_stats"], images
+    by_params = compiled(jax.grad(weighted), *arguments)(*arguments)
     found = arrays_of(by_params, {}, MODELS[name].names)
     rounded = peers.gradients(peer, images, weights, torch.float32)
     expected = peers.gradients(peer, images, weights, torch.float64)
