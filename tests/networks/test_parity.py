@@ -21,7 +21,7 @@ PUBLISHED = [name for name, spec in MODELS.items() if spec.names is not None]
 def _family(name):
     """The file that a network is in."""
     build: Any = MODELS[name].build
-    return build.func.__module__
+    return getattr(build, "func", build).__module__  # A module, or a partial one.
 
 
 # The smallest of each file of networks.

@@ -14,7 +14,7 @@ from train.foundation.fields import Field
 from train.models.classifier import Classifier
 from train.models.heads import CosineHead, LinearHead, TwoHeads
 from train.models.model_spec import ModelSpec
-from train.models.networks import resnet
+from train.models.networks import alexnet, resnet, shufflenet, squeezenet, vgg
 from train.models.networks.densenet import DenseNet
 from train.models.networks.linear import Linear
 from train.models.networks.mlp import MLP
@@ -44,6 +44,10 @@ MODELS = {
     "ngram_bag": ModelSpec(NgramBag, inputs=("names",), options=("width", "dropout")),
     "densenet_40_40": ModelSpec(DenseNet),
     **resnet.NETWORKS,
+    **alexnet.NETWORKS,
+    **vgg.NETWORKS,
+    **squeezenet.NETWORKS,
+    **shufflenet.NETWORKS,
 }
 
 # The values of `config.model.name`: a name of `MODELS`, or the import path of a `ModelSpec`.

@@ -174,9 +174,39 @@ def avg_pool(
     return sums / nn.pool(ones, 0.0, jax.lax.add, (size, size), (stride, stride), pads)
 
 
+def adaptive_mean(inputs: jax.Array, size: int) -> jax.Array:
+    """Activations [n, height, width, c] to their means over size by size windows.
+
+    The windows are those of PyTorch's AdaptiveAvgPool2d: as equal as whole pixels allow, and they
+    overlap where the size does not divide the height or the width.
+    """
+    for axis in (1, 2):
+        inputs = _means_along(inputs, axis, size)
+    return inputs
+
+
+def channels_first(inputs: jax.Array) -> jax.Array:
+    """Activations [n, height, width, c] to vectors [n, c · height · width], as PyTorch has them."""
+    return inputs.transpose(0, 3, 1, 2).reshape(inputs.shape[0], -1)
+
+
 def mean_over_image(inputs: jax.Array) -> jax.Array:
     """Activations [n, height, width, channels] to float32 features [n, channels]."""
     return inputs.mean(axis=(1, 2), dtype=jnp.float32)
+
+
+def _means_along(inputs: jax.Array, axis: int, windows: int) -> jax.Array:
+    length = inputs.shape[axis]
+    if length == windows:
+        return inputs
+    edges = [
+        (index * length // windows, -(-(index + 1) * length // windows)) for index in range(windows)
+    ]
+    means = [
+        jax.lax.slice_in_dim(inputs, start, stop, axis=axis).mean(axis=axis, keepdims=True)
+        for start, stop in edges
+    ]
+    return jnp.concatenate(means, axis=axis)
 
 
 def _beyond(length: int, size: int, stride: int, padding: int) -> int:

@@ -31,6 +31,11 @@ EXPECTED = {
         ("conv1", "bn1"),
         *[(f"layer{block}",) for block in ("1_0", "1_1", "2_0", "3_0", "4_0")],
     ],
+    "shufflenet": [
+        ("conv1_conv", "conv1_bn"),
+        *[(f"stage{unit}",) for unit in ("2_0", "2_1", "3_0", "4_0")],
+        ("conv5_conv", "conv5_bn"),
+    ],
 }
 
 

@@ -7,10 +7,14 @@ import numpy as np
 
 from train.models import ModelSpec
 from train.models.networks import resnet
+from train.models.networks.alexnet import AlexNet
 from train.models.networks.densenet import DenseNet
 from train.models.networks.mlp import MLP
 from train.models.networks.resnet import BasicBlock, Bottleneck, ResNet
+from train.models.networks.shufflenet import ShuffleNet
 from train.models.networks.small_cnn import SmallCNN
+from train.models.networks.squeezenet import SqueezeNet
+from train.models.networks.vgg import VGG
 
 IMAGE_SHAPE = (32, 32, 3)
 
@@ -25,6 +29,14 @@ FAMILIES = {
         block=functools.partial(Bottleneck, widening=2),
         width=4,
     ),
+    "shufflenet": functools.partial(ShuffleNet, stage_sizes=(2, 1, 1), widths=(4, 4, 8, 8, 8)),
+}
+
+# Without batch norm, and for images of 63 by 63 pixels at least.
+WITHOUT_NORM = {
+    "alexnet": functools.partial(AlexNet, widths=(2, 2, 3, 2, 2), hidden=8),
+    "vgg": functools.partial(VGG, widths=(2, 2, 2, 3, 2), hidden=8),
+    "squeezenet": functools.partial(SqueezeNet, width=2, squeezed=1),
 }
 
 
