@@ -17,7 +17,14 @@ NUM_CLASSES = 37
 # Where the name here is another.
 _OTHER_NAMES = {"shufflenet": "shufflenet_v2_x1_0", "squeezenet": "squeezenet1_0"}
 # timm's have the names that files of the authors of Pl@ntNet-300K and of others have.
-_OF_TIMM = ("efficientnet", "convnext", "vit", "inception_v4", "inception_resnet_v2")
+_OF_TIMM = (
+    "efficientnet",
+    "tf_efficientnet",
+    "convnext",
+    "vit",
+    "inception_v4",
+    "inception_resnet_v2",
+)
 _OPTIONS = {
     "inception_v3": {"aux_logits": False, "init_weights": False},
     "vit": {"dynamic_img_size": True},

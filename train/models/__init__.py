@@ -15,6 +15,7 @@ from train.models.classifier import Classifier
 from train.models.heads import CosineHead, LinearHead, TwoHeads
 from train.models.model_spec import ModelSpec
 from train.models.networks import alexnet, resnet, shufflenet, squeezenet, vgg
+from train.models.networks import efficientnet, mobilenet_v2, mobilenet_v3, resnet
 from train.models.networks.densenet import DenseNet
 from train.models.networks.linear import Linear
 from train.models.networks.mlp import MLP
@@ -48,6 +49,9 @@ MODELS = {
     **vgg.NETWORKS,
     **squeezenet.NETWORKS,
     **shufflenet.NETWORKS,
+    **mobilenet_v2.NETWORKS,
+    **mobilenet_v3.NETWORKS,
+    **efficientnet.NETWORKS,
 }
 
 # The values of `config.model.name`: a name of `MODELS`, or the import path of a `ModelSpec`.

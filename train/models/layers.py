@@ -33,6 +33,8 @@ class Layers:
             share of each device.
         epsilon: what norms add to the variance.
         momentum: the share of the running statistics of batch norm that a step keeps.
+        tensorflow_padding: whether convolutions are padded as TensorFlow's "SAME" has it: where the
+            zeros are odd in number, there is one more after the image.
     """
 
     dtype: DTypeLike
@@ -40,6 +42,7 @@ class Layers:
     axis_name: str | None
     epsilon: float = 1e-5
     momentum: float = 0.9
+    tensorflow_padding: bool = False
 
     def conv(
         self,
@@ -61,19 +64,25 @@ class Layers:
             size: the rows and columns of the kernel.
             stride: that of rows and columns.
             padding: the zeros on either side; by default half the size, as PyTorch's networks have
-                it. Linen's default padding of a strided convolution is one pixel off.
+                it, or TensorFlow's padding, which Linen has by default too.
             groups: the groups of channels that are convolved apart; `c` for a depthwise one.
             use_bias: whether it has a bias.
             name: the name of the module.
         """
         rows, columns = _pair(size)
-        if padding is None:
-            padding = (rows // 2, columns // 2)
+        if padding is not None:
+            pads = _both_sides(padding)
+        elif self.tensorflow_padding:
+            pads = jax.lax.padtype_to_pads(
+                inputs.shape[1:3], (rows, columns), (stride, stride), "SAME"
+            )
+        else:
+            pads = _both_sides((rows // 2, columns // 2))
         return nn.Conv(
             channels,
             (rows, columns),
             strides=stride,
-            padding=_both_sides(padding),
+            padding=pads,
             feature_group_count=groups,
             use_bias=use_bias,
             kernel_init=_he_normal,
