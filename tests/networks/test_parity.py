@@ -208,16 +208,18 @@ def test_gradients(name, pair, record):
     expected = peers.gradients(peer, images, weights, torch.float64)
     assert found.keys() == expected.keys()
     # Of all gradients together: that of a bias before batch norm, which is 0, is rounding.
-    error = relative_norm(found, expected)
+    error, by_pytorch = relative_norm(found, expected), relative_norm(rounded, expected)
     record(name, "gradients", f"{error:.1e}")
-    record(name, "by PyTorch", f"{relative_norm(rounded, expected):.1e}")
-    assert error < max(BOUND, 4 * relative_norm(rounded, expected))
-    # And of each, in units of its own size, where it is not rounding.
+    record(name, "by PyTorch", f"{by_pytorch:.1e}")
+    assert error < max(BOUND, 4 * by_pytorch)
+    # And of each, in units of its own size, where it is not rounding. A rounding that moves a few
+    # activations across the kink of a ReLU falls on some parameters more than on others.
     largest = max(np.linalg.norm(one) for one in expected.values())
     for key, one in expected.items():
         if np.linalg.norm(one) > 1e-3 * largest:
             own = np.linalg.norm(rounded[key] - one)
-            assert np.linalg.norm(found[key] - one) < max(1e-3 * np.linalg.norm(one), 8 * own), key
+            bound = max(1e-3, 4 * by_pytorch) * np.linalg.norm(one)
+            assert np.linalg.norm(found[key] - one) < max(bound, 8 * own), key
 
 
 def relative_norm(found, expected):

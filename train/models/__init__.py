@@ -14,9 +14,20 @@ from train.foundation.fields import Field
 from train.models.classifier import Classifier
 from train.models.heads import CosineHead, LinearHead, TwoHeads
 from train.models.model_spec import ModelSpec
-from train.models.networks import alexnet, resnet, shufflenet, squeezenet, vgg
-from train.models.networks import efficientnet, mobilenet_v2, mobilenet_v3, resnet
-from train.models.networks.densenet import DenseNet
+from train.models.networks import (
+    alexnet,
+    densenet,
+    efficientnet,
+    inception_resnet_v2,
+    inception_v3,
+    inception_v4,
+    mobilenet_v2,
+    mobilenet_v3,
+    resnet,
+    shufflenet,
+    squeezenet,
+    vgg,
+)
 from train.models.networks.linear import Linear
 from train.models.networks.mlp import MLP
 from train.models.networks.ngram_bag import NgramBag
@@ -38,20 +49,28 @@ MODEL_OPTIONS: Mapping[str, Field] = {
     "stochastic_depth": fields.optional(fields.Number(at_least=0, below=1)),
 }
 
+# Files of networks that are published with weights.
+_FAMILIES = (
+    alexnet,
+    densenet,
+    efficientnet,
+    inception_resnet_v2,
+    inception_v3,
+    inception_v4,
+    mobilenet_v2,
+    mobilenet_v3,
+    resnet,
+    shufflenet,
+    squeezenet,
+    vgg,
+)
+
 MODELS = {
     "small_cnn": ModelSpec(SmallCNN),
     "linear": ModelSpec(Linear, inputs=("images", "features")),
     "mlp": ModelSpec(MLP, inputs=("images", "features"), options=("width", "depth", "dropout")),
     "ngram_bag": ModelSpec(NgramBag, inputs=("names",), options=("width", "dropout")),
-    "densenet_40_40": ModelSpec(DenseNet),
-    **resnet.NETWORKS,
-    **alexnet.NETWORKS,
-    **vgg.NETWORKS,
-    **squeezenet.NETWORKS,
-    **shufflenet.NETWORKS,
-    **mobilenet_v2.NETWORKS,
-    **mobilenet_v3.NETWORKS,
-    **efficientnet.NETWORKS,
+    **{name: spec for family in _FAMILIES for name, spec in family.NETWORKS.items()},
 }
 
 # The values of `config.model.name`: a name of `MODELS`, or the import path of a `ModelSpec`.

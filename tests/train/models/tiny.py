@@ -8,7 +8,7 @@ import numpy as np
 from train.models import ModelSpec
 from train.models.networks import resnet
 from train.models.networks.alexnet import AlexNet
-from train.models.networks.densenet import DenseNet
+from train.models.networks.densenet import SmallDenseNet
 from train.models.networks.mlp import MLP
 from train.models.networks.resnet import BasicBlock, Bottleneck, ResNet
 from train.models.networks.shufflenet import ShuffleNet
@@ -21,7 +21,7 @@ IMAGE_SHAPE = (32, 32, 3)
 FAMILIES = {
     "small_cnn": functools.partial(SmallCNN, widths=(4, 4, 8)),
     "mlp": functools.partial(MLP, width=8),
-    "densenet": functools.partial(DenseNet, growth=2, layers_per_block=2),
+    "densenet": functools.partial(SmallDenseNet, growth=2, layers_per_block=2),
     "basic": functools.partial(ResNet, stage_sizes=(1, 2, 1, 1), block=BasicBlock, width=4),
     "bottleneck": functools.partial(
         ResNet,

@@ -1,21 +1,30 @@
-"""DenseNet-BC for images of 32 by 32 pixels (Huang et al. 2017, "Densely connected ...")."""
+"""DenseNet-BC (Huang et al. 2017, "Densely connected convolutional networks").
+
+The one for images of 32 by 32 pixels is the paper's. Those for large images are as torchvision
+builds them; their last layer, `classifier` in torchvision, is the head here.
+"""
+
+import functools
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-from train.models.layers import Layers, avg_pool, mean_over_image
+from train.models.layers import Layers, avg_pool, max_pool, mean_over_image
+from train.models.model_spec import ModelSpec
+from train.models.weights.names import OtherNames, PublishedNames
 
 # Channels inside a bottleneck, and channels before the first block, in units of the growth.
 _BOTTLENECK = 4
 _STEM = 2
 
 
-class DenseNet(nn.Module):
-    """Three blocks of bottleneck layers; the channels and the image are halved between two blocks.
+class SmallDenseNet(nn.Module):
+    """For small images: three blocks of as many bottleneck layers.
 
-    The depth, as the paper counts it, is 6 · layers_per_block + 4.
+    The depth, as the paper counts it, is 6 · layers_per_block + 4. The modules of all layers are
+    directly inside the network, where finished runs have them.
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
@@ -33,19 +42,141 @@ class DenseNet(nn.Module):
     def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
         """Images [n, height, width, channels] to features, 440 with the defaults."""
         layers = Layers(self.dtype, train, self.axis_name)
-        conv, norm = layers.conv, layers.batch_norm
-        hidden = conv(images, _STEM * self.growth, 3, name="conv1")
+        hidden = layers.conv(images, _STEM * self.growth, 3, name="conv1")
         for block in (1, 2, 3):
             if block > 1:
-                before = f"transition{block - 1}"
-                hidden = nn.relu(norm(hidden, name=f"{before}_bn"))
-                hidden = conv(hidden, hidden.shape[-1] // 2, 1, name=f"{before}_conv")
-                hidden = avg_pool(hidden, 2, stride=2)
+                hidden = _halved(layers, hidden, f"transition{block - 1}_")
             for index in range(self.layers_per_block):
-                name = f"block{block}_{index}"
-                new = nn.relu(norm(hidden, name=f"{name}_bn1"))
-                new = conv(new, _BOTTLENECK * self.growth, 1, name=f"{name}_conv1")
-                new = nn.relu(norm(new, name=f"{name}_bn2"))
-                new = conv(new, self.growth, 3, name=f"{name}_conv2")
-                hidden = jnp.concatenate([hidden, new], axis=-1)
-        return mean_over_image(nn.relu(norm(hidden, name="bn")))
+                hidden = _grown(layers, hidden, self.growth, f"block{block}_{index}_")
+        return mean_over_image(nn.relu(layers.batch_norm(hidden, name="bn")))
+
+
+class DenseLayer(nn.Module):
+    """A bottleneck layer: its inputs, and new channels beside them.
+
+    Attributes:
+        growth: the number of new channels.
+        dropout: the probability that a number of the new channels is set to 0 in training.
+        layers: the layers of the network.
+    """
+
+    growth: int
+    dropout: float
+    layers: Layers
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        """Activations [n, h, w, c] to [n, h, w, c + growth]."""
+        return _grown(self.layers, inputs, self.growth, dropout=self.dropout)
+
+
+class Transition(nn.Module):
+    """What halves the channels and the image between two blocks.
+
+    Attributes:
+        layers: the layers of the network.
+    """
+
+    layers: Layers
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        """Activations [n, h, w, c] to [n, h / 2, w / 2, c / 2]."""
+        return _halved(self.layers, inputs)
+
+
+class DenseNet(nn.Module):
+    """For large images: a 7 by 7 convolution and a pooling, then four blocks.
+
+    Attributes:
+        axis_name: the axis over devices over which batch norm averages.
+        layers_of_blocks: the number of bottleneck layers of each block.
+        growth: the number of channels that each bottleneck layer adds.
+        dropout: the probability that a number of the new channels of a bottleneck layer is set to 0
+            in training.
+        dtype: the type in which the convolutions compute.
+    """
+
+    axis_name: str | None
+    layers_of_blocks: tuple[int, int, int, int]
+    growth: int = 32
+    dropout: float = 0.0
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
+        """Images [n, height, width, channels] to features, 1,024 of a DenseNet-121."""
+        layers = Layers(self.dtype, train, self.axis_name)
+        hidden = layers.conv(images, _STEM * self.growth, 7, stride=2, name="conv0")
+        hidden = nn.relu(layers.batch_norm(hidden, name="norm0"))
+        hidden = max_pool(hidden, 3, stride=2, padding=1)
+        for block, num_layers in enumerate(self.layers_of_blocks, start=1):
+            if block > 1:
+                hidden = Transition(layers, name=f"transition{block - 1}")(hidden)
+            for index in range(1, num_layers + 1):
+                name = f"denseblock{block}_denselayer{index}"
+                hidden = DenseLayer(self.growth, self.dropout, layers, name=name)(hidden)
+        return mean_over_image(nn.relu(layers.batch_norm(hidden, name="norm5")))
+
+
+def _grown(
+    layers: Layers, inputs: jax.Array, growth: int, before: str = "", *, dropout: float = 0.0
+) -> jax.Array:
+    """The inputs of a bottleneck layer with its new channels; `before` begins its names."""
+    hidden = nn.relu(layers.batch_norm(inputs, name=f"{before}bn1"))
+    hidden = layers.conv(hidden, _BOTTLENECK * growth, 1, name=f"{before}conv1")
+    hidden = nn.relu(layers.batch_norm(hidden, name=f"{before}bn2"))
+    hidden = layers.conv(hidden, growth, 3, name=f"{before}conv2")
+    return jnp.concatenate([inputs, layers.dropout(hidden, dropout)], axis=-1)
+
+
+def _halved(layers: Layers, inputs: jax.Array, before: str = "") -> jax.Array:
+    """Half as many channels of half the image; `before` begins the names."""
+    hidden = nn.relu(layers.batch_norm(inputs, name=f"{before}bn"))
+    hidden = layers.conv(hidden, inputs.shape[-1] // 2, 1, name=f"{before}conv")
+    return avg_pool(hidden, 2, stride=2)
+
+
+_LAYER = "features.denseblock{}.denselayer{}"
+_NAMES = PublishedNames(
+    {
+        "denseblock{}_denselayer{}/bn{}": f"{_LAYER}.norm{{}}",
+        "denseblock{}_denselayer{}/conv{}": f"{_LAYER}.conv{{}}",
+        "transition{}/bn": "features.transition{}.norm",
+        "transition{}/conv": "features.transition{}.conv",
+        "{}": "features.{}",
+    },
+    head="classifier",
+    others=(
+        # The files that torchvision publishes are older than its names.
+        OtherNames(
+            sign="features.denseblock1.denselayer1.norm.1.weight",
+            renames={
+                f"{_LAYER}.norm.{{}}": f"{_LAYER}.norm{{}}",
+                f"{_LAYER}.conv.{{}}": f"{_LAYER}.conv{{}}",
+            },
+        ),
+    ),
+)
+
+
+def _densenet(
+    layers_of_blocks: tuple[int, int, int, int], num_parameters: int, growth: int = 32
+) -> ModelSpec:
+    return ModelSpec(
+        functools.partial(DenseNet, layers_of_blocks=layers_of_blocks, growth=growth),
+        options=("dropout",),
+        names=_NAMES,
+        num_parameters=num_parameters,
+        smallest=29,
+    )
+
+
+# By torchvision's names, with the parameters below the head; and the one of Chapter 4.
+NETWORKS = {
+    "densenet_40_40": ModelSpec(SmallDenseNet),
+    "densenet121": _densenet((6, 12, 24, 16), 6_953_856),
+    "densenet161": _densenet((6, 12, 36, 24), 26_472_000, growth=48),
+    "densenet169": _densenet((6, 12, 32, 32), 12_484_480),
+    "densenet201": _densenet((6, 12, 48, 32), 18_092_928),
+}

@@ -1,0 +1,185 @@
+"""What the Inceptions are made of: branches of convolutions and poolings, side by side."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.typing import DTypeLike
+
+from train.models.layers import Layers, Size, avg_pool, max_pool, mean_over_image
+
+# Computes activations from activations, with the layers of a network and the name of the step.
+Step = Callable[[Layers, jax.Array, str], jax.Array]
+# Branches by name: the steps of each, one after another.
+Branches = Mapping[str, tuple[Step, ...]]
+
+# What batch norms add to the variance.
+_EPSILON = 1e-3
+
+
+@dataclass(frozen=True)
+class Conv:
+    """A convolution, batch norm and ReLU.
+
+    Attributes:
+        channels: those of the output.
+        size: the rows and columns of the kernel.
+        stride: that of rows and columns.
+        padded: whether there are zeros around the image, half the size of the kernel.
+    """
+
+    channels: int
+    size: Size = 1
+    stride: int = 1
+    padded: bool = True
+
+    def __call__(self, layers: Layers, inputs: jax.Array, name: str) -> jax.Array:
+        """Activations [n, h, w, c] to [n, h', w', channels]."""
+        padding = None if self.padded else 0
+        return layers.conv_norm(
+            inputs, self.channels, self.size, stride=self.stride, padding=padding, name=name
+        )
+
+
+def halving_conv(channels: int) -> Conv:
+    """A convolution of 3 by 3 pixels to half the image."""
+    return Conv(channels, 3, stride=2, padded=False)
+
+
+def halving_pool(_layers: Layers, inputs: jax.Array, _name: str) -> jax.Array:
+    """The largest of 3 by 3 pixels, to half the image."""
+    return max_pool(inputs, 3, stride=2)
+
+
+@dataclass(frozen=True)
+class MeanPool:
+    """The mean of 3 by 3 pixels.
+
+    Attributes:
+        counts_padding: whether the zeros around the image count.
+    """
+
+    counts_padding: bool
+
+    def __call__(self, _layers: Layers, inputs: jax.Array, _name: str) -> jax.Array:
+        """Activations [n, h, w, c] to others of the same shape."""
+        return avg_pool(inputs, 3, stride=1, padding=1, counts_padding=self.counts_padding)
+
+
+@dataclass(frozen=True)
+class Fork:
+    """Two convolutions side by side, of 1 by 3 pixels and of 3 by 1.
+
+    Attributes:
+        channels: those of each.
+    """
+
+    channels: int
+
+    def __call__(self, layers: Layers, inputs: jax.Array, name: str) -> jax.Array:
+        """Activations [n, h, w, c] to [n, h, w, 2 · channels]."""
+        wide = Conv(self.channels, (1, 3))(layers, inputs, f"{name}a")
+        high = Conv(self.channels, (3, 1))(layers, inputs, f"{name}b")
+        return jnp.concatenate([wide, high], axis=-1)
+
+
+# The first layers of all Inceptions; of Inception-v4 the first three.
+STEM = (
+    halving_conv(32),
+    Conv(32, 3, padded=False),
+    Conv(64, 3),
+    halving_pool,
+    Conv(80),
+    Conv(192, 3, padded=False),
+    halving_pool,
+)
+
+
+def side_by_side(
+    layers: Layers, inputs: jax.Array, branches: Branches, first: int = 0
+) -> jax.Array:
+    """The outputs of branches, concatenated.
+
+    A step is called as its branch where the branch has one step. The steps of the others have a
+    number too. A pooling before a single convolution does not count, as it has no variables.
+
+    Args:
+        layers: the layers of the network.
+        inputs: activations [n, h, w, c].
+        branches: the steps of each branch.
+        first: the number of the first step of a branch.
+    """
+    outputs = []
+    for branch, steps in branches.items():
+        is_single = sum(isinstance(step, Conv | Fork) for step in steps) == 1
+        output = inputs
+        for number, step in enumerate(steps, start=first):
+            output = step(layers, output, branch if is_single else f"{branch}_{number}")
+        outputs.append(output)
+    return jnp.concatenate(outputs, axis=-1)
+
+
+class Mixed(nn.Module):
+    """Branches side by side.
+
+    Attributes:
+        branches: the steps of each branch.
+        first: the number of the first step of a branch.
+        layers: the layers of the network.
+    """
+
+    branches: Branches
+    first: int
+    layers: Layers
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        """Activations [n, h, w, c] to [n, h', w', the channels of all branches]."""
+        return side_by_side(self.layers, inputs, self.branches, self.first)
+
+
+def mixed(branches: Branches, first: int = 0) -> Step:
+    """A step that is one module of branches side by side."""
+
+    def step(layers: Layers, inputs: jax.Array, name: str) -> jax.Array:
+        return Mixed(branches, first, layers, name=name)(inputs)
+
+    return step
+
+
+class Inception(nn.Module):
+    """Steps one after another, the mean over the image, and dropout.
+
+    Attributes:
+        axis_name: the axis over devices over which batch norm averages.
+        steps: all steps by name, in order.
+        dropout: the probability that a feature is set to 0 in training.
+        dtype: the type in which the convolutions compute.
+    """
+
+    axis_name: str | None
+    steps: Mapping[str, Step]
+    dropout: float
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
+        """Images [n, height, width, channels] to features [n, the channels of the last step]."""
+        layers = Layers(self.dtype, train, self.axis_name, epsilon=_EPSILON)
+        hidden = images
+        for name, step in self.steps.items():
+            hidden = step(layers, hidden, name)
+        return layers.dropout(mean_over_image(hidden), self.dropout)
+
+
+def timms_names(here: str, there: str) -> dict[str, str]:
+    """The names of what is in a block here, and in timm, where every step has a number."""
+    return {
+        here + "/branch{}_{}_{}": there + ".branch{}.{}.{}",
+        # Behind a pooling.
+        here + "/branch3_{}": there + ".branch3.1.{}",
+        here + "/{}_{}": there + ".{}.{}",
+        here + "/{}": there + ".{}",
+    }
