@@ -15,6 +15,15 @@ def record():
     return note
 
 
+def pytest_collection_modifyitems(items):
+    """All tests of a network one after the other: to make it and its file takes longest."""
+    items.sort(key=lambda item: _network_of(item) or "")
+
+
+def _network_of(item):
+    return getattr(item, "callspec", None) and item.callspec.params.get("name")
+
+
 def pytest_terminal_summary(terminalreporter):
     columns = dict.fromkeys(column for row in ERRORS.values() for column in row)
     if not columns:

@@ -12,6 +12,7 @@ for _name in ("nms", "qnms"):
 
 import timm  # noqa: E402
 import torchvision  # noqa: E402
+from timm.models.vision_transformer import VisionTransformer  # noqa: E402
 
 NUM_CLASSES = 37
 # Where the name here is another.
@@ -29,6 +30,15 @@ _OPTIONS = {
     "inception_v3": {"aux_logits": False, "init_weights": False},
     "vit": {"dynamic_img_size": True},
 }
+# Of CLIP's towers, by the features of their tokens.
+_EMBEDDINGS = {768: 512, 1024: 768}
+
+
+class _Tower(VisionTransformer):
+    """A tower of CLIP as it is published, its projection included, and a head behind it."""
+
+    def forward_head(self, tokens, pre_logits=False):
+        return self.head(self.proj(self.pool(tokens)))
 
 
 def make(name, num_classes=NUM_CLASSES):
@@ -40,6 +50,12 @@ def make(name, num_classes=NUM_CLASSES):
     else:
         factory = getattr(torchvision.models, _OTHER_NAMES.get(name, name))
         network = factory(num_classes=num_classes, **options)
+    if "_clip_" in name:
+        width = network.num_features
+        embedding = _EMBEDDINGS[width]
+        network.proj = torch.nn.Linear(width, embedding, bias=False)
+        network.head = torch.nn.Linear(embedding, num_classes)
+        network.__class__ = _Tower
     with torch.no_grad():
         for module in network.modules():
             if isinstance(module, torch.nn.BatchNorm2d):

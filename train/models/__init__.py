@@ -16,6 +16,7 @@ from train.models.heads import CosineHead, LinearHead, TwoHeads
 from train.models.model_spec import ModelSpec
 from train.models.networks import (
     alexnet,
+    convnext,
     densenet,
     efficientnet,
     inception_resnet_v2,
@@ -27,6 +28,7 @@ from train.models.networks import (
     shufflenet,
     squeezenet,
     vgg,
+    vit,
 )
 from train.models.networks.linear import Linear
 from train.models.networks.mlp import MLP
@@ -52,6 +54,7 @@ MODEL_OPTIONS: Mapping[str, Field] = {
 # Files of networks that are published with weights.
 _FAMILIES = (
     alexnet,
+    convnext,
     densenet,
     efficientnet,
     inception_resnet_v2,
@@ -63,6 +66,7 @@ _FAMILIES = (
     shufflenet,
     squeezenet,
     vgg,
+    vit,
 )
 
 MODELS = {

@@ -35,6 +35,8 @@ class Layers:
         momentum: the share of the running statistics of batch norm that a step keeps.
         tensorflow_padding: whether convolutions are padded as TensorFlow's "SAME" has it: where the
             zeros are odd in number, there is one more after the image.
+        kernel_init: the initial kernels; None for He's normals by fan-out in convolutions, and
+            LeCun's in matrix products.
     """
 
     dtype: DTypeLike
@@ -43,6 +45,7 @@ class Layers:
     epsilon: float = 1e-5
     momentum: float = 0.9
     tensorflow_padding: bool = False
+    kernel_init: nn.initializers.Initializer | None = None
 
     def conv(
         self,
@@ -85,7 +88,7 @@ class Layers:
             padding=pads,
             feature_group_count=groups,
             use_bias=use_bias,
-            kernel_init=_he_normal,
+            kernel_init=self.kernel_init or _he_normal,
             dtype=self.dtype,
             name=name,
         )(inputs)
@@ -94,7 +97,13 @@ class Layers:
         self, inputs: jax.Array, features: int, *, use_bias: bool = True, name: str | None = None
     ) -> jax.Array:
         """An affine function of the last axis."""
-        return nn.Dense(features, use_bias=use_bias, dtype=self.dtype, name=name)(inputs)
+        return nn.Dense(
+            features,
+            use_bias=use_bias,
+            kernel_init=self.kernel_init or nn.linear.default_kernel_init,
+            dtype=self.dtype,
+            name=name,
+        )(inputs)
 
     def batch_norm(self, inputs: jax.Array, *, name: str | None = None) -> jax.Array:
         """Batch norm by the statistics of the batch, or, without `train`, by the running ones.
@@ -116,6 +125,10 @@ class Layers:
         """Layer norm over the last axis."""
         normalized = nn.LayerNorm(epsilon=self.epsilon, name=name)(inputs.astype(jnp.float32))
         return normalized.astype(self.dtype)
+
+    def layer_scale(self, branch: jax.Array, initial: float, *, name: str) -> jax.Array:
+        """A residual branch times a learned number for each channel, `initial` at first."""
+        return LayerScale(initial, name=name)(branch)
 
     def conv_norm(
         self,
@@ -147,6 +160,29 @@ class Layers:
             return branch
         of_example = tuple(range(1, branch.ndim))
         return nn.Dropout(rate, broadcast_dims=of_example)(branch, deterministic=not self.train)
+
+
+class LayerScale(nn.Module):
+    """A learned factor for each channel.
+
+    Attributes:
+        initial: the factors at first.
+    """
+
+    initial: float
+
+    @nn.compact
+    def __call__(self, inputs: jax.Array) -> jax.Array:
+        """Numbers [..., c] to numbers [..., c]."""
+        start = nn.initializers.constant(self.initial)
+        gamma = self.param("gamma", start, (inputs.shape[-1],))
+        # A product of [c] and [..., c], without the promotion of ranks or types.
+        return jnp.einsum("...c,c->...c", inputs, gamma.astype(inputs.dtype))
+
+
+def rates_of_blocks(last: float, num_blocks: int) -> list[float]:
+    """Rates of stochastic depth that grow evenly, from 0 at the first block."""
+    return [last * index / max(num_blocks - 1, 1) for index in range(num_blocks)]
 
 
 def max_pool(

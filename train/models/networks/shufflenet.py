@@ -104,6 +104,6 @@ _NAMES = PublishedNames(
     head="fc",
 )
 
-# By the name that the authors of Pl@ntNet-300K have for torchvision's `shufflenet_v2_x1_0`, with the
-# parameters below the head.
+# By the name that the authors of Pl@ntNet-300K have for torchvision's `shufflenet_v2_x1_0`, with
+# the parameters below the head.
 NETWORKS = {"shufflenet": ModelSpec(ShuffleNet, names=_NAMES, num_parameters=1_253_604)}

@@ -41,7 +41,12 @@ class OtherNames:
 
     def translate(self, arrays: Arrays) -> Arrays:
         """The arrays of a file by the names of `PublishedNames`."""
-        return self.arrange({_renamed(name, self.renames): one for name, one in arrays.items()})
+        renamed = {_renamed(name, self.renames): one for name, one in arrays.items()}
+        try:
+            return self.arrange(renamed)
+        except (IndexError, KeyError, ValueError):
+            # Arrays are lacking or have other shapes. A message can name them better as they are.
+            return renamed
 
 
 @dataclass(frozen=True)
@@ -90,14 +95,19 @@ class PublishedNames:
 
     def translate(self, arrays: Arrays) -> Arrays:
         """The arrays of a publisher's file by the names of this table, without those left out."""
-        other = next((other for other in self.others if other.sign in arrays), None)
-        if other is not None:
-            arrays = other.translate(arrays)
         return {
             name: array
-            for name, array in arrays.items()
+            for name, array in self._renamed(arrays).items()
             if not name.endswith("num_batches_tracked") and not name.startswith(self.left_out)
         }
+
+    def unused(self, arrays: Arrays) -> list[str]:
+        """The names of the arrays of a publisher's file that are left out."""
+        return [name for name in self._renamed(arrays) if name.startswith(self.left_out)]
+
+    def _renamed(self, arrays: Arrays) -> Arrays:
+        other = next((other for other in self.others if other.sign in arrays), None)
+        return arrays if other is None else other.translate(arrays)
 
     def num_parameters(self, arrays: Arrays) -> int:
         """What `ModelSpec.num_parameters` counts, of the arrays of a file, translated."""

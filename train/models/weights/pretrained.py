@@ -95,8 +95,8 @@ def load(
         if why_new_head is None
         else f"but its head starts anew: {why_new_head}"
     )
-    unused = [name for name in in_file if name.startswith(published.left_out)]
-    left_out = f"; left out: {_listed(unused)}" if published.left_out and unused else ""
+    unused = published.unused(in_file)
+    left_out = f"; left out: {_listed(unused)}" if unused else ""
     return Pretrained(
         *names.unflatten(variables), f"{what}, {head}{left_out}", why_new_head is None
     )

@@ -1,0 +1,239 @@
+"""Vision transformers for large images, as timm builds them: ViT, DINOv2 and CLIP's image towers.
+
+Dosovitskiy et al. 2021, Oquab et al. 2024 with the registers of Darcet et al. 2024, and Radford et
+al. 2021. The features are those of the class token. The last layer, `head` in timm, is the head
+here. The towers of CLIP end with their projection: the features are the embeddings that are
+compared with those of texts. timm has that projection in the place of the head.
+
+OpenAI's CLIP, and some after it, have a quick approximation of GELU. A file of weights does not
+tell: `quick_gelu` in its publisher's `open_clip_config.json` does.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+from jax.typing import DTypeLike
+
+from train.models.layers import Activation, Layers, rates_of_blocks
+from train.models.model_spec import ModelSpec
+from train.models.networks.positions import resized
+from train.models.networks.vit_names import NAMES
+from train.models.normalization import CLIP, HALVES, IMAGENET, Normalization
+
+_normal = nn.initializers.normal(0.02)
+_gelu = functools.partial(nn.gelu, approximate=False)
+
+
+def _quick_gelu(inputs: jax.Array) -> jax.Array:
+    return inputs * nn.sigmoid(1.702 * inputs)
+
+
+class Block(nn.Module):
+    """Self-attention, then a network of two layers for each token, both beside a shortcut.
+
+    Attributes:
+        num_heads: the heads of the attention.
+        activation: that of the hidden layer.
+        layer_scale: the first factors of the two branches; None for branches without.
+        dropout: the rate after each dense layer but that of queries, keys and values.
+        stochastic_depth: the rate at which an example skips a branch.
+        layers: the layers of the network.
+    """
+
+    num_heads: int
+    activation: Activation
+    layer_scale: float | None
+    dropout: float
+    stochastic_depth: float
+    layers: Layers
+
+    @nn.compact
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """Tokens [n, t, d] to tokens [n, t, d]."""
+        branch = self._attention(self.layers.layer_norm(tokens, name="norm1"))
+        tokens = tokens + self._scaled(branch, "ls1")
+        branch = self._mlp(self.layers.layer_norm(tokens, name="norm2"))
+        return tokens + self._scaled(branch, "ls2")
+
+    def _attention(self, tokens: jax.Array) -> jax.Array:
+        n, t, d = tokens.shape
+        size = d // self.num_heads
+        of_heads = self.layers.dense(tokens, 3 * d, name="attn_qkv")
+        of_heads = of_heads.reshape(n, t, 3, self.num_heads, size)
+        queries, keys, values = (of_heads[:, :, index] for index in range(3))
+        scores = jnp.einsum("nqhc,nkhc->nhqk", queries * size**-0.5, keys)
+        # A sum over all tokens: in float32.
+        weights = nn.softmax(scores.astype(jnp.float32)).astype(tokens.dtype)
+        mixed = jnp.einsum("nhqk,nkhc->nqhc", weights, values).reshape(n, t, d)
+        return self.layers.dropout(self.layers.dense(mixed, d, name="attn_proj"), self.dropout)
+
+    def _mlp(self, tokens: jax.Array) -> jax.Array:
+        d = tokens.shape[-1]
+        hidden = self.activation(self.layers.dense(tokens, 4 * d, name="mlp_fc1"))
+        hidden = self.layers.dropout(hidden, self.dropout)
+        return self.layers.dropout(self.layers.dense(hidden, d, name="mlp_fc2"), self.dropout)
+
+    def _scaled(self, branch: jax.Array, name: str) -> jax.Array:
+        if self.layer_scale is not None:
+            branch = self.layers.layer_scale(branch, self.layer_scale, name=name)
+        return self.layers.stochastic_depth(branch, self.stochastic_depth)
+
+
+class VisionTransformer(nn.Module):
+    """Patches of an image as tokens, blocks of self-attention, and the class token at their end.
+
+    Attributes:
+        axis_name: as all networks have it; there is no batch norm.
+        patch_size: the height and width of a patch.
+        grid_size: the rows and columns of patches that have a learned position. Those of images
+            of another size are interpolated.
+        width: the features of a token.
+        depth: the number of blocks.
+        num_heads: the heads of each attention.
+        registers: the number of tokens that stand for no patch.
+        layer_scale: the first factors of the branches; None for branches without.
+        projection: the features of the embedding that a tower of CLIP ends with. Such a tower has
+            a norm before its blocks too, and patches without a bias. None for other networks.
+        activation: that of the hidden layers.
+        dropout: the rate after the positions are added, and after each dense layer but that of
+            queries, keys and values.
+        stochastic_depth: the rate at which an example skips a branch of the last block.
+        dtype: the type in which the matrix products compute.
+    """
+
+    axis_name: str | None
+    patch_size: int
+    grid_size: int
+    width: int
+    depth: int
+    num_heads: int
+    registers: int = 0
+    layer_scale: float | None = None
+    projection: int | None = None
+    activation: Activation = _gelu
+    dropout: float = 0.0
+    stochastic_depth: float = 0.0
+    dtype: DTypeLike = jnp.float32
+
+    @nn.compact
+    def __call__(self, images: jax.Array, *, train: bool) -> jax.Array:
+        """Images [n, height, width, channels] to `projection` features, or `width` without one."""
+        is_tower = self.projection is not None
+        layers = Layers(
+            self.dtype,
+            train,
+            self.axis_name,
+            epsilon=1e-5 if is_tower else 1e-6,
+            kernel_init=_normal,
+        )
+        patches = layers.conv(
+            images,
+            self.width,
+            self.patch_size,
+            stride=self.patch_size,
+            padding=0,
+            use_bias=not is_tower,
+            name="patch_embed",
+        )
+        tokens = layers.dropout(self._with_positions(patches), self.dropout)
+        if is_tower:
+            tokens = layers.layer_norm(tokens, name="norm_pre")
+        rates = rates_of_blocks(self.stochastic_depth, self.depth)
+        for index, rate in enumerate(rates):
+            tokens = Block(
+                self.num_heads,
+                self.activation,
+                self.layer_scale,
+                self.dropout,
+                rate,
+                layers,
+                name=f"blocks_{index}",
+            )(tokens)
+        features = layers.layer_norm(tokens[:, 0], name="norm")
+        if self.projection is not None:
+            features = layers.dense(features, self.projection, use_bias=False, name="proj")
+        return features.astype(jnp.float32)
+
+    def _with_positions(self, patches: jax.Array) -> jax.Array:
+        """Patches [n, rows, columns, d] to tokens [n, t, d], the class token first."""
+        n, rows, columns, d = patches.shape
+        # As in timm: beside registers, the class token has no position.
+        with_class = 0 if self.registers else 1
+        class_token = self.param("cls_token", nn.initializers.normal(1e-6), (1, 1, d))
+        positions = self.param("pos_embed", _normal, (1, with_class + self.grid_size**2, d))
+        of_patches = resized(positions[:, with_class:], self.grid_size, (rows, columns))
+        first = [class_token + positions[:, :1] if with_class else class_token]
+        if self.registers:
+            first.append(
+                self.param("reg_token", nn.initializers.normal(1e-6), (1, self.registers, d))
+            )
+        dtype = patches.dtype
+        first = [jnp.broadcast_to(token.astype(dtype), (n, *token.shape[1:])) for token in first]
+        tokens = patches.reshape(n, rows * columns, d) + of_patches.astype(dtype)
+        return jnp.concatenate([*first, tokens], axis=1)
+
+
+# The width, the blocks and the heads, by the word in the names.
+_SIZES = {"small": (384, 12, 6), "base": (768, 12, 12), "large": (1024, 24, 16)}
+
+
+def _vit(
+    size: str,
+    patch_size: int,
+    image_size: int,
+    num_parameters: int,
+    normalization: Normalization,
+    **fields: Any,
+) -> ModelSpec:
+    width, depth, num_heads = _SIZES[size]
+    return ModelSpec(
+        functools.partial(
+            VisionTransformer,
+            patch_size=patch_size,
+            grid_size=image_size // patch_size,
+            width=width,
+            depth=depth,
+            num_heads=num_heads,
+            **fields,
+        ),
+        options=("dropout", "stochastic_depth"),
+        names=NAMES,
+        num_parameters=num_parameters,
+        normalization=normalization,
+        image_size=image_size,
+        smallest=patch_size,
+        multiple_of=patch_size,
+    )
+
+
+_plain = functools.partial(_vit, patch_size=16, image_size=224, normalization=HALVES)
+_dinov2 = functools.partial(
+    _vit, patch_size=14, image_size=518, normalization=IMAGENET, layer_scale=1e-5
+)
+_clip = functools.partial(_vit, image_size=224, normalization=CLIP)
+_clip_base = functools.partial(
+    _clip, "base", patch_size=16, num_parameters=86_041_344, projection=512
+)
+_clip_large = functools.partial(
+    _clip, "large", patch_size=14, num_parameters=303_703_040, projection=768
+)
+
+# By timm's names, with the parameters below the head and beside the positions.
+NETWORKS = {
+    "vit_small_patch16_224": _plain("small", num_parameters=21_590_016),
+    "vit_base_patch16_224": _plain("base", num_parameters=85_647_360),
+    "vit_large_patch16_224": _plain("large", num_parameters=303_099_904),
+    "vit_small_patch14_dinov2": _dinov2("small", num_parameters=21_530_112),
+    "vit_base_patch14_dinov2": _dinov2("base", num_parameters=85_527_552),
+    "vit_large_patch14_dinov2": _dinov2("large", num_parameters=302_964_736),
+    "vit_small_patch14_reg4_dinov2": _dinov2("small", num_parameters=21_531_648, registers=4),
+    "vit_base_patch14_reg4_dinov2": _dinov2("base", num_parameters=85_530_624, registers=4),
+    "vit_large_patch14_reg4_dinov2": _dinov2("large", num_parameters=302_968_832, registers=4),
+    "vit_base_patch16_clip_224": _clip_base(),
+    "vit_large_patch14_clip_224": _clip_large(),
+    "vit_base_patch16_clip_quickgelu_224": _clip_base(activation=_quick_gelu),
+    "vit_large_patch14_clip_quickgelu_224": _clip_large(activation=_quick_gelu),
+}

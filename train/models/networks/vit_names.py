@@ -1,0 +1,175 @@
+"""What timm and other publishers call the variables of vision transformers."""
+
+import re
+
+import numpy as np
+
+from train.models.networks import positions
+from train.models.weights.names import Arrays, OtherNames, PublishedNames
+
+# What is left out of a whole CLIP: all of its text tower. The names here of the image tower:
+_OF_TOWERS = ("patch_embed.", "cls_token", "pos_embed", "norm_pre.", "blocks.", "norm.", "proj.")
+
+
+def _position_of_class_added(arrays: Arrays) -> Arrays:
+    """Where there are registers, timm adds the position of the class token to that token."""
+    if "reg_token" not in arrays:
+        return arrays
+    pos_embed = arrays["pos_embed"]
+    return arrays | {
+        "cls_token": arrays["cls_token"] + pos_embed[:, :1],
+        "pos_embed": pos_embed[:, 1:],
+    }
+
+
+def _joined(arrays: Arrays) -> Arrays:
+    """Queries, keys and values of Hugging Face's as one."""
+    joined = {}
+    for name, array in arrays.items():
+        found = re.fullmatch(r"(blocks\.\d+\.attn\.)(query|key|value)(\..+)", name)
+        if found is None:
+            joined[name] = array
+        elif found[2] == "query":
+            parts = (f"{found[1]}{part}{found[3]}" for part in ("query", "key", "value"))
+            joined[f"{found[1]}qkv{found[3]}"] = np.concatenate([arrays[part] for part in parts])
+    return joined
+
+
+def _tower_alone(arrays: Arrays) -> Arrays:
+    tower = {
+        name if name.startswith(_OF_TOWERS) else f"text.{name}": array
+        for name, array in arrays.items()
+    }
+    return tower | {"pos_embed": tower["pos_embed"][None]}
+
+
+def _hugging_face(prefix: str) -> OtherNames:
+    """Of ViT and of DINOv2, whose names differ where they are not the same."""
+    block = f"{prefix}encoder.layer.{{}}"
+    return OtherNames(
+        sign=f"{prefix}embeddings.cls_token",
+        renames={
+            f"{prefix}embeddings.cls_token": "cls_token",
+            f"{prefix}embeddings.mask_token": "mask_token",
+            f"{prefix}embeddings.register_tokens": "reg_token",
+            f"{prefix}embeddings.position_embeddings": "pos_embed",
+            f"{prefix}embeddings.patch_embeddings.projection": "patch_embed.proj",
+            f"{block}.attention.attention": "blocks.{}.attn",
+            f"{block}.attention.output.dense": "blocks.{}.attn.proj",
+            f"{block}.layernorm_before": "blocks.{}.norm1",
+            f"{block}.layernorm_after": "blocks.{}.norm2",
+            f"{block}.intermediate.dense": "blocks.{}.mlp.fc1",
+            f"{block}.output.dense": "blocks.{}.mlp.fc2",
+            f"{block}.layer_scale{{}}.lambda1": "blocks.{}.ls{}.gamma",
+            block: "blocks.{}",
+            f"{prefix}layernorm": "norm",
+            "classifier": "head",
+        },
+        arrange=lambda arrays: _position_of_class_added(_joined(arrays)),
+    )
+
+
+def _open_clip(prefix: str) -> OtherNames:
+    block = f"{prefix}transformer.resblocks.{{}}"
+
+    def arrange(arrays: Arrays) -> Arrays:
+        # PyTorch's layout is [out, in]; this is a bare matrix, [in, out].
+        return _tower_alone(arrays | {"proj.weight": arrays["proj.weight"].T})
+
+    return OtherNames(
+        sign=f"{prefix}class_embedding",
+        renames={
+            f"{prefix}class_embedding": "cls_token",
+            f"{prefix}positional_embedding": "pos_embed",
+            f"{prefix}conv1": "patch_embed.proj",
+            f"{prefix}ln_pre": "norm_pre",
+            f"{block}.ln_{{}}": "blocks.{}.norm{}",
+            f"{block}.attn.in_proj_{{}}": "blocks.{}.attn.qkv.{}",
+            f"{block}.attn.out_proj": "blocks.{}.attn.proj",
+            f"{block}.mlp.c_fc": "blocks.{}.mlp.fc1",
+            f"{block}.mlp.c_proj": "blocks.{}.mlp.fc2",
+            f"{prefix}ln_post": "norm",
+            f"{prefix}proj": "proj.weight",
+        },
+        arrange=arrange,
+    )
+
+
+_HUGGING_FACES_CLIP = OtherNames(
+    sign="vision_model.embeddings.class_embedding",
+    renames={
+        "vision_model.embeddings.class_embedding": "cls_token",
+        "vision_model.embeddings.position_embedding.weight": "pos_embed",
+        "vision_model.embeddings.patch_embedding": "patch_embed.proj",
+        # Written thus there.
+        "vision_model.pre_layrnorm": "norm_pre",
+        "vision_model.encoder.layers.{}.layer_norm{}": "blocks.{}.norm{}",
+        "vision_model.encoder.layers.{}.self_attn.q_proj": "blocks.{}.attn.query",
+        "vision_model.encoder.layers.{}.self_attn.k_proj": "blocks.{}.attn.key",
+        "vision_model.encoder.layers.{}.self_attn.v_proj": "blocks.{}.attn.value",
+        "vision_model.encoder.layers.{}.self_attn.out_proj": "blocks.{}.attn.proj",
+        "vision_model.encoder.layers.{}.mlp": "blocks.{}.mlp",
+        "vision_model.post_layernorm": "norm",
+        "visual_projection": "proj",
+    },
+    arrange=lambda arrays: _tower_alone(_joined(arrays)),
+)
+
+
+def _head_as_projection(arrays: Arrays) -> Arrays:
+    """The projection of a tower, which timm has in the place of the head, with a bias of 0."""
+    if "proj.weight" in arrays or np.any(arrays.get("head.bias", 1)):
+        return arrays
+    others = {name: array for name, array in arrays.items() if not name.startswith("head.")}
+    return others | {"proj.weight": arrays["head.weight"]}
+
+
+_TIMMS_CLIP = OtherNames(sign="norm_pre.weight", arrange=_head_as_projection)
+
+_TORCHVISION = OtherNames(
+    sign="class_token",
+    renames={
+        "class_token": "cls_token",
+        "encoder.pos_embedding": "pos_embed",
+        "conv_proj": "patch_embed.proj",
+        "encoder.layers.encoder_layer_{}.ln_{}": "blocks.{}.norm{}",
+        "encoder.layers.encoder_layer_{}.self_attention.in_proj_{}": "blocks.{}.attn.qkv.{}",
+        "encoder.layers.encoder_layer_{}.self_attention.out_proj": "blocks.{}.attn.proj",
+        # Those of the published files, then those that its module has had since.
+        "encoder.layers.encoder_layer_{}.mlp.linear_{}": "blocks.{}.mlp.fc{}",
+        "encoder.layers.encoder_layer_{}.mlp.0": "blocks.{}.mlp.fc1",
+        "encoder.layers.encoder_layer_{}.mlp.3": "blocks.{}.mlp.fc2",
+        "encoder.ln": "norm",
+        "heads.head": "head",
+    },
+)
+
+# Without registers, DINOv2's own names are timm's.
+_DINOV2 = OtherNames(
+    sign="register_tokens",
+    renames={"register_tokens": "reg_token"},
+    arrange=_position_of_class_added,
+)
+
+NAMES = PublishedNames(
+    {
+        "patch_embed": "patch_embed.proj",
+        "blocks_{}/attn_{}": "blocks.{}.attn.{}",
+        "blocks_{}/mlp_{}": "blocks.{}.mlp.{}",
+        "blocks_{}/{}": "blocks.{}.{}",
+    },
+    head="head",
+    # DINOv2's in the place of hidden patches, a layer of Hugging Face's that no published
+    # classifier has, and the text towers of whole CLIPs.
+    left_out=("mask_token", "pooler.", "text."),
+    others=(
+        _TORCHVISION,
+        _DINOV2,
+        *map(_hugging_face, ("", "vit.", "dinov2.", "dinov2_with_registers.")),
+        *map(_open_clip, ("", "visual.")),
+        _HUGGING_FACES_CLIP,
+        _TIMMS_CLIP,
+    ),
+    sized=("pos_embed",),
+    fit=positions.fit,
+)
