@@ -18,10 +18,14 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 "sampling": "uniform",
             },
             "model": {
-                # A file of ResNet weights with torchvision's or timm's names, or None.
+                # A file of weights with the names of one of its publishers, or None.
                 "pretrained": config_dict.placeholder(str),
                 # The workdir of a finished run of the same network to start from, or None.
                 "start_from": config_dict.placeholder(str),
+                # How images are normalized: "dataset" for the mean and deviation of the data set,
+                # "imagenet", "halves" (values from -1 to 1) or "clip". None for what the weights
+                # of pretrained or start_from expect, and for "dataset" without weights.
+                "normalization": config_dict.placeholder(str),
                 # Whether the network below the head stays as it is, and the head alone is trained.
                 "freeze": False,
                 # Whether batch norm uses the batch of all devices, or the share of each device.

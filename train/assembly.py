@@ -22,15 +22,22 @@ from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation.errors import UserError
-from train.models import MODEL_OPTIONS, build_model
+from train.models import MODEL_OPTIONS, build_model, check_image_shape
 from train.models.classifier import Classifier
 from train.models.layers_by_depth import distances_from_head
-from train.training import label_estimates, optimizer, randomness, steps, stop_signals
+from train.training import (
+    label_estimates,
+    normalization,
+    optimizer,
+    randomness,
+    steps,
+    stop_signals,
+)
 from train.training.losses import find_loss
 from train.training.objectives import Hyperparameters, Objective
 from train.training.optimizer import Optimizer
 from train.training.state import TrainState, initial_state, parameters_digest
-from train.workdir import terminal
+from train.workdir import run_files, terminal
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 from train.workdir.skipped_images import SkippedImages
@@ -45,14 +52,17 @@ def assemble(
         config: the fields of the configuration, nested and checked.
         facts: those of a finished run, which is used without its data set. Training leaves them
             out: the data set is opened, and has them.
-        workdir: the folder of the run, where the images are listed that cannot be read and are left
-            out; None to list them nowhere.
+        workdir: the folder of the run. What it kept of its data set is used where the run goes on,
+            and the images are listed there that cannot be read and are left out. None for a run
+            without a folder.
 
     Raises:
         UserError: the data set cannot be opened, or does not fit the configuration.
     """
-    assembly = Assembly(config, facts, SkippedImages(workdir))
+    assembly = Assembly(config, facts, workdir)
     configuration.check_classes(config, len(assembly.classes.names))
+    if assembly.spec.has_images:
+        check_image_shape(config["model"]["name"], assembly.image_shape)
     return assembly
 
 
@@ -69,27 +79,23 @@ class Assembly:
     Args:
         config: the fields of the configuration, nested and checked.
         facts: what is known of the data set; None to ask the data set.
-        skipped: takes the images that cannot be read and are left out.
+        workdir: the folder of the run; None for a run without one.
     """
 
     def __init__(
-        self, config: Mapping[str, Any], facts: Facts | None, skipped: SkippedImages
+        self, config: Mapping[str, Any], facts: Facts | None, workdir: Path | None
     ) -> None:
         self.config = config
         self.loss = find_loss(config["loss"]["name"])
         self._unopened = dataset_spec(config["dataset"])
         self._facts = facts
-        self._skipped = skipped
+        self._workdir = workdir
+        self._skipped = SkippedImages(workdir)
 
     @cached_property
     def spec(self) -> DatasetSpec:
-        """The data set, with what only its files tell of its images or features."""
-        if self._unopened.image_shape is not None:
-            return self._unopened
-        spec = self._unopened.of_shape(self.facts.image_shape)
-        if self.facts.mean is None or self.facts.std is None:
-            return spec
-        return dataclasses.replace(spec, mean=self.facts.mean, std=self.facts.std)
+        """The data set, with what only its files tell, and with the normalization of the run."""
+        return self.facts.complete(self._unopened)
 
     @cached_property
     def dataset(self) -> Dataset:
@@ -106,8 +112,18 @@ class Assembly:
 
     @cached_property
     def facts(self) -> Facts:
-        """What is known of the data set."""
-        return self._facts or facts_of(self.dataset)
+        """What is known of the data set, and how the run normalizes if not as that says."""
+        if self._facts is not None:
+            return self._facts
+        facts = facts_of(self.dataset)
+        if self._workdir is not None and run_files.has_checkpoints(self._workdir):
+            kept = run_files.read_facts(self._workdir, facts.classes, facts.image_shape)
+            mean, std = kept.mean, kept.std
+        else:
+            mean, std = normalization.of_new_run(
+                self.config["model"], facts.complete(self._unopened)
+            ) or (None, None)
+        return facts if mean is None else dataclasses.replace(facts, mean=mean, std=std)
 
     @property
     def image_shape(self) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from train.evaluation import metric
 from train.foundation import fields
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
-from train.models import MODEL_NAME, MODEL_OPTIONS, MODELS, published
+from train.models import MODEL_NAME, MODEL_OPTIONS, MODELS, NORMALIZATIONS, published
 from train.models import find as find_network
 from train.training.losses import LABEL_SMOOTHING, LOSS_NAME, LOSSES, find_loss
 from train.training.optimizer import OPTIMIZERS, SCHEDULES
@@ -27,6 +27,7 @@ _FIELDS: dict[str, fields.Field] = {
     "model.name": MODEL_NAME,
     "model.pretrained": fields.text(optional=True),
     "model.start_from": fields.text(optional=True),
+    "model.normalization": fields.optional(fields.one_of((*NORMALIZATIONS, "dataset"))),
     "model.freeze": fields.boolean(),
     "model.sync_batch_norm": fields.boolean(),
     "model.half_precision": fields.boolean(),

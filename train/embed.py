@@ -21,11 +21,18 @@ _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run on
 _WEIGHTS = flags.DEFINE_string(
     "weights",
     None,
-    "Instead of --workdir: a file of the weights of a ResNet, of safetensors or torch.save.",
+    "Instead of --workdir: a file of the weights of a network, of safetensors or torch.save.",
+)
+_MODEL = flags.DEFINE_string(
+    "model",
+    None,
+    "With --weights: the name of the network, as config.model.name has it; by default the only one "
+    "that has as many parameters as the file.",
 )
 _IMAGE_SIZE = flag_types.define_whole_number(
     "image_size",
-    "With --weights: the height and width that the network gets; by default 224.",
+    "With --weights: the height and width that the network gets; by default those of the images "
+    "that it was published for, such as 224.",
     lower_bound=1,
 )
 _IMAGES = flags.DEFINE_string(
@@ -53,7 +60,6 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
     "Whether images that cannot be read are left out; otherwise the first one is an error.",
 )
 _OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")
-_USUAL_SIZE = 224
 
 
 def main() -> None:
@@ -62,6 +68,8 @@ def main() -> None:
     images_flag, images_path = _one_of({"images": _IMAGES.value, "table": _TABLE.value})
     if _IMAGE_SIZE.value is not None and network_flag == "workdir":
         raise UserError("--image_size is for --weights: a run has the size of its own images")
+    if _MODEL.value is not None and network_flag == "workdir":
+        raise UserError("--model is for --weights: a run has its own network")
     if _NESTED.value and images_flag == "table":
         raise UserError("--nested is for --images")
     if _OUT.value is None:
@@ -86,7 +94,7 @@ def main() -> None:
         else found.in_folder(images_path, nested=_NESTED.value, **fractions)
     )
     used = (
-        network.of_weights(network_path, _IMAGE_SIZE.value or _USUAL_SIZE)
+        network.of_weights(network_path, _MODEL.value, _IMAGE_SIZE.value)
         if network_flag == "weights"
         else network.of_run(network_path)
     )

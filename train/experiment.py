@@ -20,7 +20,7 @@ from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.nested import differences
 from train.models import load_pretrained
-from train.training import earlier_run
+from train.training import earlier_run, normalization
 from train.training.loop import AfterEpoch, Loop
 from train.training.losses import find_loss
 from train.training.state import TrainState, num_parameters, parameters_digest, start_from
@@ -251,6 +251,8 @@ def _show_data(assembly: Assembly) -> None:
         f"{len(assembly.classes.names):,} classes; {assembly.spec.example}s: {sizes}; the first "
         "step is compiled, which can take a minute"
     )
+    if assembly.spec.has_images and assembly.facts.mean is not None:
+        show_line(normalization.in_words(assembly.config["model"], assembly.spec))
 
 
 def _reporter(assembly: Assembly, workdir: Path, progress: Progress) -> Reporter | SilentReporter:

@@ -68,8 +68,18 @@ MISTAKES = [
         "warmup_epochs must be less than config.num_epochs, 30; got 30",
     ),
     ("model.pretrained", "", "config.model.pretrained"),
-    ("model.pretrained", "resnet18.pth", "config.model.pretrained is for resnet18, .* 'small_cnn'"),
+    (
+        "model.pretrained",
+        "resnet18.pth",
+        "config.model.pretrained is for .*resnet18, .* 'small_cnn'",
+    ),
     ("model.start_from", "", "config.model.start_from must be a text that is not empty, or None"),
+    (
+        "model.normalization",
+        "clp",
+        "config.model.normalization must be one of clip, dataset, halves, imagenet; did you mean "
+        "'clip'.*, or None; got 'clp'",
+    ),
     ("model.freeze", 1, "config.model.freeze must be True or False; got 1"),
     ("optimizer.head_learning_rate", 0, "head_learning_rate .* greater than 0, or None; got 0"),
     ("optimizer.layer_decay", 1.5, "layer_decay .* greater than 0 and at most 1, or None; got 1.5"),

@@ -96,6 +96,28 @@ def find(name: str) -> ModelSpec:
     return spec
 
 
+def check_image_shape(name: str, image_shape: tuple[int, ...]) -> None:
+    """Refuses images of a size that a network does not take.
+
+    Args:
+        name: the name of the network, as `find` takes it.
+        image_shape: height, width and channels of the images.
+
+    Raises:
+        UserError: their height or width is too small, or not divisible as the network needs it.
+    """
+    spec = find(name)
+    height, width, _ = image_shape
+    fits = all(size >= spec.smallest and size % spec.multiple_of == 0 for size in (height, width))
+    if not fits:
+        divisible = "" if spec.multiple_of == 1 else f" and divisible by {spec.multiple_of}"
+        least = -(-spec.smallest // spec.multiple_of) * spec.multiple_of
+        raise UserError(
+            f"config.model.name={name} takes images whose height and width are at least {least}"
+            f"{divisible}; got images of shape {image_shape}"
+        )
+
+
 def build_model(
     name: str,
     *,
@@ -155,7 +177,9 @@ def network_of(path: str) -> str:
     Raises:
         UserError: the file cannot be read, or is for none that is known here, or for several.
     """
-    found = pretrained.networks_of(files.read(Path(path)), MODELS)
+    arrays = files.read(Path(path))
+    pretrained.check_prefix(path, arrays, MODELS)
+    found = pretrained.networks_of(arrays, MODELS)
     if not found:
         raise UserError(f"config.model.pretrained: {path} holds no network known here")
     if len(found) > 1:
@@ -175,6 +199,7 @@ __all__ = [
     "Normalization",
     "Pretrained",
     "build_model",
+    "check_image_shape",
     "find",
     "load_pretrained",
     "network_of",

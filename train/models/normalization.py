@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 
 class Normalization(NamedTuple):
-    """The mean and the standard deviation of each channel, red, green and blue, in [0, 1]."""
+    """The mean and the standard deviation of each channel, of values in [0, 1]."""
 
-    mean: tuple[float, float, float]
-    std: tuple[float, float, float]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
 
 
 # Of ImageNet's training images.
@@ -17,5 +17,6 @@ HALVES = Normalization((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 # Of the images that CLIP was trained on.
 CLIP = Normalization((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 
-# By the values of `config.model.normalization`, beside "dataset" for the data set's own.
+# By the values of `config.model.normalization`, beside "dataset" for the data set's own. They are
+# for red, green and blue.
 NORMALIZATIONS = {"imagenet": IMAGENET, "halves": HALVES, "clip": CLIP}

@@ -10,6 +10,7 @@ from train.data import DatasetSpec
 from train.prediction import inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
+from train.training.normalization import numbers_in_words
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
 # Of what the program takes, by `DatasetSpec.inputs`.
@@ -81,5 +82,5 @@ def _preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
     return (
         f"The picture{upright}, in {colour}, {resized} (bilinear with antialiasing, as "
         f"Pillow does), the middle {height} x {width} pixels of it, values from 0 to 255. The "
-        "program itself normalizes them."
+        f"program itself normalizes them ({numbers_in_words(spec)}, of values from 0 to 1)."
     )

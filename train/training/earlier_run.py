@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from train.data import dataset_spec
+from train.data import DatasetSpec, dataset_spec
 from train.foundation.errors import UserError
 from train.models import Pretrained
 from train.workdir import array_types, run_files, runs
@@ -34,7 +34,7 @@ def load(path: str, params: Any, batch_stats: Any, *, model_name: str, facts: Fa
         UserError: there is no finished run, or its network is another one.
     """
     workdir = Path(path)
-    name, earlier = _describe(workdir)
+    name, _, earlier = _describe(workdir)
     if name != model_name:
         raise UserError(
             f"{_FIELD} must be a run of the network {model_name!r}; that in {path} is of {name!r}"
@@ -62,8 +62,21 @@ def load(path: str, params: Any, batch_stats: Any, *, model_name: str, facts: Fa
     )
 
 
-def _describe(workdir: Path) -> tuple[str, Facts]:
-    """The name of the network of a finished run, and what the run kept of its data set."""
+def inputs(path: str) -> DatasetSpec:
+    """The data set of an earlier run, with the mean and deviation by which the run normalized.
+
+    Args:
+        path: the workdir of the run, which must be finished.
+
+    Raises:
+        UserError: there is no finished run.
+    """
+    _, spec, facts = _describe(Path(path))
+    return facts.complete(spec)
+
+
+def _describe(workdir: Path) -> tuple[str, DatasetSpec, Facts]:
+    """The name of the network of a finished run, its data set, and what the run kept of that."""
     if workdir.is_file():
         raise UserError(
             f"{_FIELD} must be the workdir of a finished run; {workdir} is a file: weights of "
@@ -81,10 +94,11 @@ def _describe(workdir: Path) -> tuple[str, Facts]:
     config = runs.with_added_fields(config)
     try:
         name = str(config["model"]["name"])
-        shape = dataset_spec(config["dataset"]).image_shape
+        spec = dataset_spec(config["dataset"])
     except (KeyError, TypeError) as error:
         raise UserError(f"{_FIELD}: {workdir} is a run of another version: {error}") from error
-    return name, run_files.read_facts(workdir, run_files.read_classes(workdir), shape)
+    classes = run_files.read_classes(workdir)
+    return name, spec, run_files.read_facts(workdir, classes, spec.image_shape)
 
 
 def _read(workdir: Path) -> dict[str, Any]:

@@ -1,23 +1,26 @@
 """What a run keeps of its data set, to be used without it."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from train.data import DatasetSpec
 from train.workdir.classes import Classes
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What only the files of a data set tell.
+    """What only the files of a data set tell, and how the run normalizes.
 
     Attributes:
         classes: the names of the classes and their numbers of training images.
         image_shape: height, width and channels of the images that the model gets; the number of
             features alone.
         digest: of people's own files, a text that is another for other files, labels or splits.
-        mean: the mean of each feature over the training rows; `None` for images.
-        std: the standard deviation of each feature over the training rows; `None` for images.
+        mean: the mean of each feature over the training rows; that of each channel of images where
+            the run does not normalize them as the data set says, `None` where it does.
+        std: the standard deviation, as `mean`.
     """
 
     classes: Classes
@@ -26,6 +29,14 @@ class Facts:
     # Not compared: other machines may round them otherwise, and the digest is of the features.
     mean: tuple[float, ...] | None = field(default=None, compare=False)
     std: tuple[float, ...] | None = field(default=None, compare=False)
+
+    def complete(self, spec: DatasetSpec) -> DatasetSpec:
+        """The data set with the shape of its examples, and the mean and deviation of the run."""
+        if spec.image_shape is None:
+            spec = spec.of_shape(self.image_shape)
+        if self.mean is None or self.std is None:
+            return spec
+        return dataclasses.replace(spec, mean=self.mean, std=self.std)
 
     def to_plain(self) -> dict[str, Any]:
         """A JSON value of all but the classes, which have a file of their own."""

@@ -81,7 +81,9 @@ class Reporter:
             files.write_whole(
                 workdir / run_files.CLASSES, files.to_json(facts.classes.to_plain(), indent=1)
             )
-        if facts.digest is not None and not (workdir / run_files.DATA).exists():
+        # A run that begins anew may be normalized in another way than an earlier version began it.
+        begins = first_step == 0 or not (workdir / run_files.DATA).exists()
+        if begins and (facts.digest is not None or facts.mean is not None):
             files.write_whole(workdir / run_files.DATA, files.to_json(facts.to_plain(), indent=1))
         self._metrics = workdir / run_files.METRICS
         self._metrics.touch()

@@ -13,7 +13,8 @@ from train.workdir.facts import Facts, digest_from_plain
 
 CONFIG = "config.json"
 CLASSES = "classes.json"
-# Of people's own files: what only they tell.
+# Of people's own files: what only they tell. Of a run that does not normalize as its data set says:
+# how it does.
 DATA = "data.json"
 METRICS = "metrics.jsonl"
 # Images that cannot be read and were left out: only where there are some.

@@ -37,6 +37,9 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "model.stochastic_depth": None,
     "compilation_cache": True,
     "model.start_from": None,
+    # Runs of earlier versions normalized as the data set says. They go on so: a run that has
+    # begun takes what its `data.json` says, and without it the data set's numbers.
+    "model.normalization": None,
     "model.freeze": False,
     "optimizer.head_learning_rate": None,
     "optimizer.layer_decay": None,

@@ -11,8 +11,10 @@ import pytest
 from configs import digits
 from tests.train.models import reference, tiny
 from train import configuration
+from train.assembly import assemble
 from train.foundation.errors import UserError
-from train.models import MODELS, build_model
+from train.models import MODELS, ModelSpec, build_model, check_image_shape
+from train.models.networks.small_cnn import SmallCNN
 from train.training.state import num_parameters
 
 pytestmark = pytest.mark.slow
@@ -46,9 +48,39 @@ def test_published_sizes(name):
 
 
 def test_every_model_of_images_takes_another_size():
-    for name in (name for name, spec in MODELS.items() if "images" in spec.inputs):
-        logits, _ = tiny.shapes(build(name), (40, 48, 1))
-        assert logits.shape == (2, 10)
+    # tests/networks has all that other people publish.
+    ours = {name: spec for name, spec in MODELS.items() if spec.names is None}
+    for name, spec in (ours | {"resnet18": MODELS["resnet18"]}).items():
+        if "images" in spec.inputs:
+            check_image_shape(name, (40, 48, 1))
+            logits, _ = tiny.shapes(build(name), (40, 48, 1))
+            assert logits.shape == (2, 10)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_images_that_a_network_was_published_for_have_a_size_that_it_takes(name):
+    size = MODELS[name].image_size
+    check_image_shape(name, (size, size, 3))
+
+
+def test_images_of_a_size_that_a_network_does_not_take(monkeypatch):
+    patches = ModelSpec(SmallCNN, smallest=20, multiple_of=14)
+    monkeypatch.setitem(MODELS, "patches", patches)
+    check_image_shape("patches", (28, 42, 3))
+    for shape in ((14, 28, 3), (28, 35, 3), (28, 14, 1)):
+        with pytest.raises(UserError) as caught:
+            check_image_shape("patches", shape)
+        assert str(caught.value) == (
+            "config.model.name=patches takes images whose height and width are at least 28 and "
+            f"divisible by 14; got images of shape {shape}"
+        )
+    config = json.loads(digits.get_config("cross_entropy").to_json())
+    config["model"]["name"] = "patches"
+    with pytest.raises(UserError, match=r"name=patches takes .* got images of shape \(8, 8, 1\)"):
+        assemble(config)
+    monkeypatch.setitem(MODELS, "patches", ModelSpec(SmallCNN, smallest=9))
+    with pytest.raises(UserError, match=r"height and width are at least 9; got images of shape"):
+        assemble(config)
 
 
 @pytest.mark.parametrize(

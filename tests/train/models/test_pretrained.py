@@ -1,5 +1,6 @@
 """Weights of torchvision's ResNets come in bit for bit; what does not fit is refused."""
 
+import dataclasses
 import functools
 import re
 
@@ -12,10 +13,11 @@ import safetensors.numpy
 from tests.train.models import tiny
 from tests.train.models import torch_writer as writer
 from train.foundation.errors import UserError
-from train.models import HEADS, MODELS, build_model, published
+from train.models import HEADS, MODELS, ModelSpec, build_model, network_of, published
 from train.models.classifier import Classifier
 from train.models.networks.resnet import NETWORKS, BasicBlock, Bottleneck, ResNet
 from train.models.weights import names, pretrained
+from train.models.weights.names import OtherNames, PublishedNames
 
 NUM_CLASSES = 6
 NAMES = NETWORKS["resnet18"].names
@@ -145,7 +147,7 @@ def without(arrays, *names):
         ("cosine", NUM_CLASSES, (), "the model's is not linear"),
         ("two_heads", NUM_CLASSES, (), "the model's is not linear"),
         ("linear", NUM_CLASSES, ("fc.weight", "fc.bias"), "the file has none"),
-        ("linear", NUM_CLASSES, ("fc.bias",), "the file's has fc.weight"),
+        ("linear", NUM_CLASSES, ("fc.bias",), "the file's has 'fc.weight'"),
     ],
 )
 def test_a_head_that_starts_anew(head, num_classes, removed, reason, tmp_path):
@@ -158,6 +160,16 @@ def test_a_head_that_starts_anew(head, num_classes, removed, reason, tmp_path):
     assert_equal(batch_stats, written[1])
     assert_equal(params["head"], before[0]["head"])
     assert message.endswith(f"of {path}, but its head starts anew: {reason}")
+
+
+@pytest.mark.parametrize("shape", [(), (6,), (6, 5), (6, 16, 2), (0, 16)])
+def test_a_head_of_an_odd_shape_starts_anew(shape, tmp_path):
+    arrays = names.arrays_of(*small_variables(1), NAMES)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(safetensors.numpy.save(arrays | {"fc.weight": np.zeros(shape, np.float32)}))
+    found = load(path, small_variables(2))
+    assert "but its head starts anew: the file's is for " in found.message
+    assert not found.head_is_read
 
 
 def test_heads_that_torchvision_lacks_are_left_out():
@@ -266,6 +278,14 @@ DENSENET = {
 }
 
 
+# 864 parameters below the head.
+OTHER_FAMILY = {
+    "stem.weight": (32, 3, 3, 3),
+    "classifier.weight": (10, 32),
+    "classifier.bias": (10,),
+}
+
+
 @pytest.mark.parametrize(
     ("shapes", "reason"),
     [
@@ -284,6 +304,7 @@ DENSENET = {
             "config.model.name=resnet18: it has also",
         ),
         (DENSENET, "holds no network known here: it lacks bn1.bias, bn1.running_mean, bn1.running"),
+        (OTHER_FAMILY, "name=resnet18, it holds other: it lacks bn1.bias, bn1.running_mean, bn1.r"),
         (
             torchvision_shapes(*PUBLISHED["resnet18"]) | {"conv1.weight": (64, 1, 7, 7)},
             "does not fit config.model.name=resnet18: it has conv1.weight of shape (64, 1, 7, 7) "
@@ -299,9 +320,13 @@ DENSENET = {
             r"does not fit config.model.name=resnet18: it has also 'conv1.0.weight\n'",
         ),
     ],
-    ids=["resnet34", "wide", "resnext", "densenet", "one channel", "incomplete", "more"],
+    ids=[
+        *("resnet34", "wide", "resnext", "densenet", "family", "one channel", "incomplete", "more")
+    ],
 )
-def test_another_network(shapes, reason, tmp_path):
+def test_another_network(shapes, reason, tmp_path, monkeypatch):
+    other = ModelSpec(ResNet, names=PublishedNames({}, head="classifier"), num_parameters=864)
+    monkeypatch.setitem(MODELS, "other", other)
     path = tmp_path / "model.pth"
     write_shapes(path, shapes)
     assert reason in refused(path, real_variables("resnet18"))
@@ -317,28 +342,116 @@ def test_a_resnet_34_for_a_resnet_50(tmp_path):
     )
 
 
-def test_not_every_network_has_pretrained_weights():
-    others = {name for name, spec in MODELS.items() if spec.names is None}
-    assert others >= {"densenet_40_40", "mlp", "small_cnn"}
+def test_networks_without_published_weights():
+    others = [name for name, spec in MODELS.items() if spec.names is None]
+    assert {"densenet_40_40", "mlp", "small_cnn"} <= set(others)
     for name in others:
         with pytest.raises(UserError) as caught:
             published(name)
         message = str(caught.value)
-        assert "config.model.pretrained is for resnet18, resnet34, " in message
+        assert re.search(r"config\.model\.pretrained is for .*resnet18, resnet34, ", message)
         assert message.endswith(f"config.model.name is {name!r}")
 
 
 def test_integers_where_weights_belong(tmp_path):
     arrays = names.arrays_of(*small_variables(1), NAMES)
     path = tmp_path / "model.safetensors"
-    path.write_bytes(
-        safetensors.numpy.save(arrays | {"bn1.weight": arrays["bn1.weight"].astype("i4")})
+    for dtype in ("i4", "i1", "?"):
+        # Beside them are the numbers that they were scaled by.
+        quantised = {"bn1.weight": arrays["bn1.weight"].astype(dtype), "bn1.scale": np.ones(1)}
+        path.write_bytes(safetensors.numpy.save(arrays | quantised))
+        message = refused(path, small_variables(2))
+        assert message.endswith(
+            f"has {np.dtype(dtype)} numbers in bn1.weight, where floating-point ones belong: "
+            "quantised weights are not read"
+        )
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("torch._utils", "_rebuild_qtensor"),  # The integers of quantize_per_tensor.
+        ("torch._utils", "_rebuild_tensor_v3"),  # Real numbers of 8 bits.
+        ("torch", "qint8"),  # A layer of quantize_dynamic.
+    ],
+)
+@pytest.mark.parametrize("to_bytes", writer.FORMATS.values(), ids=writer.FORMATS)
+def test_quantised_files_of_torch(module, name, to_bytes, tmp_path):
+    path = tmp_path / "model.pth"
+    call = writer.Call(writer.Global(module, name), (writer.tensor(np.ones(3, "i1")),))
+    path.write_bytes(to_bytes({"conv1.weight": call}))
+    assert refused(path, small_variables(1)).endswith(
+        f"{path} asks for {module}.{name}, as quantised weights do, which are not read: save the "
+        "weights in floating point"
     )
-    message = refused(path, small_variables(2))
-    assert message.endswith(
-        "has int32 numbers in bn1.weight, where floating-point ones belong: quantised weights "
-        "are not read"
-    )
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("model-00001-of-00002.safetensors", "pytorch_model-00002-of-00010.bin"),
+        *("model.safetensors.index.json", "pytorch_model.bin.index.json"),
+    ],
+)
+def test_one_of_several_files(name, tmp_path):
+    path = tmp_path / name
+    path.write_bytes(WRITERS["model.safetensors"](names.arrays_of(*small_variables(1), NAMES)))
+    message = refused(path, small_variables(1))
+    assert f"{path} is one of several files of the same weights, or their index: " in message
+
+
+@pytest.mark.parametrize("prefix", ["model.", "net.", "module.backbone."])
+def test_names_with_something_before_them(prefix, tmp_path):
+    path = tmp_path / "model.pth"
+    shapes = torchvision_shapes(*PUBLISHED["resnet18"])
+    prefixed = {prefix + name: shape for name, shape in shapes.items()}
+    # All weights of a class, which Lightning keeps beside the network.
+    write_shapes(path, prefixed | {"criterion.weight": (1000,)})
+    for name in ("resnet18", "resnet50"):
+        message = refused(path, real_variables(name), name)
+        assert message == (
+            f"config.model.pretrained: {path} has {prefix!r} before the names of resnet18, as "
+            "programs like PyTorch Lightning write them: save the state dict of the network inside "
+            "instead"
+        )
+    with pytest.raises(UserError) as caught:
+        network_of(str(path))
+    assert str(caught.value) == message
+
+
+def test_axes_of_length_one_do_not_matter(tmp_path):
+    written = small_variables(1)
+    arrays = names.arrays_of(*written, NAMES)
+    path = tmp_path / "model.safetensors"
+    for name in ("conv1.weight", "bn1.weight", "fc.weight", "layer2.0.downsample.0.weight"):
+        arrays[name] = np.ascontiguousarray(np.squeeze(arrays[name])[None, ..., None])
+    path.write_bytes(safetensors.numpy.save(arrays))
+    assert_equal(load(path, small_variables(2))[:2], written)
+
+
+def test_a_file_that_several_networks_could_have_written(tmp_path, monkeypatch):
+    path = tmp_path / "model.pth"
+    write_shapes(path, torchvision_shapes(*PUBLISHED["resnet18"]))
+    assert network_of(str(path)) == "resnet18"
+    monkeypatch.setitem(MODELS, "twin", MODELS["resnet18"])
+    with pytest.raises(UserError, match=r"can be for each of resnet18, twin; name the one$"):
+        network_of(str(path))
+
+
+def broken(arrays):
+    raise KeyError("qkv.weight")
+
+
+def test_a_file_that_cannot_be_arranged(tmp_path, monkeypatch):
+    path = tmp_path / "model.pth"
+    write_shapes(path, DENSENET)
+    others = (OtherNames("classifier.weight", arrange=broken),)
+    twin = dataclasses.replace(NAMES, others=others)
+    spec = dataclasses.replace(MODELS["resnet18"], names=twin)
+    monkeypatch.setitem(MODELS, "resnet18", spec)
+    assert "holds no network known here: it lacks bn1" in refused(path, real_variables("resnet18"))
+    with pytest.raises(UserError, match=r"holds no network known here$"):
+        network_of(str(path))
 
 
 def test_files_that_are_no_weights(tmp_path):
@@ -354,7 +467,10 @@ def test_files_that_are_no_weights(tmp_path):
     # A type of safetensors that no weights of a ResNet have.
     header = b'{"conv1.weight":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}}'
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(2))
-    assert "has a tensor of the type F8_E4M3, which is not read here" in refused(path, variables)
+    assert refused(path, variables).endswith(
+        "has numbers of the type F8_E4M3 in 'conv1.weight', which are not read: quantised weights "
+        "are not"
+    )
 
 
 def test_a_malicious_file_is_refused_by_name(tmp_path):

@@ -1,5 +1,6 @@
 """Features of networks: what they are, which rows they are of, and what interruptions leave."""
 
+import dataclasses
 import json
 import re
 import shlex
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import safetensors.numpy
+from flax import linen as nn
 
 from tests.train.data.own import pictures
 from tests.train.forked import ROOT, start
@@ -19,6 +21,8 @@ from train.data.own import feature_files
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Listing
 from train.foundation.errors import UserError
+from train.models import MODELS, NORMALIZATIONS, ModelSpec
+from train.models.weights.names import PublishedNames
 from train.prediction import row_sets, trained
 from train.prediction.embedding import found, network, partial_features
 from train.prediction.embedding.embedding import embed
@@ -79,7 +83,7 @@ def test_features_of_pretrained_weights_are_those_below_the_head(
     photos, weights, tmp_path, monkeypatch
 ):
     small_network.shrink(monkeypatch.setitem)
-    used = network.of_weights(weights, 16)
+    used = network.of_weights(weights, image_size=16)
     embed(used, found.in_folder(photos), tmp_path / "a.npz", skip_unreadable=False)
     content = arrays(tmp_path / "a.npz")
     assert content["features"].shape == (len(CLASSES) * EACH, small_network.NUM_FEATURES)
@@ -96,6 +100,62 @@ def test_features_of_pretrained_weights_are_those_below_the_head(
     expected = model.apply(below, jnp.asarray(inputs, jnp.float32), train=False)
     # Float32 rounding of sums of some hundred terms, of which other batches add up others first.
     np.testing.assert_allclose(content["features"][rows], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
+    small_network.shrink(monkeypatch.setitem)
+    clip = NORMALIZATIONS["clip"]
+    of_patches = {"image_size": 20, "multiple_of": 10, "normalization": clip}
+    twin = dataclasses.replace(MODELS["resnet50"], **of_patches)
+    assert network.of_weights(weights).image_shape == (224, 224, 3)
+    monkeypatch.setitem(MODELS, "twin", twin)
+    used = network.of_weights(weights, "twin")
+    assert used.name == "twin"
+    assert used.image_shape == (20, 20, 3)
+    assert (used.spec.mean, used.spec.std) == clip
+    assert network.of_weights(weights, "twin", 30).image_shape == (30, 30, 3)
+    images = np.zeros((1, 20, 20, 3), np.uint8)
+    by_imagenet = network.of_weights(weights, "resnet50", 20)
+    assert not np.allclose(used.compiled()(images), by_imagenet.compiled()(images))
+    for arguments, message in (
+        ((), r"^--weights: .* can be for each of resnet50, twin; --model=NAME says which$"),
+        (("twn",), r"^--model must be one of .*; did you mean 'twin'\?; got 'twn'$"),
+        (("mlp",), r"^--model must be one of .*resnet18, .*, twin; got 'mlp'$"),
+        (("resnet34",), r"^--weights: .* does not fit resnet34, it holds resnet50 or twin: it la"),
+        (
+            ("twin", 25),
+            r"^twin takes images whose height and width are at least 10 and divisible by 10; "
+            r"--image_size gives images of shape \(25, 25, 3\)$",
+        ),
+    ):
+        with pytest.raises(UserError, match=message):
+            network.of_weights(weights, *arguments)
+
+
+class Brightness(nn.Module):
+    """A network without statistics of batch norm."""
+
+    axis_name: str | None
+    dtype: jnp.dtype
+
+    @nn.compact
+    def __call__(self, images, *, train):
+        return nn.Dense(2, name="mix")(images.mean(axis=(1, 2)))
+
+
+def test_a_network_without_batch_norm(tmp_path, monkeypatch):
+    spec = ModelSpec(Brightness, names=PublishedNames({}, head="fc"), num_parameters=8)
+    monkeypatch.setitem(MODELS, "brightness", spec)
+    path = tmp_path / "w.safetensors"
+    arrays = {"mix.weight": np.ones((2, 3), np.float32), "mix.bias": np.ones(2, np.float32)}
+    safetensors.numpy.save_file(arrays, path)
+    used = network.of_weights(path, image_size=8)
+    assert used.name == "brightness"
+    pixels = np.full((1, 8, 8, 3), 255, np.uint8)
+    expected = 1 + ((1 - np.array(photographs.IMAGENET_MEAN)) / photographs.IMAGENET_STD).sum()
+    # Float32 rounding of three terms.
+    np.testing.assert_allclose(used.compiled()(pixels), [[expected] * 2], rtol=1e-5)
+    assert used.num_features == 2
 
 
 @pytest.mark.usefixtures("standard_promotion")
@@ -396,6 +456,10 @@ MISTAKES = {
         "--workdir=% --images=& --out=@/a.npz --image_size=8",
         "--image_size is for --weights",
     ),
+    "model": (
+        "--workdir=% --images=& --out=@/a.npz --model=resnet18",
+        "--model is for --weights: ",
+    ),
     "nested": ("--workdir=% --table=@/w --out=@/a.npz --nested", "--nested is for --images"),
     "weights": ("--weights=@/w --images=& --out=@/a.npz", "error: --weights: "),
     "no weights": ("--weights=@/gone --images=& --out=@/a.npz", "--weights must be a file of weig"),
@@ -427,7 +491,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(photos, finished_run, tmp_path)
 def test_weights_of_no_known_network_are_told(tmp_path):
     safetensors.numpy.save_file({"layer1.0.conv1.weight": np.zeros(3)}, tmp_path / "w")
     with pytest.raises(UserError, match=r"--weights: .*/w holds no network known here"):
-        network.of_weights(tmp_path / "w", 16)
+        network.of_weights(tmp_path / "w")
 
 
 def test_a_file_of_an_unsupported_format_is_told(tmp_path):

@@ -1,6 +1,7 @@
 """What a run writes and shows: metrics, events, results, curves, the bar and the closing table."""
 
 import contextlib
+import dataclasses
 import errno
 import io
 import json
@@ -27,7 +28,7 @@ from train.workdir import plots, terminal
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 from train.workdir.reporting import Reporter, show_finished
-from train.workdir.run_files import read_config, read_results
+from train.workdir.run_files import read_config, read_facts, read_results
 
 CONFIG = {
     "seed": 0,
@@ -60,11 +61,11 @@ SIZES = {Metric.set_size(3): np.array([0, 4, 3, 0, 0, 3])}
 FACTS = Facts(Classes(("daisy", "dandelion"), (3, 200)), (8, 8, 1))
 
 
-def reporter(workdir, *, first_step=0, config=CONFIG, unlogged=()):
+def reporter(workdir, *, first_step=0, config=CONFIG, facts=FACTS, unlogged=()):
     return Reporter(
         workdir,
         config,
-        FACTS,
+        facts,
         num_epochs=3,
         steps_per_epoch=STEPS_PER_EPOCH,
         batch_size=4,
@@ -123,6 +124,21 @@ def event_files(workdir):
 
 
 FIRST_EPOCH = [("train", 5), ("train", 10), ("train", 15), ("train", 20), ("validation", 20)]
+
+
+def test_a_run_keeps_how_it_normalizes_from_its_beginning(tmp_path):
+    by_half, by_tenth = (
+        dataclasses.replace(FACTS, mean=(number,), std=(number,)) for number in (0.5, 0.1)
+    )
+    for facts, first_step, kept in (
+        (FACTS, 0, None),
+        (by_half, 0, 0.5),
+        (by_tenth, 7, 0.5),
+        (by_tenth, 0, 0.1),
+    ):
+        reporter(tmp_path, facts=facts, first_step=first_step).close()
+        assert read_facts(tmp_path, FACTS.classes, FACTS.image_shape).mean == (kept and (kept,))
+        assert (tmp_path / "data.json").exists() == (kept is not None)
 
 
 def test_steps_are_logged_as_means_over_a_window_and_epochs_after_them(tmp_path):

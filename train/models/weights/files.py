@@ -40,8 +40,8 @@ def read(path: Path) -> Arrays:
         with path.open("rb") as file:
             if _PART.search(path.name):
                 raise UserError(
-                    "is a part of weights in several files, or their index; only whole files are "
-                    "read"
+                    "is one of several files of the same weights, or their index: they are read "
+                    "from a single file alone"
                 )
             return _reader(file)(file)
     except OSError as error:
@@ -73,8 +73,8 @@ def _read_safetensors(file: IO[bytes]) -> Arrays:
     for name, tensor in safetensors.deserialize(file.read()):
         if tensor["dtype"] not in _SAFETENSORS_DTYPES:
             raise UserError(
-                f"has a tensor of the type {tensor['dtype']}, which is not read here: quantised "
-                "weights are not"
+                f"has numbers of the type {tensor['dtype']} in {name[:80]!r}, which are not read: "
+                "quantised weights are not"
             )
         dtype = _SAFETENSORS_DTYPES[tensor["dtype"]]
         arrays[name] = np.frombuffer(tensor["data"], dtype).reshape(tensor["shape"])

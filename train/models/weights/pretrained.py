@@ -1,5 +1,6 @@
 """Networks that start with the weights of a file, under the names of its publisher."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,8 @@ from train.models.weights.names import Arrays, PublishedNames
 
 # The number of names that a message lists.
 _LISTED = 3
+# The most modules that a network is looked for inside of.
+_DEEPEST_PREFIX = 2
 
 
 class Pretrained(NamedTuple):
@@ -58,7 +61,8 @@ def load(
     published = networks[model_name].names
     assert published is not None
     in_file = files.read(Path(path))
-    arrays = published.translate(in_file)
+    check_prefix(path, in_file, networks)
+    arrays = _translated(in_file, published)
     variables = names.flatten(params, batch_stats)
     keys = {published.of(key): key for key in variables}
     shapes = {
@@ -70,6 +74,13 @@ def load(
     for name in published.sized:
         if published.fit is not None and name in arrays and name in shapes:
             arrays[name] = published.fit(arrays[name], shapes[name])
+    for name in shapes:
+        dtype = arrays[name].dtype if name in arrays else np.dtype(np.float32)
+        if not jnp.issubdtype(dtype, jnp.floating):
+            raise UserError(
+                f"config.model.pretrained: {path} has {dtype} numbers in {name}, where "
+                "floating-point ones belong: quantised weights are not read"
+            )
     differences = _differences(arrays, shapes, published)
     if differences:
         raise UserError(
@@ -77,25 +88,18 @@ def load(
             f"{_why(in_file, shapes, model_name, networks)}: it {'; it '.join(differences)}"
         )
     why_new_head = _why_new_head(arrays, shapes, published)
-    for name in shapes:
+    for name, shape in shapes.items():
         if why_new_head is not None and published.in_head(name):
             continue
-        array, key = arrays[name], keys[name]
-        if not jnp.issubdtype(array.dtype, jnp.floating):
-            raise UserError(
-                f"config.model.pretrained: {path} has {array.dtype} numbers in {name}, where "
-                "floating-point ones belong: quantised weights are not read"
-            )
-        variables[key] = np.ascontiguousarray(
-            names.from_torch(key, array.astype(np.float32), variables[key].shape)
-        )
+        array, key = arrays[name].reshape(shape).astype(np.float32), keys[name]
+        variables[key] = np.ascontiguousarray(names.from_torch(key, array, variables[key].shape))
     what = f"{model_name} starts with the weights of {path}"
     head = (
         f"its head too, of {shapes[f'{published.head}.weight'][0]} classes"
         if why_new_head is None
         else f"but its head starts anew: {why_new_head}"
     )
-    unused = published.unused(in_file)
+    unused = [_quoted(name) for name in published.unused(in_file)]
     left_out = f"; left out: {_listed(unused)}" if unused else ""
     return Pretrained(
         *names.unflatten(variables), f"{what}, {head}{left_out}", why_new_head is None
@@ -107,10 +111,55 @@ def networks_of(arrays: Arrays, networks: Mapping[str, ModelSpec]) -> list[str]:
     found = []
     for name, spec in networks.items():
         if spec.names is not None and spec.num_parameters is not None:
-            translated = spec.names.translate(arrays)
+            translated = _translated(arrays, spec.names)
             if spec.names.num_parameters(translated) == spec.num_parameters:
                 found.append(name)
     return found
+
+
+def check_prefix(path: str, arrays: Arrays, networks: Mapping[str, ModelSpec]) -> None:
+    """Refuses a file whose names have something before those of a network that is known.
+
+    Args:
+        path: the file.
+        arrays: its arrays.
+        networks: all networks by name.
+
+    Raises:
+        UserError: they have.
+    """
+    if networks_of(arrays, networks):
+        return
+    modules = (name.split(".")[:-1] for name in arrays)
+    begun = Counter(
+        ".".join(outer[:depth]) + "."
+        for outer in modules
+        for depth in range(1, min(len(outer), _DEEPEST_PREFIX) + 1)
+    )
+    for prefix, count in begun.items():
+        if count <= len(arrays) / 2:
+            continue
+        inside = {
+            name.removeprefix(prefix): array
+            for name, array in arrays.items()
+            if name.startswith(prefix)
+        }
+        found = networks_of(inside, networks)
+        if found:
+            raise UserError(
+                f"config.model.pretrained: {path} has {_quoted(prefix)} before the names of "
+                f"{' or '.join(found)}, as programs like PyTorch Lightning write them: save the "
+                "state dict of the network inside instead"
+            )
+
+
+def _translated(arrays: Arrays, published: PublishedNames) -> Arrays:
+    """The arrays by the names of the table; as they are where they cannot be arranged."""
+    try:
+        return published.translate(arrays)
+    except Exception:
+        # Those of a damaged file, or of another network, can fail in many ways.
+        return dict(arrays)
 
 
 def _differences(
@@ -120,7 +169,7 @@ def _differences(
     wanted = [name for name in shapes if not published.in_head(name)]
     missing = [name for name in wanted if name not in arrays]
     unknown = [
-        repr(name[:80]) for name in arrays if not published.in_head(name) and name not in shapes
+        _quoted(name) for name in arrays if not published.in_head(name) and name not in shapes
     ]
     misshapen = [
         f"{name} of shape {arrays[name].shape} instead of {shapes[name]}"
@@ -146,26 +195,13 @@ def _why(
         return ""
     if found:
         return f", it holds {' or '.join(found)}"
-    prefix = _prefix(in_file, shapes)
-    if prefix is not None:
-        return (
-            f", its names begin with {prefix!r}, as training programs like PyTorch Lightning write "
-            "them (save the state_dict of the network inside instead)"
-        )
     overlap = sum(name in in_file for name in shapes)
     return "" if overlap > len(shapes) / 2 else ", it holds no network known here"
 
 
-def _prefix(in_file: Arrays, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
-    """The beginning that most names of a file have before those that are wanted."""
-    first = next(iter(shapes))
-    for name in in_file:
-        prefix = name.removesuffix(first)
-        if prefix in ("", name):
-            continue
-        if sum(prefix + wanted in in_file for wanted in shapes) > len(shapes) / 2:
-            return prefix
-    return None
+def _quoted(name: str) -> str:
+    """A name of a file, which can be long and have line ends and control characters."""
+    return repr(name[:80])
 
 
 def _same_shape(one: Sequence[int], other: Sequence[int]) -> bool:
@@ -187,10 +223,12 @@ def _why_new_head(
     if not in_model:
         return "the model's is not linear"
     if in_file.keys() != in_model.keys():
-        return "the file has none" if not in_file else f"the file's has {_listed(list(in_file))}"
+        listed = _listed([_quoted(name) for name in in_file])
+        return "the file has none" if not in_file else f"the file's has {listed}"
     if all(_same_shape(in_file[name], in_model[name]) for name in in_model):
         return None
     weight = f"{published.head}.weight"
-    if in_file[weight][1:] != in_model[weight][1:]:
-        return "the file's is for other features"
-    return f"the file's is for {in_file[weight][0]} classes, not {in_model[weight][0]}"
+    (found, *features), (wanted, *_) = in_file[weight] or (0,), in_model[weight]
+    if _same_shape(features, in_model[weight][1:]) and found != wanted:
+        return f"the file's is for {found} classes, not {wanted}"
+    return "the file's is for other features"

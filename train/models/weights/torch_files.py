@@ -213,6 +213,13 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
+# What PyTorch names first where weights are quantised, to integers or to real numbers of 8 bits.
+_QUANTISED = {
+    ("torch._utils", "_rebuild_qtensor"),
+    ("torch._utils", "_rebuild_tensor_v3"),
+    ("torch", "qint8"),
+}
+
 _TENSOR, _PARAMETER = _Function(_rebuild_tensor), _Function(_rebuild_parameter)
 _ALLOWED: dict[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): OrderedDict,
@@ -251,6 +258,11 @@ class _Unpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         allowed = _ALLOWED.get((module, name))
+        if (module, name) in _QUANTISED:
+            raise UserError(
+                f"asks for {module}.{name}, as quantised weights do, which are not read: save the "
+                "weights in floating point"
+            )
         if allowed is None:
             # As a literal: a name can have line ends and control characters.
             raise UserError(

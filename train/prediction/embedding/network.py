@@ -1,5 +1,6 @@
 """The network below the head: of a finished run, or of a file of pretrained weights."""
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable
@@ -16,13 +17,28 @@ from train.data.augmentation import normalize
 from train.devices import compilation_cache
 from train.foundation.errors import UserError
 from train.foundation.messages import naming_flags
-from train.models import build_model, load_pretrained, network_of
+from train.models import (
+    MODEL_NAME,
+    build_model,
+    check_image_shape,
+    load_pretrained,
+    network_of,
+    published,
+)
 from train.models.classifier import Classifier
 from train.prediction import image_files, trained
 from train.prediction.embedding import found
 from train.training.state import parameters_digest
 
-_WEIGHTS = {"config.model.pretrained": "--weights", "config.model.name=": ""}
+# What messages of other rooms call the flags.
+_FLAGS = {
+    "config.model.pretrained is for": "--model must be one of",
+    "config.model.pretrained": "--weights",
+    "name the one": "--model=NAME says which",
+    "config.model.name=": "",
+    "config.model.name is": "got",
+    "got images of shape": "--image_size gives images of shape",
+}
 
 
 @dataclass(frozen=True)
@@ -124,21 +140,34 @@ def of_run(workdir: Path) -> Network:
     )
 
 
-def of_weights(path: Path, image_size: int) -> Network:
-    """The ResNet in a file of weights, which gets images as pretrained networks expect them.
+def of_weights(path: Path, name: str | None = None, image_size: int | None = None) -> Network:
+    """The network in a file of weights, which gets images as the weights expect them.
 
     Args:
         path: the file.
-        image_size: the height and width of its input.
+        name: the name of the network; None to find it by the file.
+        image_size: the height and width of its input; None for those of the images that the weights
+            were trained on.
 
     Raises:
-        UserError: the file cannot be read, or is of no network that is known.
+        UserError: the file cannot be read, is of no network that is known, or is of another one;
+            or the network takes no images of that size.
     """
     compilation_cache.use()
-    shape = (image_size, image_size, 3)
-    spec = dataset_spec(found.configuration("folder", path)).of_shape(shape)
-    with naming_flags(_WEIGHTS):
-        name = network_of(str(path))
+    with naming_flags(_FLAGS):
+        if name is None:
+            name = network_of(str(path))
+        elif wrong := MODEL_NAME(name):
+            raise UserError(f"--model must be {wrong}; got {name!r}")
+        network = published(name)
+        size = image_size or network.image_size
+        shape = (size, size, 3)
+        check_image_shape(name, shape)
+        spec = dataclasses.replace(
+            dataset_spec(found.configuration("folder", path)).of_shape(shape),
+            mean=network.normalization.mean,
+            std=network.normalization.std,
+        )
         model = build_model(
             name, num_classes=1, head="linear", axis_name=None, half_precision=False
         )
@@ -146,5 +175,7 @@ def of_weights(path: Path, image_size: int) -> Network:
             lambda: model.init(jax.random.key(0), jnp.zeros((1, *shape)), train=False)
         )
         zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-        loaded = load_pretrained(name, str(path), zeros["params"], zeros["batch_stats"])
-    return Network(spec, model, name, loaded.params["features"], loaded.batch_stats["features"])
+        loaded = load_pretrained(name, str(path), zeros["params"], zeros.get("batch_stats", {}))
+    return Network(
+        spec, model, name, loaded.params["features"], loaded.batch_stats.get("features", {})
+    )

@@ -1,0 +1,146 @@
+"""A run normalizes images as its weights expect, and goes on as it began."""
+
+import copy
+import dataclasses
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from configs import digits, folder
+from tests.train.data.own import pictures
+from tests.train.models.tiny import SMALL_RESNET
+from train import experiment
+from train.assembly import assemble
+from train.data import dataset_spec, photographs
+from train.foundation.errors import UserError
+from train.models import MODELS, NORMALIZATIONS
+from train.prediction import exported_program, trained
+from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.embedding import network
+from train.training import normalization
+from train.workdir.runs import run_name
+
+CLIP, HALVES, IMAGENET = (NORMALIZATIONS[name] for name in ("clip", "halves", "imagenet"))
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    pictures.write_classes(root, ("ash", "birch", "cedar"), 8, size=(8, 8))
+    return root
+
+
+def config_of(photos, **model):
+    config = json.loads(folder.get_config("cross_entropy").to_json())
+    config["dataset"] |= {"path": str(photos), "batch_size": 8, "augmentation": "none"}
+    config["model"] |= {"name": "linear", **model}
+    config["optimizer"]["warmup_epochs"] = 0.0
+    return config | {"num_epochs": 1, "select_by": "loss", "eval": {"ks": [1], "scores": "softmax"}}
+
+
+@pytest.fixture(scope="module")
+def run_by_clip(photos, tmp_path_factory, standard_promotion):
+    """The workdir of a finished run that normalizes as CLIP; copy it to write into it."""
+    workdir = tmp_path_factory.mktemp("clip") / "run"
+    experiment.run(config_of(photos, normalization="clip"), workdir)
+    return workdir
+
+
+def of_spec(assembly):
+    return assembly.spec.mean, assembly.spec.std
+
+
+@pytest.mark.slow
+def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
+    classifier = trained.load(run_by_clip)
+    assert of_spec(classifier.assembly) == CLIP
+    assert classifier.load_dataset().num_classes == 3
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 8, 8, 3), np.uint8)
+    inputs = ((pixels / 255 - CLIP.mean) / CLIP.std).reshape(2, -1)
+    head = classifier.params["head"]["Dense_0"]
+    expected = jax.nn.softmax(inputs @ head["kernel"] + head["bias"])
+    # Float32 rounding of sums of 192 terms.
+    np.testing.assert_allclose(classifier.scores()(pixels), expected, rtol=1e-4)
+    embedded = network.of_run(run_by_clip).compiled()(pixels)
+    np.testing.assert_allclose(embedded, inputs, rtol=1e-4, atol=1e-5)
+    described = exported_program.describe(classifier, CalibratedRule("top_k", 1.0, None))
+    assert "mean 0.481, 0.458, 0.408" in described["images"]["preparation"]
+    assert assemble(config_of(photos, normalization="imagenet")).facts.mean is None
+    line = normalization.in_words(classifier.config["model"], classifier.spec)
+    assert line == (
+        "images are normalized as config.model.normalization=clip says, not as the data set says: "
+        "mean 0.481, 0.458, 0.408; standard deviation 0.269, 0.261, 0.276"
+    )
+
+
+@pytest.mark.slow
+def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, monkeypatch, capsys):
+    monkeypatch.setitem(MODELS, "resnet50", dataclasses.replace(SMALL_RESNET, normalization=HALVES))
+    file, run = {"name": "resnet50", "pretrained": "w.pth"}, {"start_from": str(run_by_clip)}
+    for model, expected in (
+        ({"name": "resnet50"}, IMAGENET),
+        (file, HALVES),
+        ({**file, "normalization": "dataset"}, IMAGENET),
+        ({**file, "normalization": "clip"}, CLIP),
+        (run, CLIP),
+        ({**run, "normalization": "dataset"}, IMAGENET),
+    ):
+        config = config_of(photos, **model)
+        assembly = assemble(config)
+        assert of_spec(assembly) == expected, model
+        assert (assembly.facts.mean is None) == (expected == IMAGENET)
+        capsys.readouterr()
+        experiment._show_data(assembly)
+        told = "images are normalized as" in capsys.readouterr().out
+        assert told == (expected != IMAGENET)
+    assert IMAGENET == (photographs.IMAGENET_MEAN, photographs.IMAGENET_STD)
+
+
+@pytest.mark.slow
+def test_a_run_of_an_earlier_version_goes_on_as_its_data_set_says(
+    photos, run_by_clip, tmp_path, monkeypatch
+):
+    halves = dataclasses.replace(MODELS["linear"], normalization=HALVES)
+    monkeypatch.setitem(MODELS, "linear", halves)
+    workdir = tmp_path / "run"
+    shutil.copytree(run_by_clip, workdir)
+    config = config_of(photos, pretrained="w.pth")
+    data = json.loads((workdir / "data.json").read_text())
+    del data["mean"], data["std"]
+    earlier = copy.deepcopy(config)
+    del earlier["model"]["normalization"]
+    (workdir / "data.json").write_text(json.dumps(data))
+    (workdir / "config.json").write_text(json.dumps(earlier))
+    monkeypatch.setattr("train.configuration.published", lambda name: None)
+    # The recipe of today has None, as the file of that run means.
+    assert experiment._checked(config, workdir, extend=False) == (config, None)
+    assert run_name(config) == run_name(earlier)
+    assert of_spec(assemble(config, workdir=workdir)) == IMAGENET
+    assert of_spec(trained.load(workdir).assembly) == IMAGENET
+    # Broken off before its first checkpoint, it begins as a run of today does.
+    shutil.rmtree(workdir / "checkpoints")
+    assert of_spec(assemble(config, workdir=workdir)) == HALVES
+
+
+@pytest.mark.parametrize(
+    ("dataset", "reason"),
+    [
+        (digits.get_config().dataset.to_dict(), r"images of shape \(8, 8, 1\); 'clip' is for im"),
+        (
+            {"name": "features", "path": "a.npz", "validation_fraction": 0.1, "test_fraction": 0.1},
+            "features; 'clip' is for images of 3 channels",
+        ),
+    ],
+    ids=["grey", "features"],
+)
+def test_a_named_normalization_is_for_images_of_three_channels(dataset, reason):
+    settings = {"normalization": "clip", "start_from": None, "pretrained": None}
+    spec = dataset_spec(dataset)
+    message = f"^config.model.normalization must be 'dataset' or None for {reason}"
+    with pytest.raises(UserError, match=message):
+        normalization.of_new_run(settings, spec)
+    for name in (None, "dataset"):
+        assert normalization.of_new_run(settings | {"normalization": name}, spec) is None
