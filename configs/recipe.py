@@ -1,9 +1,11 @@
 """The fields that the recipes of the papers share."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ml_collections import ConfigDict, config_dict
+
+_Entry = TypeVar("_Entry")
 
 
 def complete(config: Mapping[str, Any]) -> ConfigDict:
@@ -104,14 +106,29 @@ def for_loss(
     Raises:
         ValueError: the recipe has no such loss.
     """
-    if name not in losses:
-        known = ", ".join(losses)
-        raise ValueError(f"the recipe has no loss {name!r}; after the colon may stand {known}")
+    changes = chosen(losses, name, "loss")
     result = complete(config)
     result.loss.name = name
-    for field, value in losses[name].items():
+    for field, value in changes.items():
         if "." in field or field in config:
             result.update_from_flattened_dict({field: value})
         else:
             result.loss[field] = value
     return result
+
+
+def chosen(entries: Mapping[str, _Entry], name: str, kind: str) -> _Entry:
+    """The entry that the text after the colon names.
+
+    Args:
+        entries: the entries of the recipe by name.
+        name: the text after the colon.
+        kind: what an entry is of, for the message.
+
+    Raises:
+        ValueError: the recipe has no such entry.
+    """
+    if name not in entries:
+        known = ", ".join(entries)
+        raise ValueError(f"the recipe has no {kind} {name!r}; after the colon may stand {known}")
+    return entries[name]

@@ -8,6 +8,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from train.models import MODELS, NORMALIZATIONS
+
 DOCS = Path(__file__).parents[1] / "docs"
 # Its block reads a trained run, which the page makes first.
 NEEDS_A_RUN = {"sets.md"}
@@ -45,6 +47,20 @@ def test_the_tables_of_the_evidence_are_those_of_the_collected_numbers():
     page = (DOCS / "evidence.md").read_text()
     assert evidence["filled"](page) == page
     assert not {*evidence["TABLES"], *evidence["CLAIMS"]} - set(re.findall("<!-- (.+) -->", page))
+
+
+def test_the_page_of_networks_says_what_each_takes():
+    page = (DOCS / "networks.md").read_text()
+    rows = re.findall(r"^\| (`.+?) \| .+ \| ([\d, ]+) \| `(\w+)` \|$", page, re.M)
+    told = {}
+    for names, sizes, colours in rows:
+        found = re.findall(r"`(\w+)`", names)
+        each = [int(size) for size in sizes.split(", ")] * (1 if ", " in sizes else len(found))
+        for name, size in zip(found, each, strict=True):
+            told[name] = (size, NORMALIZATIONS[colours])
+    published = {name: spec for name, spec in MODELS.items() if spec.names is not None}
+    for name, spec in published.items():
+        assert told[name] == (spec.image_size, spec.normalization), name
 
 
 @pytest.mark.parametrize("module", ["losses", "operators", "sets", "metrics"])

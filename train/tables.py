@@ -35,7 +35,10 @@ _RUNS = flags.DEFINE_string(
     "runs", "runs", "The folder with a folder for each run, where they are looked for and made."
 )
 _ROWS = flags.DEFINE_list(
-    "rows", None, "Only these rows: losses, as recipes call them, for example cross_entropy,focal."
+    "rows",
+    None,
+    "Only these rows: losses, or in table 3.1 networks, as recipes call them, for example "
+    "cross_entropy,focal.",
 )
 _COLUMNS = flags.DEFINE_list(
     "columns", None, "Only these columns, by their heads without spaces, for example K=1,K=5."
@@ -54,7 +57,8 @@ _OVERRIDE = flags.DEFINE_multi_string(
     "override",
     [],
     "A field to change in all runs, for example dataset.data_dir=DIR; may be given several times, "
-    "and has to be given alike to make runs and to collect them.",
+    "and has to be given alike to make runs and to collect them. {model.name} in the value stands "
+    "for the network of the run: model.pretrained=weights/{model.name}.pth.",
 )
 _JSON = flags.DEFINE_string("json", None, "A file to write the collected numbers to.")
 

@@ -1,11 +1,14 @@
-"""Every recipe is a configuration that the program takes, with each of its losses."""
+"""Every recipe is a configuration that the program takes, with each of its losses or networks."""
 
 import importlib
 from pathlib import Path
 
 import pytest
 
+from configs import plantnet300k_networks
 from train import configuration
+from train.models import MODELS
+from train.papers.networks import NETWORKS
 
 RECIPES = sorted(
     path.stem
@@ -51,3 +54,45 @@ def test_a_loss_changes_what_the_paper_changes_with_it():
     assert (config.optimizer.learning_rate, config.optimizer.weight_decay) == (1.0, 2.5e-5)
     config = importlib.import_module("configs.cifar100").get_config("average_k")
     assert (config.dataset.holdout, config.select_by) == ("balanced", "average_5_accuracy")
+
+
+# Table 3.3 of the thesis: the rate, the epochs and the decays of each network.
+TRAINING = {
+    (0.01, 30, (20, 25)): (
+        "mobilenet_v2 mobilenet_v3_large resnet18 resnet34 resnet50 resnet101 resnet152 "
+        "densenet121 densenet161 densenet169 densenet201 inception_v3 inception_v4 "
+        "inception_resnet_v2 wide_resnet50_2 wide_resnet101_2 shufflenet"
+    ),
+    (0.001, 30, (20, 25)): "vgg11 alexnet mobilenet_v3_small squeezenet",
+    (0.01, 20, (10, 15)): (
+        "efficientnet_b0 efficientnet_b1 efficientnet_b2 efficientnet_b3 efficientnet_b4"
+    ),
+    (5e-4, 20, (15,)): "vit_base_patch16_224",
+}
+
+
+def test_each_network_is_trained_as_the_thesis_says():
+    names = {name: training for training, text in TRAINING.items() for name in text.split()}
+    assert len(names) == 27
+    assert set(NETWORKS) == names.keys()
+    for name in NETWORKS:
+        config = plantnet300k_networks.get_config(name)
+        optimizer = config.optimizer
+        found = (optimizer.learning_rate, config.num_epochs, optimizer.decay_epochs)
+        assert found == names[name], name
+        assert (config.model.name, config.loss.name) == (name, "cross_entropy")
+        assert (optimizer.name, optimizer.momentum, optimizer.nesterov) == ("sgd", 0.9, True)
+        assert (optimizer.weight_decay, optimizer.decay_factor) == (1e-4, 0.1)
+        assert (config.dataset.name, config.dataset.batch_size) == ("plantnet300k", 32)
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name in MODELS])
+def test_every_network_of_the_thesis_is_a_configuration(name):
+    configuration.check(plantnet300k_networks.get_config(name).to_dict())
+
+
+def test_the_default_network_is_a_resnet50_and_unknown_ones_are_refused():
+    assert plantnet300k_networks.get_config().model.name == "resnet50"
+    message = "the recipe has no network 'resnet9'; after the colon may stand alexnet, densenet121"
+    with pytest.raises(ValueError, match=message):
+        plantnet300k_networks.get_config("resnet9")

@@ -55,7 +55,7 @@ class PlannedRun:
     def name(self) -> str:
         """The name of its folder: the recipe, and the fields that were changed."""
         changed = runs.identity(load(self.recipe, self.overrides))
-        original = runs.identity(load(Recipe(self.recipe.config, self.recipe.loss)))
+        original = runs.identity(load(Recipe(self.recipe.config, self.recipe.choice)))
         parts = [
             f"{short_name(field)}={value}"
             for field, value in changed.items()

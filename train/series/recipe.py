@@ -12,23 +12,23 @@ _SUFFIX = ".py"
 
 @dataclass(frozen=True)
 class Recipe:
-    """A configuration without its seed: a file, its loss, and changed fields.
+    """A configuration without its seed: a file, what follows its colon, and changed fields.
 
     Attributes:
         config: the name of a recipe in `configs/`, or the path of a file.
-        loss: what follows the colon after the file; empty for nothing.
+        choice: what follows the colon after the file, in most recipes a loss; empty for nothing.
         overrides: the changed fields.
     """
 
     config: str
-    loss: str
+    choice: str
     overrides: Overrides = ()
 
     @classmethod
     def parse(cls, argument: str) -> "Recipe":
         """The recipe that `--config` names in this way."""
-        config, _, loss = argument.partition(":")
-        return cls(config, loss)
+        config, _, choice = argument.partition(":")
+        return cls(config, choice)
 
     def changed(self, overrides: Mapping[str, Any] | Overrides) -> "Recipe":
         """The recipe with these values of some fields."""
@@ -36,18 +36,18 @@ class Recipe:
 
     @property
     def argument(self) -> str:
-        """The recipe and its loss, as `--config` takes them."""
-        return f"{self.config}:{self.loss}" if self.loss else self.config
+        """The recipe and its choice, as `--config` takes them."""
+        return f"{self.config}:{self.choice}" if self.choice else self.config
 
     @property
     def file(self) -> str:
-        """The configuration file with the loss, for people."""
+        """The configuration file with the choice, for people."""
         is_name = self.config.isidentifier()
         path = f"configs/{self.config}{_SUFFIX}" if is_name else self.config
-        return f"{path}:{self.loss}" if self.loss else path
+        return f"{path}:{self.choice}" if self.choice else path
 
     @property
     def name(self) -> str:
-        """The name of the file and the loss, for folders of runs."""
+        """The name of the file and the choice, for folders of runs."""
         stem = Path(self.config.removesuffix(_SUFFIX)).name
-        return f"{stem}-{self.loss}" if self.loss else stem
+        return f"{stem}-{self.choice}" if self.choice else stem

@@ -74,6 +74,21 @@ def show_as_percent(*axes: Axis) -> None:
         axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g}%"))
 
 
+def limit_to_shares(axes: Axes) -> None:
+    """Ends axes of shares in [0, 1] there, with a margin for the points at the ends."""
+    for limits, set_limits in ((axes.get_xlim, axes.set_xlim), (axes.get_ylim, axes.set_ylim)):
+        low, high = limits()
+        set_limits(max(low, -0.005), min(high, 1.005))
+
+
+def draw_diagonal(axes: Axes) -> None:
+    """A line where both coordinates are equal, as far as the axes show it."""
+    (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
+    low, high = max(left, bottom), min(right, top)
+    if low < high:
+        axes.plot([low, high], [low, high], ":", color=REFERENCE_COLOR, label="equal")
+
+
 def legend_beside(figure: Figure, axes: Axes) -> None:
     """A legend to the right of everything, where it hides no data."""
     handles, labels = axes.get_legend_handles_labels()

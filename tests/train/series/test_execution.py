@@ -54,7 +54,7 @@ def made(monkeypatch):
     order, scripts = [], {}
 
     def training(run, workdir):
-        order.append((run.recipe.loss, run.config["loss"].get("gamma"), run.seed))
+        order.append((run.recipe.choice, run.config["loss"].get("gamma"), run.seed))
         script, *rest = scripts.get(order[-1], (LEAVES_RESULTS,))
         return ["-c", script, str(workdir), json.dumps(run.config), *rest]
 

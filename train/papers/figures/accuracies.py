@@ -1,4 +1,4 @@
-"""Top-K against average-K accuracy, by run (thesis, Figure 3.8)."""
+"""Top-K against average-K accuracy, by run."""
 
 from collections.abc import Sequence
 
@@ -28,18 +28,8 @@ def top_against_average(runs: Sequence[Run], *, k: int) -> Figure:
             ).T
             look = figure_style.point_look(index)
             axes.plot(x, y, linestyle="", mew=1.5, ms=7, label=label, **look)
-        for limits, set_limits in ((axes.get_xlim, axes.set_xlim), (axes.get_ylim, axes.set_ylim)):
-            low, high = limits()
-            # Accuracies end at 0 and 1; the margin leaves room for the points there.
-            set_limits(max(low, -0.005), min(high, 1.005))
-        low, high = (
-            max(axes.get_xlim()[0], axes.get_ylim()[0]),
-            min(axes.get_xlim()[1], axes.get_ylim()[1]),
-        )
-        if low < high:
-            axes.plot(
-                [low, high], [low, high], ":", color=figure_style.REFERENCE_COLOR, label="equal"
-            )
+        figure_style.limit_to_shares(axes)
+        figure_style.draw_diagonal(axes)
         figure_style.show_as_percent(axes.xaxis, axes.yaxis)
         axes.set_title(title, fontsize=9)
         figure_style.finish(

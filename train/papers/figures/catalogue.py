@@ -4,7 +4,7 @@ The functions that draw them are named and not imported: --help does not need ma
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 # What files can be written; more would be untested.
 SUFFIXES = (".png", ".svg", ".pdf")
@@ -18,13 +18,14 @@ class Kind:
         what: what it shows, and its number in the thesis.
         draw: the function that draws it, as "module:function" in this package.
         options: the flags that it has beside `--out`, with their default values.
-        of_runs: whether it is drawn from runs, which are then the first argument of `draw`.
+        of: what it is drawn from, and is then the first argument of `draw`: "runs", or "networks"
+            for what networks reach in runs and evaluations of any data sets; None for nothing.
     """
 
     what: str
     draw: str
     options: dict[str, Any]
-    of_runs: bool = True
+    of: Literal["runs", "networks"] | None = "runs"
 
 
 FIGURES = {
@@ -32,16 +33,28 @@ FIGURES = {
         "level sets of every loss (4.1 with K = 2; 4.6 with K = 1)",
         "level_sets:by_loss",
         {"k": 2},
-        of_runs=False,
+        of=None,
     ),
     "level_sets_by_samples": Kind(
-        "level sets of the noised loss for several M (4.4)", "level_sets:by_samples", {}, False
+        "level sets of the noised loss for several M (4.4)", "level_sets:by_samples", {}, None
     ),
     "level_sets_by_epsilon": Kind(
-        "level sets of the noised loss for several ε (4.5)", "level_sets:by_epsilon", {}, False
+        "level sets of the noised loss for several ε (4.5)", "level_sets:by_epsilon", {}, None
+    ),
+    "networks_on_two_data_sets": Kind(
+        "macro top-1 accuracy on Pl@ntNet-300K against that on ImageNet, by network (3.8a)",
+        "networks:on_two_data_sets",
+        {},
+        of="networks",
+    ),
+    "networks_average_against_top": Kind(
+        "macro average-5 against macro top-5 accuracy on Pl@ntNet-300K, by network (3.8b)",
+        "networks:average_against_top",
+        {},
+        of="networks",
     ),
     "top_against_average": Kind(
-        "top-K against average-K accuracy, by run (3.8)", "accuracies:top_against_average", {"k": 5}
+        "top-K against average-K accuracy, by run", "accuracies:top_against_average", {"k": 5}
     ),
     "gradient_sparsity": Kind(
         "non-zero gradient coordinates in the first epoch over ε (4.2)",

@@ -1,16 +1,35 @@
 """Draws a figure of the catalogue and writes it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from train.foundation import fields, files, import_paths
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.papers.figures import selection
+from train.papers.figures import selection, tested
 from train.papers.figures.catalogue import FIGURES, SUFFIXES
 from train.workdir import figure_style
-from train.workdir.runs import Run
+
+
+class _Source(NamedTuple):
+    """Where what is drawn is read from.
+
+    Attributes:
+        read: reads it from workdirs.
+        find: finds it in a folder.
+        what: what a count of it is of.
+    """
+
+    read: Callable[[Sequence[str]], Sequence[Any]]
+    find: Callable[[str], Sequence[Any]]
+    what: str
+
+
+_SOURCES = {
+    "runs": _Source(selection.read, selection.find, "runs drawn"),
+    "networks": _Source(tested.read, tested.find, "results read"),
+}
 
 
 def draw(
@@ -41,14 +60,18 @@ def draw(
     path = _file(out)
     given = {**options, "workdirs": workdirs, "runs": folder}
     for option in (option for option, value in given.items() if value is not None):
-        if option not in kind.options and not (kind.of_runs and option in ("workdirs", "runs")):
+        if option not in kind.options and not (kind.of and option in ("workdirs", "runs")):
             raise UserError(f"--{option} says nothing to --figure={name}")
     settings = {**kind.options, **options}
-    drawn = _runs(name, workdirs, folder) if kind.of_runs else []
     draw_figure = import_paths.load(f"train.papers.figures.{kind.draw}")
-    figure = draw_figure(drawn, **settings) if kind.of_runs else draw_figure(**settings)
+    if kind.of is None:
+        figure, found = draw_figure(**settings), ""
+    else:
+        source = _SOURCES[kind.of]
+        results = _results(name, source, workdirs, folder)
+        figure, found = draw_figure(results, **settings), f"; {source.what}: {len(results)}"
     files.write_whole(path, figure_style.encode(figure, path.suffix))
-    show_line(f"wrote {path}" + (f"; runs drawn: {len(drawn)}" if drawn else ""))
+    show_line(f"wrote {path}{found}")
 
 
 def _file(out: str | None) -> Path:
@@ -63,13 +86,15 @@ def _file(out: str | None) -> Path:
     return path
 
 
-def _runs(name: str, workdirs: Sequence[str] | None, folder: str | None) -> list[Run]:
+def _results(
+    name: str, source: _Source, workdirs: Sequence[str] | None, folder: str | None
+) -> Sequence[Any]:
     if (workdirs is None) == (folder is None):
         raise UserError(
             f"--figure={name} needs either --workdirs=A,B,C or --runs=FOLDER, and not both"
         )
     if folder is not None:
-        return selection.find(folder)
+        return source.find(folder)
     if not workdirs or not all(workdirs):
         raise UserError("--workdirs must be workdirs with commas between; one is empty")
-    return selection.read(workdirs)
+    return source.read(workdirs)

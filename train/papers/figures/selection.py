@@ -21,28 +21,47 @@ def read(workdirs: Iterable[str]) -> list[Run]:
     Raises:
         UserError: a folder does not exist, has no finished run, or is named twice.
     """
+    return _of_one_data_set(read_any(workdirs))
+
+
+def read_any(workdirs: Iterable[str]) -> list[Run]:
+    """The finished runs in workdirs, of any data sets.
+
+    Raises:
+        UserError: a folder does not exist, has no finished run, or is named twice.
+    """
     paths = [Path(workdir).expanduser() for workdir in workdirs]
     for path, other in itertools.combinations(paths, 2):
         if path.resolve() == other.resolve():
             raise UserError(f"--workdirs names {path} twice")
-    return _of_one_data_set([_read(path) for path in paths])
+    return [_read(path) for path in paths]
 
 
 def find(folder: str) -> list[Run]:
-    """The finished runs in the folders of a folder, in the order of their names.
+    """The finished runs in the folders of a folder, all of one data set.
 
     Raises:
         UserError: the folder does not exist or has no finished run.
     """
+    found = find_any(folder)
+    if not found:
+        raise UserError(
+            f"--runs must be a folder of workdirs; {folder} has none with a finished run"
+        )
+    return _of_one_data_set(found)
+
+
+def find_any(folder: str) -> list[Run]:
+    """The finished runs in the folders of a folder, in the order of their names.
+
+    Raises:
+        UserError: the folder does not exist.
+    """
     path = Path(folder).expanduser()
     if not path.is_dir():
         raise UserError(f"--runs must be a folder of workdirs; there is no folder {path}")
-    finished = [
-        workdir for workdir in sorted(path.iterdir()) if run_files.read_results(workdir) is not None
-    ]
-    if not finished:
-        raise UserError(f"--runs must be a folder of workdirs; {path} has none with a finished run")
-    return _of_one_data_set([_read(workdir) for workdir in finished])
+    workdirs = sorted(path.iterdir())
+    return [_read(workdir) for workdir in workdirs if run_files.read_results(workdir) is not None]
 
 
 def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
@@ -103,12 +122,20 @@ def test_metric(run: Run, name: str) -> float:
     Raises:
         UserError: the run has no such metric, or it has no value.
     """
-    metrics = run.results["test"]
+    return metric_in(run.results["test"], name, run.workdir)
+
+
+def metric_in(metrics: Mapping[str, Any], name: str, path: Path) -> float:
+    """A metric of a test split, of the results in a folder or file.
+
+    Raises:
+        UserError: there is no such metric, or it has no value.
+    """
     if name not in metrics:
         hint = did_you_mean(name, metrics)
-        raise UserError(f"the results in {run.workdir} have no test metric {name!r}{hint}")
+        raise UserError(f"the results in {path} have no test metric {name!r}{hint}")
     if metrics[name] is None:
-        raise UserError(f"the test metric {name} has no value in {run.workdir}")
+        raise UserError(f"the test metric {name} has no value in {path}")
     return float(metrics[name])
 
 

@@ -10,7 +10,7 @@ from train.papers.tables.table import Table
 def _with_published(table: Table) -> Table:
     published = PUBLISHED[table.number]
     cells = {
-        place: replace(cell, published=published[place]) for place, cell in table.cells.items()
+        place: replace(cell, published=published.get(place)) for place, cell in table.cells.items()
     }
     return replace(table, cells=cells)
 

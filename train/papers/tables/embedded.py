@@ -47,6 +47,7 @@ class _Embedded:
 
     Attributes:
         name: the name of its recipe.
+        network: the network of its recipe.
         k: the K of its recipe.
         ks: the values of K in tables with several of them.
         noises: the shares of label noise that it can have.
@@ -57,6 +58,7 @@ class _Embedded:
     """
 
     name: str
+    network: str
     k: int
     ks: tuple[int, ...]
     noises: tuple[float, ...]
@@ -91,6 +93,7 @@ class _Embedded:
 _DATA_SETS = (
     _Embedded(
         name="synthetic_species",
+        network="mlp",
         k=5,
         ks=(1, 3, 5),
         noises=layouts.NOISES,
@@ -100,6 +103,7 @@ _DATA_SETS = (
     ),
     _Embedded(
         name="digits",
+        network="small_cnn",
         k=3,
         ks=(1, 3, 5),
         noises=(0,),
@@ -128,7 +132,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
     noise_note = f"Trained with K = {k}."
     return (
         count_table(
-            data.recipe("cross_entropy"),
+            {data.network: data.recipe("cross_entropy")},
             "test top-1 accuracy (%) by training images of the class",
             seeds=_SEEDS,
             on=data.name,

@@ -50,7 +50,7 @@ class Column:
 
     def recipe(self, recipe: Recipe) -> Recipe:
         """The recipe of a loss with the changes of the column."""
-        if self.k is not None and LOSSES[recipe.loss].has_k:
+        if self.k is not None and LOSSES[recipe.choice].has_k:
             recipe = recipe.changed({"loss.k": self.k})
         return recipe.changed(self.changes)
 
@@ -160,20 +160,35 @@ def make_table(
 
 
 def count_table(
-    recipe: Recipe, title: str, *, seeds: int, note: str = "", on: str | None = None
+    recipes: Mapping[str, Recipe],
+    title: str,
+    *,
+    seeds: int,
+    note: str = "",
+    on: str | None = None,
 ) -> Table:
-    """Table 3.1 of a recipe: one row for each range of training images per class."""
+    """Table 3.1: a row for each network, a column for each range of training images of the class.
+
+    Args:
+        recipes: the recipes by network.
+        title: see `Table`.
+        seeds: the number of seeds.
+        note: see `Table`.
+        on: see `Table`.
+    """
     return Table(
         number="3.1",
         title=title,
-        rows={
-            key: f"> {count.above:,} images"
-            if count.up_to is None
-            else f"{count.above}-{count.up_to:,} images"
+        rows={network: network for network in recipes},
+        columns={
+            key: f"> {count.above:,}" if count.up_to is None else f"{count.above}-{count.up_to:,}"
             for key, count in COUNT_BINS.items()
         },
-        columns={"accuracy": "accuracy"},
-        cells={(key, "accuracy"): Cell(recipe, count) for key, count in COUNT_BINS.items()},
+        cells={
+            (network, key): Cell(recipe, count)
+            for network, recipe in recipes.items()
+            for key, count in COUNT_BINS.items()
+        },
         seeds=tuple(range(seeds)),
         note=note,
         on=on,

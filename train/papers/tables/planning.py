@@ -12,6 +12,9 @@ from train.series.planned_runs import PlannedRun, distinct
 from train.series.recipe import Recipe
 from train.series.runs_folder import TO_MAKE, RunsFolder
 
+# What stands for the network of a run in the value of an override, such as a file of weights.
+NETWORK = "{model.name}"
+
 
 @dataclass(frozen=True)
 class Tuned:
@@ -65,7 +68,8 @@ class Planner:
     Args:
         folder: the folder with the runs.
         seeds: the seeds of the cells; the tunings have their own.
-        overrides: the fields that the user changes in all runs.
+        overrides: the fields that the user changes in all runs, as `name=value`; `NETWORK` in a
+            value stands for the network of the run.
     """
 
     def __init__(
@@ -95,10 +99,10 @@ class Planner:
     def check(self, table: Table) -> None:
         """Raises `UserError` if the user's overrides do not fit one of the runs."""
         for recipe in {cell.recipe for cell in table.cells.values()}:
-            planned_runs.check(PlannedRun(recipe, 0, self.overrides))
+            planned_runs.check(self._planned(recipe, 0))
         for tuning in tunings(table):
             for candidate in tuning.candidates:
-                planned_runs.check(PlannedRun(tuning.recipe.changed(candidate), 0, self.overrides))
+                planned_runs.check(self._planned(tuning.recipe.changed(candidate), 0))
 
     def finals(self, cell: Cell) -> tuple[PlannedRun, ...] | None:
         """The runs of a cell, one per seed; None if its tuning has not selected a candidate."""
@@ -106,7 +110,7 @@ class Planner:
         if recipe is None:
             return None
         evaluated = cell.metric.of_evaluation
-        return tuple(PlannedRun(recipe, seed, self.overrides, evaluated) for seed in self.seeds)
+        return tuple(self._planned(recipe, seed, evaluated) for seed in self.seeds)
 
     def tuned(self, tuning: Tuning) -> Tuned:
         """The state of a tuning, by its finished runs."""
@@ -138,12 +142,17 @@ class Planner:
             return None
         return cell.recipe.changed(cell.tuning.candidates[tuned.selected])
 
+    def _planned(self, recipe: Recipe, seed: int, evaluated: bool = False) -> PlannedRun:
+        network = planned_runs.load(recipe)["model"]["name"]
+        overrides = tuple(override.replace(NETWORK, network) for override in self.overrides)
+        return PlannedRun(recipe, seed, overrides, evaluated)
+
     def _failed(self, cell: Cell) -> bool:
         return cell.tuning is not None and self.tuned(cell.tuning).failed
 
     def _grid(self, tuning: Tuning) -> tuple[PlannedRun, ...]:
         return tuple(
-            PlannedRun(tuning.recipe.changed(candidate), seed, self.overrides)
+            self._planned(tuning.recipe.changed(candidate), seed)
             for candidate in tuning.candidates
             for seed in tuning.seeds
         )

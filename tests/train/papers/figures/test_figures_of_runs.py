@@ -1,12 +1,22 @@
 """What the figures of runs read, average and draw."""
 
+import json
+
 import numpy as np
 import pytest
 
 from tests.train.papers.finished_runs import lines_of_run, make_run, read
 from train.foundation.errors import UserError
 from train.foundation.fields import Number
-from train.papers.figures import accuracies, curves, learning, selection, set_sizes
+from train.papers.figures import (
+    accuracies,
+    curves,
+    learning,
+    networks,
+    selection,
+    set_sizes,
+    tested,
+)
 from train.training.losses import LOSSES, SYMBOLS
 from train.training.objectives import LossSpec, Objective
 
@@ -261,6 +271,81 @@ def test_top_k_is_drawn_against_average_k_by_run(tmp_path):
     assert legend(figure) == ["focal", "sparsemax", "equal"]
     assert micro.get_xlabel() == "test average-5 accuracy"
     assert micro.get_ylabel() == "test top-5 accuracy"
+
+
+# Networks.
+
+
+def make_result(folder, dataset, model, value, *, seed=0):
+    """A run of a network, whose metrics are this one and a little more."""
+    names = ("macro_top_1_accuracy", "macro_top_5_accuracy", "macro_average_5_accuracy")
+    metrics = {name: value + i / 10 for i, name in enumerate(names)}
+    workdir = folder / f"{dataset}-{model}-{seed}"
+    return make_run(workdir, "cross_entropy", dataset=dataset, model=model, seed=seed, test=metrics)
+
+
+def evaluate(folder, dataset, model, metrics, split="test"):
+    """What `train.evaluate --out` writes of published weights, as far as it is read."""
+    config = {"model": {"name": model}, "dataset": {"name": dataset}}
+    content = {"split": split, "config": config, "metrics": metrics}
+    (folder / f"{dataset}-{model}-{split}.json").write_text(json.dumps(content))
+
+
+def test_networks_are_drawn_by_their_numbers_in_the_thesis(tmp_path, capsys):
+    make_result(tmp_path, "plantnet300k", "resnet50", 0.2)
+    make_result(tmp_path, "plantnet300k", "resnet50", 0.4, seed=1)
+    make_result(tmp_path, "plantnet300k", "vgg11", 0.1)
+    make_result(tmp_path, "plantnet300k", "small_cnn", 0.05)
+    make_result(tmp_path, "imagenet", "small_cnn", 0.15)
+    make_result(tmp_path, "imagenet", "alexnet", 0.5)
+    make_result(tmp_path, "digits", "vgg11", 0.9)
+    evaluate(tmp_path, "imagenet", "resnet50", {"macro_top_1_accuracy": 0.7})
+    # Not of the test split, or no evaluation at all: neither is taken.
+    evaluate(tmp_path, "imagenet", "resnet50", {"macro_top_1_accuracy": 0.8}, "validation")
+    (tmp_path / "numbers.json").write_text("[]")
+    results = tested.find(str(tmp_path))
+    figure = networks.on_two_data_sets(results)
+    # In the order of their numbers; what the thesis does not have comes after it.
+    assert legend(figure) == ["21  resnet50", "28  small_cnn"]
+    [axes] = figure.axes
+    # The mean of the two seeds over the number of the evaluation.
+    np.testing.assert_allclose(
+        [line.get_xydata()[0] for line in axes.lines], [[0.7, 0.3], [0.15, 0.05]]
+    )
+    assert [text.get_text() for text in axes.texts] == ["21", "28"]
+    # Each number stands on the side without the other point.
+    assert [text.get_ha() for text in axes.texts] == ["left", "right"]
+    assert axes.get_xlabel() == "ImageNet test macro top-1 accuracy"
+    assert axes.get_ylabel() == "Pl@ntNet-300K test macro top-1 accuracy"
+    assert capsys.readouterr().out == (
+        "not drawn, for want of results on the other data set: on imagenet alone alexnet; "
+        "on plantnet300k alone vgg11\n"
+    )
+    figure = networks.average_against_top(results)
+    assert legend(figure) == ["21  resnet50", "24  vgg11", "28  small_cnn", "equal"]
+    points = [line.get_xydata()[0] for line in figure.axes[0].lines[:3]]
+    np.testing.assert_allclose(points, [[0.4, 0.5], [0.2, 0.3], [0.15, 0.25]])
+
+
+def test_what_makes_no_figure_of_networks_is_refused(tmp_path):
+    one = make_result(tmp_path, "plantnet300k", "resnet50", 0.2)
+    results = tested.read([str(one)])
+    with pytest.raises(UserError, match="needs test results on imagenet, and there are none"):
+        networks.on_two_data_sets(results)
+    make_result(tmp_path, "imagenet", "vgg11", 0.5)
+    with pytest.raises(UserError, match="imagenet alone vgg11; on plantnet300k alone resnet50"):
+        networks.on_two_data_sets(tested.find(str(tmp_path)))
+    with pytest.raises(UserError, match="needs test results on plantnet300k"):
+        networks.average_against_top(tested.read([str(tmp_path / "imagenet-vgg11-0")]))
+    # A network has one point.
+    evaluate(tmp_path, "plantnet300k", "resnet50", {})
+    with pytest.raises(
+        UserError, match=r"-0 and .*test\.json are both of resnet50 on plantnet300k"
+    ):
+        networks.average_against_top(tested.find(str(tmp_path)))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UserError, match="empty has no finished run and no evaluation of a test"):
+        tested.find(str(tmp_path / "empty"))
 
 
 def test_the_curves_of_one_run_are_those_that_it_drew_itself(tmp_path):

@@ -142,10 +142,17 @@ def test_an_override_and_odd_folders_can_be_pasted(tables, tmp_path):
 
 
 def test_the_run_of_table_3_1_is_evaluated(tables):
-    lines = tables("--table=3.1", "--plan").stdout.splitlines()
+    lines = tables("--table=3.1", "--plan", "--rows=resnet50").stdout.splitlines()
     assert len(lines) == 2
     workdir = lines[0].split()[-1]
     assert lines[1] == f"python -m train.evaluate {workdir} --split=test"
+
+
+def test_an_override_can_differ_by_network(tables):
+    override = "--override=model.pretrained=weights/{model.name}.pth"
+    done = tables("--table=3.1", "--rows=resnet18,resnet34", override, "--plan")
+    files = re.findall(r"--config=\S+:(\w+) --config.model.pretrained=(\S+)", done.stdout)
+    assert files == [("resnet18", "weights/resnet18.pth"), ("resnet34", "weights/resnet34.pth")]
 
 
 def test_the_grid_is_planned_first_and_then_what_it_selects(tables, tmp_path):
@@ -256,28 +263,33 @@ def test_shots_and_the_best_possible_stand_below(tables, tmp_path):
 
 
 def test_accuracies_by_training_images_are_read(tables, tmp_path):
-    ((config, workdir),) = planned_training(tables, "--table=3.1")
+    arguments = ("--table=3.1", "--rows=resnet18,resnet50")
+    (_, (config, workdir)) = planned_training(tables, *arguments)
     limits = [(0, 10), (10, 50), (50, 500), (500, 2000), (2000, None)]
     bins = [
         {"from": above, "to": up_to, "classes": 3, "examples": 9, "top_1_accuracy": accuracy}
         for (above, up_to), accuracy in zip(limits, (0.1, 0.2, 0.3, 0.4, None), strict=True)
     ]
     finish(tmp_path, workdir.name, config, evaluation={"split": "test", "accuracy_by_count": bins})
-    lines = table_lines(tables("--table=3.1", f"--runs={tmp_path}").stdout)
+    lines = table_lines(tables(*arguments, f"--runs={tmp_path}").stdout)
     rows = [re.split(r"\s{2,}", line.strip()) for line in lines]
-    assert rows[3:5] == [["0-10 images", "10.00"], ["published", "9"]]
-    assert rows[11:13] == [["> 2,000 images", "-"], ["published", "93"]]
+    assert rows[1] == ["0-10", "10-50", "50-500", "500-2,000", "> 2,000"]
+    assert rows[3:6] == [
+        ["resnet18", *["1 run to go"] * 5],
+        ["resnet50", "10.00", "20.00", "30.00", "40.00", "-"],
+        ["published", "9", "35", "59", "79", "93"],
+    ]
     evaluation = tmp_path / workdir.name / "evaluation_test.json"
     # Of another split, or made with --ks that lack 1, it is not what the table is of.
     for name in ("split", "top_1"):
         content = {"split": "test", "accuracy_by_count": bins}
         content = json.dumps(content).replace("test" if name == "split" else name, "other")
         evaluation.write_text(content)
-        done = tables("--table=3.1", f"--runs={tmp_path}")
+        done = tables(*arguments, f"--runs={tmp_path}")
         assert done.returncode == 2
         assert "cannot be read as an evaluation" in done.stderr
     (tmp_path / workdir.name / "evaluation_test.json").write_text("{}")
-    done = tables("--table=3.1", f"--runs={tmp_path}")
+    done = tables(*arguments, f"--runs={tmp_path}")
     assert done.returncode == 2
     assert "evaluation_test.json cannot be read" in done.stderr
 
@@ -351,10 +363,11 @@ def test_a_mistake_is_one_line_and_exit_code_two(tables, mistake):
 
 @pytest.mark.parametrize(("file", "text"), [("results.json", "[]"), ("config.json", "{")])
 def test_a_file_that_cannot_be_read_is_named(tables, tmp_path, file, text):
-    ((config, workdir),) = planned_training(tables, "--table=3.1")
+    arguments = ("--table=3.1", "--rows=resnet50")
+    ((config, workdir),) = planned_training(tables, *arguments)
     finish(tmp_path, workdir.name, config)
     (tmp_path / workdir.name / file).write_text(text)
-    done = tables("--table=3.1", f"--runs={tmp_path}")
+    done = tables(*arguments, f"--runs={tmp_path}")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"error: {tmp_path / workdir.name / file} " in done.stderr
 

@@ -25,7 +25,7 @@ from train.series.runs_folder import RunsFolder, Status
 def test_the_grid_comes_first_and_selects_the_final_runs(tmp_path):
     plan = look(tmp_path).plan(TUNED)
     assert gammas(plan.grid) == [(g, seed) for g in (0.5, 1.0, 2.0) for seed in (0, 1)]
-    assert [(run.recipe.loss, run.seed) for run in plan.finals] == [
+    assert [(run.recipe.choice, run.seed) for run in plan.finals] == [
         ("cross_entropy", 1),
         ("cross_entropy", 2),
     ]
@@ -40,7 +40,7 @@ def test_the_grid_comes_first_and_selects_the_final_runs(tmp_path):
     plan = look(tmp_path).plan(TUNED)
     assert plan.waiting == 0
     # By seed, so that every cell has a number early; seed 1 is of the grid and is not made twice.
-    assert [(run.recipe.loss, run.seed) for run in plan.runs[6:]] == [
+    assert [(run.recipe.choice, run.seed) for run in plan.runs[6:]] == [
         ("cross_entropy", 1),
         ("focal", 2),
         ("cross_entropy", 2),

@@ -1,0 +1,113 @@
+"""What networks reach on the test splits of data sets, in finished runs and in evaluations.
+
+An evaluation is a file that `train.evaluate --out` wrote, for example of published weights.
+"""
+
+import itertools
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from train.foundation.errors import UserError
+from train.foundation.nested import flatten
+from train.papers.figures import selection
+from train.workdir.runs import Run
+
+
+@dataclass(frozen=True)
+class Tested:
+    """The test metrics of a network on a data set.
+
+    Attributes:
+        network: the name of the network.
+        dataset: the name of the data set.
+        metrics: the metrics by name.
+        path: the workdir, or the file of the evaluation.
+        run: the run; None for an evaluation.
+    """
+
+    network: str
+    dataset: str
+    metrics: Mapping[str, Any]
+    path: Path
+    run: Run | None
+
+
+def read(workdirs: Sequence[str]) -> list[Tested]:
+    """The test metrics of finished runs.
+
+    Raises:
+        UserError: a folder does not exist, has no finished run, or is named twice.
+    """
+    return [_of_run(run) for run in selection.read_any(workdirs)]
+
+
+def find(folder: str) -> list[Tested]:
+    """Those of the finished runs in the folders of a folder, and of the evaluations in its files.
+
+    Raises:
+        UserError: the folder does not exist, or has neither.
+    """
+    runs = [_of_run(run) for run in selection.find_any(folder)]
+    files = sorted(Path(folder).expanduser().glob("*.json"))
+    found = [*runs, *(one for one in map(_of_evaluation, files) if one is not None)]
+    if not found:
+        raise UserError(
+            f"--runs must be a folder of workdirs, or of files that train.evaluate --out wrote; "
+            f"{folder} has no finished run and no evaluation of a test split"
+        )
+    return found
+
+
+def by_network(tested: Sequence[Tested], dataset: str, metric: str) -> dict[str, float]:
+    """A metric on a data set by network: the mean over seeds where there are several.
+
+    Raises:
+        UserError: results of one network are no seeds of one experiment, or one lacks the metric.
+    """
+    found: dict[str, list[Tested]] = defaultdict(list)
+    for one in tested:
+        if one.dataset == dataset:
+            found[one.network].append(one)
+    for several in found.values():
+        _check_seeds(several)
+    return {
+        network: float(
+            np.mean([selection.metric_in(one.metrics, metric, one.path) for one in several])
+        )
+        for network, several in found.items()
+    }
+
+
+def _check_seeds(several: Sequence[Tested]) -> None:
+    for one, other in itertools.combinations(several, 2):
+        if one.run is None or other.run is None:
+            raise UserError(
+                f"{one.path} and {other.path} are both of {one.network} on {one.dataset}: a "
+                "network has one point; keep one of them in the folder"
+            )
+    selection.check_seeds([one.run for one in several if one.run is not None])
+
+
+def _of_run(run: Run) -> Tested:
+    network, dataset = run.fields["model.name"], run.fields["dataset.name"]
+    return Tested(network, dataset, run.results["test"], run.workdir, run)
+
+
+def _of_evaluation(path: Path) -> Tested | None:
+    """The evaluation of a test split in a file; None if the file is something else."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        config = dict(flatten(content["config"]))
+        if content["split"] != "test":
+            return None
+        return Tested(
+            config["model.name"], config["dataset.name"], dict(content["metrics"]), path, None
+        )
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
