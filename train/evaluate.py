@@ -1,8 +1,9 @@
 """Everything about the sets of a classifier: `python -m train.evaluate --workdir=DIR`.
 
 For a finished run, every metric of the papers on a split, with thresholds from its validation
-images; or the same for somebody else's scores, without a model:
+images; the same for a published network, or for somebody else's scores without a model:
 
+    python -m train.evaluate --weights=resnet18_weights_best_acc.tar --dataset=plantnet300k
     python -m train.evaluate --logits=test.npz --calibration_logits=validation.npz
 """
 
@@ -15,6 +16,7 @@ from absl import flags
 from train.evaluation import metric
 from train.foundation import command_line, fields, files, output_files
 from train.foundation.errors import UserError
+from train.prediction import classifier_flags
 from train.workdir import run_files, terminal
 
 if TYPE_CHECKING:
@@ -27,14 +29,12 @@ _DEFAULT_COVERAGES = (0.8, 0.9, 0.95)
 # The halves are drawn from it.
 _SEED = 0
 
-_WORKDIR = flags.DEFINE_string(
-    "workdir", None, "The folder of a finished run. This or --logits is needed."
-)
+_CLASSIFIER = classifier_flags.define(has_classes=False)
 _SPLIT = flags.DEFINE_string(
     "split",
     "test",
-    f"With --workdir: the split of the data set, one of {', '.join(_SPLITS)}. Only place_names has "
-    "balanced_test, with as many names of every class.",
+    f"With --workdir or --weights: the split of the data set, one of {', '.join(_SPLITS)}. Only "
+    "place_names has balanced_test, with as many names of every class.",
 )
 _LOGITS = flags.DEFINE_string(
     "logits",
@@ -85,7 +85,7 @@ _OUT = flags.DEFINE_string(
     "out",
     None,
     "The file that the report is written to, as JSON; by default evaluation_SPLIT.json in the "
-    "workdir, with --logits none.",
+    "workdir, with --weights or --logits none.",
 )
 _SCORES = flags.DEFINE_string(
     "scores", None, "The .npz file that the scores and label of each example are written to."
@@ -94,23 +94,30 @@ _SCORES = flags.DEFINE_string(
 
 def main() -> None:
     """Evaluates what the flags name."""
-    workdir, logits = _path(_WORKDIR), _path(_LOGITS)
-    _check_flags()
-    if workdir is not None and logits is None:
-        _evaluate_run(workdir)
-    elif logits is not None and workdir is None:
-        _evaluate_scores(logits)
+    chosen, logits = _CLASSIFIER(), _path(_LOGITS)
+    if logits is None:
+        if not chosen.is_given:
+            raise UserError(
+                "one of --workdir, a finished run, --weights, a published network, and --logits is "
+                "needed; got none"
+            )
+        chosen.check()
+        _check_flags(chosen)
+        _evaluate_classifier(chosen)
     else:
-        got = "both" if workdir is not None else "none"
-        raise UserError(f"one of --workdir, a finished run, and --logits is needed; got {got}")
+        for flag, value in vars(chosen).items():
+            if value is not None:
+                raise UserError(f"--{flag} does not go with --logits, which are evaluated alone")
+        _check_flags(chosen)
+        _evaluate_scores(logits)
 
 
-def _evaluate_run(workdir: Path) -> None:
+def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
     from train.evaluation import bayes
-    from train.prediction import trained
+    from train.prediction import classifiers
 
     split = _SPLIT.value
-    classifier = trained.load(workdir)
+    classifier = classifiers.load(named)
     spec, class_counts = classifier.spec, classifier.class_counts
     ks = _ks(classifier.num_classes) or classifier.config["eval"]["ks"]
     dataset = classifier.load_dataset()
@@ -139,8 +146,11 @@ def _evaluate_run(workdir: Path) -> None:
         "config": classifier.config,
         "calibrated_on": _calibrated_on("validation examples", same=same),
     }
-    title = f"{spec.name}, {classifier.config['loss']['name']}, {split} split"
-    out = run_files.evaluation(workdir, split) if _OUT.value is None else Path(_OUT.value)
+    _, origin = classifier.origin
+    title = f"{spec.name}, {origin}, {split} split"
+    out = _path(_OUT)
+    if out is None and classifier.workdir is not None:
+        out = run_files.evaluation(classifier.workdir, split)
     _finish(title, about | document, examples.take(chosen), class_counts, out)
 
 
@@ -248,7 +258,7 @@ def _class_counts(logits: Path, num_classes: int) -> np.ndarray | None:
     return counts
 
 
-def _check_flags() -> None:
+def _check_flags(chosen: classifier_flags.ChosenClassifier) -> None:
     """Refuses flags that are wrong before anything is read."""
     choices: list[tuple[flags.FlagHolder, tuple[str, ...]]] = [
         (_SPLIT, _SPLITS),
@@ -259,15 +269,15 @@ def _check_flags() -> None:
             raise UserError(f"--{flag.name} must be {wrong}; got {flag.value!r}")
     for flag in (_LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS):
         if flag.value is not None and _LOGITS.value is None:
-            raise UserError(f"--{flag.name} goes with --logits, not with --workdir")
+            raise UserError(f"--{flag.name} goes with --logits alone")
     if _CALIBRATION_LABELS.value is not None and _CALIBRATION_LOGITS.value is None:
         raise UserError("--calibration_labels goes with --calibration_logits")
-    kept = {}
+    kept = chosen.files
     for flag in (_LOGITS, _LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS):
         if flag.value:
             kept[Path(flag.value)] = f"what --{flag.name} is read from"
-    if _WORKDIR.value:
-        kept |= dict.fromkeys(run_files.present(Path(_WORKDIR.value)).values(), "of the run")
+    if chosen.workdir is not None:
+        kept |= dict.fromkeys(run_files.present(Path(chosen.workdir)).values(), "of the run")
     for flag in (_OUT, _SCORES):
         if flag.value is not None:
             kept[output_files.checked(flag.name, flag.value, kept)] = f"the file of --{flag.name}"

@@ -6,52 +6,101 @@ characters of names, int32 [n, length], for any n, to the probabilities [n, L], 
 sets [n, L], booleans. It needs jax and flatbuffers, not this program, and runs on CPUs, NVIDIA GPUs
 and TPUs. A JSON file beside it has the classes in their order, the rule, and how images or names
 are prepared.
+
+With --format=safetensors, the file has the weights of the network instead, by the names that
+torchvision or timm have for them, and no rule.
+
+For a published network, --weights=FILE stands in the place of --workdir, with --dataset=NAME or
+--classes=FILE.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
 from train.foundation import command_line, output_files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.prediction import rule_flags
+from train.prediction import classifier_flags, rule_flags
+from train.prediction.classifier_flags import ChosenClassifier
+from train.prediction.rule_flags import ChosenRule
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Needed. The folder of a finished run.")
+_CLASSIFIER = classifier_flags.define(has_classes=True)
 _RULE = rule_flags.define()
+_FORMAT = flags.DEFINE_enum(
+    "format",
+    "program",
+    ["program", "safetensors"],
+    "program: images to probabilities and sets. safetensors: the weights of the network alone.",
+)
 _OUT = flags.DEFINE_string(
-    "out",
-    None,
-    "Needed. The file for the program; a description is written beside it, as FILE.json.",
+    "out", None, "Needed. The file; a description is written beside it, as FILE.json."
 )
 
 
 def main() -> None:
-    """Writes the program and its description."""
-    if not _WORKDIR.value:
-        raise UserError("--workdir is needed: the folder of a finished run")
-    chosen = _RULE()
+    """Writes the program or the weights, and their description."""
+    chosen = _CLASSIFIER()
+    chosen.check()
+    rule = _rule()
+    if rule is not None:
+        chosen.check_rule(rule)
     if _OUT.value is None:
-        raise UserError("--out is needed: the file for the program")
-    out = output_files.checked("out", _OUT.value)
+        raise UserError("--out is needed: the file for the program or the weights")
+    out = output_files.checked("out", _OUT.value, chosen.files)
+    if rule is None:
+        _write_weights(chosen, out)
+    else:
+        _write_program(chosen, rule, out)
 
-    from train.foundation import files
-    from train.prediction import calibrated_rule, exported_program, trained
 
-    classifier = trained.load(Path(_WORKDIR.value))
-    rule = calibrated_rule.calibrate(classifier, chosen)
-    program = exported_program.serialize(classifier, rule)
-    description = exported_program.describe(classifier, rule)
-    described = out.with_name(f"{out.name}.json")
-    # First: a program without its description is of no use.
-    files.write_whole(described, files.to_json(description, indent=1))
-    files.write_whole(out, program)
-    show_line(f"program      {out} ({len(program) / 1e6:,.1f} MB)")
-    show_line(f"description  {described}")
+def _rule() -> ChosenRule | None:
+    """The rule of the program; None for weights, which have none."""
+    values = _RULE()
+    if _FORMAT.value == "program":
+        return rule_flags.chosen(values)
+    for flag, value in values.items():
+        if value is not None:
+            raise UserError(f"--{flag} goes with --format=program: weights have no rule")
+    return None
+
+
+def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
+    from train.prediction import calibrated_rule, classifiers, exported_program
+
+    classifier = classifiers.load(chosen)
+    calibrated = calibrated_rule.calibrate(classifier, rule)
+    program = exported_program.serialize(classifier, calibrated)
+    _write("program", out, program, exported_program.describe(classifier, calibrated))
     show_line("to run it, where jax and flatbuffers are installed (pip install 'topk_jax[serve]'):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
     show_line(f"  probabilities, chosen = program.call({classifier.spec.inputs})")
+
+
+def _write_weights(chosen: ChosenClassifier, out: Path) -> None:
+    from train.prediction import classifiers, exported_weights
+
+    classifier = classifiers.load(chosen)
+    weights = exported_weights.serialize(classifier)
+    _write("weights", out, weights, exported_weights.describe(classifier))
+    show_line("to read them, where PyTorch and safetensors are installed:")
+    show_line("  import safetensors.torch")
+    show_line(f"  network.load_state_dict(safetensors.torch.load_file({str(out)!r}))")
+
+
+def _write(what: str, out: Path, content: bytes, description: Mapping[str, Any]) -> None:
+    """Writes the file and its description, and says where they are."""
+    from train.foundation import files
+
+    described = out.with_name(f"{out.name}.json")
+    # First: a file without its description is of no use.
+    files.write_whole(described, files.to_json(description, indent=1))
+    files.write_whole(out, content)
+    show_line(f"{what:<11}  {out} ({len(content) / 1e6:,.1f} MB)")
+    show_line(f"description  {described}")
 
 
 if __name__ == "__main__":

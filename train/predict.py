@@ -1,5 +1,8 @@
 """Sets of classes for images: `python -m train.predict --workdir=DIR --images=DIR --top_k=5`.
 
+For a published network, --weights=FILE stands in the place of --workdir, with --dataset=NAME or
+--classes=FILE.
+
 For a run on features, --features=FILE stands in the place of --images, and for one on names,
 --names=NAME,NAME.
 
@@ -18,9 +21,9 @@ from absl import flags
 
 from train.foundation import command_line, output_files
 from train.foundation.errors import UserError
-from train.prediction import rule_flags
+from train.prediction import classifier_flags, rule_flags
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Needed. The folder of a finished run.")
+_CLASSIFIER = classifier_flags.define(has_classes=True)
 _IMAGES = flags.DEFINE_multi_string(
     "images",
     None,
@@ -55,8 +58,8 @@ _CLASS_NAMES = flags.DEFINE_string(
 
 def main() -> None:
     """Writes the sets of the images, rows or names."""
-    if not _WORKDIR.value:
-        raise UserError("--workdir is needed: the folder of a finished run")
+    classifier_chosen = _CLASSIFIER()
+    classifier_chosen.check()
     given_inputs = (bool(_IMAGES.value), _FEATURES.value is not None, _NAMES.value is not None)
     if sum(given_inputs) > 1:
         raise UserError("only one of --images, --features and --names can be given")
@@ -64,18 +67,19 @@ def main() -> None:
         raise UserError(
             "--images is needed: image files, or folders with some; or --features, or --names"
         )
-    chosen = _RULE()
+    rule_chosen = rule_flags.chosen(_RULE())
+    classifier_chosen.check_rule(rule_chosen)
 
     from train.prediction import (
         calibrated_rule,
         class_names,
+        classifiers,
         html_page,
         image_files,
         image_sets,
         name_sets,
         row_sets,
         set_outputs,
-        trained,
     )
 
     examples: row_sets.NamedRows | name_sets.Names | image_sets.ImageFiles
@@ -85,18 +89,20 @@ def main() -> None:
         examples = name_sets.read(_NAMES.value)
     else:
         examples = image_sets.ImageFiles(image_files.find(_IMAGES.value or []))
-    kept = dict.fromkeys(examples.files, examples.described)
+    kept = dict.fromkeys(examples.files, examples.described) | classifier_chosen.files
     out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)
     if out is not None and html is not None and out.absolute() == html.absolute():
         raise UserError(f"--out and --html must be two files; both are {out}")
-    given = class_names.read(_CLASS_NAMES.value) if _CLASS_NAMES.value is not None else None
-    classifier = trained.load(Path(_WORKDIR.value))
+    given = None
+    if _CLASS_NAMES.value is not None:
+        given = class_names.read("class_names", _CLASS_NAMES.value)
+    classifier = classifiers.load(classifier_chosen)
     examples.check(classifier)
     names = classifier.classes.names
     if given is not None:
         given.check_number(len(names))
         names = given.names
-    rule = calibrated_rule.calibrate(classifier, chosen)
+    rule = calibrated_rule.calibrate(classifier, rule_chosen)
     entries = examples.make_sets(classifier, rule, thumbnails=html is not None)
     facts = html_page.Facts.of(classifier, rule, names)
     if not set_outputs.write(entries, len(examples), facts, rule, lines=out, page=html):

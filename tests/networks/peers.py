@@ -41,11 +41,16 @@ class _Tower(VisionTransformer):
         return self.head(self.proj(self.pool(tokens)))
 
 
+def publisher_of(name):
+    """Whose names the file of a peer has."""
+    return "timm" if name.startswith(_OF_TIMM) else "torchvision"
+
+
 def make(name, num_classes=NUM_CLASSES):
     """The network of a name, random, in evaluation; dropout is off in training too."""
     torch.manual_seed(0)
     options = next((own for start, own in _OPTIONS.items() if name.startswith(start)), {})
-    if name.startswith(_OF_TIMM):
+    if publisher_of(name) == "timm":
         network = timm.create_model(name, num_classes=num_classes, **options)
     else:
         factory = getattr(torchvision.models, _OTHER_NAMES.get(name, name))

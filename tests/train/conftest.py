@@ -11,8 +11,8 @@ from ml_collections import ConfigDict
 from configs import digits
 from train import experiment
 
-# A command: its flags have the names of those of `train.main`, which other modules here import.
-collect_ignore = ["prediction/small_embed.py"]
+# Commands: their flags have the names of those of `train.main`, which other modules here import.
+collect_ignore = ["prediction/small_embed.py", "prediction/small_published.py"]
 
 
 @pytest.fixture(scope="module")

@@ -230,8 +230,8 @@ def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebod
     run, logits = f"--workdir={workdir}", f"--logits={somebodys}/logits.npy"
     labels = f"--labels={somebodys}/labels.npy"
     mistakes = [
-        ([], "one of --workdir, a finished run, and --logits is needed; got none"),
-        ([run, logits], "one of --workdir, a finished run, and --logits is needed; got both"),
+        ([], "one of --workdir, a finished run, --weights, a published network, and --logits is"),
+        ([run, logits], "--workdir does not go with --logits, which are evaluated alone"),
         ([run, f"--out={workdir}/config.json"], "--out must not be of the run"),
         ([run, f"--scores={tmp_path}/x", f"--out={tmp_path}/x"], "not be the file of --out"),
         (
@@ -255,7 +255,7 @@ def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebod
         ([run, "--coverages=1.0"], "--coverages must be numbers between commas, each a finite"),
         ([run, "--coverages=0.999"], "at least 1 / 0.001 - 1 = 999 examples"),
         ([run, "--calibration=some"], "--calibration must be one of all, half"),
-        ([run, labels], "--labels goes with --logits, not with --workdir"),
+        ([run, labels], "--labels goes with --logits alone"),
         ([run, "--out=nowhere/at/all.json"], "--out must be in a folder that is there"),
     ]
     check_mistakes(mistakes)

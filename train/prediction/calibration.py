@@ -1,10 +1,11 @@
-"""Thresholds that are calibrated on the validation images of a run and stored in its workdir."""
+"""Thresholds that are calibrated on the validation images, and stored in the workdir of a run."""
 
 import contextlib
 import json
 import math
 from collections.abc import Callable
 from functools import cached_property
+from pathlib import Path
 
 from train.evaluation import thresholds
 from train.evaluation.predictions import Predictions
@@ -18,7 +19,8 @@ class Calibration:
     """The thresholds of a classifier, computed from its predictions for the validation images.
 
     Each threshold is computed once and stored in the workdir. A run that was copied to another
-    machine therefore needs its data set only for thresholds that were not computed before.
+    machine therefore needs its data set only for thresholds that were not computed before. Of a
+    published network, which has no workdir, nothing is stored.
 
     Args:
         classifier: the classifier.
@@ -26,7 +28,9 @@ class Calibration:
 
     def __init__(self, classifier: TrainedClassifier) -> None:
         self._classifier = classifier
-        self._path = classifier.workdir / run_files.CALIBRATION
+        self._path = (
+            None if classifier.workdir is None else classifier.workdir / run_files.CALIBRATION
+        )
 
     def average_k(self, k: float) -> float:
         """The threshold whose sets have K classes on average over the validation images.
@@ -50,7 +54,9 @@ class Calibration:
         )
 
     def _threshold(self, name: str, find: Callable[[Predictions], float]) -> float:
-        stored = self._read()
+        if self._path is None:
+            return find(self._validation)
+        stored = _read(self._path)
         if name not in stored:
             stored[name] = find(self._validation)
             if not math.isfinite(stored[name]):
@@ -61,19 +67,20 @@ class Calibration:
                 files.write_whole(self._path, files.to_json(stored, indent=1))
         return stored[name]
 
-    def _read(self) -> dict[str, float]:
-        try:
-            stored = json.loads(self._path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return {}
-        except ValueError as error:
-            raise UserError(f"{self._path} is damaged ({error}); delete it") from error
-        if not isinstance(stored, dict) or not all(
-            isinstance(value, float) for value in stored.values()
-        ):
-            raise UserError(f"{self._path} is not a list of thresholds; delete it")
-        return stored
-
     @cached_property
     def _validation(self) -> Predictions:
         return self._classifier.predict("validation")
+
+
+def _read(path: Path) -> dict[str, float]:
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise UserError(f"{path} is damaged ({error}); delete it") from error
+    if not isinstance(stored, dict) or not all(
+        isinstance(value, float) for value in stored.values()
+    ):
+        raise UserError(f"{path} is not a list of thresholds; delete it")
+    return stored

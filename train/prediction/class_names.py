@@ -1,4 +1,4 @@
-"""The file of --class_names, whose names replace the class names of the run."""
+"""The file of --class_names or --classes, with a name of a class a line."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,12 @@ class GivenNames:
     """The names in a file.
 
     Attributes:
+        flag: the flag that names the file.
         file: the file.
         names: one for each line.
     """
 
+    flag: str
     file: str
     names: tuple[str, ...]
 
@@ -22,13 +24,13 @@ class GivenNames:
         """Raises `UserError` unless there is a name for each class."""
         if len(self.names) != num_classes:
             raise UserError(
-                f"--class_names must have a line for each of the {num_classes} classes; "
+                f"--{self.flag} must have a line for each of the {num_classes} classes; "
                 f"{self.file} has {len(self.names)}"
             )
 
 
-def read(path: str) -> GivenNames:
-    """The names in a file, one a line.
+def read(flag: str, path: str) -> GivenNames:
+    """The names in the file of a flag, one a line.
 
     Raises:
         UserError: the file cannot be read, or a line of it is blank.
@@ -37,14 +39,13 @@ def read(path: str) -> GivenNames:
         # Editors on Windows write a byte order mark and other line ends.
         text = Path(path).read_text(encoding="utf-8-sig")
     except OSError as error:
-        raise UserError(f"--class_names {path} cannot be read: {error.strerror}") from error
+        raise UserError(f"--{flag} {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UserError(f"--class_names {path} is not in UTF-8: {error}") from error
+        raise UserError(f"--{flag} {path} is not in UTF-8: {error}") from error
     # Not splitlines, which splits at further characters.
     names = tuple(name.strip() for name in text.removesuffix("\n").split("\n"))
     if "" in names:
         raise UserError(
-            f"--class_names must have a name on each line; line {names.index('') + 1} of {path} "
-            "is blank"
+            f"--{flag} must have a name on each line; line {names.index('') + 1} of {path} is blank"
         )
-    return GivenNames(path, names)
+    return GivenNames(flag, path, names)

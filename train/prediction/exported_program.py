@@ -7,7 +7,7 @@ import jax.export
 import jax.numpy as jnp
 
 from train.data import DatasetSpec
-from train.prediction import inference
+from train.prediction import description, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.trained import TrainedClassifier
 from train.training.normalization import numbers_in_words
@@ -28,9 +28,8 @@ def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
 
 def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, Any]:
     """What a user of the program needs to know; a threshold that is not finite is null."""
-    spec = classifier.spec
     return {
-        **_inputs(spec, classifier.image_shape),
+        **_inputs(classifier.spec, classifier.image_shape),
         "outputs": {
             "probabilities": {"shape": ["n", classifier.num_classes], "dtype": "float32"},
             "chosen": {"shape": ["n", classifier.num_classes], "dtype": "bool"},
@@ -38,11 +37,7 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
         "rule": str(rule),
         "rule_in_words": rule.in_words(),
         "threshold": rule.threshold,
-        "classes": list(classifier.classes.names),
-        "data_set": spec.name,
-        **({"attribution": spec.attribution} if spec.attribution else {}),
-        "loss": classifier.config["loss"]["name"],
-        "network": classifier.config["model"]["name"],
+        **description.facts(classifier),
         "platforms": list(_PLATFORMS),
         "jax": jax.__version__,
     }
@@ -51,7 +46,10 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
 def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
     """What the program takes."""
     if spec.has_images:
-        preparation = _preparation(spec, image_shape)
+        preparation = (
+            f"{description.preparation(spec, image_shape)} The program itself normalizes them "
+            f"({numbers_in_words(spec)}, of values from 0 to 1)."
+        )
     elif spec.inputs == "features":
         preparation = "The features as in training. The program itself standardizes them."
     else:
@@ -67,20 +65,3 @@ def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
             "preparation": preparation,
         }
     }
-
-
-def _preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
-    """How an image is prepared before it is passed to the program, in words."""
-    height, width, channels = image_shape
-    colour = "greyscale" if channels == 1 else "RGB"
-    resized = (
-        f"resized to just cover {height} x {width} pixels"
-        if spec.reader is None
-        else spec.reader.in_words
-    )
-    upright = ", turned upright" if spec.reader is None or spec.reader.upright else ""
-    return (
-        f"The picture{upright}, in {colour}, {resized} (bilinear with antialiasing, as "
-        f"Pillow does), the middle {height} x {width} pixels of it, values from 0 to 255. The "
-        f"program itself normalizes them ({numbers_in_words(spec)}, of values from 0 to 1)."
-    )

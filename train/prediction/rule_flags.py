@@ -27,12 +27,11 @@ class ChosenRule:
     value: float
 
 
-def define() -> Callable[[], ChosenRule]:
+def define() -> Callable[[], dict[str, float | None]]:
     """Defines the three flags.
 
     Returns:
-        A function that returns the rule after the flags are parsed. It raises the errors of
-        `chosen`.
+        A function that returns their values after they are parsed, by their names.
     """
     top_k = flag_types.define_whole_number("top_k", "Sets of the K classes of highest probability.")
     average_k = flags.DEFINE_float(
@@ -43,9 +42,11 @@ def define() -> Callable[[], ChosenRule]:
         None,
         "Sets that have the true class with this probability, calibrated on the validation images.",
     )
-    return lambda: chosen(
-        {"top_k": top_k.value, "average_k": average_k.value, "coverage": coverage.value}
-    )
+    return lambda: {
+        "top_k": top_k.value,
+        "average_k": average_k.value,
+        "coverage": coverage.value,
+    }
 
 
 def chosen(values: Mapping[str, float | None]) -> ChosenRule:

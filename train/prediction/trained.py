@@ -1,4 +1,4 @@
-"""The classifier of a finished run, which train.evaluate, train.predict and train.export load."""
+"""A classifier that train.evaluate, train.predict and train.export load: that of a finished run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,17 +21,18 @@ from train.workdir.classes import Classes
 
 @dataclass(frozen=True)
 class TrainedClassifier:
-    """The selected classifier of a finished run.
+    """The selected classifier of a finished run, or a published network.
 
     Attributes:
-        workdir: the folder of the run.
-        results: the contents of its `results.json`.
-        assembly: the parts of the run; its data set is not opened yet.
+        workdir: the folder of the run; None for a published network.
+        results: the contents of its `results.json`; empty for a published network.
+        assembly: the parts of the run, whose data set is not opened yet; or those of one that would
+            have trained the published network.
         params: the selected parameters.
         batch_stats: the batch norm statistics that belong to them.
     """
 
-    workdir: Path
+    workdir: Path | None
     results: Mapping[str, Any]
     assembly: Assembly
     params: Any
@@ -41,6 +42,13 @@ class TrainedClassifier:
     def config(self) -> Mapping[str, Any]:
         """The configuration of the run, nested."""
         return self.assembly.config
+
+    @property
+    def origin(self) -> tuple[str, str]:
+        """What it is told by, and its name: the loss of the run, or the file of weights."""
+        if self.workdir is None:
+            return "weights", self.config["model"]["pretrained"]
+        return "loss", self.config["loss"]["name"]
 
     @property
     def spec(self) -> DatasetSpec:
@@ -78,10 +86,8 @@ class TrainedClassifier:
         """
         needed = self.spec.inputs
         if inputs != needed:
-            raise UserError(
-                f"--{needed} is needed, not --{inputs}: the run in {self.workdir} is one on "
-                f"{needed}"
-            )
+            what = "the network" if self.workdir is None else f"the run in {self.workdir}"
+            raise UserError(f"--{needed} is needed, not --{inputs}: {what} is one on {needed}")
 
     def scores(self) -> Callable[[jax.Array], jax.Array]:
         """uint8 images [n, height, width, channels], features or names to scores [n, L]; pure."""

@@ -57,9 +57,7 @@ def load(path: str, params: Any, batch_stats: Any, *, model_name: str, facts: Fa
         if why_new_head is None
         else f"but its head starts anew: {why_new_head}"
     )
-    return Pretrained(
-        loaded["params"], loaded["batch_stats"], f"{what}, {head}", why_new_head is None
-    )
+    return Pretrained(loaded["params"], loaded["batch_stats"], f"{what}, {head}", why_new_head)
 
 
 def inputs(path: str) -> DatasetSpec:

@@ -3,10 +3,13 @@
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from train.data import DatasetSpec
 from train.workdir.classes import Classes
+
+if TYPE_CHECKING:
+    # Commands import this module before they need JAX.
+    from train.data import DatasetSpec
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,7 @@ class Facts:
     mean: tuple[float, ...] | None = field(default=None, compare=False)
     std: tuple[float, ...] | None = field(default=None, compare=False)
 
-    def complete(self, spec: DatasetSpec) -> DatasetSpec:
+    def complete(self, spec: "DatasetSpec") -> "DatasetSpec":
         """The data set with the shape of its examples, and the mean and deviation of the run."""
         if spec.image_shape is None:
             spec = spec.of_shape(self.image_shape)

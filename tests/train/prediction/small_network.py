@@ -23,8 +23,8 @@ def shrink(set_item):
     set_item(MODELS, "resnet50", ModelSpec(SMALL, names=NAMES, num_parameters=NUM_PARAMETERS))
 
 
-def weights():
-    """Random variables of it with a head of 1,000 classes, and the same as torchvision's arrays."""
-    model = Classifier(SMALL(axis_name=None), HEADS["linear"](1000))
+def weights(num_classes=1000):
+    """Random variables of it with a head for the classes, and the same as torchvision's arrays."""
+    model = Classifier(SMALL(axis_name=None), HEADS["linear"](num_classes))
     variables = in_float32(random_variables(np.random.default_rng(0), model))
     return variables, arrays_of(variables["params"], variables["batch_stats"], NAMES)

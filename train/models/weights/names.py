@@ -65,6 +65,7 @@ class PublishedNames:
         fit: changes an array of `sized` to the shape that the network has; it returns the array as
             it is where it cannot.
         head_is_convolution: whether the last layer there is a convolution of 1 by 1.
+        publisher: whose names they are.
     """
 
     modules: Mapping[str, str]
@@ -74,6 +75,7 @@ class PublishedNames:
     sized: tuple[str, ...] = ()
     fit: Callable[[np.ndarray, tuple[int, ...]], np.ndarray] | None = None
     head_is_convolution: bool = False
+    publisher: str = "torchvision"
 
     def of(self, path: Path) -> str | None:
         """The name of a variable; None for a head that is not linear."""

@@ -26,13 +26,18 @@ class Pretrained(NamedTuple):
         params: the parameters.
         batch_stats: the statistics of batch norm.
         message: a line for the user: which file was read, and whether its head was.
-        head_is_read: whether its head was.
+        why_new_head: the reason why its head was not; None if it was.
     """
 
     params: Any
     batch_stats: Any
     message: str
-    head_is_read: bool
+    why_new_head: str | None
+
+    @property
+    def head_is_read(self) -> bool:
+        """Whether its head was."""
+        return self.why_new_head is None
 
 
 def load(
@@ -101,9 +106,7 @@ def load(
     )
     unused = [_quoted(name) for name in published.unused(in_file)]
     left_out = f"; left out: {_listed(unused)}" if unused else ""
-    return Pretrained(
-        *names.unflatten(variables), f"{what}, {head}{left_out}", why_new_head is None
-    )
+    return Pretrained(*names.unflatten(variables), f"{what}, {head}{left_out}", why_new_head)
 
 
 def networks_of(arrays: Arrays, networks: Mapping[str, ModelSpec]) -> list[str]:

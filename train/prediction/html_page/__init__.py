@@ -67,10 +67,11 @@ class Facts:
         cls, classifier: TrainedClassifier, rule: CalibratedRule, names: Sequence[str]
     ) -> "Facts":
         """The facts of a classifier and a rule."""
+        origin, name = classifier.origin
         table = {
             "Data set": f"{classifier.spec.name}, {len(names):,} classes",
             "Network": str(classifier.config["model"]["name"]),
-            "Loss": str(classifier.config["loss"]["name"]),
+            origin.capitalize(): name,
             "Rule": str(rule),
         }
         if rule.threshold is not None:
@@ -78,7 +79,7 @@ class Facts:
         if classifier.spec.attribution:
             table["Source of the data"] = classifier.spec.attribution
         example = classifier.spec.example
-        expected = _expected(classifier.results["test"], rule, example)
+        expected = _expected(classifier.results.get("test", {}), rule, example)
         return cls(names, rule.in_words(), expected, table, example)
 
 

@@ -1,0 +1,40 @@
+"""Files of weights that are written here are read by torchvision and timm."""
+
+import pytest
+import safetensors.numpy
+import safetensors.torch
+import torch
+
+from tests.networks import peers
+from tests.networks.test_parity import ONE_OF_FAMILY, PUBLISHED, build, loaded
+from train.models import MODELS
+from train.models.weights.names import arrays_of
+
+
+@pytest.mark.parametrize("name", ONE_OF_FAMILY)
+def test_pytorch_reads_what_is_written(name, tmp_path):
+    peer = peers.make(name)
+    # As the authors of Pl@ntNet-300K publish theirs.
+    saved = {"epoch": 29, "model": peer.state_dict(), "optimizer": {}}
+    torch.save(saved, tmp_path / "best_acc.tar")
+    size = MODELS[name].image_size
+    variables = loaded(name, tmp_path / "best_acc.tar", build(name), (size, size, 3))
+    names = MODELS[name].names
+    assert names is not None
+    written = arrays_of(variables["params"], variables["batch_stats"], names)
+    safetensors.numpy.save_file(written, tmp_path / "written")
+    again = peers.make(name)
+    with torch.no_grad():
+        for tensor in [*again.parameters(), *again.buffers()]:
+            tensor.zero_()
+    again.load_state_dict(safetensors.torch.load_file(tmp_path / "written"), strict=True)
+    found = again.state_dict()
+    for key, tensor in peer.state_dict().items():
+        assert torch.equal(found[key], tensor), key
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_publisher_of_the_names(name):
+    names = MODELS[name].names
+    assert names is not None
+    assert names.publisher == peers.publisher_of(name)

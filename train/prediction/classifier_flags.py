@@ -1,0 +1,142 @@
+"""The flags that name a classifier: a finished run, or a published network and its classes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from train.foundation import flag_types
+from train.foundation.errors import UserError
+from train.prediction.rule_flags import ChosenRule
+
+# So that --help shows the flags as those of the command.
+flags.disclaim_key_flags()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChosenClassifier:
+    """The classifier that the flags choose; None stands for a flag that is not given.
+
+    Attributes:
+        workdir: the folder of a finished run, which is all that it needs.
+        weights: in its place, a file of the weights of a published network.
+        model: the name of the network; None to find it by the number of its parameters.
+        dataset: the name of the data set whose classes the head is for.
+        data_dir: the folder of all prepared data sets.
+        classes: in the place of a data set, a file with the name of a class a line.
+        image_size: with `classes`, the height and width of the images; None for those that the
+            network was published for.
+        normalization: of the images; None for that of the network.
+    """
+
+    workdir: str | None = None
+    weights: str | None = None
+    model: str | None = None
+    dataset: str | None = None
+    data_dir: str | None = None
+    classes: str | None = None
+    image_size: int | None = None
+    normalization: str | None = None
+
+    @property
+    def is_given(self) -> bool:
+        """Whether any flag is."""
+        return any(value is not None for value in vars(self).values())
+
+    @property
+    def files(self) -> dict[Path, str]:
+        """The files that it is read from, which are not to be overwritten, with their names."""
+        named = {"weights": self.weights, "classes": self.classes}
+        return {
+            Path(path): f"the file of --{flag}" for flag, path in named.items() if path is not None
+        }
+
+    def check(self) -> None:
+        """Refuses flags that are missing, or that exclude each other.
+
+        Raises:
+            UserError: some are, or do.
+        """
+        given = [name for name, value in vars(self).items() if value is not None]
+        for name in given:
+            if getattr(self, name) == "":
+                raise UserError(f"--{name} must not be empty")
+        if self.workdir is not None and self.weights is not None:
+            raise UserError(
+                "only one of --workdir, a finished run, and --weights, a published network, can "
+                "be given"
+            )
+        if self.weights is None:
+            for name in given:
+                if name != "workdir":
+                    raise UserError(f"--{name} goes with --weights, the file of a network")
+            if self.workdir is None:
+                raise UserError(
+                    "--workdir is needed: the folder of a finished run; or --weights, a file of "
+                    "the weights of a network"
+                )
+        elif self.dataset is None and self.classes is None:
+            raise UserError(
+                "--dataset is needed with --weights: the data set that the network was trained on; "
+                "train.predict and train.export also take --classes, a file with their names"
+            )
+        elif self.dataset is not None and self.classes is not None:
+            raise UserError("only one of --dataset and --classes can be given")
+        elif self.classes is not None and self.data_dir is not None:
+            raise UserError("--data_dir goes with --dataset")
+        elif self.dataset is not None and self.image_size is not None:
+            raise UserError("--image_size goes with --classes; a data set has images of a size")
+
+    def check_rule(self, rule: ChosenRule) -> None:
+        """Refuses a rule with a threshold where there are no images to calibrate it on.
+
+        Raises:
+            UserError: it is one.
+        """
+        if self.classes is not None and rule.name != "top_k":
+            raise UserError(
+                f"--{rule.name} needs --dataset, on whose validation images it is calibrated; "
+                "--classes has no images"
+            )
+
+
+def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
+    """Defines the flags.
+
+    Args:
+        has_classes: whether --classes may stand in the place of --dataset.
+
+    Returns:
+        A function that returns their values after they are parsed.
+    """
+    texts = {
+        "workdir": "The folder of a finished run. This or --weights is needed.",
+        "weights": "Instead of --workdir: a file of the weights of a network with its head, of "
+        "safetensors or torch.save.",
+        "model": "With --weights: the name of the network, as in config.model.name; needed where "
+        "the file can be for several.",
+        "dataset": "With --weights: the data set that the network was trained on, prepared by "
+        "train.prepare. It gives the classes, and the validation images to calibrate on.",
+        "data_dir": "With --dataset: the folder of all prepared data sets; by default "
+        "~/tensorflow_datasets.",
+        "normalization": "With --weights: what the colours of images are normalized by: imagenet, "
+        "halves (to -1 to 1), clip or dataset; by default what the network was published with.",
+    }
+    if has_classes:
+        texts["classes"] = (
+            "Instead of --dataset: a file with the name of a class a line, in UTF-8, in the order "
+            "of the network's outputs."
+        )
+    holders: dict[str, flags.FlagHolder[Any]] = {
+        name: flags.DEFINE_string(name, None, text) for name, text in texts.items()
+    }
+    if has_classes:
+        holders["image_size"] = flag_types.define_whole_number(
+            "image_size",
+            "With --classes: the height and width that the network gets; by default those of the "
+            "images that it was published for.",
+            lower_bound=1,
+        )
+    return lambda: ChosenClassifier(**{name: holder.value for name, holder in holders.items()})

@@ -1,0 +1,35 @@
+"""What people who use an exported classifier elsewhere need to know of it."""
+
+from typing import Any
+
+from train.data import DatasetSpec
+from train.prediction.trained import TrainedClassifier
+
+
+def facts(classifier: TrainedClassifier) -> dict[str, Any]:
+    """The classes in their order, and what the classifier was trained on and how."""
+    spec = classifier.spec
+    origin, name = classifier.origin
+    return {
+        "classes": list(classifier.classes.names),
+        "data_set": spec.name,
+        **({"attribution": spec.attribution} if spec.attribution else {}),
+        origin: name,
+        "network": classifier.config["model"]["name"],
+    }
+
+
+def preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
+    """How an image becomes uint8 pixels of that shape, in words."""
+    height, width, channels = image_shape
+    colour = "greyscale" if channels == 1 else "RGB"
+    resized = (
+        f"resized to just cover {height} x {width} pixels"
+        if spec.reader is None
+        else spec.reader.in_words
+    )
+    upright = ", turned upright" if spec.reader is None or spec.reader.upright else ""
+    return (
+        f"The picture{upright}, in {colour}, {resized} (bilinear with antialiasing, as "
+        f"Pillow does), the middle {height} x {width} pixels of it, values from 0 to 255."
+    )

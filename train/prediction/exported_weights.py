@@ -1,0 +1,57 @@
+"""Writes the network of a classifier as a file of weights that other programs read."""
+
+from typing import Any
+
+import safetensors.numpy
+
+from train.foundation.errors import UserError
+from train.foundation.messages import naming_flags
+from train.models import published
+from train.models.weights.names import PublishedNames, arrays_of
+from train.prediction import description
+from train.prediction.trained import TrainedClassifier
+
+_MESSAGES = {
+    "config.model.pretrained": "--format=safetensors",
+    "config.model.name is": "this network is",
+}
+
+
+def serialize(classifier: TrainedClassifier) -> bytes:
+    """The contents of a file of safetensors, with the names and the layout of the publisher.
+
+    Raises:
+        UserError: the network is not a published one, or its head is not.
+    """
+    names = _names(classifier)
+    head = classifier.assembly.loss.head
+    if head != "linear":
+        raise UserError(
+            "--format=safetensors is for linear heads, as published networks have them; the loss "
+            f"{classifier.config['loss']['name']} has trained one of the kind {head}"
+        )
+    return safetensors.numpy.save(arrays_of(classifier.params, classifier.batch_stats, names))
+
+
+def describe(classifier: TrainedClassifier) -> dict[str, Any]:
+    """What a user of the file needs to know."""
+    spec = classifier.spec
+    return {
+        "names": f"of {_names(classifier).publisher}",
+        "images": {
+            "shape": ["n", *classifier.image_shape],
+            "preparation": description.preparation(spec, classifier.image_shape)
+            + " Then divided by 255, less the mean and divided by the standard deviation of each "
+            "channel.",
+            "mean": list(spec.mean),
+            "std": list(spec.std),
+        },
+        **description.facts(classifier),
+    }
+
+
+def _names(classifier: TrainedClassifier) -> PublishedNames:
+    with naming_flags(_MESSAGES):
+        names = published(classifier.config["model"]["name"]).names
+    assert names is not None
+    return names

@@ -1,0 +1,151 @@
+"""Networks with published weights as classifiers, which no run has trained here."""
+
+import dataclasses
+import functools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from train import configuration
+from train.assembly import Assembly, assemble
+from train.data import dataset_spec
+from train.devices import compilation_cache
+from train.foundation import fields, flag_types
+from train.foundation.errors import UserError
+from train.foundation.messages import naming_flags
+from train.models import (
+    MODEL_NAME,
+    MODEL_OPTIONS,
+    Pretrained,
+    find,
+    load_pretrained,
+    network_of,
+    published,
+)
+from train.prediction import class_names
+from train.prediction.classifier_flags import ChosenClassifier
+from train.prediction.trained import TrainedClassifier
+from train.training import normalization
+from train.workdir.classes import Classes
+from train.workdir.facts import Facts
+
+# The data sets of images that a name describes, each with the recipe that has their fields.
+RECIPES = {
+    "cifar100": "cifar100",
+    "digits": "digits",
+    "imagenet": "imagenet",
+    "imagenet_lt": "imagenet_lt",
+    "plantnet300k": "plantnet300k",
+    "plantnet300k_v2": "plantnet300k",
+    "synthetic_species": "synthetic_species",
+}
+_CLASS_LIST = "train.data.own.class_list:CLASS_LIST"
+# As messages of other rooms name what the flags give.
+_FLAGS = {
+    "config.model.pretrained": "--weights",
+    "config.model.name": "--model",
+    "config.model.normalization": "--normalization",
+    "config.dataset.name": "--dataset",
+    "config.dataset.data_dir": "--data_dir",
+    "config.dataset.image_size": "--image_size",
+    "name the one": "name the one by --model",
+}
+
+
+def load(chosen: ChosenClassifier) -> TrainedClassifier:
+    """The classifier of a published network, head and all.
+
+    Raises:
+        UserError: the weights cannot be read, are of another network, or their head is not one for
+            these classes; or the data set is not there.
+    """
+    with naming_flags(_FLAGS):
+        names = None
+        if chosen.classes is not None:
+            names = class_names.read("classes", chosen.classes).names
+        config = _configuration(chosen, _network(chosen), names)
+        configuration.check(config)
+        if config["compilation_cache"]:
+            compilation_cache.use()
+        assembly = assemble(config, None if names is None else _facts(config, names))
+        loaded = _loaded(assembly)
+    if loaded.why_new_head is not None:
+        classes = f"--dataset={chosen.dataset}" if chosen.classes is None else chosen.classes
+        raise UserError(
+            f"--weights {chosen.weights} has no head for the {assembly.num_classes} classes of "
+            f"{classes}: {loaded.why_new_head}"
+        )
+    return TrainedClassifier(None, {}, assembly, loaded.params, loaded.batch_stats)
+
+
+def _network(chosen: ChosenClassifier) -> str:
+    """The name of the network."""
+    if chosen.model is None:
+        return network_of(str(chosen.weights))
+    if wrong := MODEL_NAME(chosen.model):
+        raise UserError(f"--model must be {wrong}; got {chosen.model!r}")
+    published(chosen.model)
+    return chosen.model
+
+
+def _configuration(
+    chosen: ChosenClassifier, model: str, names: tuple[str, ...] | None
+) -> dict[str, Any]:
+    """The configuration of a run with cross-entropy that might have trained the network."""
+    # The scores of cross-entropy are the softmax of the logits.
+    recipe = flag_types.read_configuration(f"{_recipe(chosen)}:cross_entropy")
+    config: dict[str, Any] = json.loads(recipe.to_json())
+    dataset = config["dataset"]
+    if names is None:
+        dataset |= {"name": chosen.dataset, "data_dir": chosen.data_dir}
+    else:
+        size = find(model).image_size if chosen.image_size is None else chosen.image_size
+        dataset |= {"name": _CLASS_LIST, "path": chosen.classes, "image_size": size}
+    if "num_workers" in dataset:
+        # Threads decode: to start processes takes longer than many an evaluation.
+        dataset["num_workers"] = 0
+    # The recipe's own network may have options.
+    config["model"] |= dict.fromkeys(MODEL_OPTIONS)
+    config["model"] |= {"name": model, "pretrained": chosen.weights}
+    config["model"]["normalization"] = chosen.normalization
+    num_classes = dataset_spec(dataset).num_classes if names is None else len(names)
+    assert num_classes is not None
+    config["eval"]["ks"] = [k for k in config["eval"]["ks"] if k <= num_classes]
+    # Nothing is selected, and the size in the recipe's metric may be left out.
+    config["select_by"] = "loss"
+    return config
+
+
+def _recipe(chosen: ChosenClassifier) -> str:
+    """The recipe that has the fields of the data set."""
+    if chosen.dataset is None:
+        return "folder"
+    if wrong := fields.one_of(RECIPES)(chosen.dataset):
+        raise UserError(f"--dataset must be {wrong}; got {chosen.dataset!r}")
+    return RECIPES[chosen.dataset]
+
+
+def _facts(config: Mapping[str, Any], names: tuple[str, ...]) -> Facts:
+    """What a data set would tell, for classes alone."""
+    size = config["dataset"]["image_size"]
+    facts = Facts(Classes(names, (0,) * len(names)), (size, size, 3))
+    spec = facts.complete(dataset_spec(config["dataset"]))
+    found = normalization.of_new_run(config["model"], spec)
+    return facts if found is None else dataclasses.replace(facts, mean=found.mean, std=found.std)
+
+
+def _loaded(assembly: Assembly) -> Pretrained:
+    """The variables of the network, read from the file."""
+    images = jax.ShapeDtypeStruct((1, *assembly.image_shape), jnp.float32)
+    shapes = jax.eval_shape(
+        functools.partial(assembly.model.init, train=False), jax.random.key(0), images
+    )
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    network = assembly.config["model"]
+    return load_pretrained(
+        network["name"], network["pretrained"], zeros["params"], zeros.get("batch_stats", {})
+    )
