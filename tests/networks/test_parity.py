@@ -1,7 +1,6 @@
 """Every network computes what torchvision's or timm's does with the same weights."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +21,7 @@ PUBLISHED = [name for name, spec in MODELS.items() if spec.names is not None]
 
 def _family(name):
     """The file that a network is in."""
-    build: Any = MODELS[name].build
+    build = MODELS[name].build
     return getattr(build, "func", build).__module__  # A module, or a partial one.
 
 

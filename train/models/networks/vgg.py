@@ -1,4 +1,4 @@
-"""VGG with 11 layers, without batch norm, as torchvision builds it (Simonyan and Zisserman 2015).
+"""VGG-11 without batch norm, as torchvision builds it (Simonyan and Zisserman 2015).
 
 The last layer, `classifier.6` in torchvision, is the head here.
 """
