@@ -61,6 +61,11 @@ def make(name, num_classes=NUM_CLASSES):
         network.proj = torch.nn.Linear(width, embedding, bias=False)
         network.head = torch.nn.Linear(embedding, num_classes)
         network.__class__ = _Tower
+    return drawn(network)
+
+
+def drawn(network):
+    """A network with random statistics and scales, in evaluation, without dropout."""
     with torch.no_grad():
         for module in network.modules():
             if isinstance(module, torch.nn.BatchNorm2d):
@@ -120,9 +125,13 @@ def two_steps(network, batches, dtype):
     return logits.numpy(), statistics
 
 
-def gradients(network, images, weights, dtype):
-    """The gradients of the sum of logits times weights, in training, by the names of parameters."""
-    network = copy.deepcopy(network).to(dtype).train()
-    logits = network(torch.tensor(images.transpose(0, 3, 1, 2), dtype=dtype))
-    (logits * torch.tensor(weights, dtype=dtype)).sum().backward()
-    return {name: parameter.grad.numpy() for name, parameter in network.named_parameters()}
+def gradients(network, images, weights):
+    """The gradients of the sum of logits times weights, in evaluation, by the names of parameters.
+
+    The network is left without any.
+    """
+    logits = network(torch.tensor(images.transpose(0, 3, 1, 2)))
+    (logits * torch.tensor(weights)).sum().backward()
+    found = {name: parameter.grad.numpy() for name, parameter in network.named_parameters()}
+    network.zero_grad()
+    return found

@@ -126,8 +126,8 @@ def difference(found, expected):
     return float(np.abs(np.asarray(found) - expected).max() / np.abs(expected).max())
 
 
-def images_of(shape):
-    return np.random.default_rng(0).normal(size=(NUM_IMAGES, *shape)).astype(np.float32)
+def images_of(shape, seed=0):
+    return np.random.default_rng(seed).normal(size=(NUM_IMAGES, *shape)).astype(np.float32)
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -197,7 +197,11 @@ def bound_of(rounded, expected):
 
 @pytest.mark.parametrize("name", ONE_OF_FAMILY)
 def test_gradients(name, pair, record):
-    """Of the sum of the logits times fixed numbers, by every parameter, in training."""
+    """Of the sum of the logits times fixed numbers, by every parameter.
+
+    In evaluation: in training, batch norm amplifies rounding until activations cross the kinks of
+    ReLUs, and PyTorch's own gradients in float32 are off by a hundredth.
+    """
     peer, path = pair
     shape = image_shapes(name)[0]
     model = build(name)
@@ -208,28 +212,21 @@ def test_gradients(name, pair, record):
 
     def weighted(params, batch_stats, images):
         variables = {"params": params, "batch_stats": batch_stats}
-        logits, _ = model.apply(variables, images, train=True, mutable=["batch_stats"])
-        return jnp.vdot(logits, weights)
+        return jnp.vdot(model.apply(variables, images, train=False), weights)
 
     arguments = variables["params"], variables["batch_stats"], images
     by_params = compiled(jax.grad(weighted), *arguments)(*arguments)
     found = arrays_of(by_params, {}, MODELS[name].names)
-    rounded = peers.gradients(peer, images, weights, torch.float32)
-    expected = peers.gradients(peer, images, weights, torch.float64)
+    expected = peers.gradients(peer, images, weights)
     assert found.keys() == expected.keys()
-    # Of all gradients together: that of a bias before batch norm, which is 0, is rounding.
-    error, by_pytorch = relative_norm(found, expected), relative_norm(rounded, expected)
+    error = relative_norm(found, expected)
     record(name, "gradients", f"{error:.1e}")
-    record(name, "by PyTorch", f"{by_pytorch:.1e}")
-    assert error < max(BOUND, 4 * by_pytorch)
-    # And of each, in units of its own size, where it is not rounding. A rounding that moves a few
-    # activations across the kink of a ReLU falls on some parameters more than on others.
+    assert error < BOUND
+    # And of each, in units of its own size, where it is more than the rounding of larger ones.
     largest = max(np.linalg.norm(one) for one in expected.values())
     for key, one in expected.items():
-        if np.linalg.norm(one) > 1e-3 * largest:
-            own = np.linalg.norm(rounded[key] - one)
-            bound = max(1e-3, 4 * by_pytorch) * np.linalg.norm(one)
-            assert np.linalg.norm(found[key] - one) < max(bound, 8 * own), key
+        own = np.linalg.norm(found[key] - one)
+        assert own < 10 * BOUND * max(np.linalg.norm(one), 1e-3 * largest), key
 
 
 def relative_norm(found, expected):

@@ -241,6 +241,17 @@ def test_half_precision_is_that_of_the_layers_below_the_head_alone(name, head):
     assert set(dtypes[-num_heads:]) == {jnp.dtype(jnp.float32)}
 
 
+@pytest.mark.parametrize("family", tiny.FAMILIES)
+def test_half_precision_of_a_small_member(family):
+    model = tiny.FAMILIES[family](axis_name=None, dtype=jnp.bfloat16)
+    features, variables = tiny.shapes(model)
+    dtypes = {leaf.dtype for leaf in jax.tree.leaves((features, variables))}
+    assert dtypes == {jnp.dtype(jnp.float32)}
+    apply = functools.partial(model.apply, train=True, mutable=["batch_stats"])
+    jaxpr = jax.make_jaxpr(apply)(variables, jnp.zeros((2, *tiny.IMAGE_SHAPE))).jaxpr
+    assert set(activation_dtypes(jaxpr)) == {jnp.dtype(jnp.bfloat16)}
+
+
 def test_half_precision_is_close(rng):
     images = tiny.in_float32(rng.normal(size=(8, *tiny.IMAGE_SHAPE)))
     build_tiny = functools.partial(tiny.FAMILIES["small_cnn"], axis_name=None)

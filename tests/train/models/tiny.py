@@ -9,7 +9,10 @@ from train.models import ModelSpec
 from train.models.networks import resnet
 from train.models.networks.alexnet import AlexNet
 from train.models.networks.densenet import SmallDenseNet
+from train.models.networks.efficientnet import EfficientNet, Stage
 from train.models.networks.mlp import MLP
+from train.models.networks.mobilenet_v2 import MobileNetV2
+from train.models.networks.mobilenet_v3 import MobileNetV3, block
 from train.models.networks.resnet import BasicBlock, Bottleneck, ResNet
 from train.models.networks.shufflenet import ShuffleNet
 from train.models.networks.small_cnn import SmallCNN
@@ -30,6 +33,28 @@ FAMILIES = {
         width=4,
     ),
     "shufflenet": functools.partial(ShuffleNet, stage_sizes=(2, 1, 1), widths=(4, 4, 8, 8, 8)),
+    "mobilenet_v2": functools.partial(
+        MobileNetV2, stages=((1, 4, 1, 1), (2, 6, 2, 2)), stem=4, last=8, dropout=0.0
+    ),
+    "mobilenet_v3": functools.partial(
+        MobileNetV3,
+        blocks=(
+            block(4, 3, 2, 4, squeezes=True, hard_swish=False),
+            block(8, 5, 1, 4, squeezes=False, hard_swish=True),
+        ),
+        features=8,
+        stem=4,
+        dropout=0.0,
+    ),
+    "efficientnet": functools.partial(
+        EfficientNet,
+        stages=(Stage(1, 3, 1, 4, 1), Stage(2, 5, 2, 4, 2)),
+        stem=4,
+        last=8,
+        of_tensorflow=True,
+        dropout=0.0,
+        stochastic_depth=0.0,
+    ),
 }
 
 # Without batch norm, and for images of 63 by 63 pixels at least.
