@@ -36,6 +36,17 @@ EXPECTED = {
         *[(f"stage{unit}",) for unit in ("2_0", "2_1", "3_0", "4_0")],
         ("conv5_conv", "conv5_bn"),
     ],
+    "large_densenet": [
+        ("conv0", "norm0"),
+        ("denseblock1_denselayer1",),
+        ("transition1",),
+        *[(f"denseblock2_denselayer{layer}",) for layer in (1, 2)],
+        ("transition2",),
+        ("denseblock3_denselayer1",),
+        ("transition3",),
+        ("denseblock4_denselayer1", "norm5"),
+    ],
+    "inception": [("stem_conv", "stem_bn"), ("mixed",), ("residual",), ("reduction",)],
 }
 
 

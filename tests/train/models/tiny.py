@@ -8,8 +8,18 @@ import numpy as np
 from train.models import ModelSpec
 from train.models.networks import resnet
 from train.models.networks.alexnet import AlexNet
-from train.models.networks.densenet import SmallDenseNet
+from train.models.networks.densenet import DenseNet, SmallDenseNet
 from train.models.networks.efficientnet import EfficientNet, Stage
+from train.models.networks.inception_blocks import (
+    Conv,
+    Fork,
+    Inception,
+    MeanPool,
+    halving_conv,
+    halving_pool,
+    mixed,
+)
+from train.models.networks.inception_resnet_v2 import residual
 from train.models.networks.mlp import MLP
 from train.models.networks.mobilenet_v2 import MobileNetV2
 from train.models.networks.mobilenet_v3 import MobileNetV3, block
@@ -25,6 +35,23 @@ FAMILIES = {
     "small_cnn": functools.partial(SmallCNN, widths=(4, 4, 8)),
     "mlp": functools.partial(MLP, width=8),
     "densenet": functools.partial(SmallDenseNet, growth=2, layers_per_block=2),
+    "large_densenet": functools.partial(DenseNet, growth=2, layers_of_blocks=(1, 2, 1, 1)),
+    "inception": functools.partial(
+        Inception,
+        steps={
+            "stem": halving_conv(4),
+            "mixed": mixed(
+                {
+                    "branch0": (Conv(2), Fork(2)),
+                    "branch1": (MeanPool(counts_padding=False), Conv(4)),
+                    "pool": (MeanPool(counts_padding=True),),
+                }
+            ),
+            "residual": residual({"branch0": (Conv(2, (1, 3)),)}, 0.5),
+            "reduction": mixed({"conv": (halving_conv(4),), "pool": (halving_pool,)}),
+        },
+        dropout=0.0,
+    ),
     "basic": functools.partial(ResNet, stage_sizes=(1, 2, 1, 1), block=BasicBlock, width=4),
     "bottleneck": functools.partial(
         ResNet,

@@ -51,7 +51,7 @@ class ScaledResidual(nn.Module):
         return nn.relu(hidden) if self.rectify else hidden
 
 
-def _residual(branches: Branches, scale: float, *, rectify: bool = True) -> Step:
+def residual(branches: Branches, scale: float, *, rectify: bool = True) -> Step:
     """A step that is one module of a residual."""
 
     def step(layers: Layers, inputs: jax.Array, name: str) -> jax.Array:
@@ -68,7 +68,7 @@ _MIXED_5 = mixed(
         "branch3": (MeanPool(counts_padding=False), Conv(64)),
     }
 )
-_BLOCK_35 = _residual(
+_BLOCK_35 = residual(
     {
         "branch0": (Conv(32),),
         "branch1": (Conv(32), Conv(32, 3)),
@@ -83,7 +83,7 @@ _MIXED_6 = mixed(
         "branch2": (halving_pool,),
     }
 )
-_BLOCK_17 = _residual(
+_BLOCK_17 = residual(
     {
         "branch0": (Conv(192),),
         "branch1": (Conv(128), Conv(160, (1, 7)), Conv(192, (7, 1))),
@@ -119,8 +119,8 @@ _STEPS = {
     "mixed_6a": _MIXED_6,
     **{f"block17_{index}": _BLOCK_17 for index in range(20)},
     "mixed_7a": _MIXED_7,
-    **{f"block8_{index}": _residual(_IN_BLOCK_8, 0.2) for index in range(9)},
-    "block8": _residual(_IN_BLOCK_8, 1.0, rectify=False),
+    **{f"block8_{index}": residual(_IN_BLOCK_8, 0.2) for index in range(9)},
+    "block8": residual(_IN_BLOCK_8, 1.0, rectify=False),
     "conv2d_7b": Conv(1536),
 }
 
