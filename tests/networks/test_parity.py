@@ -80,7 +80,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def latest():
-    """The network of the latest test by its name: one at a time, for some take gigabytes."""
+    """The network of the latest test, by its name; one alone, for the largest take gigabytes."""
     return {}
 
 

@@ -1,4 +1,4 @@
-"""What is written by the names of a publisher is read by its network, none missing or more."""
+"""What is written by the names of a publisher is read by its own network, strictly."""
 
 import functools
 

@@ -47,6 +47,12 @@ EXPECTED = {
         ("denseblock4_denselayer1", "norm5"),
     ],
     "inception": [("stem_conv", "stem_bn"), ("mixed",), ("residual",), ("reduction",)],
+    "vit": [
+        ("patch_embed", "cls_token", "reg_token", "pos_embed", "norm_pre"),
+        ("blocks_0",),
+        ("blocks_1", "norm"),
+        ("proj",),
+    ],
 }
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from train.models import ModelSpec
 from train.models.networks import resnet
 from train.models.networks.alexnet import AlexNet
+from train.models.networks.convnext import ConvNeXt
 from train.models.networks.densenet import DenseNet, SmallDenseNet
 from train.models.networks.efficientnet import EfficientNet, Stage
 from train.models.networks.inception_blocks import (
@@ -28,6 +29,7 @@ from train.models.networks.shufflenet import ShuffleNet
 from train.models.networks.small_cnn import SmallCNN
 from train.models.networks.squeezenet import SqueezeNet
 from train.models.networks.vgg import VGG
+from train.models.networks.vit import VisionTransformer
 
 IMAGE_SHAPE = (32, 32, 3)
 
@@ -82,6 +84,21 @@ FAMILIES = {
         dropout=0.0,
         stochastic_depth=0.0,
     ),
+    "convnext": functools.partial(
+        ConvNeXt, stage_sizes=(1, 1, 2, 1), width=4, stochastic_depth=0.0
+    ),
+    # With positions of 9 patches, for the 16 of an image.
+    "vit": functools.partial(
+        VisionTransformer,
+        patch_size=8,
+        grid_size=3,
+        width=8,
+        depth=2,
+        num_heads=2,
+        registers=2,
+        layer_scale=1.0,
+        projection=4,
+    ),
 }
 
 # Without batch norm, and for images of 63 by 63 pixels at least.
@@ -110,6 +127,10 @@ def random_variables(rng, model, image_shape=IMAGE_SHAPE):
         "bias": lambda shape: rng.normal(size=shape),
         "mean": lambda shape: rng.normal(size=shape),
         "var": lambda shape: rng.uniform(0.5, 2, shape),
+        "gamma": lambda shape: rng.uniform(0.5, 1.5, shape),
+        "cls_token": lambda shape: rng.normal(size=shape),
+        "reg_token": lambda shape: rng.normal(size=shape),
+        "pos_embed": lambda shape: rng.normal(size=shape),
     }
     _, variables = shapes(model, image_shape)
     return jax.tree_util.tree_map_with_path(
