@@ -124,4 +124,4 @@ def test_the_auxiliary_head_is_left_out(tmp_path):
     auxiliary = {"AuxLogits.fc.bias": np.zeros(NUM_CLASSES, np.float32)}
     found = read(arrays | auxiliary, "inception_v3", "inception", tmp_path)
     assert_equal(found.params, written["params"])
-    assert found.message.endswith("its head too, of 5 classes; left out: AuxLogits.fc.bias")
+    assert found.message.endswith("its head too, of 5 classes; left out: 'AuxLogits.fc.bias'")

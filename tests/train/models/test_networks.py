@@ -241,7 +241,8 @@ def test_half_precision_is_that_of_the_layers_below_the_head_alone(name, head):
     assert set(dtypes[-num_heads:]) == {jnp.dtype(jnp.float32)}
 
 
-@pytest.mark.parametrize("family", tiny.FAMILIES)
+# The others have softmaxes and layer norms, whose maxima are float32.
+@pytest.mark.parametrize("family", [one for one in tiny.FAMILIES if one not in ("convnext", "vit")])
 def test_half_precision_of_a_small_member(family):
     model = tiny.FAMILIES[family](axis_name=None, dtype=jnp.bfloat16)
     features, variables = tiny.shapes(model)
