@@ -13,6 +13,8 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
+from train.models.convolutions import convolve
+
 # Rows and columns, or one number for both.
 Size = int | tuple[int, int]
 Activation = Callable[[jax.Array], jax.Array]
@@ -89,6 +91,7 @@ class Layers:
             feature_group_count=groups,
             use_bias=use_bias,
             kernel_init=self.kernel_init or _he_normal,
+            conv_general_dilated=convolve,
             dtype=self.dtype,
             name=name,
         )(inputs)

@@ -1,0 +1,262 @@
+"""Convolutions as XLA computes them, and two kinds in forms that are faster on the CPU.
+
+XLA has good convolutions for accelerators. On the CPU it takes up to a hundred times as long for a
+depthwise one as its multiplications need, and for the gradients of kernels of 1 by 1 a few times.
+The forms here have the same values and gradients, to rounding. `benchmarks/networks.py` measures
+them.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+Strides = tuple[int, int]
+# Before and after the rows, and before and after the columns.
+Padding = tuple[tuple[int, int], tuple[int, int]]
+Forward = Callable[[jax.Array, jax.Array], jax.Array]
+Gradients = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+
+_NO_PADDING = ((0, 0), (0, 0))
+# Rows whose products are added before the matrix product that adds all others: so many that the sum
+# is a small array, and so few that the operation is compiled in no time. Heights of networks for
+# images of 224 pixels are multiples.
+_ROWS = 7
+
+
+def convolve(
+    inputs: jax.Array,
+    kernel: jax.Array,
+    strides: Strides,
+    padding: Any,
+    *,
+    feature_group_count: int = 1,
+    **_others: Any,
+) -> jax.Array:
+    """What `nn.Conv` takes as its convolution; never dilated, and of the usual axes.
+
+    Args:
+        inputs: [n, height, width, c].
+        kernel: [rows, columns, c / feature_group_count, channels].
+        strides: those of rows and columns.
+        padding: the zeros before and after rows and columns.
+        feature_group_count: the groups of channels that are convolved apart.
+    """
+    down, across = strides
+    (above, below), (left, right) = padding
+    zeros = ((above, below), (left, right))
+    channels = inputs.shape[-1]
+    if feature_group_count == channels == kernel.shape[-1] and channels > 1:
+        return _depthwise(inputs, kernel, (down, across), zeros)
+    if feature_group_count == 1 and zeros == _NO_PADDING:
+        rows, columns = kernel.shape[:2]
+        if (rows, columns) == (1, 1):
+            # Pixels that are skipped do not count.
+            return _of_patches(inputs[:, ::down, ::across], kernel)
+        if (rows, columns) == (down, across):
+            return _of_patches(inputs, kernel)
+    return _by_xla(inputs, kernel, (down, across), zeros, feature_group_count)
+
+
+def _by_xla(
+    inputs: jax.Array, kernel: jax.Array, strides: Strides, padding: Padding, groups: int = 1
+) -> jax.Array:
+    return lax.conv_general_dilated(
+        inputs,
+        kernel,
+        strides,
+        padding,
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=groups,
+    )
+
+
+@jax.custom_vjp
+def _of_patches(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
+    """A convolution whose windows lie side by side."""
+    return lax.platform_dependent(inputs, kernel, cpu=_product, default=_of_patches_by_xla)
+
+
+def _of_patches_by_xla(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
+    rows, columns, *_ = kernel.shape
+    return _by_xla(inputs, kernel, (rows, columns), _NO_PADDING)
+
+
+def _of_patches_forward(
+    inputs: jax.Array, kernel: jax.Array
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _of_patches(inputs, kernel), (inputs, kernel)
+
+
+def _of_patches_backward(
+    saved: tuple[jax.Array, jax.Array], cotangent: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    gradients: tuple[jax.Array, jax.Array] = lax.platform_dependent(
+        *saved, cotangent, cpu=_vjp_of(_product), default=_vjp_of(_of_patches_by_xla)
+    )
+    return gradients
+
+
+_of_patches.defvjp(_of_patches_forward, _of_patches_backward)
+
+
+def _vjp_of(function: Forward) -> Gradients:
+    """The gradients by the inputs and the kernel, from the inputs, the kernel and a cotangent."""
+
+    def gradients(
+        inputs: jax.Array, kernel: jax.Array, cotangent: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        _, pull_back = jax.vjp(function, inputs, kernel)
+        by_inputs, by_kernel = pull_back(cotangent)
+        return by_inputs, by_kernel
+
+    return gradients
+
+
+def _product(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
+    """The patches as the rows of a matrix, times the kernel."""
+    rows, columns, channels, outputs = kernel.shape
+    images, height, width = inputs.shape[0], inputs.shape[1] // rows, inputs.shape[2] // columns
+    patches = inputs[:, : height * rows, : width * columns]
+    if (rows, columns) != (1, 1):
+        patches = patches.reshape(images, height, rows, width, columns, channels)
+        patches = patches.transpose(0, 1, 3, 2, 4, 5)
+    matrix = patches.reshape(images * height * width, rows * columns * channels)
+    return (matrix @ kernel.reshape(-1, outputs)).reshape(images, height, width, outputs)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _depthwise(
+    inputs: jax.Array, kernel: jax.Array, strides: Strides, padding: Padding
+) -> jax.Array:
+    return lax.platform_dependent(
+        inputs,
+        kernel,
+        cpu=lambda inputs, kernel: _sum_of_slices(inputs, kernel, strides, padding),
+        default=lambda inputs, kernel: _by_xla(inputs, kernel, strides, padding, inputs.shape[-1]),
+    )
+
+
+def _depthwise_forward(
+    inputs: jax.Array, kernel: jax.Array, strides: Strides, padding: Padding
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _depthwise(inputs, kernel, strides, padding), (inputs, kernel)
+
+
+def _depthwise_backward(
+    strides: Strides,
+    padding: Padding,
+    saved: tuple[jax.Array, jax.Array],
+    cotangent: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    gradients: tuple[jax.Array, jax.Array] = lax.platform_dependent(
+        *saved,
+        cotangent,
+        cpu=lambda inputs, kernel, cotangent: (
+            _by_inputs(inputs, kernel, cotangent, strides, padding),
+            _by_kernel(inputs, kernel, cotangent, strides, padding),
+        ),
+        default=_vjp_of(
+            lambda inputs, kernel: _by_xla(inputs, kernel, strides, padding, inputs.shape[-1])
+        ),
+    )
+    return gradients
+
+
+_depthwise.defvjp(_depthwise_forward, _depthwise_backward)
+
+
+def _sum_of_slices(
+    inputs: jax.Array, kernel: jax.Array, strides: Strides, padding: Padding
+) -> jax.Array:
+    """The shifted images, each times one number of every channel's kernel, in one operation.
+
+    Half precision is added in float32, as XLA does.
+    """
+    rows, columns = kernel.shape[:2]
+    images, height, width, channels = inputs.shape
+    height = (height + sum(padding[0]) - rows) // strides[0] + 1
+    width = (width + sum(padding[1]) - columns) // strides[1] + 1
+    padded = jnp.pad(inputs, ((0, 0), *padding, (0, 0)))
+    total = jnp.zeros((), jnp.float32)
+    for row in range(rows):
+        for column in range(columns):
+            shifted = lax.slice(
+                padded,
+                (0, row, column, 0),
+                (
+                    images,
+                    row + strides[0] * (height - 1) + 1,
+                    column + strides[1] * (width - 1) + 1,
+                    channels,
+                ),
+                (1, *strides, 1),
+            )
+            numbers = kernel[row : row + 1, column : column + 1]
+            total = total + shifted.astype(jnp.float32) * numbers.astype(jnp.float32)
+    return total.astype(inputs.dtype)
+
+
+def _by_inputs(
+    inputs: jax.Array,
+    kernel: jax.Array,
+    cotangent: jax.Array,
+    strides: Strides,
+    padding: Padding,
+) -> jax.Array:
+    """The convolution of the cotangent, with zeros between its pixels, and the turned kernel."""
+    zero = jnp.zeros((), cotangent.dtype)
+    around = []
+    for length, of_output, size, stride, (before, _) in zip(
+        inputs.shape[1:3], cotangent.shape[1:3], kernel.shape[:2], strides, padding, strict=True
+    ):
+        first = size - 1 - before
+        spread = (of_output - 1) * stride + 1
+        around.append((first, length + size - 1 - first - spread, stride - 1))
+    spread_out = lax.pad(cotangent, zero, ((0, 0, 0), *around, (0, 0, 0)))
+    return _sum_of_slices(spread_out, kernel[::-1, ::-1], (1, 1), _NO_PADDING)
+
+
+def _by_kernel(
+    inputs: jax.Array,
+    kernel: jax.Array,
+    cotangent: jax.Array,
+    strides: Strides,
+    padding: Padding,
+) -> jax.Array:
+    """For each place of the kernel, the sum of the shifted images times the cotangent.
+
+    XLA adds up pixels one number at a time on the CPU. A few rows are therefore added as arrays,
+    and their sums by a product with ones.
+    """
+    rows, columns, _, channels = kernel.shape
+    images, height, width, _ = cotangent.shape
+    per_part = -(-height // _ROWS)
+    missing = per_part * _ROWS - height
+    cotangent = jnp.pad(cotangent, ((0, 0), (0, missing), (0, 0), (0, 0))).astype(jnp.float32)
+    (above, below), of_columns = padding
+    below += missing * strides[0]
+    padded = jnp.pad(inputs, ((0, 0), (above, below), of_columns, (0, 0))).astype(jnp.float32)
+    ones = jnp.ones((1, images * per_part * width), jnp.float32)
+    window = (
+        images,
+        (per_part - 1) * strides[0] + 1,
+        (width - 1) * strides[1] + 1,
+        channels,
+    )
+
+    def of_place(place: jax.Array) -> jax.Array:
+        row, column = place // columns, place % columns
+        total = jnp.zeros((), jnp.float32)
+        for part in range(_ROWS):
+            first = part * per_part
+            shifted = lax.dynamic_slice(padded, (0, row + first * strides[0], column, 0), window)
+            shifted = shifted[:, :: strides[0], :: strides[1]]
+            total = total + shifted * cotangent[:, first : first + per_part]
+        return (ones @ total.reshape(-1, channels))[0]
+
+    by_kernel = lax.map(of_place, jnp.arange(rows * columns))
+    return by_kernel.reshape(kernel.shape).astype(kernel.dtype)
