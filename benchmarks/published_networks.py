@@ -1,0 +1,37 @@
+"""The networks of torchvision and timm, by the names that they have here."""
+
+from typing import Any
+
+import torch
+
+# torchvision's package is built with CUDA. Without it, it has to be told the names of two operators
+# of detection before it can be imported.
+_OPERATORS = torch.library.Library("torchvision", "DEF")
+for _name in ("nms", "qnms"):
+    _OPERATORS.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+import timm  # noqa: E402
+import torchvision  # noqa: E402
+
+# Where the name here is another.
+_OTHER_NAMES = {"shufflenet": "shufflenet_v2_x1_0", "squeezenet": "squeezenet1_0"}
+# torchvision has networks of some of these names too, but not all of them.
+_OF_TIMM = ("efficientnet", "convnext", "vit", "inception_v4", "inception_resnet_v2")
+_OPTIONS = {
+    "inception_v3": {"aux_logits": False, "init_weights": False},
+    "vit": {"dynamic_img_size": True},
+}
+
+
+def make(name: str, num_classes: int) -> Any:
+    """The network of a name with random weights, without dropout and stochastic depth."""
+    options = next((own for start, own in _OPTIONS.items() if name.startswith(start)), {})
+    if name.startswith(_OF_TIMM):
+        network = timm.create_model(name, num_classes=num_classes, **options)
+    else:
+        factory = getattr(torchvision.models, _OTHER_NAMES.get(name, name))
+        network = factory(num_classes=num_classes, **options)
+    for module in network.modules():
+        if isinstance(module, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
+            module.p = 0.0
+    return network
