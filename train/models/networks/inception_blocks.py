@@ -86,7 +86,7 @@ class Fork:
 
 
 # The first layers of all Inceptions; of Inception-v4 the first three.
-STEM = (
+STEM: tuple[Step, ...] = (
     halving_conv(32),
     Conv(32, 3, padded=False),
     Conv(64, 3),

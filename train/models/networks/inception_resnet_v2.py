@@ -112,7 +112,7 @@ _STEM = (
     "conv2d_4a",
     "maxpool_5a",
 )
-_STEPS = {
+_STEPS: dict[str, Step] = {
     **dict(zip(_STEM, STEM, strict=True)),
     "mixed_5b": _MIXED_5,
     **{f"block35_{index}": _BLOCK_35 for index in range(10)},

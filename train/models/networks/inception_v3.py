@@ -81,7 +81,7 @@ _STEM = (
     "Conv2d_4a_3x3",
     "maxpool2",
 )
-_STEPS = {
+_STEPS: dict[str, Step] = {
     **dict(zip(_STEM, STEM, strict=True)),
     "Mixed_5b": _block_a(32),
     "Mixed_5c": _block_a(64),

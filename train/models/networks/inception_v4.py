@@ -12,6 +12,7 @@ from train.models.networks.inception_blocks import (
     Fork,
     Inception,
     MeanPool,
+    Step,
     halving_conv,
     halving_pool,
     mixed,
@@ -76,7 +77,7 @@ _BLOCK_C = mixed(
     }
 )
 
-_BLOCKS = (
+_BLOCKS: tuple[Step, ...] = (
     *(_MIXED_3, _MIXED_4, _MIXED_5),
     *[_BLOCK_A] * 4,
     _REDUCTION_A,
@@ -84,7 +85,7 @@ _BLOCKS = (
     _REDUCTION_B,
     *[_BLOCK_C] * 3,
 )
-_STEPS = {
+_STEPS: dict[str, Step] = {
     **{f"stem{number}": step for number, step in enumerate(STEM[:3])},
     **{f"block{number}": step for number, step in enumerate(_BLOCKS, start=3)},
 }
