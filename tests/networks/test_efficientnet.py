@@ -62,7 +62,7 @@ def test_weights_of_torchvision(tmp_path, record):
     path = tmp_path / "weights.safetensors"
     safetensors.torch.save_file(peer.state_dict(), path)
     model, images = build(name), images_of(SHAPE)
-    variables = loaded(name, path, model, SHAPE)
+    variables = loaded(name, path)
     apply = functools.partial(model.apply, train=False)
     logits = compiled(apply, variables, images)(variables, images)
     error = difference(logits, peers.apply(peer, images))

@@ -6,7 +6,7 @@ import safetensors.torch
 import torch
 
 from tests.networks import peers
-from tests.networks.test_parity import ONE_OF_FAMILY, PUBLISHED, build, loaded
+from tests.networks.test_parity import ONE_OF_FAMILY, PUBLISHED, loaded
 from train.models import MODELS
 from train.models.weights.names import arrays_of
 
@@ -17,8 +17,7 @@ def test_pytorch_reads_what_is_written(name, tmp_path):
     # As the authors of Pl@ntNet-300K publish theirs.
     saved = {"epoch": 29, "model": peer.state_dict(), "optimizer": {}}
     torch.save(saved, tmp_path / "best_acc.tar")
-    size = MODELS[name].image_size
-    variables = loaded(name, tmp_path / "best_acc.tar", build(name), (size, size, 3))
+    variables = loaded(name, tmp_path / "best_acc.tar")
     names = MODELS[name].names
     assert names is not None
     written = arrays_of(variables["params"], variables["batch_stats"], names)

@@ -59,13 +59,13 @@ def image_shapes(name):
     return [(96, 128, 3), (111, 97, 3)]
 
 
-def build(name):
+def build(name, num_classes=peers.NUM_CLASSES):
     options = dict.fromkeys(
         [one for one in ("dropout", "stochastic_depth") if one in MODELS[name].options], 0.0
     )
     return build_model(
         name,
-        num_classes=peers.NUM_CLASSES,
+        num_classes=num_classes,
         head="linear",
         axis_name=None,
         half_precision=False,
@@ -100,17 +100,13 @@ def shapes_of(model, shape):
     return jax.eval_shape(functools.partial(model.init, train=False), jax.random.key(0), images)
 
 
-def loaded(name, path, model, shape):
-    """The variables of a network for images of a shape, read from a file."""
-    if not MODELS[name].names.sized:
-        shape = (MODELS[name].image_size, MODELS[name].image_size, 3)
-    return _loaded(name, path, model, shape)
-
-
 @functools.lru_cache(maxsize=1)
-def _loaded(name, path, model, shape):
-    shapes = shapes_of(model, shape)
-    variables = jax.tree.map(lambda leaf: np.full(leaf.shape, np.nan, leaf.dtype), shapes)
+def loaded(name, path, num_classes=peers.NUM_CLASSES):
+    """The variables of a network, read from a file; they are those for images of any size."""
+    size = MODELS[name].image_size
+    shapes = shapes_of(build(name, num_classes), (size, size, 3))
+    # A number seen as arrays of these shapes: the largest networks take gigabytes.
+    variables = jax.tree.map(lambda leaf: np.broadcast_to(np.float32(np.nan), leaf.shape), shapes)
     found = load_pretrained(name, str(path), variables["params"], variables.get("batch_stats", {}))
     assert found.head_is_read
     return {"params": found.params, "batch_stats": found.batch_stats}
@@ -135,7 +131,7 @@ def test_evaluation(name, pair, record):
     peer, path = pair
     model = build(name)
     for number, shape in enumerate(image_shapes(name), start=1):
-        variables = loaded(name, path, model, shape)
+        variables = loaded(name, path)
         images = images_of(shape)
         apply = functools.partial(model.apply, train=False)
         logits = compiled(apply, variables, images)(variables, images)
@@ -147,8 +143,7 @@ def test_evaluation(name, pair, record):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_number_of_parameters(name, pair, record):
     peer, path = pair
-    size = MODELS[name].image_size
-    variables = loaded(name, path, build(name), (size, size, 3))
+    variables = loaded(name, path)
     expected = sum(parameter.numel() for parameter in peer.parameters())
     record(name, "parameters", f"{expected:,}")
     assert num_parameters(variables["params"]) == expected
@@ -163,7 +158,7 @@ def test_training(name, pair, record):
     model = build(name)
     if "batch_stats" not in shapes_of(model, shape):
         pytest.skip("evaluation is the same: there is no batch norm, and dropout is off")
-    variables = loaded(name, path, model, shape)
+    variables = loaded(name, path)
     images = np.stack([images_of(shape), images_of(shape)[:, ::-1] + 0.5])
 
     step = compiled(
@@ -205,7 +200,7 @@ def test_gradients(name, pair, record):
     peer, path = pair
     shape = image_shapes(name)[0]
     model = build(name)
-    variables = loaded(name, path, model, shape)
+    variables = loaded(name, path)
     images = images_of(shape)
     weights = np.random.default_rng(1).normal(size=(NUM_IMAGES, peers.NUM_CLASSES))
     weights = weights.astype(np.float32)

@@ -5,6 +5,7 @@ those of that code. OpenCLIP's names are written down here; what timm makes of t
 """
 
 import functools
+from typing import Any
 
 import jax
 import numpy as np
@@ -12,8 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 
-# Before torchvision, and transformers, which imports it.
-from tests.networks.peers import torchvision
+from tests.networks import peers
 from tests.networks.test_parity import compiled, difference
 from train.models import ModelSpec
 from train.models.classifier import Classifier
@@ -24,6 +24,7 @@ from train.models.networks.vit import NETWORKS as VITS
 from train.models.networks.vit import VisionTransformer
 from train.models.weights import pretrained
 
+# After `peers`, which explains why.
 import timm.models.vision_transformer as timms  # isort: skip
 import transformers  # isort: skip
 
@@ -32,7 +33,7 @@ IMAGES = np.random.default_rng(0).normal(size=(2, 42, 42, 3)).astype(np.float32)
 # In float32, through two blocks.
 BOUND = 1e-5
 
-_SMALL = {"patch_size": 14, "grid_size": 3, "width": 24, "depth": 2, "num_heads": 3}
+_SMALL: dict[str, Any] = {"patch_size": 14, "grid_size": 3, "width": 24, "depth": 2, "num_heads": 3}
 _vit = functools.partial(VisionTransformer, axis_name=None, **_SMALL)
 _tower = functools.partial(_vit, projection=7)
 _OF_TIMM = {"img_size": 42, "patch_size": 14, "embed_dim": 24, "depth": 2, "num_heads": 3}
@@ -123,7 +124,7 @@ def test_hugging_face(architecture, tmp_path):
 @pytest.mark.parametrize("is_published", [True, False])
 def test_torchvisions_vision_transformer(is_published, tmp_path):
     network = made_random(
-        torchvision.models.VisionTransformer(
+        peers.torchvision.models.VisionTransformer(
             42, 14, num_layers=2, num_heads=3, hidden_dim=24, mlp_dim=96, num_classes=NUM_CLASSES
         )
     )
@@ -140,10 +141,10 @@ def test_torchvisions_vision_transformer(is_published, tmp_path):
 def test_torchvisions_convnext(tmp_path):
     sizes = (4, 8, 16, 32)
     settings = [
-        torchvision.models.convnext.CNBlockConfig(size, following, number)
+        peers.torchvision.models.convnext.CNBlockConfig(size, following, number)
         for size, following, number in zip(sizes, (*sizes[1:], None), (1, 2, 1, 1), strict=True)
     ]
-    network = made_random(torchvision.models.ConvNeXt(settings, num_classes=NUM_CLASSES))
+    network = made_random(peers.torchvision.models.ConvNeXt(settings, num_classes=NUM_CLASSES))
     path = tmp_path / "model.safetensors"
     safetensors.torch.save_file(network.state_dict(), path)
     here = ConvNeXt(None, stage_sizes=(1, 2, 1, 1), width=4, stochastic_depth=0.0)

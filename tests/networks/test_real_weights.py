@@ -12,7 +12,7 @@ from PIL import Image
 
 from tests.networks import peers
 from tests.networks.test_parity import BOUND, compiled, difference, loaded
-from train.models import MODELS, build_model, network_of
+from train.models import MODELS, network_of
 
 # The network of the package is TensorFlow's, for images of 224 by 224.
 NAME, SIZE = "tf_efficientnet_lite0", 224
@@ -52,8 +52,8 @@ def expected(images):
 
 @pytest.fixture(scope="module")
 def logits(images):
-    model = build_model(NAME, num_classes=1000, head="linear", axis_name=None, half_precision=False)
-    variables = loaded(NAME, WEIGHTS, model, images.shape[1:])
+    model = build(NAME, 1000)
+    variables = loaded(NAME, WEIGHTS, 1000)
     apply = functools.partial(model.apply, train=False)
     return compiled(apply, variables, images)(variables, images)
 

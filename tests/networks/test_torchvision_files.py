@@ -7,15 +7,14 @@ import safetensors.torch
 import torch
 
 from tests.networks import peers
-from tests.networks.test_parity import build, loaded
+from tests.networks.test_parity import loaded
 from train.models import MODELS, load_pretrained, network_of
 from train.models.normalization import IMAGENET
 from train.models.weights.names import arrays_of
 
 
 def assert_read(name, path, peer):
-    shape = (MODELS[name].image_size, MODELS[name].image_size, 3)
-    found = loaded(name, path, build(name), shape)
+    found = loaded(name, path)
     arrays = arrays_of(found["params"], found["batch_stats"], MODELS[name].names)
     expected = peer.state_dict()
     for key, array in arrays.items():

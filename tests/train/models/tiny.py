@@ -40,18 +40,21 @@ FAMILIES = {
     "large_densenet": functools.partial(DenseNet, growth=2, layers_of_blocks=(1, 2, 1, 1)),
     "inception": functools.partial(
         Inception,
-        steps={
-            "stem": halving_conv(4),
-            "mixed": mixed(
-                {
-                    "branch0": (Conv(2), Fork(2)),
-                    "branch1": (MeanPool(counts_padding=False), Conv(4)),
-                    "pool": (MeanPool(counts_padding=True),),
-                }
+        steps=(
+            ("stem", halving_conv(4)),
+            (
+                "mixed",
+                mixed(
+                    {
+                        "branch0": (Conv(2), Fork(2)),
+                        "branch1": (MeanPool(counts_padding=False), Conv(4)),
+                        "pool": (MeanPool(counts_padding=True),),
+                    }
+                ),
             ),
-            "residual": residual({"branch0": (Conv(2, (1, 3)),)}, 0.5),
-            "reduction": mixed({"conv": (halving_conv(4),), "pool": (halving_pool,)}),
-        },
+            ("residual", residual({"branch0": (Conv(2, (1, 3)),)}, 0.5)),
+            ("reduction", mixed({"conv": (halving_conv(4),), "pool": (halving_pool,)})),
+        ),
         dropout=0.0,
     ),
     "basic": functools.partial(ResNet, stage_sizes=(1, 2, 1, 1), block=BasicBlock, width=4),

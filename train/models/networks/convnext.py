@@ -113,6 +113,7 @@ _NAMES = PublishedNames(
         "stage{}_{}/{}": "stages.{}.blocks.{}.{}",
         "norm": "head.norm",
     },
+    publisher="timm",
     head="head.fc",
     others=(_TORCHVISION,),
 )

@@ -234,7 +234,7 @@ def _efficientnet(
     return ModelSpec(
         build,
         options=("dropout", "stochastic_depth"),
-        names=PublishedNames(_MODULES, head="classifier", others=(_TORCHVISION,)),
+        names=PublishedNames(_MODULES, head="classifier", publisher="timm", others=(_TORCHVISION,)),
         num_parameters=num_parameters,
         image_size=image_size,
     )
@@ -252,7 +252,10 @@ def _lite(of_tensorflow: bool) -> ModelSpec:
         build,
         options=("dropout", "stochastic_depth"),
         names=PublishedNames(
-            _MODULES, head="classifier", others=(_LUKEMELAS,) if of_tensorflow else ()
+            _MODULES,
+            head="classifier",
+            publisher="timm",
+            others=(_LUKEMELAS,) if of_tensorflow else (),
         ),
         num_parameters=3_371_008,
         normalization=HALVES if of_tensorflow else IMAGENET,

@@ -154,13 +154,13 @@ class Inception(nn.Module):
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
-        steps: all steps by name, in order.
+        steps: the name of each step, and the step.
         dropout: the probability that a feature is set to 0 in training.
         dtype: the type in which the convolutions compute.
     """
 
     axis_name: str | None
-    steps: Mapping[str, Step]
+    steps: tuple[tuple[str, Step], ...]
     dropout: float
     dtype: DTypeLike = jnp.float32
 
@@ -169,7 +169,7 @@ class Inception(nn.Module):
         """Images [n, height, width, channels] to features [n, the channels of the last step]."""
         layers = Layers(self.dtype, train, self.axis_name, epsilon=_EPSILON)
         hidden = images
-        for name, step in self.steps.items():
+        for name, step in self.steps:
             hidden = step(layers, hidden, name)
         return layers.dropout(mean_over_image(hidden), self.dropout)
 

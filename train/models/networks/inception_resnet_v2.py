@@ -127,7 +127,7 @@ _STEPS: dict[str, Step] = {
 # By timm's name, with the parameters below the head.
 NETWORKS = {
     "inception_resnet_v2": ModelSpec(
-        functools.partial(Inception, steps=_STEPS, dropout=0.0),
+        functools.partial(Inception, steps=tuple(_STEPS.items()), dropout=0.0),
         options=("dropout",),
         names=PublishedNames(
             {
@@ -138,6 +138,7 @@ NETWORKS = {
                 **timms_names("block8_{}", "repeat_2.{}"),
                 **timms_names("block8", "block8"),
             },
+            publisher="timm",
             head="classif",
         ),
         num_parameters=54_306_464,

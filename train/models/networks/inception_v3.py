@@ -100,7 +100,7 @@ _STEPS: dict[str, Step] = {
 # images in [-1, 1]. torchvision rescales images to that inside the network, if it reads them.
 NETWORKS = {
     "inception_v3": ModelSpec(
-        functools.partial(Inception, steps=_STEPS, dropout=0.5),
+        functools.partial(Inception, steps=tuple(_STEPS.items()), dropout=0.5),
         options=("dropout",),
         names=PublishedNames(
             {

@@ -93,7 +93,7 @@ _STEPS: dict[str, Step] = {
 # By timm's name, with the parameters below the head.
 NETWORKS = {
     "inception_v4": ModelSpec(
-        functools.partial(Inception, steps=_STEPS, dropout=0.0),
+        functools.partial(Inception, steps=tuple(_STEPS.items()), dropout=0.0),
         options=("dropout",),
         names=PublishedNames(
             {
@@ -101,6 +101,7 @@ NETWORKS = {
                 "block{}/forked{}_{}_{}": "features.{}.branch{}_{}.{}",
                 **timms_names("block{}", "features.{}"),
             },
+            publisher="timm",
             head="last_linear",
         ),
         num_parameters=41_142_816,

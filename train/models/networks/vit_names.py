@@ -158,6 +158,7 @@ NAMES = PublishedNames(
         "blocks_{}/mlp_{}": "blocks.{}.mlp.{}",
         "blocks_{}/{}": "blocks.{}.{}",
     },
+    publisher="timm",
     head="head",
     # DINOv2's in the place of hidden patches, a layer of Hugging Face's that no published
     # classifier has, and the text towers of whole CLIPs.
