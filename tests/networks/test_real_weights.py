@@ -11,7 +11,7 @@ from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
 
 from tests.networks import peers
-from tests.networks.test_parity import BOUND, compiled, difference, loaded
+from tests.networks.test_parity import BOUND, build, compiled, difference, loaded
 from train.models import MODELS, network_of
 
 # The network of the package is TensorFlow's, for images of 224 by 224.
