@@ -10,7 +10,7 @@ import torch
 from flax import linen as nn
 
 from tests.networks import peers
-from tests.networks.test_parity import BOUND, build, compiled, difference, images_of, loaded
+from tests.networks.comparison import BOUND, build, computed, difference, images_of, loaded
 from train.models import MODELS
 from train.models.networks.inverted_residual import InvertedResidual
 
@@ -64,7 +64,7 @@ def test_weights_of_torchvision(tmp_path, record):
     model, images = build(name), images_of(SHAPE)
     variables = loaded(name, path)
     apply = functools.partial(model.apply, train=False)
-    logits = compiled(apply, variables, images)(variables, images)
+    logits = computed(apply, variables, images)
     error = difference(logits, peers.apply(peer, images))
     record(name, "by torchvision", f"{error:.1e}")
     assert error < BOUND

@@ -10,30 +10,24 @@ import safetensors.torch
 import torch
 
 from tests.networks import peers
-from train.models import MODELS, build_model, load_pretrained
+from tests.networks.comparison import (
+    BOUND,
+    NUM_IMAGES,
+    ONE_OF_FAMILY,
+    PUBLISHED,
+    build,
+    compiled,
+    computed,
+    difference,
+    images_of,
+    loaded,
+)
+from train.models import MODELS
 from train.models.weights import files
 from train.models.weights.names import arrays_of
 from train.models.weights.pretrained import networks_of
 from train.training.state import num_parameters
 
-PUBLISHED = [name for name, spec in MODELS.items() if spec.names is not None]
-
-
-def _family(name):
-    """The file that a network is in."""
-    build = MODELS[name].build
-    return getattr(build, "func", build).__module__  # A module, or a partial one.
-
-
-# The smallest of each file of networks.
-ONE_OF_FAMILY = list(
-    {
-        _family(name): name
-        for name in sorted(
-            PUBLISHED, key=lambda name: MODELS[name].num_parameters or 0, reverse=True
-        )
-    }.values()
-)
 # Networks that differ in what has no variables, such as paddings: no file tells which it is for.
 _ALIKE = (
     ["efficientnet_lite0", "tf_efficientnet_lite0"],
@@ -41,14 +35,6 @@ _ALIKE = (
     ["vit_large_patch14_clip_224", "vit_large_patch14_clip_quickgelu_224"],
 )
 OF_THE_SAME_VARIABLES = {name: names for names in _ALIKE for name in names}
-NUM_IMAGES = 4
-# Both in float32, with sums in other orders: the bound that the field sets for such networks.
-BOUND = 1e-4
-# XLA's quickest compilation of the same operations.
-COMPILER_OPTIONS = {
-    "xla_backend_optimization_level": "0",
-    "xla_llvm_disable_expensive_passes": True,
-}
 
 
 def image_shapes(name):
@@ -57,20 +43,6 @@ def image_shapes(name):
     if unit > 1:
         return [(5 * unit, 7 * unit, 3), (8 * unit, 4 * unit, 3)]
     return [(96, 128, 3), (111, 97, 3)]
-
-
-def build(name, num_classes=peers.NUM_CLASSES):
-    options = dict.fromkeys(
-        [one for one in ("dropout", "stochastic_depth") if one in MODELS[name].options], 0.0
-    )
-    return build_model(
-        name,
-        num_classes=num_classes,
-        head="linear",
-        axis_name=None,
-        half_precision=False,
-        options=options,
-    )
 
 
 @pytest.fixture(scope="session")
@@ -95,37 +67,6 @@ def pair(name, folder, latest):
     return latest[name], path
 
 
-def shapes_of(model, shape):
-    images = jax.ShapeDtypeStruct((1, *shape), np.float32)
-    return jax.eval_shape(functools.partial(model.init, train=False), jax.random.key(0), images)
-
-
-@functools.lru_cache(maxsize=1)
-def loaded(name, path, num_classes=peers.NUM_CLASSES):
-    """The variables of a network, read from a file; they are those for images of any size."""
-    size = MODELS[name].image_size
-    shapes = shapes_of(build(name, num_classes), (size, size, 3))
-    # A number seen as arrays of these shapes: the largest networks take gigabytes.
-    variables = jax.tree.map(lambda leaf: np.broadcast_to(np.float32(np.nan), leaf.shape), shapes)
-    found = load_pretrained(name, str(path), variables["params"], variables.get("batch_stats", {}))
-    assert found.head_is_read
-    return {"params": found.params, "batch_stats": found.batch_stats}
-
-
-def compiled(function, *arguments):
-    return jax.jit(function).lower(*arguments).compile(COMPILER_OPTIONS)
-
-
-def difference(found, expected):
-    """The largest difference, in units of the largest number."""
-    assert found.shape == expected.shape
-    return float(np.abs(np.asarray(found) - expected).max() / np.abs(expected).max())
-
-
-def images_of(shape, seed=0):
-    return np.random.default_rng(seed).normal(size=(NUM_IMAGES, *shape)).astype(np.float32)
-
-
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_evaluation(name, pair, record):
     peer, path = pair
@@ -134,7 +75,7 @@ def test_evaluation(name, pair, record):
         variables = loaded(name, path)
         images = images_of(shape)
         apply = functools.partial(model.apply, train=False)
-        logits = compiled(apply, variables, images)(variables, images)
+        logits = computed(apply, variables, images)
         error = difference(logits, peers.apply(peer, images))
         record(name, f"evaluation {number}", f"{error:.1e}")
         assert error < BOUND
@@ -156,7 +97,7 @@ def test_training(name, pair, record):
     peer, path = pair
     shape = image_shapes(name)[0]
     model = build(name)
-    if "batch_stats" not in shapes_of(model, shape):
+    if not loaded(name, path)["batch_stats"]:
         pytest.skip("evaluation is the same: there is no batch norm, and dropout is off")
     variables = loaded(name, path)
     images = np.stack([images_of(shape), images_of(shape)[:, ::-1] + 0.5])
@@ -210,7 +151,7 @@ def test_gradients(name, pair, record):
         return jnp.vdot(model.apply(variables, images, train=False), weights)
 
     arguments = variables["params"], variables["batch_stats"], images
-    by_params = compiled(jax.grad(weighted), *arguments)(*arguments)
+    by_params = computed(jax.grad(weighted), *arguments)
     found = arrays_of(by_params, {}, MODELS[name].names)
     expected = peers.gradients(peer, images, weights)
     assert found.keys() == expected.keys()

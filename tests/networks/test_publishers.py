@@ -14,7 +14,7 @@ import safetensors.torch
 import torch
 
 from tests.networks import peers
-from tests.networks.test_parity import compiled, difference
+from tests.networks.comparison import computed, difference
 from train.models import ModelSpec
 from train.models.classifier import Classifier
 from train.models.heads import LinearHead
@@ -75,13 +75,13 @@ def read(path, network, names):
 
 def features(path, network, names=VITS["vit_base_patch16_224"].names):
     model, variables, found = read(path, network, names)
-    return compiled(functools.partial(model.apply, method="embed"), variables, IMAGES), found
+    return computed(functools.partial(model.apply, method="embed"), variables, IMAGES), found
 
 
 def logits(path, network, names=VITS["vit_base_patch16_224"].names):
     model, variables, found = read(path, network, names)
     assert found.head_is_read
-    return compiled(functools.partial(model.apply, train=False), variables, IMAGES)
+    return computed(functools.partial(model.apply, train=False), variables, IMAGES)
 
 
 _HUGGING_FACES = {

@@ -11,7 +11,7 @@ from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
 
 from tests.networks import peers
-from tests.networks.test_parity import BOUND, build, compiled, difference, loaded
+from tests.networks.comparison import BOUND, build, computed, difference, loaded
 from train.models import MODELS, network_of
 
 # The network of the package is TensorFlow's, for images of 224 by 224.
@@ -55,7 +55,7 @@ def logits(images):
     model = build(NAME, 1000)
     variables = loaded(NAME, WEIGHTS, 1000)
     apply = functools.partial(model.apply, train=False)
-    return compiled(apply, variables, images)(variables, images)
+    return computed(apply, variables, images)
 
 
 def test_the_file_tells_its_network():

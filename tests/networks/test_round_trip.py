@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.networks import peers
-from tests.networks.test_parity import PUBLISHED, build
+from tests.networks.comparison import PUBLISHED, build
 from train.models import MODELS
 from train.models.weights.names import arrays_of
 

@@ -1,4 +1,4 @@
-"""Every network takes the smallest images that it is said to take."""
+"""Networks take the smallest images that they are said to take."""
 
 import functools
 
@@ -6,12 +6,11 @@ import jax
 import numpy as np
 import pytest
 
+from tests.networks.comparison import ONE_OF_FAMILY
 from train.models import MODELS, build_model, check_image_shape
 
-PUBLISHED = [name for name, spec in MODELS.items() if spec.names is not None]
 
-
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", ONE_OF_FAMILY)
 def test_smallest_images(name):
     spec = MODELS[name]
     least = -(-spec.smallest // spec.multiple_of) * spec.multiple_of

@@ -7,7 +7,7 @@ import safetensors.torch
 import torch
 
 from tests.networks import peers
-from tests.networks.test_parity import loaded
+from tests.networks.comparison import loaded
 from train.models import MODELS, load_pretrained, network_of
 from train.models.normalization import IMAGENET
 from train.models.weights.names import arrays_of
@@ -41,7 +41,7 @@ def test_the_auxiliary_head_of_an_inception(tmp_path):
     safetensors.torch.save_file(peer.state_dict(), path)
     found = assert_read("inception_v3", path, peer)
     message = load_pretrained("inception_v3", str(path), *found.values()).message
-    assert "its head too, of 37 classes; left out: AuxLogits.conv0.bn.bias, " in message
+    assert "its head too, of 37 classes; left out: 'AuxLogits.conv0.bn.bias', " in message
 
 
 def test_torchvision_rescales_images_for_an_inception():

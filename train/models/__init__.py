@@ -52,7 +52,7 @@ MODEL_OPTIONS: Mapping[str, Field] = {
 }
 
 # Files of networks that are published with weights.
-_FAMILIES = (
+FAMILIES = (
     alexnet,
     convnext,
     densenet,
@@ -74,7 +74,7 @@ MODELS = {
     "linear": ModelSpec(Linear, inputs=("images", "features")),
     "mlp": ModelSpec(MLP, inputs=("images", "features"), options=("width", "depth", "dropout")),
     "ngram_bag": ModelSpec(NgramBag, inputs=("names",), options=("width", "dropout")),
-    **{name: spec for family in _FAMILIES for name, spec in family.NETWORKS.items()},
+    **{name: spec for family in FAMILIES for name, spec in family.NETWORKS.items()},
 }
 
 # The values of `config.model.name`: a name of `MODELS`, or the import path of a `ModelSpec`.
@@ -190,6 +190,7 @@ def network_of(path: str) -> str:
 
 
 __all__ = [
+    "FAMILIES",
     "HEADS",
     "MODELS",
     "MODEL_NAME",
