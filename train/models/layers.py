@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
+from train.models import max_pooling
 from train.models.convolutions import convolve
 
 # Rows and columns, or one number for both.
@@ -201,12 +202,8 @@ def max_pool(
         ceil: whether a window at the end may reach beyond the image.
     """
     beyond = [_beyond(length, size, stride, padding) if ceil else 0 for length in inputs.shape[1:3]]
-    return nn.max_pool(
-        inputs,
-        (size, size),
-        strides=(stride, stride),
-        padding=[(padding, padding + more) for more in beyond],
-    )
+    below, right = (padding + more for more in beyond)
+    return max_pooling.max_pool(inputs, size, stride, ((padding, below), (padding, right)))
 
 
 def avg_pool(
