@@ -28,55 +28,56 @@ def _by_xla(inputs: jax.Array, size: int, stride: int, padding: Padding) -> jax.
 
 def _forward(
     inputs: jax.Array, size: int, stride: int, padding: Padding
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    largest = max_pool(inputs, size, stride, padding)
-    return largest, (inputs, largest)
+) -> tuple[jax.Array, jax.Array]:
+    return max_pool(inputs, size, stride, padding), inputs
 
 
 def _backward(
     size: int,
     stride: int,
     padding: Padding,
-    saved: tuple[jax.Array, jax.Array],
+    inputs: jax.Array,
     cotangent: jax.Array,
 ) -> tuple[jax.Array]:
-    def by_xla(inputs: jax.Array, _largest: jax.Array, cotangent: jax.Array) -> Any:
+    def by_xla(inputs: jax.Array, cotangent: jax.Array) -> Any:
         _, pull_back = jax.vjp(lambda inputs: _by_xla(inputs, size, stride, padding), inputs)
         return pull_back(cotangent)[0]
 
-    def by_places(inputs: jax.Array, largest: jax.Array, cotangent: jax.Array) -> Any:
-        places = _places(inputs, largest, size, stride, padding)
+    def by_places(inputs: jax.Array, cotangent: jax.Array) -> Any:
+        height, width = cotangent.shape[1:3]
+        places = _places(inputs, (height, width), size, stride, padding)
         return _sum_of_windows(places, cotangent, inputs.shape, size, stride, padding)
 
-    return (lax.platform_dependent(*saved, cotangent, cpu=by_places, default=by_xla),)
+    return (lax.platform_dependent(inputs, cotangent, cpu=by_places, default=by_xla),)
 
 
 max_pool.defvjp(_forward, _backward)
 
 
 def _places(
-    inputs: jax.Array, largest: jax.Array, size: int, stride: int, padding: Padding
+    inputs: jax.Array, windows: tuple[int, int], size: int, stride: int, padding: Padding
 ) -> jax.Array:
     """Where in each window the first of its largest numbers is, as row · size + column."""
-    images, height, width, channels = largest.shape
+    images, channels = inputs.shape[0], inputs.shape[-1]
+    height, width = windows
     lowest = jnp.array(-jnp.inf, inputs.dtype)
     around = [(0, 0, 0), *((before, after, 0) for before, after in padding), (0, 0, 0)]
-    padded = lax.pad(inputs, lowest, around)
+    # Numbers that XLA computes anew for each place could be rounded in several ways.
+    padded = lax.optimization_barrier(lax.pad(inputs, lowest, around))
+    largest = jnp.full((images, height, width, channels), lowest)
     places = jnp.zeros(largest.shape, jnp.int32)
-    for place in reversed(range(size * size)):
+    for place in range(size * size):
         row, column = divmod(place, size)
+        bottom, right = row + stride * (height - 1) + 1, column + stride * (width - 1) + 1
         shifted = lax.slice(
             padded,
             (0, row, column, 0),
-            (
-                images,
-                row + stride * (height - 1) + 1,
-                column + stride * (width - 1) + 1,
-                channels,
-            ),
+            (images, bottom, right, channels),
             (1, stride, stride, 1),
         )
-        places = jnp.where(shifted == largest, place, places)
+        larger = shifted > largest
+        largest = jnp.where(larger, shifted, largest)
+        places = jnp.where(larger, place, places)
     return places
 
 
