@@ -160,8 +160,10 @@ def published(name: str) -> ModelSpec:
     """
     spec = find(name)
     if spec.names is None:
-        known = ", ".join(name for name, spec in MODELS.items() if spec.names is not None)
-        raise UserError(f"config.model.pretrained is for {known}; config.model.name is {name!r}")
+        raise UserError(
+            "config.model.pretrained is for networks with published weights, which docs/networks.md "
+            f"lists; config.model.name is {name!r}"
+        )
     return spec
 
 

@@ -138,7 +138,7 @@ def test_a_file_that_does_not_fit_is_one_line(data, tmp_path):
         (of_names(data, weights=f"{path}/headless"), "has no head for the 6 .*: the file has none"),
         (of_names(data, weights=f"{path}/none"), "--weights must be a file of weights; "),
         (of_names(data, model="resnet"), "--model must be one of .*; got 'resnet'"),
-        (of_names(data, model="mlp"), "--weights is for resnet18, .*; --model is 'mlp'"),
+        (of_names(data, model="mlp"), "--weights is for networks .*; --model is 'mlp'"),
         (of_names(data, model="resnet18"), "--weights: .* does not fit --model=resnet18, it holds"),
         (of_names(data, normalization="half"), "--normalization must be one of clip, "),
         (of_names(data, image_size=5000), "--image_size must be a whole number from 1 to 4096"),
@@ -194,7 +194,7 @@ def test_weights_that_no_other_program_reads_are_not_written(data, monkeypatch):
     classifier = published.load(of_names(data))
     with monkeypatch.context() as patch:
         patch.setitem(classifier.config["model"], "name", "small_cnn")
-        message = "--format=safetensors is for resnet18, .*; this network is 'small_cnn'"
+        message = "--format=safetensors is for networks .*; this network is 'small_cnn'"
         with pytest.raises(UserError, match=message):
             exported_weights.serialize(classifier)
     monkeypatch.setattr(classifier.assembly, "loss", LOSSES["ldam"])

@@ -32,7 +32,7 @@ from train.training.state import parameters_digest
 
 # What messages of other rooms call the flags.
 _FLAGS = {
-    "config.model.pretrained is for": "--model must be one of",
+    "config.model.pretrained is for networks": "--model must be one of the networks",
     "config.model.pretrained": "--weights",
     "name the one": "--model=NAME says which",
     "config.model.name=": "",
