@@ -161,8 +161,8 @@ def published(name: str) -> ModelSpec:
     spec = find(name)
     if spec.names is None:
         raise UserError(
-            "config.model.pretrained is for networks with published weights, which docs/networks.md "
-            f"lists; config.model.name is {name!r}"
+            "config.model.pretrained is for networks with published weights, which "
+            f"docs/networks.md lists; config.model.name is {name!r}"
         )
     return spec
 
