@@ -22,7 +22,8 @@ from tests.networks.comparison import (
     images_of,
     loaded,
 )
-from train.models import MODELS
+from train.models import FAMILIES, MODELS
+from train.models.networks import alexnet, convnext, squeezenet, vgg, vit
 from train.models.weights import files
 from train.models.weights.names import arrays_of
 from train.models.weights.pretrained import networks_of
@@ -35,7 +36,13 @@ _ALIKE = (
     ["vit_large_patch14_clip_224", "vit_large_patch14_clip_quickgelu_224"],
 )
 OF_THE_SAME_VARIABLES = {name: names for names in _ALIKE for name in names}
-
+WITH_BATCH_NORM = [
+    name
+    for family in FAMILIES
+    if family not in (alexnet, convnext, squeezenet, vgg, vit)
+    for name, spec in family.NETWORKS.items()
+    if spec.names is not None
+]
 # Where rounding moves one activation across the kink of a ReLU, its whole share of the gradients
 # below changes: about 1e-4 of them in these small images.
 _GRADIENT_BOUND = 1e-3
@@ -86,53 +93,56 @@ def test_evaluation(name, pair, record):
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_number_of_parameters(name, pair, record):
+def test_variables(name, pair, record):
+    """What is read is written as it was, under the same names, none missing and none more."""
     peer, path = pair
     variables = loaded(name, path)
     expected = sum(parameter.numel() for parameter in peer.parameters())
     record(name, "parameters", f"{expected:,}")
     assert num_parameters(variables["params"]) == expected
     assert networks_of(files.read(path), MODELS) == OF_THE_SAME_VARIABLES.get(name, [name])
+    written = arrays_of(variables["params"], variables["batch_stats"], MODELS[name].names)
+    tensors = peer.state_dict()
+    # PyTorch counts batches, and uses the counts for nothing here.
+    assert written.keys() == {key for key in tensors if not key.endswith("num_batches_tracked")}
+    for key, array in written.items():
+        np.testing.assert_array_equal(array, tensors[key].numpy())
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", WITH_BATCH_NORM)
 def test_training(name, pair, record):
-    """The outputs of a second step, and the statistics of batch norm after it."""
+    """The outputs of a second step, and the statistics of batch norm after it.
+
+    In training the others compute what they do in evaluation: dropout is off.
+    """
     peer, path = pair
     shape = image_shapes(name)[0]
     model = build(name)
-    if not loaded(name, path)["batch_stats"]:
-        pytest.skip("evaluation is the same: there is no batch norm, and dropout is off")
     variables = loaded(name, path)
     images = np.stack([images_of(shape), images_of(shape)[:, ::-1] + 0.5])
-
     step = compiled(
         functools.partial(model.apply, train=True, mutable=["batch_stats"]), variables, images[0]
     )
     for batch in images:
         logits, updates = step(variables, batch)
         variables = {"params": variables["params"], **updates}
-    rounded, _ = peers.two_steps(peer, images, torch.float32)
-    expected, statistics = peers.two_steps(peer, images, torch.float64)
-    bound = bound_of(rounded, expected)
+    found = arrays_of({}, variables["batch_stats"], MODELS[name].names)
+    expected, statistics = peers.two_steps(peer, images, torch.float32)
+    bound = BOUND
+    if difference(logits, expected) > BOUND:
+        # Batch norm amplifies rounding, the more so the deeper a network is. No implementation in
+        # float32 can be held to less than a few times what PyTorch's own is off.
+        rounded = expected
+        expected, statistics = peers.two_steps(peer, images, torch.float64)
+        bound = 4 * difference(rounded, expected)
+        record(name, "PyTorch's own", f"{difference(rounded, expected):.1e}")
     error = difference(logits, expected)
     record(name, "training", f"{error:.1e}")
-    record(name, "PyTorch's own", f"{difference(rounded, expected):.1e}")
-    found = arrays_of({}, variables["batch_stats"], MODELS[name].names)
     assert found.keys() == statistics.keys()
     worst = max(difference(found[key], one) for key, one in statistics.items())
     record(name, "statistics", f"{worst:.1e}")
     assert error < bound
     assert worst < bound
-
-
-def bound_of(rounded, expected):
-    """Batch norm amplifies rounding, the more so the deeper a network is.
-
-    Both numbers are PyTorch's, in float32 and in float64: no implementation in float32 can be held
-    to less than a few times their difference.
-    """
-    return max(BOUND, 4 * difference(rounded, expected))
 
 
 @pytest.mark.parametrize("name", ONE_OF_FAMILY)
