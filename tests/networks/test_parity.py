@@ -24,9 +24,9 @@ from tests.networks.comparison import (
 )
 from train.models import FAMILIES, MODELS
 from train.models.networks import alexnet, convnext, squeezenet, vgg, vit
+from train.models.pretrained import networks_of
 from train.models.weights import files
 from train.models.weights.names import arrays_of
-from train.models.weights.pretrained import networks_of
 from train.training.state import num_parameters
 
 # Networks that differ in what has no variables, such as paddings: no file tells which it is for.

@@ -15,14 +15,13 @@ import torch
 
 from tests.networks import peers
 from tests.networks.comparison import computed, difference
-from train.models import ModelSpec
+from train.models import ModelSpec, pretrained
 from train.models.classifier import Classifier
 from train.models.heads import LinearHead
 from train.models.networks.convnext import NETWORKS as CONVNEXTS
 from train.models.networks.convnext import ConvNeXt
 from train.models.networks.vit import NETWORKS as VITS
 from train.models.networks.vit import VisionTransformer
-from train.models.weights import pretrained
 
 # After `peers`, which explains why.
 import timm.models.vision_transformer as timms  # isort: skip

@@ -11,6 +11,7 @@ from flax import linen as nn
 from train.foundation import fields, import_paths
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
+from train.models import pretrained
 from train.models.classifier import Classifier
 from train.models.heads import CosineHead, LinearHead, TwoHeads
 from train.models.model_spec import ModelSpec
@@ -35,8 +36,8 @@ from train.models.networks.mlp import MLP
 from train.models.networks.ngram_bag import NgramBag
 from train.models.networks.small_cnn import SmallCNN
 from train.models.normalization import NORMALIZATIONS, Normalization
-from train.models.weights import files, pretrained
-from train.models.weights.pretrained import Pretrained
+from train.models.pretrained import Pretrained
+from train.models.weights import files
 
 # Fields of `config.model` that only some networks have. None is the default of the network.
 MODEL_OPTIONS: Mapping[str, Field] = {

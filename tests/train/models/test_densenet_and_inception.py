@@ -8,11 +8,11 @@ import pytest
 import safetensors.numpy
 
 from tests.train.models import tiny
-from train.models import HEADS, MODELS
+from train.models import HEADS, MODELS, pretrained
 from train.models.classifier import Classifier
 from train.models.layers import Layers
 from train.models.networks.densenet import DenseLayer
-from train.models.weights import names, pretrained
+from train.models.weights import names
 
 NUM_CLASSES = 5
 RATE = 0.75

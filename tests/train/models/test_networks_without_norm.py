@@ -9,11 +9,11 @@ import pytest
 import safetensors.numpy
 
 from tests.train.models import tiny
-from train.models import HEADS, MODELS, ModelSpec
+from train.models import HEADS, MODELS, ModelSpec, pretrained
 from train.models.classifier import Classifier
 from train.models.layers import adaptive_mean
 from train.models.layers_by_depth import distances_from_head
-from train.models.weights import names, pretrained
+from train.models.weights import names
 
 NUM_CLASSES = 5
 IMAGE_SHAPE = (63, 70, 1)

@@ -13,10 +13,10 @@ import safetensors.numpy
 from tests.train.models import tiny
 from tests.train.models import torch_writer as writer
 from train.foundation.errors import UserError
-from train.models import HEADS, MODELS, ModelSpec, build_model, network_of, published
+from train.models import HEADS, MODELS, ModelSpec, build_model, network_of, pretrained, published
 from train.models.classifier import Classifier
 from train.models.networks.resnet import NETWORKS, BasicBlock, Bottleneck, ResNet
-from train.models.weights import names, pretrained
+from train.models.weights import names
 from train.models.weights.names import OtherNames, PublishedNames
 
 NUM_CLASSES = 6

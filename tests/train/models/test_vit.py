@@ -9,10 +9,9 @@ import safetensors.numpy
 
 from tests.train.models import tiny
 from train.foundation.errors import UserError
-from train.models import ModelSpec
+from train.models import ModelSpec, pretrained
 from train.models.networks import positions
 from train.models.networks.vit_names import NAMES
-from train.models.weights import pretrained
 
 pytestmark = pytest.mark.slow
 
