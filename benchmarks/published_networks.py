@@ -13,24 +13,39 @@ for _name in ("nms", "qnms"):
 import timm  # noqa: E402
 import torchvision  # noqa: E402
 
+__all__ = ["make", "publisher_of", "timm", "torchvision", "without_randomness"]
+
 # Where the name here is another.
 _OTHER_NAMES = {"shufflenet": "shufflenet_v2_x1_0", "squeezenet": "squeezenet1_0"}
 # torchvision has networks of some of these names too, but not all of them.
-_OF_TIMM = ("efficientnet", "convnext", "vit", "inception_v4", "inception_resnet_v2")
+_OF_TIMM = (
+    *("convnext", "efficientnet", "inception_resnet_v2", "inception_v4"),
+    *("tf_efficientnet", "vit"),
+)
 _OPTIONS = {
     "inception_v3": {"aux_logits": False, "init_weights": False},
     "vit": {"dynamic_img_size": True},
 }
 
 
+def publisher_of(name: str) -> str:
+    """Whose network it is."""
+    return "timm" if name.startswith(_OF_TIMM) else "torchvision"
+
+
 def make(name: str, num_classes: int) -> Any:
     """The network of a name with random weights, without dropout and stochastic depth."""
     options = next((own for start, own in _OPTIONS.items() if name.startswith(start)), {})
-    if name.startswith(_OF_TIMM):
+    if publisher_of(name) == "timm":
         network = timm.create_model(name, num_classes=num_classes, **options)
     else:
         factory = getattr(torchvision.models, _OTHER_NAMES.get(name, name))
         network = factory(num_classes=num_classes, **options)
+    return without_randomness(network)
+
+
+def without_randomness(network: Any) -> Any:
+    """The network, which leaves nothing out in training any more."""
     for module in network.modules():
         if isinstance(module, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
             module.p = 0.0

@@ -4,57 +4,25 @@ import copy
 
 import torch
 
-# torchvision's package is built with CUDA. Without it, it has to be told the names of two operators
-# of detection before it can be imported.
-_OPERATORS = torch.library.Library("torchvision", "DEF")
-for _name in ("nms", "qnms"):
-    _OPERATORS.define(f"{_name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-
-import timm  # noqa: E402
-import torchvision  # noqa: E402
-from timm.models.vision_transformer import VisionTransformer  # noqa: E402
+from benchmarks import published_networks
+from benchmarks.published_networks import timm
 
 NUM_CLASSES = 37
-# Where the name here is another.
-_OTHER_NAMES = {"shufflenet": "shufflenet_v2_x1_0", "squeezenet": "squeezenet1_0"}
-# timm's have the names that files of the authors of Pl@ntNet-300K and of others have.
-_OF_TIMM = (
-    "efficientnet",
-    "tf_efficientnet",
-    "convnext",
-    "vit",
-    "inception_v4",
-    "inception_resnet_v2",
-)
-_OPTIONS = {
-    "inception_v3": {"aux_logits": False, "init_weights": False},
-    "vit": {"dynamic_img_size": True},
-}
 # Of CLIP's towers, by the features of their tokens.
 _EMBEDDINGS = {768: 512, 1024: 768}
 
 
-class _Tower(VisionTransformer):
+class _Tower(timm.models.vision_transformer.VisionTransformer):
     """A tower of CLIP as it is published, its projection included, and a head behind it."""
 
     def forward_head(self, tokens, pre_logits=False):
         return self.head(self.proj(self.pool(tokens)))
 
 
-def publisher_of(name):
-    """Whose names the file of a peer has."""
-    return "timm" if name.startswith(_OF_TIMM) else "torchvision"
-
-
 def make(name, num_classes=NUM_CLASSES):
     """The network of a name, random, in evaluation; dropout is off in training too."""
     torch.manual_seed(0)
-    options = next((own for start, own in _OPTIONS.items() if name.startswith(start)), {})
-    if publisher_of(name) == "timm":
-        network = timm.create_model(name, num_classes=num_classes, **options)
-    else:
-        factory = getattr(torchvision.models, _OTHER_NAMES.get(name, name))
-        network = factory(num_classes=num_classes, **options)
+    network = published_networks.make(name, num_classes)
     if "_clip_" in name:
         width = network.num_features
         embedding = _EMBEDDINGS[width]
@@ -77,14 +45,7 @@ def drawn(network):
             # Published networks start with layer scales of 1e-6, by which all else would vanish.
             if "gamma" in parameter_name:
                 parameter.uniform_(0.5, 1.5)
-    without_randomness(network)
-    return network.eval()
-
-
-def without_randomness(network):
-    for module in network.modules():
-        if isinstance(module, (torch.nn.Dropout, torchvision.ops.StochasticDepth)):
-            module.p = 0.0
+    return published_networks.without_randomness(network).eval()
 
 
 def apply(network, images):

@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 from flax import linen as nn
 
+from benchmarks.published_networks import torchvision
 from tests.networks import peers
 from tests.networks.comparison import BOUND, build, computed, difference, images_of, loaded
 from train.models import MODELS
@@ -26,7 +27,7 @@ def shapes(arrays):
 def test_names_and_defaults_of_both(name):
     with torch.device("meta"):
         of_timm = peers.make(name)
-        of_torchvision = getattr(peers.torchvision.models, name)(num_classes=peers.NUM_CLASSES)
+        of_torchvision = getattr(torchvision.models, name)(num_classes=peers.NUM_CLASSES)
     names = MODELS[name].names
     translated = names.translate(of_torchvision.state_dict())
     assert shapes(translated) == shapes(names.translate(of_timm.state_dict()))
@@ -36,7 +37,7 @@ def test_names_and_defaults_of_both(name):
     assert rates_of(features) == [
         block.p
         for block in of_torchvision.modules()
-        if isinstance(block, peers.torchvision.ops.StochasticDepth)
+        if isinstance(block, torchvision.ops.StochasticDepth)
     ]
 
 
@@ -58,7 +59,7 @@ def rates_of(features):
 def test_weights_of_torchvision(tmp_path, record):
     name = "efficientnet_b0"
     torch.manual_seed(0)
-    peer = peers.drawn(peers.torchvision.models.efficientnet_b0(num_classes=peers.NUM_CLASSES))
+    peer = peers.drawn(torchvision.models.efficientnet_b0(num_classes=peers.NUM_CLASSES))
     path = tmp_path / "weights.safetensors"
     safetensors.torch.save_file(peer.state_dict(), path)
     model, images = build(name), images_of(SHAPE)

@@ -5,6 +5,7 @@ import safetensors.numpy
 import safetensors.torch
 import torch
 
+from benchmarks.published_networks import publisher_of
 from tests.networks import peers
 from tests.networks.comparison import PUBLISHED, loaded
 from train.models import MODELS
@@ -37,4 +38,4 @@ def test_pytorch_reads_what_is_written(name, tmp_path):
 def test_the_publisher_of_the_names(name):
     names = MODELS[name].names
     assert names is not None
-    assert names.publisher == peers.publisher_of(name)
+    assert names.publisher == publisher_of(name)

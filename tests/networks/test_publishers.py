@@ -13,7 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests.networks import peers
+from benchmarks.published_networks import torchvision
 from tests.networks.comparison import computed, difference
 from train.models import ModelSpec, pretrained
 from train.models.classifier import Classifier
@@ -123,7 +123,7 @@ def test_hugging_face(architecture, tmp_path):
 @pytest.mark.parametrize("is_published", [True, False])
 def test_torchvisions_vision_transformer(is_published, tmp_path):
     network = made_random(
-        peers.torchvision.models.VisionTransformer(
+        torchvision.models.VisionTransformer(
             42, 14, num_layers=2, num_heads=3, hidden_dim=24, mlp_dim=96, num_classes=NUM_CLASSES
         )
     )
@@ -140,10 +140,10 @@ def test_torchvisions_vision_transformer(is_published, tmp_path):
 def test_torchvisions_convnext(tmp_path):
     sizes = (4, 8, 16, 32)
     settings = [
-        peers.torchvision.models.convnext.CNBlockConfig(size, following, number)
+        torchvision.models.convnext.CNBlockConfig(size, following, number)
         for size, following, number in zip(sizes, (*sizes[1:], None), (1, 2, 1, 1), strict=True)
     ]
-    network = made_random(peers.torchvision.models.ConvNeXt(settings, num_classes=NUM_CLASSES))
+    network = made_random(torchvision.models.ConvNeXt(settings, num_classes=NUM_CLASSES))
     path = tmp_path / "model.safetensors"
     safetensors.torch.save_file(network.state_dict(), path)
     here = ConvNeXt(None, stage_sizes=(1, 2, 1, 1), width=4, stochastic_depth=0.0)

@@ -6,6 +6,7 @@ import numpy as np
 import safetensors.torch
 import torch
 
+from benchmarks.published_networks import torchvision
 from tests.networks import peers
 from tests.networks.comparison import loaded
 from train.models import MODELS, load_pretrained, network_of
@@ -36,7 +37,7 @@ def test_the_older_names_of_a_densenet(tmp_path):
 
 
 def test_the_auxiliary_head_of_an_inception(tmp_path):
-    peer = peers.torchvision.models.inception_v3(num_classes=peers.NUM_CLASSES, init_weights=False)
+    peer = torchvision.models.inception_v3(num_classes=peers.NUM_CLASSES, init_weights=False)
     path = tmp_path / "inception_v3.safetensors"
     safetensors.torch.save_file(peer.state_dict(), path)
     found = assert_read("inception_v3", path, peer)
@@ -46,7 +47,7 @@ def test_the_auxiliary_head_of_an_inception(tmp_path):
 
 def test_torchvision_rescales_images_for_an_inception():
     """Its published network takes images normalised as for others, and sees those in [-1, 1]."""
-    peer = peers.torchvision.models.inception_v3(transform_input=True, init_weights=False)
+    peer = torchvision.models.inception_v3(transform_input=True, init_weights=False)
     pixels = np.random.default_rng(0).uniform(size=(2, 4, 4, 3))
     images = (pixels - IMAGENET.mean) / IMAGENET.std
     seen = peer._transform_input(torch.tensor(images.transpose(0, 3, 1, 2)))
