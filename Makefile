@@ -20,7 +20,7 @@ WANTED := --quiet --constraint constraints.txt
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-fast test-long test-oracle test-networks test-prepare test-browser test-examples check docs format clean python-version
+.PHONY: help install demo test test-fast test-long test-oracle test-networks test-networks-fast test-prepare test-browser test-examples check docs format clean python-version
 
 help:
 	@echo "make demo          train a small network on real handwritten digits (about a minute)"
@@ -29,6 +29,7 @@ help:
 	@echo "make test-long     kill and damage runs in many ways, install the wheel (some minutes)"
 	@echo "make test-oracle   compare with other people's code (installs PyTorch)"
 	@echo "make test-networks compare every network with torchvision's or timm's (installs PyTorch)"
+	@echo "make test-networks-fast  the same for one network of each kind"
 	@echo "make test-prepare  prepare CIFAR-100 and ImageNet from tiny archives (installs TensorFlow)"
 	@echo "make test-browser  look at the page of train.predict in Chromium (Debian's package chromium)"
 	@echo "make test-examples run every example and the notebook (installs Equinox, Keras, Optuna and Jupyter)"
@@ -86,6 +87,9 @@ test-oracle: $(ORACLE_INSTALLED)
 
 test-networks: $(ORACLE_INSTALLED)
 	$(ORACLE_VENV)/bin/python -m pytest tests/networks
+
+test-networks-fast: $(ORACLE_INSTALLED)
+	$(ORACLE_VENV)/bin/python -m pytest -m "not long" tests/networks
 
 test-prepare: $(PREPARE_INSTALLED)
 	$(PREPARE_VENV)/bin/python -m pytest tests/tensorflow

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, flag_types, output_files
+from train.foundation import command_line, fields, flag_types, output_files
 from train.foundation.errors import InterruptedRunError, UserError
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run on images.")
@@ -26,14 +26,20 @@ _WEIGHTS = flags.DEFINE_string(
 _MODEL = flags.DEFINE_string(
     "model",
     None,
-    "With --weights: the name of the network, as config.model.name has it; by default the only one "
-    "that has as many parameters as the file.",
+    "With --weights: the name of the network, as config.model.name has it; needed where the file "
+    "fits several.",
 )
 _IMAGE_SIZE = flag_types.define_whole_number(
     "image_size",
     "With --weights: the height and width that the network gets; by default those of the images "
     "that it was published for, such as 224.",
     lower_bound=1,
+)
+_NORMALIZATION = flags.DEFINE_string(
+    "normalization",
+    None,
+    "With --weights: how images are normalized, imagenet, halves (values from -1 to 1) or clip; by "
+    "default as the network was first published.",
 )
 _IMAGES = flags.DEFINE_string(
     "images", None, "A folder with a folder for each class, as for configs/folder.py."
@@ -70,6 +76,8 @@ def main() -> None:
         raise UserError("--image_size is for --weights: a run has the size of its own images")
     if _MODEL.value is not None and network_flag == "workdir":
         raise UserError("--model is for --weights: a run has its own network")
+    if _NORMALIZATION.value is not None and network_flag == "workdir":
+        raise UserError("--normalization is for --weights: a run has its own")
     if _NESTED.value and images_flag == "table":
         raise UserError("--nested is for --images")
     if _OUT.value is None:
@@ -79,9 +87,14 @@ def main() -> None:
     kept = {network_path: f"the file of --{network_flag}", images_path: f"that of --{images_flag}"}
     out = output_files.checked("out", _OUT.value, kept)
 
+    from train.models import NORMALIZATIONS
     from train.prediction.embedding import archive, found, network
     from train.prediction.embedding.embedding import embed
 
+    if _NORMALIZATION.value is not None and (
+        wrong := fields.one_of(NORMALIZATIONS)(_NORMALIZATION.value)
+    ):
+        raise UserError(f"--normalization must be {wrong}; got {_NORMALIZATION.value!r}")
     if out.exists() and archive.identity_of(out) is None:
         raise UserError(f"--out must not be a file of another kind; {out} is no .npz file")
     fractions = {
@@ -94,7 +107,7 @@ def main() -> None:
         else found.in_folder(images_path, nested=_NESTED.value, **fractions)
     )
     used = (
-        network.of_weights(network_path, _MODEL.value, _IMAGE_SIZE.value)
+        network.of_weights(network_path, _MODEL.value, _IMAGE_SIZE.value, _NORMALIZATION.value)
         if network_flag == "weights"
         else network.of_run(network_path)
     )

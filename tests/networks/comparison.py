@@ -4,6 +4,7 @@ import functools
 
 import jax
 import numpy as np
+import pytest
 
 from tests.networks import peers
 from train.models import FAMILIES, MODELS, build_model, load_pretrained
@@ -13,6 +14,11 @@ PUBLISHED = [name for name, spec in MODELS.items() if spec.names is not None]
 ONE_OF_FAMILY = [
     next(name for name, spec in family.NETWORKS.items() if spec.names is not None)
     for family in FAMILIES
+]
+# CI takes the first of each file alone.
+EVERY = [
+    pytest.param(name, marks=() if name in ONE_OF_FAMILY else pytest.mark.long)
+    for name in PUBLISHED
 ]
 NUM_IMAGES = 4
 # Both in float32, with sums in other orders: the bound that the field sets for such networks.

@@ -12,9 +12,9 @@ import torch
 from tests.networks import peers
 from tests.networks.comparison import (
     BOUND,
+    EVERY,
     NUM_IMAGES,
     ONE_OF_FAMILY,
-    PUBLISHED,
     build,
     compiled,
     computed,
@@ -22,7 +22,7 @@ from tests.networks.comparison import (
     images_of,
     loaded,
 )
-from train.models import FAMILIES, MODELS
+from train.models import MODELS
 from train.models.networks import alexnet, convnext, squeezenet, vgg, vit
 from train.models.pretrained import networks_of
 from train.models.weights import files
@@ -37,11 +37,12 @@ _ALIKE = (
 )
 OF_THE_SAME_VARIABLES = {name: names for names in _ALIKE for name in names}
 WITH_BATCH_NORM = [
-    name
-    for family in FAMILIES
-    if family not in (alexnet, convnext, squeezenet, vgg, vit)
-    for name, spec in family.NETWORKS.items()
-    if spec.names is not None
+    parameter
+    for parameter in EVERY
+    if not any(
+        parameter.values[0] in family.NETWORKS
+        for family in (alexnet, convnext, squeezenet, vgg, vit)
+    )
 ]
 # Where rounding moves one activation across the kink of a ReLU, its whole share of the gradients
 # below changes: about 1e-4 of them in these small images.
@@ -78,7 +79,7 @@ def pair(name, folder, latest):
     return latest[name], path
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", EVERY)
 def test_evaluation(name, pair, record):
     peer, path = pair
     model = build(name)
@@ -92,7 +93,7 @@ def test_evaluation(name, pair, record):
         assert error < BOUND
 
 
-@pytest.mark.parametrize("name", PUBLISHED)
+@pytest.mark.parametrize("name", EVERY)
 def test_variables(name, pair, record):
     """What is read is written as it was, under the same names, none missing and none more."""
     peer, path = pair

@@ -247,25 +247,3 @@ def test_open_clip(form, activation, tmp_path):
     assert difference(found, outputs(peer)) < BOUND
     assert "its head starts anew: the file has none" in read.message
     assert ("left out: 'text.ln_final.weight', " in read.message) == (form == "whole")
-
-
-@pytest.mark.parametrize("registers", [0, 4])
-def test_positions_of_another_square(registers, tmp_path):
-    """timm reads a file of larger images for a network of smaller ones in the same way."""
-    make = functools.partial(
-        timms.VisionTransformer,
-        **{**_OF_TIMM, "num_classes": 0},
-        reg_tokens=registers,
-        no_embed_class=registers > 0,
-    )
-    larger = made_random(make())
-    with torch.no_grad():
-        larger.set_input_size((98, 98))
-        larger.pos_embed.normal_()
-    tensors = larger.state_dict()
-    path = tmp_path / "model.safetensors"
-    safetensors.torch.save_file(tensors, path)
-    peer = make().eval()
-    peer.load_state_dict(timms.checkpoint_filter_fn(tensors, peer), strict=True)
-    found, _ = features(path, _vit(registers=registers))
-    assert difference(found, outputs(peer)) < BOUND

@@ -184,7 +184,10 @@ def network_of(path: str) -> str:
     pretrained.check_prefix(path, arrays, MODELS)
     found = pretrained.networks_of(arrays, MODELS)
     if not found:
-        raise UserError(f"config.model.pretrained: {path} holds no network known here")
+        raise UserError(
+            f"config.model.pretrained: {path} holds no network known here; docs/networks.md lists "
+            "the files that fit"
+        )
     if len(found) > 1:
         raise UserError(
             f"config.model.pretrained: {path} can be for each of {', '.join(found)}; name the one"

@@ -76,9 +76,6 @@ def load(
         for name, key in keys.items()
         if name is not None
     }
-    for name in published.sized:
-        if published.fit is not None and name in arrays and name in shapes:
-            arrays[name] = published.fit(arrays[name], shapes[name])
     for name in shapes:
         dtype = arrays[name].dtype if name in arrays else np.dtype(np.float32)
         if not jnp.issubdtype(dtype, jnp.floating):
@@ -176,6 +173,7 @@ def _differences(
     ]
     misshapen = [
         f"{name} of shape {arrays[name].shape} instead of {shapes[name]}"
+        + (", as for images of another size" if name in published.sized else "")
         for name in wanted
         if name in arrays and not _same_shape(arrays[name].shape, shapes[name])
     ]

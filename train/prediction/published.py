@@ -77,7 +77,8 @@ def load(chosen: ChosenClassifier) -> TrainedClassifier:
         classes = f"--dataset={chosen.dataset}" if chosen.classes is None else chosen.classes
         raise UserError(
             f"--weights {chosen.weights} has no head for the {assembly.num_classes} classes of "
-            f"{classes}: {loaded.why_new_head}"
+            f"{classes}: {loaded.why_new_head}; train.main fine-tunes it, and train.embed writes "
+            "its features"
         )
     return TrainedClassifier(None, {}, assembly, loaded.params, loaded.batch_stats)
 

@@ -12,6 +12,7 @@ from train.foundation.errors import UserError
 from train.models import ModelSpec, pretrained
 from train.models.networks import positions
 from train.models.networks.vit_names import NAMES
+from train.models.weights.names import arrays_of
 
 pytestmark = pytest.mark.slow
 
@@ -39,31 +40,27 @@ def test_what_is_left_out_is_drawn_in_training_alone(family, option, rng):
 
 
 def test_positions_of_another_square():
-    # 1 for the class token, then 0, 1, 2 in each row.
-    of_file = np.array([1.0, *[0.0, 1.0, 2.0] * 3], np.float32).reshape(1, 10, 1)
-    found = positions.fit(of_file, (1, 26, 1))
-    assert found.shape == (1, 26, 1)
-    assert found[0, 0, 0] == 1
-    rows = found[0, 1:, 0].reshape(5, 5)
+    # 0, 1, 2 in each row.
+    square = np.array([[0.0, 1.0, 2.0] * 3], np.float32)[:, :, None]
+    assert positions.resized(square, 3, (3, 3)) is square
+    rows = positions.resized(square, 3, (4, 5)).reshape(4, 5)
     # The same in all rows, from left to right; symmetric about the middle, which stays.
-    np.testing.assert_allclose(rows, rows[:1].repeat(5, axis=0), atol=1e-6)
+    np.testing.assert_allclose(rows, rows[:1].repeat(4, axis=0), atol=1e-6)
     assert (np.diff(rows[0]) > 0).all()
     np.testing.assert_allclose(rows[0] + rows[0, ::-1], 2, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("of_file", "wanted"),
-    [
-        ((1, 10, 1), (1, 10, 1)),
-        # No square; a position of the class token on one side alone; no axis of examples.
-        ((1, 12, 1), (1, 10, 1)),
-        ((1, 9, 1), (1, 26, 1)),
-        ((10, 1), (1, 26, 1)),
-    ],
-)
-def test_positions_that_stay_as_they_are(of_file, wanted):
-    array = np.zeros(of_file, np.float32)
-    assert positions.fit(array, wanted) is array
+def test_a_file_for_images_of_another_size_is_refused(rng, tmp_path):
+    """To interpolate its positions twice would be wrong where images are of its own size."""
+    network = tiny.FAMILIES["vit"](axis_name=None)
+    params = {"features": tiny.in_float32(tiny.random_variables(rng, network))["params"]}
+    arrays = arrays_of(params, {}, NAMES)
+    arrays["pos_embed"] = np.zeros((1, 16, 8), np.float32)
+    path = tmp_path / "model.safetensors"
+    safetensors.numpy.save_file(arrays, path)
+    networks = {"vit": ModelSpec(network.clone, names=NAMES)}
+    with pytest.raises(UserError, match=r"shape \(1, 16, 8\) .*, as for images of another size$"):
+        pretrained.load(str(path), params, {}, model_name="vit", networks=networks)
 
 
 @pytest.mark.parametrize(

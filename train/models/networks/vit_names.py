@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 
-from train.models.networks import positions
 from train.models.weights.names import Arrays, OtherNames, PublishedNames
 
 # What is left out of a whole CLIP: all of its text tower. The names here of the image tower:
@@ -15,9 +14,10 @@ def _position_of_class_added(arrays: Arrays) -> Arrays:
     """Where there are registers, timm adds the position of the class token to that token."""
     if "reg_token" not in arrays:
         return arrays
-    pos_embed = arrays["pos_embed"]
+    # In half precision the sum would be rounded.
+    cls_token, pos_embed = (arrays[name].astype(np.float32) for name in ("cls_token", "pos_embed"))
     return arrays | {
-        "cls_token": arrays["cls_token"] + pos_embed[:, :1],
+        "cls_token": cls_token + pos_embed[:, :1],
         "pos_embed": pos_embed[:, 1:],
     }
 
@@ -172,5 +172,4 @@ NAMES = PublishedNames(
         _TIMMS_CLIP,
     ),
     sized=("pos_embed",),
-    fit=positions.fit,
 )

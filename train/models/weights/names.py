@@ -61,9 +61,7 @@ class PublishedNames:
         head: the name of the last, linear layer there.
         left_out: the beginnings of names of what is read and left out, such as auxiliary heads.
         others: the names of other publishers.
-        sized: the names of arrays whose shapes depend on the size of the images.
-        fit: changes an array of `sized` to the shape that the network has; it returns the array as
-            it is where it cannot.
+        sized: the names of arrays that are of another shape in files for images of another size.
         head_is_convolution: whether the last layer there is a convolution of 1 by 1.
         publisher: whose names they are.
     """
@@ -73,7 +71,6 @@ class PublishedNames:
     left_out: tuple[str, ...] = ()
     others: tuple[OtherNames, ...] = ()
     sized: tuple[str, ...] = ()
-    fit: Callable[[np.ndarray, tuple[int, ...]], np.ndarray] | None = None
     head_is_convolution: bool = False
     publisher: str = "torchvision"
 

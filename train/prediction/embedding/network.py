@@ -19,6 +19,7 @@ from train.foundation.errors import UserError
 from train.foundation.messages import naming_flags
 from train.models import (
     MODEL_NAME,
+    NORMALIZATIONS,
     build_model,
     check_image_shape,
     load_pretrained,
@@ -140,7 +141,12 @@ def of_run(workdir: Path) -> Network:
     )
 
 
-def of_weights(path: Path, name: str | None = None, image_size: int | None = None) -> Network:
+def of_weights(
+    path: Path,
+    name: str | None = None,
+    image_size: int | None = None,
+    normalization: str | None = None,
+) -> Network:
     """The network in a file of weights, which gets images as the weights expect them.
 
     Args:
@@ -148,6 +154,7 @@ def of_weights(path: Path, name: str | None = None, image_size: int | None = Non
         name: the name of the network; None to find it by the file.
         image_size: the height and width of its input; None for those of the images that the weights
             were trained on.
+        normalization: of the images, a name of `NORMALIZATIONS`; None for that of the network.
 
     Raises:
         UserError: the file cannot be read, is of no network that is known, or is of another one;
@@ -163,10 +170,11 @@ def of_weights(path: Path, name: str | None = None, image_size: int | None = Non
         size = image_size or network.image_size
         shape = (size, size, 3)
         check_image_shape(name, shape)
+        colours = network.normalization if normalization is None else NORMALIZATIONS[normalization]
         spec = dataclasses.replace(
             dataset_spec(found.configuration("folder", path)).of_shape(shape),
-            mean=network.normalization.mean,
-            std=network.normalization.std,
+            mean=colours.mean,
+            std=colours.std,
         )
         model = build_model(
             name, num_classes=1, head="linear", axis_name=None, half_precision=False
