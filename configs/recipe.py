@@ -36,10 +36,12 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 "half_precision": False,
                 # For mlp: the units of each hidden layer, the number of hidden layers, and the
                 # probability that a unit is set to 0 in training; None for 256, 2 and 0. ngram_bag
-                # has a width, 64, and a dropout.
+                # has a width, 64, and a dropout; networks with published weights have dropout too.
                 "width": config_dict.placeholder(int),
                 "depth": config_dict.placeholder(int),
                 "dropout": config_dict.placeholder(float),
+                # For networks with published weights: how often the last residual branch is left
+                # out in training, those before it less often; None as they were published.
                 "stochastic_depth": config_dict.placeholder(float),
             },
             "optimizer": {

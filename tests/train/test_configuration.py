@@ -71,7 +71,7 @@ MISTAKES = [
     (
         "model.pretrained",
         "resnet18.pth",
-        "config.model.pretrained is for .*resnet18, .* 'small_cnn'",
+        "config.model.pretrained is for networks .* 'small_cnn'",
     ),
     ("model.start_from", "", "config.model.start_from must be a text that is not empty, or None"),
     (
