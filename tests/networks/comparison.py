@@ -8,6 +8,7 @@ import pytest
 
 from tests.networks import peers
 from train.models import FAMILIES, MODELS, build_model, load_pretrained
+from train.models.networks import alexnet, convnext, squeezenet, vgg, vit
 
 PUBLISHED = [name for name, spec in MODELS.items() if spec.names is not None]
 # The first of each file of networks, which is a small one.
@@ -15,11 +16,28 @@ ONE_OF_FAMILY = [
     next(name for name, spec in family.NETWORKS.items() if spec.names is not None)
     for family in FAMILIES
 ]
-# CI takes the first of each file alone.
-EVERY = [
-    pytest.param(name, marks=() if name in ONE_OF_FAMILY else pytest.mark.long)
-    for name in PUBLISHED
-]
+# Of the others in ONE_OF_FAMILY, all blocks are in these too.
+_OF_THE_SAME_BLOCKS = {"inception_resnet_v2", "inception_v4", "mobilenet_v2", "vgg11"}
+
+
+def _marked(names):
+    """Parameters for tests; CI takes a network of each kind of block alone."""
+    quick = set(ONE_OF_FAMILY) - _OF_THE_SAME_BLOCKS
+    return [pytest.param(name, marks=() if name in quick else pytest.mark.long) for name in names]
+
+
+each_network = pytest.mark.parametrize("name", _marked(PUBLISHED))
+one_of_each_family = pytest.mark.parametrize("name", _marked(ONE_OF_FAMILY))
+
+
+def with_batch_norm():
+    """`each_network`, without those that have no batch norm."""
+    without = {
+        name for family in (alexnet, convnext, squeezenet, vgg, vit) for name in family.NETWORKS
+    }
+    return pytest.mark.parametrize("name", _marked(one for one in PUBLISHED if one not in without))
+
+
 NUM_IMAGES = 4
 # Both in float32, with sums in other orders: the bound that the field sets for such networks.
 BOUND = 1e-4

@@ -12,18 +12,18 @@ import torch
 from tests.networks import peers
 from tests.networks.comparison import (
     BOUND,
-    EVERY,
     NUM_IMAGES,
-    ONE_OF_FAMILY,
     build,
     compiled,
     computed,
     difference,
+    each_network,
     images_of,
     loaded,
+    one_of_each_family,
+    with_batch_norm,
 )
 from train.models import MODELS
-from train.models.networks import alexnet, convnext, squeezenet, vgg, vit
 from train.models.pretrained import networks_of
 from train.models.weights import files
 from train.models.weights.names import arrays_of
@@ -36,14 +36,6 @@ _ALIKE = (
     ["vit_large_patch14_clip_224", "vit_large_patch14_clip_quickgelu_224"],
 )
 OF_THE_SAME_VARIABLES = {name: names for names in _ALIKE for name in names}
-WITH_BATCH_NORM = [
-    parameter
-    for parameter in EVERY
-    if not any(
-        parameter.values[0] in family.NETWORKS
-        for family in (alexnet, convnext, squeezenet, vgg, vit)
-    )
-]
 # Where rounding moves one activation across the kink of a ReLU, its whole share of the gradients
 # below changes: about 1e-4 of them in these small images.
 _GRADIENT_BOUND = 1e-3
@@ -79,7 +71,7 @@ def pair(name, folder, latest):
     return latest[name], path
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each_network
 def test_evaluation(name, pair, record):
     peer, path = pair
     model = build(name)
@@ -93,7 +85,7 @@ def test_evaluation(name, pair, record):
         assert error < BOUND
 
 
-@pytest.mark.parametrize("name", EVERY)
+@each_network
 def test_variables(name, pair, record):
     """What is read is written as it was, under the same names, none missing and none more."""
     peer, path = pair
@@ -110,7 +102,7 @@ def test_variables(name, pair, record):
         np.testing.assert_array_equal(array, tensors[key].numpy())
 
 
-@pytest.mark.parametrize("name", WITH_BATCH_NORM)
+@with_batch_norm()
 def test_training(name, pair, record):
     """The outputs of a second step, and the statistics of batch norm after it.
 
@@ -146,7 +138,7 @@ def test_training(name, pair, record):
     assert worst < bound
 
 
-@pytest.mark.parametrize("name", ONE_OF_FAMILY)
+@one_of_each_family
 def test_gradients(name, pair, record):
     """Of the sum of the logits times fixed numbers, by every parameter.
 

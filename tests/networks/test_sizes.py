@@ -4,13 +4,12 @@ import functools
 
 import jax
 import numpy as np
-import pytest
 
-from tests.networks.comparison import ONE_OF_FAMILY
+from tests.networks.comparison import one_of_each_family
 from train.models import MODELS, build_model, check_image_shape
 
 
-@pytest.mark.parametrize("name", ONE_OF_FAMILY)
+@one_of_each_family
 def test_smallest_images(name):
     spec = MODELS[name]
     least = -(-spec.smallest // spec.multiple_of) * spec.multiple_of
