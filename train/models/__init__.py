@@ -1,11 +1,14 @@
 """Networks by name: a Linen module that computes features, then a head that computes logits."""
 
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from train.foundation import fields, import_paths
@@ -174,6 +177,25 @@ def load_pretrained(name: str, path: str, params: Any, batch_stats: Any) -> Pret
     return pretrained.load(path, params, batch_stats, model_name=name, networks=networks)
 
 
+def load_alone(model: Classifier, name: str, path: str, image_shape: tuple[int, ...]) -> Pretrained:
+    """As `load_pretrained`, for a network without variables yet: what is not read is 0.
+
+    Args:
+        model: the network with its head.
+        name: the name of the network.
+        path: the file.
+        image_shape: height, width and channels of its images.
+
+    Raises:
+        UserError: the file cannot be read, or is of another network.
+    """
+    images = jax.ShapeDtypeStruct((1, *image_shape), jnp.float32)
+    init = functools.partial(model.init, train=False)
+    shapes = jax.eval_shape(init, jax.random.key(0), images)
+    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    return load_pretrained(name, path, zeros["params"], zeros.get("batch_stats", {}))
+
+
 def network_of(path: str) -> str:
     """The name of the network that a file of weights is for.
 
@@ -181,9 +203,9 @@ def network_of(path: str) -> str:
         UserError: the file cannot be read, or is for none that is known here, or for several.
     """
     arrays = files.read(Path(path))
-    pretrained.check_prefix(path, arrays, MODELS)
     found = pretrained.networks_of(arrays, MODELS)
     if not found:
+        pretrained.check_prefix(path, arrays, MODELS)
         raise UserError(
             f"config.model.pretrained: {path} holds no network known here; docs/networks.md lists "
             "the files that fit"
@@ -208,6 +230,7 @@ __all__ = [
     "build_model",
     "check_image_shape",
     "find",
+    "load_alone",
     "load_pretrained",
     "network_of",
     "published",

@@ -66,7 +66,6 @@ def load(
     published = networks[model_name].names
     assert published is not None
     in_file = files.read(Path(path))
-    check_prefix(path, in_file, networks)
     arrays = _translated(in_file, published)
     variables = names.flatten(params, batch_stats)
     keys = {published.of(key): key for key in variables}
@@ -85,6 +84,7 @@ def load(
             )
     differences = _differences(arrays, shapes, published)
     if differences:
+        check_prefix(path, in_file, networks)
         raise UserError(
             f"config.model.pretrained: {path} does not fit config.model.name={model_name}"
             f"{_why(in_file, shapes, model_name, networks)}: it {'; it '.join(differences)}"

@@ -1,14 +1,9 @@
 """Networks with published weights as classifiers, which no run has trained here."""
 
 import dataclasses
-import functools
 import json
 from collections.abc import Mapping
 from typing import Any
-
-import jax
-import jax.numpy as jnp
-import numpy as np
 
 from train import configuration
 from train.assembly import Assembly, assemble
@@ -22,7 +17,7 @@ from train.models import (
     MODEL_OPTIONS,
     Pretrained,
     find,
-    load_pretrained,
+    load_alone,
     network_of,
     published,
 )
@@ -141,12 +136,5 @@ def _facts(config: Mapping[str, Any], names: tuple[str, ...]) -> Facts:
 
 def _loaded(assembly: Assembly) -> Pretrained:
     """The variables of the network, read from the file."""
-    images = jax.ShapeDtypeStruct((1, *assembly.image_shape), jnp.float32)
-    shapes = jax.eval_shape(
-        functools.partial(assembly.model.init, train=False), jax.random.key(0), images
-    )
-    zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     network = assembly.config["model"]
-    return load_pretrained(
-        network["name"], network["pretrained"], zeros["params"], zeros.get("batch_stats", {})
-    )
+    return load_alone(assembly.model, network["name"], network["pretrained"], assembly.image_shape)

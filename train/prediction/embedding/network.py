@@ -22,7 +22,7 @@ from train.models import (
     NORMALIZATIONS,
     build_model,
     check_image_shape,
-    load_pretrained,
+    load_alone,
     network_of,
     published,
 )
@@ -179,11 +179,7 @@ def of_weights(
         model = build_model(
             name, num_classes=1, head="linear", axis_name=None, half_precision=False
         )
-        shapes = jax.eval_shape(
-            lambda: model.init(jax.random.key(0), jnp.zeros((1, *shape)), train=False)
-        )
-        zeros = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
-        loaded = load_pretrained(name, str(path), zeros["params"], zeros.get("batch_stats", {}))
+        loaded = load_alone(model, name, str(path), shape)
     return Network(
         spec, model, name, loaded.params["features"], loaded.batch_stats.get("features", {})
     )
