@@ -1,9 +1,9 @@
-"""Convolutions as XLA computes them, and two kinds in forms that are faster on the CPU.
+"""Convolutions as XLA computes them, and in forms that are faster on the CPU.
 
 XLA has good convolutions for accelerators. On the CPU it takes up to a hundred times as long for a
-depthwise one as its multiplications need, and for the gradients of kernels of 1 by 1 a few times.
-The forms here have the same values and gradients, to rounding. `benchmarks/networks.py` measures
-them.
+depthwise one as its multiplications need, for the gradients of kernels of 1 by 1 a few times, and
+for those of larger kernels up to three times. The forms here have the same values and gradients, to
+rounding. `benchmarks/networks.py` measures them.
 """
 
 import functools
@@ -25,6 +25,11 @@ _NO_PADDING = ((0, 0), (0, 0))
 # is a small array, and so few that the operation is compiled in no time. Heights of networks for
 # images of 224 pixels are multiples.
 _ROWS = 7
+# Numbers of the windows whose product with the cotangent is added to the gradient of a kernel in
+# one step: so many that the product is fast, and so few that they stay in the cache (1.2 MB).
+_NUMBERS_PER_STEP = 300_000
+# With fewer channels of the inputs the windows are too narrow for a fast product.
+_LEAST_CHANNELS = 32
 
 
 def convolve(
@@ -58,6 +63,8 @@ def convolve(
             return _of_patches(inputs[:, ::down, ::across], kernel)
         if (rows, columns) == (down, across):
             return _of_patches(inputs, kernel)
+    if feature_group_count == 1 and channels >= _LEAST_CHANNELS:
+        return _dense(inputs, kernel, (down, across), zeros)
     return _by_xla(inputs, kernel, (down, across), zeros, feature_group_count)
 
 
@@ -126,6 +133,107 @@ def _product(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
         patches = patches.transpose(0, 1, 3, 2, 4, 5)
     matrix = patches.reshape(images * height * width, rows * columns * channels)
     return (matrix @ kernel.reshape(-1, outputs)).reshape(images, height, width, outputs)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _dense(inputs: jax.Array, kernel: jax.Array, strides: Strides, padding: Padding) -> jax.Array:
+    """XLA's own convolution, with another gradient by the kernel on the CPU."""
+    return _by_xla(inputs, kernel, strides, padding)
+
+
+def _dense_forward(
+    inputs: jax.Array, kernel: jax.Array, strides: Strides, padding: Padding
+) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
+    return _dense(inputs, kernel, strides, padding), (inputs, kernel)
+
+
+def _dense_backward(
+    strides: Strides,
+    padding: Padding,
+    saved: tuple[jax.Array, jax.Array],
+    cotangent: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    by_xla = _vjp_of(lambda inputs, kernel: _by_xla(inputs, kernel, strides, padding))
+    gradients: tuple[jax.Array, jax.Array] = lax.platform_dependent(
+        *saved,
+        cotangent,
+        cpu=lambda inputs, kernel, cotangent: (
+            by_xla(inputs, kernel, cotangent)[0],
+            _by_kernel_in_steps(inputs, kernel, cotangent, strides, padding),
+        ),
+        default=by_xla,
+    )
+    return gradients
+
+
+_dense.defvjp(_dense_forward, _dense_backward)
+
+
+def _by_kernel_in_steps(
+    inputs: jax.Array,
+    kernel: jax.Array,
+    cotangent: jax.Array,
+    strides: Strides,
+    padding: Padding,
+) -> jax.Array:
+    """The sum over a few images, or a few rows of one, of their windows times their cotangents.
+
+    The windows of all images together, as one matrix, would have as many copies of the inputs as
+    the kernel has places. XLA's own convolution is three times as slow for large images.
+    """
+    rows, columns, channels, outputs = kernel.shape
+    images, height, width, _ = cotangent.shape
+    pixels = max(1, _NUMBERS_PER_STEP // (columns * channels))
+    of_height = -(-height // max(1, min(height, pixels // width)))
+    step_rows = -(-height // of_height)
+    step_images = 1
+    if of_height == 1:
+        fitting = max(1, pixels // (height * width))
+        step_images = max(size for size in range(1, fitting + 1) if images % size == 0)
+    (above, _), (left, right) = padding
+    window_rows = (step_rows - 1) * strides[0] + rows
+    # Rows after the last step's are cut off, and rows that it lacks are zeros.
+    below = (of_height - 1) * step_rows * strides[0] + window_rows - above - inputs.shape[1]
+    padded = lax.pad(
+        inputs,
+        jnp.zeros((), inputs.dtype),
+        ((0, 0, 0), (above, below, 0), (left, right, 0), (0, 0, 0)),
+    )
+    missing = of_height * step_rows - height
+    cotangent = jnp.pad(cotangent, ((0, 0), (0, missing), (0, 0), (0, 0)))
+
+    def add(step: jax.Array, total: jax.Array) -> jax.Array:
+        image, part = step // of_height * step_images, step % of_height
+        window = lax.dynamic_slice(
+            padded,
+            (image, part * step_rows * strides[0], 0, 0),
+            (step_images, window_rows, padded.shape[2], channels),
+        )
+        of_step = lax.dynamic_slice(
+            cotangent, (image, part * step_rows, 0, 0), (step_images, step_rows, width, outputs)
+        ).reshape(-1, outputs)
+        last = (width - 1) * strides[1] + 1
+        side_by_side = jnp.concatenate(
+            [window[:, :, column : column + last : strides[1]] for column in range(columns)], -1
+        )
+        last = (step_rows - 1) * strides[0] + 1
+        products = [
+            jnp.matmul(
+                of_step.T,
+                side_by_side[:, row : row + last : strides[0]].reshape(-1, columns * channels),
+                preferred_element_type=jnp.float32,
+            )
+            for row in range(rows)
+        ]
+        return total + jnp.stack(products)
+
+    by_kernel = lax.fori_loop(
+        0,
+        images // step_images * of_height,
+        add,
+        jnp.zeros((rows, outputs, columns * channels), jnp.float32),
+    )
+    return by_kernel.transpose(0, 2, 1).reshape(kernel.shape).astype(kernel.dtype)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))

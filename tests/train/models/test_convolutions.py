@@ -19,6 +19,12 @@ CASES = {
     "1 by 1, strided": ((5, 6), 4, 6, (1, 1), (2, 2), ((0, 0), (0, 0)), 1),
     "patches": ((8, 6), 3, 5, (4, 2), (4, 2), ((0, 0), (0, 0)), 1),
     "patches and a rest": ((9, 7), 3, 5, (2, 3), (2, 3), ((0, 0), (0, 0)), 1),
+    "dense": ((9, 7), 32, 3, (3, 3), (1, 1), ((1, 1), (1, 1)), 1),
+    "dense, in steps of rows": ((131, 52), 64, 2, (3, 3), (1, 1), ((1, 1), (1, 1)), 1),
+    "dense, strided, in steps of rows": ((140, 90), 64, 2, (3, 5), (2, 1), ((0, 1), (2, 0)), 1),
+    "dense, in steps of images": ((25, 25), 64, 2, (3, 3), (1, 1), ((1, 1), (1, 1)), 1),
+    "dense, one row": ((6, 9), 32, 3, (1, 5), (1, 2), ((0, 0), (2, 2)), 1),
+    "dense, strided, and a rest": ((10, 9), 32, 3, (3, 3), (3, 2), ((1, 0), (0, 0)), 1),
     "XLA's own": ((6, 5), 4, 6, (3, 3), (2, 2), ((1, 1), (1, 1)), 2),
 }
 
@@ -37,12 +43,12 @@ def by_xla(inputs, kernel, strides, padding, groups):
 def operands(case, dtype):
     size, channels, outputs, kernel_size, *_, groups = case
     rng = np.random.default_rng(0)
-    inputs = rng.normal(size=(2, *size, channels))
+    inputs = rng.normal(size=(6, *size, channels))
     kernel = rng.normal(size=(*kernel_size, channels // groups, outputs))
     return jnp.asarray(inputs, dtype), jnp.asarray(kernel, dtype)
 
 
-# Rounding of sums of a hundred terms, in units of the largest number.
+# Rounding of sums of hundreds of terms, in units of the largest number.
 @pytest.mark.parametrize(("dtype", "bound"), [(jnp.float32, 1e-6), (jnp.bfloat16, 1e-2)])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_values_and_gradients(case, dtype, bound):
