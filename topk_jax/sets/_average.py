@@ -1,120 +1,15 @@
-"""Sets of classes from probabilities, and the calibration of thresholds.
-
-A set is a boolean mask over the classes. An example with a NaN score gets the empty set. A
-threshold calibrated on a NaN is NaN, which keeps no class.
-"""
+"""Thresholds for a mean set size or a mean error over all examples, without labels."""
 
 import math
-from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection
-from topk_jax.operators import _top_k
+from topk_jax import _checks, _selection
 
-__all__ = [
-    "AverageKCalibrator",
-    "adaptive_set",
-    "average_error_threshold",
-    "average_k_threshold",
-    "conformal_threshold",
-    "threshold_set",
-    "top_k_set",
-]
-
-
-def top_k_set(scores: ArrayLike, *, k: int) -> jax.Array:
-    r"""The k classes with the largest scores.
-
-    .. math:: \Gamma(x) = \{ l : s_l \text{ is among } s_{[1]}, \dots, s_{[k]} \}
-
-    Args:
-        scores: floating-point scores or probabilities, `[..., L]`.
-        k: static set size, from 1 to L.
-
-    Returns:
-        Booleans, `[..., L]`, exactly k of them true. Among equal scores, lower indices come first.
-        None is true where a score is NaN.
-
-    Raises:
-        TypeError: `scores` is not floating-point or `k` is not a static integer.
-        ValueError: `k` is outside [1, L].
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> print(sets.top_k_set(jnp.array([0.2, 0.4, 0.2, 0.2]), k=2))
-        [ True  True False False]
-
-    Source: Garcin (2023), thesis, equation 2.13.
-    """
-    scores = _checks.floating_array(scores, "scores")
-    return _top_k_set(scores, _checks.rank(k, scores.shape[-1]))
-
-
-def threshold_set(probabilities: ArrayLike, threshold: ArrayLike) -> jax.Array:
-    r"""The classes whose probability reaches a threshold.
-
-    .. math:: \Gamma(x) = \{ l : p_l \ge \lambda \}
-
-    Args:
-        probabilities: floating-point, `[..., L]`.
-        threshold: a real scalar, converted to the probabilities' dtype (float32 or float64). All
-            classes reach minus infinity; no class reaches infinity or NaN.
-
-    Returns:
-        Booleans, `[..., L]`; none is true where a probability is NaN.
-
-    Raises:
-        TypeError: `probabilities` is not floating-point or `threshold` is not real.
-        ValueError: `threshold` is not a scalar.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> print(sets.threshold_set(jnp.array([0.5, 0.25, 0.25]), 0.25))
-        [ True  True  True]
-
-    Source: Garcin (2023), thesis, equation 2.31.
-    """
-    probabilities = _checks.floating_array(probabilities, "probabilities")
-    reached = probabilities >= _checks.threshold(threshold, probabilities.dtype)
-    return reached & _without_nan(probabilities)
-
-
-def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
-    r"""The smallest set whose probabilities add up to at least `1 - error`, for each example.
-
-    .. math::
-        \Gamma(x) = \{ l : p_l \text{ is among } p_{[1]}, \dots, p_{[m]} \}, \qquad
-        m = \min \Big\{ m : \sum_{j \le m} p_{[j]} \ge 1 - \varepsilon \Big\}
-
-    Args:
-        probabilities: floating-point, `[..., L]`, with sum 1 over the classes.
-        error: a real scalar in [0, 1), the probability that a set may miss. May be traced.
-
-    Returns:
-        Booleans, `[..., L]`. Among equal probabilities, lower indices come first. All are true
-        where the sum is less than `1 - error`; none is true where a probability is NaN.
-
-    Raises:
-        TypeError: `probabilities` is not floating-point or `error` is not real.
-        ValueError: `error` is not a scalar, or it is concrete and outside [0, 1).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> print(sets.adaptive_set(jnp.array([0.125, 0.5, 0.25, 0.125]), error=0.25))
-        [False  True  True False]
-
-    Source: Garcin (2023), thesis, table 2.1, point-wise error.
-    """
-    probabilities = _checks.floating_array(probabilities, "probabilities")
-    error = _checks.scalar(error, "error", probabilities.dtype, at_least=0.0, below=1.0)
-    return _adaptive_set(probabilities, error)
+__all__ = ["AverageKCalibrator", "average_error_threshold", "average_k_threshold"]
 
 
 def average_k_threshold(probabilities: ArrayLike, *, k: float) -> jax.Array:
@@ -308,81 +203,6 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
     return _average_error_threshold(values.reshape(-1), error * (values.size // values.shape[-1]))
 
 
-def conformal_threshold(probabilities: ArrayLike, labels: ArrayLike, *, error: float) -> jax.Array:
-    r"""The threshold of split conformal prediction: its sets miss the label at a given rate.
-
-    .. math::
-        \lambda = 1 - \hat q = \text{the } r\text{-th largest } p_{y_i}(x_i), \qquad
-        r = \lceil (n + 1)(1 - \varepsilon) \rceil,
-
-    because :math:`\hat q` is a quantile of :math:`1 - p_y`. If r exceeds n it is minus infinity,
-    which keeps every class. For an example exchangeable with these,
-    :math:`1 - \varepsilon \le P(p_y \ge \lambda)`. If no two examples tie, this probability is at
-    most :math:`1 - \varepsilon + 1 / (n + 1)`.
-
-    Args:
-        probabilities: floating-point, `[..., L]`, with at least one example.
-        labels: integer classes, `[...]`.
-        error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
-            decimal.
-
-    Returns:
-        A scalar for `threshold_set`, in the probabilities' dtype (float32 or float64); NaN if a
-        probability is NaN or a label is outside [0, L).
-
-    Raises:
-        TypeError: `probabilities` is not floating-point, `labels` is not integer, or `error` is not
-            a static real number.
-        ValueError: the shapes do not match, there is no example, or `error` is outside [0, 1).
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import sets
-        >>> probabilities = jnp.array([[0.75, 0.25], [0.5, 0.5], [0.625, 0.375]])
-        >>> print(sets.conformal_threshold(probabilities, jnp.array([0, 1, 1]), error=0.5))
-        0.5
-
-    Source: Garcin (2023), thesis, section 2.2.2, equation 2.5.
-    """
-    values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
-    _checks.some_examples(values, "probabilities")
-    return _conformal_threshold(
-        values, labels, math.ceil((labels.size + 1) * (1 - _checks.static_error(error)))
-    )
-
-
-@partial(jax.jit, static_argnames="k")
-def _top_k_set(scores: jax.Array, k: int) -> jax.Array:
-    scores = _selection.once(scores)
-    return _largest_set(scores, _top_k.largest(scores, k)[0][..., -1], k)
-
-
-@jax.jit
-def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
-    """The adaptive set, computed from the probability that it misses.
-
-    Identity: the kept probability is the total minus the missed one. Hazard: near 1 float32 has
-    steps of 6e-8, which is too coarse for many classes or a small error, and a softmax adds up to 1
-    only up to rounding. Choice: add up from the smallest, which is precise at the cut, and treat a
-    total within rounding of 1 as 1. Cost: one sort of the values, one cumulative sum.
-    """
-    probabilities = _selection.once(probabilities)
-    num_classes = probabilities.shape[-1]
-    ascending = jnp.sort(probabilities, axis=-1)
-    missed = jnp.cumsum(ascending, axis=-1)
-    excess = missed[..., -1:] - 1.0
-    rounding = 16.0 * float(jnp.finfo(probabilities.dtype).eps)
-    allowed = error + jnp.where(jnp.abs(excess) <= rounding, 0.0, excess)
-    # The most likely class is always kept, even if rounding changes the total.
-    num_missed = jnp.minimum((missed <= allowed).sum(axis=-1), num_classes - 1)
-    smallest = num_missed[..., None]
-    return _largest_set(
-        probabilities,
-        jnp.take_along_axis(ascending, smallest, axis=-1)[..., 0],
-        num_classes - num_missed,
-    )
-
-
 def _average_k_threshold(values: jax.Array, rank: int) -> jax.Array:
     """The threshold that keeps at most `rank` of the values [N]. Only the largest ones matter."""
     if rank >= values.size:
@@ -419,32 +239,6 @@ def _average_error_threshold(values: jax.Array, allowed: jax.Array) -> jax.Array
         values, lambda kept: _selection.sum_in_blocks(jnp.where(kept, 0.0, values)) <= allowed
     )
     return jnp.where(jnp.isnan(values).any(), jnp.nan, threshold)
-
-
-@jax.jit
-def _conformal_threshold(probabilities: jax.Array, labels: jax.Array, rank: jax.Array) -> jax.Array:
-    """The `rank`-th largest probability of a label, or minus infinity if there are fewer.
-
-    Hazard: 1 - (1 - p) is rounded, so the threshold could exclude the example that it comes from.
-    Choice: sort the probabilities themselves. Cost: none.
-    """
-    of_labels = _numerics.score_of_label(probabilities, labels).reshape(-1)
-    ascending = jnp.concatenate([jnp.full(1, -jnp.inf, of_labels.dtype), jnp.sort(of_labels)])
-    threshold = ascending[labels.size + 1 - rank]
-    return jnp.where(_numerics.valid_examples(probabilities, labels).all(), threshold, jnp.nan)
-
-
-def _largest_set(scores: jax.Array, smallest: jax.Array, size: jax.Array | int) -> jax.Array:
-    """A mask of the `size` largest scores, given the smallest of them; empty with a NaN score."""
-    above = scores > smallest[..., None]
-    tied = scores == smallest[..., None]
-    room = size - above.sum(axis=-1)
-    chosen = above | (tied & (jnp.cumsum(tied, axis=-1) <= room[..., None]))
-    return chosen & _without_nan(scores)
-
-
-def _without_nan(scores: jax.Array) -> jax.Array:
-    return ~jnp.isnan(scores).any(axis=-1, keepdims=True)
 
 
 def _flushed(values: jax.Array) -> jax.Array:

@@ -1,0 +1,16 @@
+"""Sets of classes from probabilities, and the calibration of thresholds.
+
+A set is a boolean mask over the classes. An example with a NaN score gets the empty set. A
+threshold calibrated on a NaN is NaN, which keeps no class.
+"""
+
+from topk_jax.sets import _average, _conformal, _rules
+from topk_jax.sets._average import *
+from topk_jax.sets._conformal import *
+from topk_jax.sets._rules import *
+
+# Each family lists what it makes public.
+__all__: list[str] = []
+__all__ += _average.__all__
+__all__ += _conformal.__all__
+__all__ += _rules.__all__
