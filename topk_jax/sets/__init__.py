@@ -4,13 +4,15 @@ A set is a boolean mask over the classes. An example with a NaN score gets the e
 threshold calibrated on a NaN is NaN, which keeps no class.
 """
 
-from topk_jax.sets import _average, _conformal, _rules
+from topk_jax.sets import _average, _conformal, _rules, _scores
 from topk_jax.sets._average import *
 from topk_jax.sets._conformal import *
 from topk_jax.sets._rules import *
+from topk_jax.sets._scores import *
 
 # Each family lists what it makes public.
 __all__: list[str] = []
 __all__ += _average.__all__
 __all__ += _conformal.__all__
 __all__ += _rules.__all__
+__all__ += _scores.__all__

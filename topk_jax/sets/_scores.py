@@ -1,0 +1,545 @@
+"""Conformal scores: how badly a class fits the probabilities of an example."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _numerics, _ordinals, _selection
+
+__all__ = ["conformal_label_scores", "conformal_scores", "conformal_set", "score_set"]
+
+# For each kind, the parameters that it needs and those that it may have.
+_PARAMETERS: dict[str, tuple[set[str], set[str]]] = {
+    "lac": (set(), set()),
+    "margin": (set(), set()),
+    "rank": (set(), set()),
+    "aps": (set(), {"key"}),
+    "raps": ({"rank_penalty", "unpenalized_ranks"}, {"key"}),
+    "saps": ({"rank_penalty"}, {"key"}),
+    "pas": ({"class_counts"}, {"class_weights"}),
+}
+# Scores that grow from the likeliest class to the unlikeliest, and need the order of the classes.
+_ORDERED = ("rank", "aps", "raps", "saps")
+# Scores that add up probabilities.
+_CUMULATIVE = ("aps", "raps")
+# Rows of about this many numbers in all stay in the cache of a core while they are searched.
+_BLOCK = 16_384
+
+
+class _Terms(NamedTuple):
+    """What a score depends on besides the probabilities: arrays of its parameters."""
+
+    # U of each example, [n], and the penalty of that part of a rank.
+    uniform: jax.Array
+    shift: jax.Array
+    # The penalty of a class with that many likelier ones, [L + 1].
+    penalties: jax.Array
+    # The factor of the probability of each class, [L].
+    factors: jax.Array
+
+
+class _Places(NamedTuple):
+    """The place of a class among those of its example."""
+
+    probability: jax.Array
+    # How many classes are likelier.
+    num_above: jax.Array
+    # What the probabilities of the likelier classes add up to, in units.
+    units_above: jax.Array
+    # The probability of the likeliest class of the example, and what it has of `_Terms`.
+    largest: jax.Array
+    uniform: jax.Array
+    shift: jax.Array
+
+
+def conformal_scores(
+    probabilities: ArrayLike,
+    *,
+    kind: str,
+    key: jax.Array | None = None,
+    rank_penalty: ArrayLike | None = None,
+    unpenalized_ranks: int | None = None,
+    class_counts: ArrayLike | None = None,
+    class_weights: ArrayLike | None = None,
+) -> jax.Array:
+    r"""The conformal scores of all classes; a smaller score fits better.
+
+    With :math:`r_l = 1 + |\{j : p_j > p_l\}|` the rank of class l, U one number in [0, 1) for each
+    example, and :math:`\pi` the class frequencies in training:
+
+    .. math::
+        \text{lac:} \quad & 1 - p_l \\
+        \text{margin:} \quad & \max_{j \ne l} p_j - p_l \\
+        \text{rank:} \quad & r_l \\
+        \text{aps:} \quad & a_l = \sum_{j : p_j > p_l} p_j + (1 - U) \, p_l \\
+        \text{raps:} \quad & a_l + \lambda \, (r_l - k)_+ \\
+        \text{saps:} \quad & U p_{[1]} \text{ if } r_l = 1,
+        \text{ else } p_{[1]} + (r_l - 2 + U) \, \lambda \\
+        \text{pas:} \quad & -\omega_l \, p_l / \pi_l
+
+    "aps", "raps" and "saps" are randomised by `key`. Without a key U is 1 in "aps" and "raps", and
+    0 in "saps". These are the smallest scores over U, so the sets of a given quantile are the
+    largest: they are conservative for a quantile of scores with a key. A quantile of scores without
+    a key is valid only for scores without a key. Use another key for each batch.
+
+    Classes of equal probability have equal scores. So do a label here and in
+    `conformal_label_scores`, to the last bit.
+
+    Args:
+        probabilities: floating-point, `[..., L]`. For "aps" and "raps" they are not negative, with
+            sum 1 over the classes.
+        kind: "lac", "margin", "rank", "aps", "raps", "saps" or "pas".
+        key: one key of `jax.random.key` for "aps", "raps" and "saps".
+        rank_penalty: for "raps" and "saps": the scalar penalty of a rank (lambda above), at least
+            0. May be traced.
+        unpenalized_ranks: for "raps": the static number of ranks without a penalty (k above).
+        class_counts: for "pas": the number of training examples of each class, `[L]`, positive.
+        class_weights: for "pas": the weight of each class (omega above), at least 0: a scalar, or
+            one value per class, `[L]`; 1 by default. With weights this is the score WPAS.
+
+    Returns:
+        Scores, `[..., L]`, in float32 or float64; NaN for all classes where a probability is NaN,
+        and for "aps" and "raps" where one is negative or their sum is greater than 1.5.
+
+    Raises:
+        TypeError: `probabilities` or a parameter has a wrong type.
+        ValueError: `kind` is unknown, a parameter is missing or is not one of this kind, or a
+            parameter has a wrong shape or a wrong value.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> probabilities = jnp.array([0.5, 0.125, 0.25, 0.125])
+        >>> print(sets.conformal_scores(probabilities, kind="lac"))
+        [0.5   0.875 0.75  0.875]
+        >>> print(sets.conformal_scores(probabilities, kind="aps"))
+        [0.   0.75 0.5  0.75]
+
+    Source: "lac": Sadinle, Lei and Wasserman (2019), "Least ambiguous set-valued classifiers with
+    bounded error levels"; "aps": Romano, Sesia and Candès (2020), "Classification with valid and
+    adaptive coverage"; "raps": Angelopoulos et al. (2021), "Uncertainty sets for image classifiers
+    using conformal prediction"; "saps": Huang et al. (2024), "Conformal prediction for deep
+    classifier via label ranking"; "margin": Löfström et al. (2015), "Bias reduction through
+    conditional conformal prediction"; "pas": Ding, Fermanian and Salmon (2025), "Conformal
+    prediction for long-tailed classification".
+    """
+    values = _checks.floating_array(probabilities, "probabilities")
+    given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
+    rows = values.reshape(-1, values.shape[-1])
+    return _scores(rows, _terms(values, kind, given), kind).reshape(values.shape)
+
+
+def conformal_label_scores(
+    probabilities: ArrayLike,
+    labels: ArrayLike,
+    *,
+    kind: str,
+    key: jax.Array | None = None,
+    rank_penalty: ArrayLike | None = None,
+    unpenalized_ranks: int | None = None,
+    class_counts: ArrayLike | None = None,
+    class_weights: ArrayLike | None = None,
+) -> jax.Array:
+    r"""The conformal scores of the labels alone, for calibration.
+
+    They equal the entries of `conformal_scores` at the labels to the last bit, and take a few
+    passes over the probabilities where those take a sort.
+
+    Args:
+        probabilities: floating-point, `[..., L]`, as for `conformal_scores`.
+        labels: integer classes, `[...]`.
+        kind: the kind of the score.
+        key: as for `conformal_scores`, as are the following.
+        rank_penalty: for "raps" and "saps".
+        unpenalized_ranks: for "raps".
+        class_counts: for "pas".
+        class_weights: for "pas".
+
+    Returns:
+        One score per example, `[...]`, in float32 or float64; NaN where those of
+        `conformal_scores` are NaN or the label is outside [0, L).
+
+    Raises:
+        TypeError: `probabilities`, `labels` or a parameter has a wrong type.
+        ValueError: the shapes do not match, or as for `conformal_scores`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> probabilities = jnp.array([[0.75, 0.125, 0.125], [0.25, 0.5, 0.25]])
+        >>> print(sets.conformal_label_scores(probabilities, jnp.array([0, 2]), kind="aps"))
+        [0.  0.5]
+
+    Source: as for `conformal_scores`.
+    """
+    values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
+    given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
+    rows = values.reshape(-1, values.shape[-1])
+    scores = _label_scores(rows, labels.reshape(-1), _terms(values, kind, given), kind)
+    return scores.reshape(labels.shape)
+
+
+def conformal_set(
+    probabilities: ArrayLike,
+    quantiles: ArrayLike,
+    *,
+    kind: str,
+    key: jax.Array | None = None,
+    rank_penalty: ArrayLike | None = None,
+    unpenalized_ranks: int | None = None,
+    class_counts: ArrayLike | None = None,
+    class_weights: ArrayLike | None = None,
+) -> jax.Array:
+    r"""The classes whose conformal score is at most a quantile.
+
+    .. math:: \Gamma(x) = \{ l : s_l(x) \le q_l \}
+
+    It equals `score_set` of the `conformal_scores`. With one quantile for all classes, "rank",
+    "aps", "raps" and "saps" take a search for the last class of each set instead of a sort.
+
+    Args:
+        probabilities: floating-point, `[..., L]`, as for `conformal_scores`.
+        quantiles: one real number for all classes, as from `conformal_quantile`, or one for each,
+            `[L]`, as from `class_conditional_quantiles`. All classes are kept at infinity, and none
+            at NaN.
+        kind: the kind of the score.
+        key: as for `conformal_scores`, as are the following.
+        rank_penalty: for "raps" and "saps".
+        unpenalized_ranks: for "raps".
+        class_counts: for "pas".
+        class_weights: for "pas".
+
+    Returns:
+        Booleans, `[..., L]`; none is true where the scores are NaN.
+
+    Raises:
+        TypeError: `probabilities`, `quantiles` or a parameter has a wrong type.
+        ValueError: `quantiles` has a wrong shape, or as for `conformal_scores`.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> probabilities = jnp.array([[0.5, 0.25, 0.25], [0.125, 0.75, 0.125]])
+        >>> print(sets.conformal_set(probabilities, 0.5, kind="aps"))
+        [[ True  True  True]
+         [False  True False]]
+
+    Source: as for `conformal_scores`.
+    """
+    values = _checks.floating_array(probabilities, "probabilities")
+    given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
+    limits = _checks.quantiles(quantiles, values.shape[-1], values.dtype)
+    rows, terms = values.reshape(-1, values.shape[-1]), _terms(values, kind, given)
+    if limits.ndim == 0 and kind in _ORDERED:
+        return _ordered_set(rows, limits, terms, kind).reshape(values.shape)
+    return _at_most(_scores(rows, terms, kind), limits).reshape(values.shape)
+
+
+def score_set(scores: ArrayLike, quantiles: ArrayLike) -> jax.Array:
+    r"""The classes whose score is at most a quantile.
+
+    .. math:: \Gamma = \{ l : s_l \le q_l \}
+
+    Args:
+        scores: floating-point scores that are smaller for classes that fit better, `[..., L]`.
+        quantiles: one real number for all classes, or one for each, `[L]`.
+
+    Returns:
+        Booleans, `[..., L]`; none is true where a score is NaN.
+
+    Raises:
+        TypeError: `scores` is not floating-point or `quantiles` is not real.
+        ValueError: `quantiles` has a wrong shape.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> scores = jnp.array([[0.5, 0.25, 0.75]])
+        >>> print(sets.score_set(scores, 0.5))
+        [[ True  True False]]
+        >>> print(sets.score_set(scores, jnp.array([0.25, 0.25, jnp.inf])))
+        [[False  True  True]]
+
+    Source: Vovk et al. (2005), "Algorithmic learning in a random world", section 4.5, for one
+    quantile per class.
+    """
+    scores = _checks.floating_array(scores, "scores")
+    limits = _checks.quantiles(quantiles, scores.shape[-1], scores.dtype)
+    return _at_most(scores, limits) & ~jnp.isnan(scores).any(axis=-1, keepdims=True)
+
+
+def _parameters(
+    kind: str,
+    key: jax.Array | None,
+    rank_penalty: ArrayLike | None,
+    unpenalized_ranks: int | None,
+    class_counts: ArrayLike | None,
+    class_weights: ArrayLike | None,
+) -> dict[str, Any]:
+    """The parameters that were given, by name, or raises if they are not those of the kind."""
+    if kind not in _PARAMETERS:
+        raise ValueError(f"kind must be one of {', '.join(_PARAMETERS)}, got {kind!r}.")
+    parameters = {
+        "key": key,
+        "rank_penalty": rank_penalty,
+        "unpenalized_ranks": unpenalized_ranks,
+        "class_counts": class_counts,
+        "class_weights": class_weights,
+    }
+    given = {name: value for name, value in parameters.items() if value is not None}
+    needed, possible = _PARAMETERS[kind]
+    for name in sorted(needed - given.keys()):
+        raise ValueError(f"{name} must be given for kind {kind!r}, got None.")
+    for name in sorted(given.keys() - needed - possible):
+        raise ValueError(f"{name} must be None for kind {kind!r}, got {given[name]}.")
+    return given
+
+
+def _terms(values: jax.Array, kind: str, given: dict[str, Any]) -> _Terms:
+    """The parameters as arrays, or raises if one has a wrong type, shape or value."""
+    num_classes, dtype = values.shape[-1], values.dtype
+    num_examples = values.size // num_classes
+    uniform = jnp.full(num_examples, 0.0 if kind == "saps" else 1.0, dtype)
+    if "key" in given:
+        key = _checks.random_keys(given["key"], "key", ())
+        uniform = jax.random.uniform(key, (num_examples,), dtype)
+    penalty = _checks.scalar(given.get("rank_penalty", 0.0), "rank_penalty", dtype, at_least=0)
+    unpenalized = 2
+    if kind == "raps":
+        unpenalized = _checks.whole_number(
+            given["unpenalized_ranks"], "unpenalized_ranks", minimum=0
+        )
+    penalized = np.maximum(np.arange(1, num_classes + 2) - unpenalized, 0)
+    factors = jnp.ones(num_classes, dtype)
+    if kind == "pas":
+        counts = _checks.class_counts(given["class_counts"], "class_counts").astype(dtype)
+        if counts.shape != (num_classes,):
+            raise ValueError(
+                f"class_counts must have shape ({num_classes},) where probabilities has shape "
+                f"{values.shape}, got shape {counts.shape}."
+            )
+        weights = given.get("class_weights", 1.0)
+        weights = _checks.per_class(weights, "class_weights", num_classes, dtype)
+        factors = weights * (counts.sum() / counts)
+    return _Terms(uniform, penalty * uniform, penalty * penalized.astype(dtype), factors)
+
+
+@partial(jax.jit, static_argnames="kind")
+def _scores(rows: jax.Array, terms: _Terms, kind: str) -> jax.Array:
+    """The scores of all classes, [n, L]."""
+    rows, terms = _selection.once(rows), _once(terms)
+    if kind in _ORDERED:
+        return _in_blocks(partial(_ordered_scores, terms.penalties, kind), rows, terms)
+    if kind == "lac":
+        scores = 1.0 - rows
+    elif kind == "pas":
+        scores = -(terms.factors[None] * rows)
+    else:
+        is_largest = _numerics.is_label(rows, rows.argmax(axis=-1))
+        others = jnp.where(is_largest, -jnp.inf, rows).max(axis=-1, keepdims=True)
+        scores = jnp.where(is_largest, others, rows.max(axis=-1, keepdims=True)) - rows
+    return jnp.where(_plausible(rows, kind)[:, None], scores, jnp.nan)
+
+
+@partial(jax.jit, static_argnames="kind")
+def _label_scores(rows: jax.Array, labels: jax.Array, terms: _Terms, kind: str) -> jax.Array:
+    """The scores of the labels, [n]."""
+    rows, terms = _selection.once(rows), _once(terms)
+    of_labels = _numerics.score_of_label(rows, labels)
+    if kind == "lac":
+        scores = 1.0 - of_labels
+    elif kind == "pas":
+        scores = -(_numerics.value_of_class(terms.factors, labels) * of_labels)
+    elif kind == "margin":
+        scores = _numerics.without_label(rows, labels).max(axis=-1) - of_labels
+    else:
+        ordinals = _ordinals.to_ordinals(_normal(rows))
+        above = ordinals > _numerics.score_of_label(ordinals, labels)[:, None]
+        places = _Places(
+            of_labels,
+            above.sum(axis=-1),
+            jnp.where(above, _units(rows, kind), 0).sum(axis=-1),
+            rows.max(axis=-1),
+            terms.uniform,
+            terms.shift,
+        )
+        scores = _score(places, terms.penalties, kind)
+    in_range = (labels >= 0) & (labels < rows.shape[-1])
+    return jnp.where(_plausible(rows, kind) & in_range, scores, jnp.nan)
+
+
+@partial(jax.jit, static_argnames="kind")
+def _ordered_set(rows: jax.Array, limit: jax.Array, terms: _Terms, kind: str) -> jax.Array:
+    """The classes whose score is at most a limit, [n, L], found without all scores.
+
+    Identity: scores grow from the likeliest class to the unlikeliest, so a set has the classes
+    above some probability. Hazard: a sort costs more than all else. Choice: the probability is
+    found bit by bit. Cost: one pass over the probabilities for each bit, in the cache of a core.
+    """
+    rows, terms = _selection.once(rows), _once(terms)
+    return _in_blocks(partial(_search, limit, terms.penalties, kind), rows, terms)
+
+
+def _search(
+    limit: jax.Array,
+    penalties: jax.Array,
+    kind: str,
+    probabilities: jax.Array,
+    uniform: jax.Array,
+    shift: jax.Array,
+) -> jax.Array:
+    """The set of one example, [L].
+
+    Below a given probability, the next class has at least the score of a class of probability 0
+    there. Where this bound exceeds the limit, so do all lower classes but the next one. Its own
+    score then decides.
+    """
+    ordinals, units = _ordinals.to_ordinals(_normal(probabilities)), _units(probabilities, kind)
+    largest = probabilities.max()
+    unsigned = ordinals.dtype
+
+    def score_below(above: jax.Array, probability: jax.Array | float) -> jax.Array:
+        places = _Places(
+            jnp.asarray(probability, probabilities.dtype),
+            above.sum(),
+            jnp.where(above, units, 0).sum(),
+            largest,
+            uniform,
+            shift,
+        )
+        return _score(places, penalties, kind)
+
+    def try_bit(_: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        found, bit = state
+        candidate = found | bit
+        excluded = score_below(ordinals >= candidate, 0.0) > limit
+        return jnp.where(excluded, candidate, found), bit >> unsigned.type(1)
+
+    start = (jnp.zeros_like(ordinals[0]), jnp.asarray(_ordinals.highest_bit(unsigned)))
+    found, _ = jax.lax.fori_loop(0, 8 * unsigned.itemsize, try_bit, start)
+    # All classes above `found` are in the set, and the next one may be.
+    kept = ordinals > found
+    following = jnp.where(kept, 0, ordinals).max()
+    probability = jnp.where(ordinals == following, probabilities, -jnp.inf).max()
+    belongs = score_below(ordinals > following, probability) <= limit
+    kept |= (ordinals == following) & belongs
+    return kept & _plausible(probabilities, kind) & ~jnp.isnan(limit)
+
+
+def _ordered_scores(
+    penalties: jax.Array,
+    kind: str,
+    probabilities: jax.Array,
+    uniform: jax.Array,
+    shift: jax.Array,
+) -> jax.Array:
+    """The scores of all classes of one example, [L].
+
+    Hazard: XLA sorts pairs of probabilities and classes on the CPU in four times the time that it
+    takes for integers alone. Choice: sort the ordinals, and find the place of each class among them
+    by bisection. Cost: one sort, and one gather for each bit of a class.
+    """
+    ordinals = _ordinals.to_ordinals(_normal(probabilities))
+    ascending = jax.lax.sort(ordinals, is_stable=False)
+    num_not_above = jnp.searchsorted(ascending, ordinals, side="right")
+    sorted_units = _units(_ordinals.to_floats(ascending, probabilities.dtype), kind)
+    units = jnp.cumsum(sorted_units)
+    places = _Places(
+        probabilities,
+        probabilities.size - num_not_above,
+        units[-1] - units[num_not_above - 1],
+        probabilities.max(),
+        uniform,
+        shift,
+    )
+    scores = _score(places, penalties, kind)
+    return jnp.where(_plausible(probabilities, kind), scores, jnp.nan)
+
+
+def _score(places: _Places, penalties: jax.Array, kind: str) -> jax.Array:
+    """The score of classes at given places. No sum has a term that is a rounded product.
+
+    Hazard: XLA may fuse a product and a sum into one operation with one rounding. Then the score of
+    a label could differ from the score of its class by a rounding, and a label could miss the set
+    of the quantile that it has determined. Choice: penalties are products that were rounded before,
+    and probabilities are added up in integers. Cost: one gather.
+    """
+    if kind == "rank":
+        return (places.num_above + 1).astype(places.probability.dtype)
+    penalty = penalties[places.num_above]
+    if kind == "saps":
+        later = (places.largest + places.shift) + penalty
+        return jnp.where(places.num_above == 0, places.uniform * places.largest, later)
+    own = _units((1.0 - places.uniform) * places.probability, kind)
+    total = (places.units_above + own).astype(places.probability.dtype)
+    return total / _unit(total.dtype) + penalty
+
+
+def _units(probabilities: jax.Array, kind: str) -> jax.Array:
+    """The probabilities as integers, for scores that add them up; zeros for others.
+
+    Identity: integers have the same sum in any order. Hazard: two sums of the same floats in
+    another order differ in their last bits. Choice: multiples of 2^-30 (2^-62 in float64), which is
+    finer than the steps of the sum. Cost: one pass. An implausible sum could overflow; its scores
+    are NaN.
+    """
+    dtype = probabilities.dtype
+    integer = jnp.dtype(f"int{8 * dtype.itemsize}")
+    if kind not in _CUMULATIVE:
+        return jnp.zeros(probabilities.shape, integer)
+    return jnp.round(probabilities * _unit(dtype)).astype(integer)
+
+
+def _unit(dtype: jnp.dtype) -> float:
+    """How many units add up to 1; a power of two, so that products with it are exact."""
+    return 2.0 ** (8 * dtype.itemsize - 2)
+
+
+def _normal(probabilities: jax.Array) -> jax.Array:
+    """The probabilities with denormal numbers, which some backends treat as 0, and -0 as 0."""
+    tiny = jnp.finfo(probabilities.dtype).tiny
+    return jnp.where(jnp.abs(probabilities) < tiny, 0.0, probabilities)
+
+
+def _plausible(probabilities: jax.Array, kind: str) -> jax.Array:
+    """Where the scores of an example [..., L] are not NaN, `[...]`."""
+    numbers = ~jnp.isnan(probabilities).any(axis=-1)
+    if kind not in _CUMULATIVE:
+        return numbers
+    not_negative = (probabilities >= 0.0).all(axis=-1)
+    return numbers & not_negative & (probabilities.sum(axis=-1) <= 1.5)
+
+
+def _at_most(scores: jax.Array, limits: jax.Array) -> jax.Array:
+    return scores <= jnp.broadcast_to(limits, scores.shape)
+
+
+def _once(terms: _Terms) -> _Terms:
+    """The terms, computed only once: see `_score`."""
+    return _Terms(*map(_selection.once, terms))
+
+
+def _in_blocks(
+    function: Callable[[jax.Array, jax.Array, jax.Array], jax.Array],
+    rows: jax.Array,
+    terms: _Terms,
+) -> jax.Array:
+    """The results of a function of one example: its probabilities [L], U and the shift.
+
+    On the CPU it takes a few rows at a time, which stay in the cache of a core.
+    """
+    arguments = (rows, terms.uniform, terms.shift)
+
+    def blockwise(*arguments: jax.Array) -> jax.Array:
+        rows_at_a_time = max(1, _BLOCK // rows.shape[-1])
+        return jax.lax.map(lambda row: function(*row), arguments, batch_size=rows_at_a_time)
+
+    whole = jax.vmap(function)
+    if rows.size <= _BLOCK:
+        return whole(*arguments)
+    return jax.lax.platform_dependent(*arguments, cpu=blockwise, default=whole)
