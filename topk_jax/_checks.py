@@ -277,12 +277,15 @@ def threshold(number: ArrayLike, dtype: jnp.dtype) -> jax.Array:
     return value.astype(dtype)
 
 
-def quantiles(values: ArrayLike, num_classes: int, dtype: jnp.dtype) -> jax.Array:
-    """Returns a real scalar or one value per class in `dtype`; infinity and NaN are allowed."""
-    converted = _real_array(values, "quantiles")
+def limits(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> jax.Array:
+    """Returns a real scalar or one value per class in `dtype`.
+
+    Infinity and NaN are allowed, as results of calibration.
+    """
+    converted = _real_array(values, name)
     if converted.shape not in ((), (num_classes,)):
         raise ValueError(
-            f"quantiles must be a scalar or have one value for each of the {num_classes} classes, "
+            f"{name} must be a scalar or have one value for each of the {num_classes} classes, "
             f"got shape {converted.shape}."
         )
     return converted.astype(dtype)

@@ -19,6 +19,11 @@ def finite_scores(logits: jax.Array) -> jax.Array:
     return jnp.maximum(logits, FLOOR)
 
 
+def flushed(values: jax.Array) -> jax.Array:
+    """The values with denormal numbers, and -0, replaced by 0."""
+    return jnp.where(jnp.abs(values) < jnp.finfo(values.dtype).tiny, 0.0, values)
+
+
 def score_of_label(logits: jax.Array, labels: jax.Array) -> jax.Array:
     """The score of the true class, `[...]`. A label out of range gives the score of some class.
 

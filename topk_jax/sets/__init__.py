@@ -4,15 +4,29 @@ A set is a boolean mask over the classes. An example with a NaN score gets the e
 threshold calibrated on a NaN is NaN, which keeps no class.
 """
 
-from topk_jax.sets import _average, _conformal, _rules, _scores
+from topk_jax.sets import (
+    _average,
+    _average_by_class,
+    _clusters,
+    _quantiles,
+    _rules,
+    _scores,
+    _temperature,
+)
 from topk_jax.sets._average import *
-from topk_jax.sets._conformal import *
+from topk_jax.sets._average_by_class import *
+from topk_jax.sets._clusters import *
+from topk_jax.sets._quantiles import *
 from topk_jax.sets._rules import *
 from topk_jax.sets._scores import *
+from topk_jax.sets._temperature import *
 
 # Each family lists what it makes public.
 __all__: list[str] = []
 __all__ += _average.__all__
-__all__ += _conformal.__all__
+__all__ += _average_by_class.__all__
+__all__ += _clusters.__all__
+__all__ += _quantiles.__all__
 __all__ += _rules.__all__
 __all__ += _scores.__all__
+__all__ += _temperature.__all__

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _selection
+from topk_jax import _checks, _numerics, _selection
 
 __all__ = ["AverageKCalibrator", "average_error_threshold", "average_k_threshold"]
 
@@ -50,7 +50,7 @@ def average_k_threshold(probabilities: ArrayLike, *, k: float) -> jax.Array:
     values = _checks.floating_array(probabilities, "probabilities")
     _checks.some_examples(values, "probabilities")
     size = _checks.mean_set_size(k, values.shape[-1])
-    _check_countable(values)
+    check_countable(values)
     return _average_k_threshold(
         values.reshape(-1), math.floor(size * (values.size // values.shape[-1]))
     )
@@ -207,21 +207,21 @@ def _average_k_threshold(values: jax.Array, rank: int) -> jax.Array:
     """The threshold that keeps at most `rank` of the values [N]. Only the largest ones matter."""
     if rank >= values.size:
         return jnp.where(jnp.isnan(values).any(), jnp.nan, -jnp.inf).astype(values.dtype)
-    return _separating_threshold(values, rank)
+    return separating_threshold(values, rank)
 
 
 @jax.jit
-def _separating_threshold(values: jax.Array, rank: jax.Array) -> jax.Array:
+def separating_threshold(values: jax.Array, rank: jax.Array) -> jax.Array:
     """The threshold between the `rank` largest of the values [N] and the next, if they differ.
 
     Hazard: some XLA backends treat denormal numbers as 0; others and NumPy do not. A denormal
     threshold could keep too many values. Choice: treat denormal values and midpoints as 0. Cost:
     two elementwise passes.
     """
-    normal = _flushed(_selection.once(values))
+    normal = _numerics.flushed(_selection.once(values))
     lower = _selection.largest_threshold(normal, lambda kept: kept.sum() > rank)
     upper = jnp.where(normal > lower, normal, jnp.inf).min()
-    midpoint = _flushed((lower + upper) / 2.0)
+    midpoint = _numerics.flushed((lower + upper) / 2.0)
     separates = ((normal > lower).sum() == rank) & (midpoint > lower)
     threshold = jnp.where(separates, midpoint, upper)
     return jnp.where(jnp.isnan(values).any(), jnp.nan, threshold)
@@ -241,12 +241,7 @@ def _average_error_threshold(values: jax.Array, allowed: jax.Array) -> jax.Array
     return jnp.where(jnp.isnan(values).any(), jnp.nan, threshold)
 
 
-def _flushed(values: jax.Array) -> jax.Array:
-    """The values with denormal numbers, and -0, replaced by 0."""
-    return jnp.where(jnp.abs(values) < jnp.finfo(values.dtype).tiny, 0.0, values)
-
-
-def _check_countable(values: jax.Array) -> None:
+def check_countable(values: jax.Array) -> None:
     """Raises for more values than the default integer type can count."""
     if values.size > jnp.iinfo(jnp.asarray(0).dtype).max:
         raise ValueError(

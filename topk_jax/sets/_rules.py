@@ -44,19 +44,20 @@ def top_k_set(scores: ArrayLike, *, k: int) -> jax.Array:
 def threshold_set(probabilities: ArrayLike, threshold: ArrayLike) -> jax.Array:
     r"""The classes whose probability reaches a threshold.
 
-    .. math:: \Gamma(x) = \{ l : p_l \ge \lambda \}
+    .. math:: \Gamma(x) = \{ l : p_l \ge \lambda_l \}
 
     Args:
         probabilities: floating-point, `[..., L]`.
-        threshold: a real scalar, converted to the probabilities' dtype (float32 or float64). All
-            classes reach minus infinity; no class reaches infinity or NaN.
+        threshold: one real number for all classes, or one for each, `[L]`, converted to the
+            probabilities' dtype (float32 or float64). All classes reach minus infinity; no class
+            reaches infinity or NaN.
 
     Returns:
         Booleans, `[..., L]`; none is true where a probability is NaN.
 
     Raises:
         TypeError: `probabilities` is not floating-point or `threshold` is not real.
-        ValueError: `threshold` is not a scalar.
+        ValueError: `threshold` has a wrong shape.
 
     Example:
         >>> import jax.numpy as jnp
@@ -67,7 +68,10 @@ def threshold_set(probabilities: ArrayLike, threshold: ArrayLike) -> jax.Array:
     Source: Garcin (2023), thesis, equation 2.31.
     """
     probabilities = _checks.floating_array(probabilities, "probabilities")
-    reached = probabilities >= _checks.threshold(threshold, probabilities.dtype)
+    thresholds = _checks.limits(
+        threshold, "threshold", probabilities.shape[-1], probabilities.dtype
+    )
+    reached = probabilities >= jnp.broadcast_to(thresholds, probabilities.shape)
     return reached & _without_nan(probabilities)
 
 

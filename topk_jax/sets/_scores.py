@@ -233,7 +233,7 @@ def conformal_set(
     """
     values = _checks.floating_array(probabilities, "probabilities")
     given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
-    limits = _checks.quantiles(quantiles, values.shape[-1], values.dtype)
+    limits = _checks.limits(quantiles, "quantiles", values.shape[-1], values.dtype)
     rows, terms = values.reshape(-1, values.shape[-1]), _terms(values, kind, given)
     if limits.ndim == 0 and kind in _ORDERED:
         return _ordered_set(rows, limits, terms, kind).reshape(values.shape)
@@ -269,7 +269,7 @@ def score_set(scores: ArrayLike, quantiles: ArrayLike) -> jax.Array:
     quantile per class.
     """
     scores = _checks.floating_array(scores, "scores")
-    limits = _checks.quantiles(quantiles, scores.shape[-1], scores.dtype)
+    limits = _checks.limits(quantiles, "quantiles", scores.shape[-1], scores.dtype)
     return _at_most(scores, limits) & ~jnp.isnan(scores).any(axis=-1, keepdims=True)
 
 
@@ -358,7 +358,7 @@ def _label_scores(rows: jax.Array, labels: jax.Array, terms: _Terms, kind: str) 
     elif kind == "margin":
         scores = _numerics.without_label(rows, labels).max(axis=-1) - of_labels
     else:
-        ordinals = _ordinals.to_ordinals(_normal(rows))
+        ordinals = _ordinals.to_ordinals(_numerics.flushed(rows))
         above = ordinals > _numerics.score_of_label(ordinals, labels)[:, None]
         places = _Places(
             of_labels,
@@ -399,7 +399,10 @@ def _search(
     there. Where this bound exceeds the limit, so do all lower classes but the next one. Its own
     score then decides.
     """
-    ordinals, units = _ordinals.to_ordinals(_normal(probabilities)), _units(probabilities, kind)
+    ordinals, units = (
+        _ordinals.to_ordinals(_numerics.flushed(probabilities)),
+        _units(probabilities, kind),
+    )
     largest = probabilities.max()
     unsigned = ordinals.dtype
 
@@ -444,7 +447,7 @@ def _ordered_scores(
     takes for integers alone. Choice: sort the ordinals, and find the place of each class among them
     by bisection. Cost: one sort, and one gather for each bit of a class.
     """
-    ordinals = _ordinals.to_ordinals(_normal(probabilities))
+    ordinals = _ordinals.to_ordinals(_numerics.flushed(probabilities))
     ascending = jax.lax.sort(ordinals, is_stable=False)
     num_not_above = jnp.searchsorted(ascending, ordinals, side="right")
     sorted_units = _units(_ordinals.to_floats(ascending, probabilities.dtype), kind)
@@ -471,13 +474,13 @@ def _score(places: _Places, penalties: jax.Array, kind: str) -> jax.Array:
     """
     if kind == "rank":
         return (places.num_above + 1).astype(places.probability.dtype)
-    penalty = penalties[places.num_above]
     if kind == "saps":
-        later = (places.largest + places.shift) + penalty
+        later = (places.largest + places.shift) + penalties[places.num_above]
         return jnp.where(places.num_above == 0, places.uniform * places.largest, later)
     own = _units((1.0 - places.uniform) * places.probability, kind)
     total = (places.units_above + own).astype(places.probability.dtype)
-    return total / _unit(total.dtype) + penalty
+    mass = total / _unit(total.dtype)
+    return mass if kind == "aps" else mass + penalties[places.num_above]
 
 
 def _units(probabilities: jax.Array, kind: str) -> jax.Array:
@@ -498,12 +501,6 @@ def _units(probabilities: jax.Array, kind: str) -> jax.Array:
 def _unit(dtype: jnp.dtype) -> float:
     """How many units add up to 1; a power of two, so that products with it are exact."""
     return 2.0 ** (8 * dtype.itemsize - 2)
-
-
-def _normal(probabilities: jax.Array) -> jax.Array:
-    """The probabilities with denormal numbers, which some backends treat as 0, and -0 as 0."""
-    tiny = jnp.finfo(probabilities.dtype).tiny
-    return jnp.where(jnp.abs(probabilities) < tiny, 0.0, probabilities)
 
 
 def _plausible(probabilities: jax.Array, kind: str) -> jax.Array:

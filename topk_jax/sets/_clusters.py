@@ -1,0 +1,233 @@
+"""Conformal quantiles of clusters of classes with similar scores."""
+
+import math
+from fractions import Fraction
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from topk_jax import _checks
+from topk_jax.sets import _quantiles
+
+__all__ = ["clustered_quantiles"]
+
+# A class is described by these quantiles of its scores.
+_LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9)
+_NUM_STARTS = 10
+_MOST_STEPS = 300
+
+
+def clustered_quantiles(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    key: jax.Array,
+    error: float,
+    num_clusters: int | None = None,
+    clustering_part: float | None = None,
+    num_classes: int | None = None,
+) -> jax.Array:
+    r"""A conformal quantile for each cluster of classes whose scores are distributed alike.
+
+    A random part of the examples describes the classes, each by five quantiles of its scores, from
+    0.5 to 0.9. A k-means, in which a class has the weight :math:`\sqrt{n_c}`, makes clusters of
+    them. The quantile of a class is the conformal quantile of the other examples of its cluster. A
+    class with fewer than :math:`1 / \varepsilon - 1` examples in the first part gets the conformal
+    quantile of all other examples. So do all classes if they are not more than the clusters.
+
+    The sets miss the examples of each cluster at a rate of at most :math:`\varepsilon`, and those
+    of a class as far as its scores are distributed as those of its cluster.
+
+    Args:
+        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
+            at least one example.
+        labels: integer classes, `[...]`.
+        key: one key of `jax.random.key`, for the part of the examples and the starts of k-means.
+        error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
+            decimal.
+        num_clusters: the static number of clusters, at least 1. By default it is the authors'
+            choice for the given labels, which then must not be traced: m K / (75 + K) / 2 rounded
+            down, where m is the size of the smallest class, but at least 1 / error - 1, and K is
+            the number of classes with m examples.
+        clustering_part: the scalar part of the examples that describes the classes, in [0, 1); by
+            default the authors' choice, K / (75 + K), or 0 if there are fewer than two clusters. It
+            is given if and only if `num_clusters` is.
+        num_classes: the static number L of classes; needed for the scores of the labels alone.
+
+    Returns:
+        One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
+        (float32 or float64); infinity where the examples of a cluster are too few; all are NaN if a
+        score is NaN or a label is outside [0, L).
+
+    Raises:
+        TypeError: an argument has a wrong type, `error` is not a static real number, or the labels
+            are traced and the number of clusters is not given.
+        ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
+            that of the scores, `error` is outside [0, 1), or only one of `num_clusters` and
+            `clustering_part` is given.
+
+    Example:
+        >>> import jax, jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> labels = jnp.arange(400) % 4
+        >>> scores = jax.random.uniform(jax.random.key(0), (400,))
+        >>> scores = jnp.where(labels < 2, scores, scores + 1.0)
+        >>> quantiles = sets.clustered_quantiles(
+        ...     scores, labels, key=jax.random.key(1), error=0.1, num_clusters=2,
+        ...     clustering_part=0.5, num_classes=4)
+        >>> print((10 * quantiles).round())
+        [ 9.  9. 19. 19.]
+
+    Source: Ding et al. (2023), "Class-conditional conformal prediction with many classes".
+    """
+    num_classes = _quantiles.number_of_classes(scores, labels, num_classes)
+    calibration = _quantiles.calibration_of(scores, labels, num_classes)
+    key = _checks.random_keys(key, "key", ())
+    rate, num_examples = _checks.static_error(error), calibration.labels.size
+    if (num_clusters is None) != (clustering_part is None):
+        raise ValueError(
+            "num_clusters and clustering_part must be given both or not at all, got "
+            f"{num_clusters} and {clustering_part}."
+        )
+    if num_clusters is None or clustering_part is None:
+        num_clusters, clustering_part = _authors_choice(labels, num_classes, rate)
+    part = _checks.scalar(
+        clustering_part, "clustering_part", calibration.scores.dtype, at_least=0, below=1
+    )
+    return _clustered_quantiles(
+        calibration,
+        key,
+        part,
+        _quantiles.covered_of_each_size(num_examples, rate),
+        _checks.whole_number(num_clusters, "num_clusters", minimum=1),
+        num_classes,
+    )
+
+
+def _authors_choice(labels: ArrayLike, num_classes: int, error: Fraction) -> tuple[int, float]:
+    """The number of clusters and the part of the examples that describes the classes."""
+    if isinstance(labels, jax.core.Tracer):
+        raise TypeError(
+            "num_clusters must be given under jit, because its default depends on the labels."
+        )
+    values = np.asarray(labels).reshape(-1)
+    counts = np.bincount(values[(values >= 0) & (values < num_classes)], minlength=num_classes)
+    if error == 0:
+        return 1, 0.0
+    smallest = max(int(counts.min()), math.ceil(1 / error - 1))
+    num_described = int((counts >= smallest).sum())
+    num_describing = smallest * num_described // (75 + num_described)
+    if num_describing < 4:
+        return 1, 0.0
+    return num_describing // 2, num_describing / smallest
+
+
+@partial(jax.jit, static_argnames=("num_clusters", "num_classes"))
+def _clustered_quantiles(
+    calibration: _quantiles.Calibration,
+    key: jax.Array,
+    part: jax.Array,
+    covered: jax.Array,
+    num_clusters: int,
+    num_classes: int,
+) -> jax.Array:
+    """The quantiles of the classes. The cluster of the classes without one has the last number."""
+    split_key, means_key = jax.random.split(key)
+    labels = calibration.labels
+    describes = jax.random.uniform(split_key, labels.shape, part.dtype) < part
+    classes = _quantiles.grouped(
+        calibration, jnp.where(describes, labels, num_classes), num_classes
+    )
+    # With fewer examples the quantile of the class would be infinite.
+    described = (covered[classes.sizes] <= classes.sizes) & (classes.sizes > 0)
+    points = jnp.where(described[:, None], _descriptions(classes), 0.0)
+    weights = jnp.where(described, jnp.sqrt(classes.sizes.astype(points.dtype)), 0.0)
+    clusters = _k_means(means_key, points, weights, num_clusters)
+    enough = (num_clusters > 1) & (described.sum() > num_clusters)
+    clusters = jnp.where(described & enough, clusters, num_clusters)
+
+    beyond = num_clusters + 1
+    of_examples = jnp.where(describes, beyond, clusters.at[labels].get(mode="clip"))
+    of_clusters = _quantiles.grouped(calibration, of_examples, num_clusters)
+    quantiles = _quantiles.value_of_rank(of_clusters, covered[of_clusters.sizes])
+    others = _quantiles.grouped(calibration, describes.astype(jnp.int32), 1)
+    of_others = _quantiles.value_of_rank(others, covered[others.sizes])
+    by_class = jnp.append(quantiles, of_others)[clusters]
+    return jnp.where(calibration.valid, by_class, jnp.nan)
+
+
+def _descriptions(classes: _quantiles.Groups) -> jax.Array:
+    """The quantiles of the scores of each class, linear between two scores, `[L, levels]`."""
+    dtype = classes.ascending.dtype
+    last = jnp.maximum(classes.sizes - 1, 0)[:, None]
+    place = last.astype(dtype) * jnp.array(_LEVELS, dtype)[None]
+    below = jnp.floor(place).astype(jnp.int32)
+    above = jnp.minimum(below + 1, last)
+    starts = classes.starts[:, None]
+    lower = classes.ascending.at[starts + below].get(mode="clip")
+    upper = classes.ascending.at[starts + above].get(mode="clip")
+    return lower + (place - below.astype(dtype)) * (upper - lower)
+
+
+def _k_means(key: jax.Array, points: jax.Array, weights: jax.Array, num_clusters: int) -> jax.Array:
+    """The cluster of each weighted point [N, D] in the best of ten k-means from random starts.
+
+    It is written here because the library depends on no package that has one, and none can be
+    compiled. It takes the distances of a few thousand points.
+    """
+    starts = jax.random.split(key, _NUM_STARTS)
+    run = partial(_one_k_means, points=points, weights=weights, num_clusters=num_clusters)
+    clusters, costs = jax.lax.map(run, starts)
+    return clusters[costs.argmin()]
+
+
+def _one_k_means(
+    key: jax.Array, points: jax.Array, weights: jax.Array, num_clusters: int
+) -> tuple[jax.Array, jax.Array]:
+    """Lloyd's steps until no point changes its cluster; the clusters and their cost."""
+
+    def nearest(centers: jax.Array) -> tuple[jax.Array, jax.Array]:
+        distances = ((points[:, None] - centers[None]) ** 2).sum(axis=-1)
+        return distances.argmin(axis=-1), distances.min(axis=-1)
+
+    def unfinished(state: tuple[jax.Array, jax.Array, jax.Array, jax.Array]) -> jax.Array:
+        _, clusters, before, steps = state
+        return (clusters != before).any() & (steps < _MOST_STEPS)
+
+    def step(
+        state: tuple[jax.Array, jax.Array, jax.Array, jax.Array],
+    ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+        centers, clusters, _, steps = state
+        totals = jnp.zeros(num_clusters, weights.dtype).at[clusters].add(weights)[:, None]
+        sums = jnp.zeros_like(centers).at[clusters].add(weights[:, None] * points)
+        # A cluster without points stays where it is.
+        centers = jnp.where(totals > 0.0, sums / jnp.where(totals > 0.0, totals, 1.0), centers)
+        return centers, nearest(centers)[0], clusters, steps + 1
+
+    centers = _spread_centers(key, points, weights, num_clusters)
+    clusters = nearest(centers)[0]
+    start = (centers, clusters, jnp.full_like(clusters, -1), jnp.asarray(0))
+    centers, clusters, _, _ = jax.lax.while_loop(unfinished, step, start)
+    return clusters, (weights * nearest(centers)[1]).sum()
+
+
+def _spread_centers(
+    key: jax.Array, points: jax.Array, weights: jax.Array, num_clusters: int
+) -> jax.Array:
+    """Points drawn by weight and squared distance from those drawn before: k-means++."""
+
+    def draw(distances: jax.Array, key: jax.Array) -> tuple[jax.Array, jax.Array]:
+        odds = weights * distances
+        # All points have been drawn if none has a distance.
+        odds = jnp.where(odds.sum() > 0.0, odds, weights)
+        center = points[jax.random.categorical(key, jnp.log(odds))]
+        return jnp.minimum(distances, ((points - center[None]) ** 2).sum(axis=-1)), center
+
+    keys = jax.random.split(key, num_clusters)
+    first = points[jax.random.categorical(keys[0], jnp.log(weights))]
+    distances = ((points - first[None]) ** 2).sum(axis=-1)
+    _, others = jax.lax.scan(draw, distances, keys[1:])
+    return jnp.concatenate([first[None], others])

@@ -1,0 +1,523 @@
+"""Quantiles of conformal scores: of all examples, of each class, and between the two."""
+
+import math
+from fractions import Fraction
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _numerics
+
+__all__ = [
+    "class_conditional_quantiles",
+    "conformal_quantile",
+    "conformal_threshold",
+    "interpolated_quantiles",
+    "label_shift_quantiles",
+    "rank_calibrated_quantiles",
+]
+
+
+class Calibration(NamedTuple):
+    """The scores of the labels, [n], the labels, [n], and whether all of them are valid."""
+
+    scores: jax.Array
+    labels: jax.Array
+    valid: jax.Array
+
+
+class Groups(NamedTuple):
+    """Scores by group: in ascending order within each, [n], and each group's start and size."""
+
+    ascending: jax.Array
+    starts: jax.Array
+    sizes: jax.Array
+
+
+def conformal_threshold(probabilities: ArrayLike, labels: ArrayLike, *, error: float) -> jax.Array:
+    r"""The threshold of split conformal prediction: its sets miss the label at a given rate.
+
+    .. math::
+        \lambda = 1 - \hat q = \text{the } r\text{-th largest } p_{y_i}(x_i), \qquad
+        r = \lceil (n + 1)(1 - \varepsilon) \rceil,
+
+    because :math:`\hat q` is a quantile of :math:`1 - p_y`. If r exceeds n it is minus infinity,
+    which keeps every class. For an example exchangeable with these,
+    :math:`1 - \varepsilon \le P(p_y \ge \lambda)`. If no two examples tie, this probability is at
+    most :math:`1 - \varepsilon + 1 / (n + 1)`.
+
+    Args:
+        probabilities: floating-point, `[..., L]`, with at least one example.
+        labels: integer classes, `[...]`.
+        error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
+            decimal.
+
+    Returns:
+        A scalar for `threshold_set`, in the probabilities' dtype (float32 or float64); NaN if a
+        probability is NaN or a label is outside [0, L).
+
+    Raises:
+        TypeError: `probabilities` is not floating-point, `labels` is not integer, or `error` is not
+            a static real number.
+        ValueError: the shapes do not match, there is no example, or `error` is outside [0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> probabilities = jnp.array([[0.75, 0.25], [0.5, 0.5], [0.625, 0.375]])
+        >>> print(sets.conformal_threshold(probabilities, jnp.array([0, 1, 1]), error=0.5))
+        0.5
+
+    Source: Garcin (2023), thesis, section 2.2.2, equation 2.5.
+    """
+    values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
+    _checks.some_examples(values, "probabilities")
+    rank = _num_covered(labels.size, _checks.static_error(error))
+    return _conformal_threshold(values, labels, rank)
+
+
+def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) -> jax.Array:
+    r"""The quantile of split conformal prediction: its sets miss the label at a given rate.
+
+    .. math::
+        \hat q = \text{the } r\text{-th smallest score of a label}, \qquad
+        r = \lceil (n + 1)(1 - \varepsilon) \rceil
+
+    If r exceeds n it is infinity, which keeps every class. For an example exchangeable with these,
+    :math:`1 - \varepsilon \le P(s_y \le \hat q)`. If no two scores tie, this probability is
+    :math:`r / (n + 1)`.
+
+    Args:
+        scores: floating-point scores that are smaller for classes that fit better: those of all
+            classes, `[..., L]`, or those of the labels alone, `[...]`, as from
+            `conformal_label_scores`; at least one example.
+        labels: integer classes, `[...]`.
+        error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
+            decimal.
+
+    Returns:
+        A scalar for `conformal_set` or `score_set`, in the scores' dtype (float32 or float64); NaN
+        if a score is NaN or a label is outside [0, L).
+
+    Raises:
+        TypeError: `scores` is not floating-point, `labels` is not integer, or `error` is not a
+            static real number.
+        ValueError: the shapes do not match, there is no example, or `error` is outside [0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> probabilities = jnp.array([[0.75, 0.25], [0.5, 0.5], [0.625, 0.375]])
+        >>> labels = jnp.array([0, 1, 1])
+        >>> scores = sets.conformal_label_scores(probabilities, labels, kind="lac")
+        >>> print(sets.conformal_quantile(scores, labels, error=0.5))
+        0.5
+
+    Source: Vovk et al. (2005), "Algorithmic learning in a random world"; Garcin (2023), thesis,
+    section 2.2.2.
+    """
+    calibration = calibration_of(scores, labels, None)
+    rank = _num_covered(calibration.labels.size, _checks.static_error(error))
+    return _conformal_quantile(calibration, rank)
+
+
+def class_conditional_quantiles(
+    scores: ArrayLike, labels: ArrayLike, *, error: float, num_classes: int | None = None
+) -> jax.Array:
+    r"""A conformal quantile for each class: the sets miss each class at a given rate.
+
+    .. math::
+        \hat q_c = \text{the } r_c\text{-th smallest score of the } n_c
+        \text{ examples of class } c,
+        \qquad r_c = \lceil (n_c + 1)(1 - \varepsilon) \rceil
+
+    It is infinity, which keeps the class in every set, where r_c exceeds n_c: for a class with
+    fewer than :math:`1 / \varepsilon - 1` examples. For a new example of class c that is
+    exchangeable with those here, :math:`1 - \varepsilon \le P(s_c \le \hat q_c)`.
+
+    Args:
+        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
+            at least one example.
+        labels: integer classes, `[...]`.
+        error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
+            decimal.
+        num_classes: the static number L of classes; needed for the scores of the labels alone.
+
+    Returns:
+        One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
+        (float32 or float64); all are NaN if a score is NaN or a label is outside [0, L).
+
+    Raises:
+        TypeError: `scores` is not floating-point, `labels` or `num_classes` is not integer, or
+            `error` is not a static real number.
+        ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
+            that of the scores, or `error` is outside [0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> scores, labels = jnp.array([0.25, 0.5, 0.75, 0.5]), jnp.array([0, 0, 0, 1])
+        >>> print(sets.class_conditional_quantiles(scores, labels, error=0.25, num_classes=2))
+        [0.75  inf]
+
+    Source: Vovk et al. (2005), "Algorithmic learning in a random world", section 4.5, where this is
+    a Mondrian predictor; Vovk (2012), "Conditional validity of inductive conformal predictors".
+    """
+    num_classes = number_of_classes(scores, labels, num_classes)
+    calibration = calibration_of(scores, labels, num_classes)
+    ranks = covered_of_each_size(calibration.labels.size, _checks.static_error(error))
+    return _class_conditional_quantiles(calibration, ranks, num_classes)
+
+
+def interpolated_quantiles(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    error: float,
+    weight: ArrayLike,
+    largest_score: ArrayLike = 1.0,
+    num_classes: int | None = None,
+) -> jax.Array:
+    r"""Quantiles between those of the classes and that of all examples: Interp-Q.
+
+    .. math:: q_c = t \, \min(\hat q_c, s_{\max}) + (1 - t) \, \hat q
+
+    with the quantile of `conformal_quantile` and those of `class_conditional_quantiles`. Sets are
+    small at t = 0, and cover each class at t = 1. In between, a label is missed with a probability
+    of at most :math:`2 \varepsilon`, because :math:`q_c` is at least the smaller of the two.
+
+    Args:
+        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
+            at least one example.
+        labels: integer classes, `[...]`.
+        error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
+            decimal.
+        weight: a scalar in [0, 1], the weight of the class (t above). May be traced.
+        largest_score: a scalar that no score exceeds; 1, the default, for "lac" and "aps". It
+            replaces infinite quantiles of classes. May be traced.
+        num_classes: the static number L of classes; needed for the scores of the labels alone.
+
+    Returns:
+        One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
+        (float32 or float64); all are NaN if a score is NaN or a label is outside [0, L).
+
+    Raises:
+        TypeError: an argument has a wrong type, or `error` is not a static real number.
+        ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
+            that of the scores, `error` is outside [0, 1), or `weight` is outside [0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> scores, labels = jnp.array([0.25, 0.5, 0.75, 0.5]), jnp.array([0, 0, 0, 1])
+        >>> print(sets.interpolated_quantiles(
+        ...     scores, labels, error=0.25, weight=0.5, num_classes=2))
+        [0.75  0.875]
+
+    Source: Ding, Fermanian and Salmon (2025), "Conformal prediction for long-tailed
+    classification", Interp-Q.
+    """
+    num_classes = number_of_classes(scores, labels, num_classes)
+    calibration = calibration_of(scores, labels, num_classes)
+    dtype = calibration.scores.dtype
+    weight = _checks.scalar(weight, "weight", dtype, at_least=0, at_most=1)
+    largest = _checks.scalar(largest_score, "largest_score", dtype)
+    num_examples, rate = calibration.labels.size, _checks.static_error(error)
+    of_all = _conformal_quantile(calibration, _num_covered(num_examples, rate))
+    ranks = covered_of_each_size(num_examples, rate)
+    of_classes = _class_conditional_quantiles(calibration, ranks, num_classes)
+    of_classes = jnp.minimum(of_classes, largest)
+    # 0 times an infinite quantile of all examples is NaN.
+    between = weight * of_classes + (1.0 - weight) * of_all
+    return jnp.where(weight == 1.0, of_classes, between)
+
+
+def label_shift_quantiles(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    error: float,
+    weights: ArrayLike,
+    num_classes: int | None = None,
+) -> jax.Array:
+    r"""Conformal quantiles for new examples whose classes have other frequencies.
+
+    With :math:`w_c = q_c / p_c` the frequency of class c among new examples over that among these:
+
+    .. math::
+        \hat q_c = \min \Big\{ s : \sum_{i : s_i \le s} w_{y_i}
+        \ge (1 - \varepsilon) \Big( \sum_i w_{y_i} + w_c \Big) \Big\},
+
+    or infinity if there is none. New examples with these weights, whose examples of each class are
+    distributed as those here, are missed with a probability of at most :math:`\varepsilon`. A
+    common factor of the weights changes nothing. With equal weights, every quantile is that of
+    `conformal_quantile`.
+
+    Args:
+        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
+            at least one example.
+        labels: integer classes, `[...]`.
+        error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
+            decimal.
+        weights: w above, at least 0, one value per class, `[L]`. May be traced.
+        num_classes: the static number L of classes; needed for the scores of the labels alone.
+
+    Returns:
+        One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
+        (float32 or float64); all are NaN if a score is NaN or a label is outside [0, L). Weights
+        are added up in this dtype: a sum within 16 roundings of the required one suffices.
+
+    Raises:
+        TypeError: an argument has a wrong type, or `error` is not a static real number.
+        ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
+            that of the scores, `error` is outside [0, 1), or a weight is negative.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> scores, labels = jnp.array([0.25, 0.5, 0.75, 0.5]), jnp.array([0, 0, 0, 1])
+        >>> print(sets.label_shift_quantiles(
+        ...     scores, labels, error=0.25, weights=jnp.array([1.0, 3.0]), num_classes=2))
+        [0.75  inf]
+
+    Source: Podkopaev and Ramdas (2021), "Distribution-free uncertainty quantification for
+    classification under label shift"; Tibshirani et al. (2019), "Conformal prediction under
+    covariate shift", for the weighted quantile.
+    """
+    num_classes = number_of_classes(scores, labels, num_classes)
+    calibration = calibration_of(scores, labels, num_classes)
+    dtype = calibration.scores.dtype
+    of_classes = _checks.per_class(weights, "weights", num_classes, dtype)
+    of_classes = jnp.broadcast_to(of_classes, (num_classes,))
+    rate = _checks.static_error(error)
+    return _label_shift_quantiles(calibration, of_classes, float(1 - rate))
+
+
+def rank_calibrated_quantiles(
+    scores: ArrayLike,
+    ranks: ArrayLike,
+    labels: ArrayLike,
+    *,
+    error: float,
+    num_classes: int | None = None,
+) -> tuple[jax.Array, jax.Array]:
+    r"""Quantiles of the scores and of the ranks of each class: RC3P.
+
+    The set keeps a class if its score is at most :math:`\hat q_c` and its rank is at most
+    :math:`k_c`. With :math:`e_c^k` the part of the examples of class c whose label has a rank
+    greater than k:
+
+    .. math::
+        k_c = \min \{ k : e_c^k < \varepsilon \}, \qquad
+        \hat q_c = \text{the } \lceil (n_c + 1)(1 - \varepsilon + e_c^{k_c}) \rceil
+        \text{-th smallest score}
+
+    The sets are smaller than those of `class_conditional_quantiles`. They would miss each class at
+    a rate of at most :math:`\varepsilon` if :math:`e_c^k` were the rates of all examples. They are
+    those of the given ones, so the rate of a small class can be greater: up to 2/12 at an error of
+    0.1 and 11 examples.
+
+    Args:
+        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
+            at least one example.
+        ranks: their ranks, `conformal_scores` or `conformal_label_scores` of kind "rank", of the
+            same shape.
+        labels: integer classes, `[...]`.
+        error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
+            decimal.
+        num_classes: the static number L of classes; needed for the scores of the labels alone.
+
+    Returns:
+        The quantiles of the scores and of the ranks, both `[L]`, for
+        `score_set(scores, quantiles) & score_set(ranks, rank_quantiles)`, in the scores' dtype
+        (float32 or float64). They are infinity where the examples are too few. All are NaN if a
+        score or a rank is NaN or a label is outside [0, L).
+
+    Raises:
+        TypeError: an argument has a wrong type, or `error` is not a static real number.
+        ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
+            that of the scores, or `error` is outside [0, 1).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> scores, ranks = jnp.array([0.25, 0.5, 0.75, 0.5]), jnp.array([1.0, 1.0, 2.0, 1.0])
+        >>> labels = jnp.array([0, 0, 0, 1])
+        >>> quantiles, rank_quantiles = sets.rank_calibrated_quantiles(
+        ...     scores, ranks, labels, error=0.5, num_classes=2)
+        >>> print(quantiles, rank_quantiles)
+        [inf 0.5] [1. 1.]
+
+    Source: Shi et al. (2024), "Conformal prediction for class-wise coverage via augmented label
+    rank calibration", option II.
+    """
+    num_classes = number_of_classes(scores, labels, num_classes)
+    calibration = calibration_of(scores, labels, num_classes)
+    places = calibration_of(ranks, labels, num_classes, name="ranks")
+    rate, num_examples = _checks.static_error(error), calibration.labels.size
+    return _rank_calibrated_quantiles(
+        calibration,
+        places._replace(scores=places.scores.astype(calibration.scores.dtype)),
+        covered_of_each_size(num_examples, rate),
+        _allowed_beyond(num_examples, rate),
+        _room_to_round(num_examples, rate),
+        num_classes,
+    )
+
+
+def calibration_of(
+    scores: ArrayLike, labels: ArrayLike, num_classes: int | None, *, name: str = "scores"
+) -> Calibration:
+    """The scores of the labels, from those of all classes or of the labels alone, or raises."""
+    values = _checks.floating_array(scores, name)
+    if values.shape == np.shape(labels):
+        labels = _checks.integer_array(labels, "labels", values.shape)
+        of_labels, known = values, num_classes
+    else:
+        values, labels = _checks.logits_and_labels(scores, labels, name=name)
+        of_labels, known = _numerics.score_of_label(values, labels), values.shape[-1]
+    _checks.some_examples(values, name)
+    largest = jnp.iinfo(labels.dtype).max if known is None else known - 1
+    valid = ~jnp.isnan(values).any() & ((labels >= 0) & (labels <= largest)).all()
+    return Calibration(of_labels.reshape(-1), labels.reshape(-1), valid)
+
+
+def number_of_classes(scores: ArrayLike, labels: ArrayLike, num_classes: int | None) -> int:
+    """The number of classes of the scores, which is given where they are those of the labels."""
+    shape = np.shape(scores)
+    if shape == np.shape(labels):
+        if num_classes is None:
+            raise ValueError("num_classes must be given for the scores of the labels alone.")
+        return _checks.whole_number(num_classes, "num_classes", minimum=1)
+    if num_classes not in (None, shape[-1]):
+        raise ValueError(
+            f"num_classes must be {shape[-1]} where scores has shape {shape}, got {num_classes}."
+        )
+    return shape[-1]
+
+
+def covered_of_each_size(num_examples: int, error: Fraction) -> np.ndarray:
+    """How many of m examples a quantile must cover, ceil((m + 1)(1 - error)), for m from 0 to n."""
+    part, whole = error.numerator, error.denominator
+    covered = (m + 1 - (m + 1) * part // whole for m in range(num_examples + 1))
+    return np.fromiter(covered, np.int32, num_examples + 1)
+
+
+def grouped(calibration: Calibration, groups: jax.Array, num_groups: int) -> Groups:
+    """The scores by group [n]; those of a group outside [0, num_groups) are at the ends."""
+    # Not `bincount`, which counts negative numbers as 0.
+    sizes = (
+        jnp.zeros(num_groups, jnp.int32).at[groups].add(1, mode="drop", wrap_negative_indices=False)
+    )
+    num_before = (groups < 0).sum()
+    starts = num_before + jnp.cumsum(sizes) - sizes
+    _, ascending = jax.lax.sort((groups, calibration.scores), num_keys=2)
+    return Groups(ascending, starts, sizes)
+
+
+def value_of_rank(groups: Groups, ranks: jax.Array) -> jax.Array:
+    """The `ranks`-th smallest score of each group, or infinity if it has fewer."""
+    places = jnp.clip(groups.starts + ranks - 1, 0, groups.ascending.size - 1)
+    return jnp.where(ranks > groups.sizes, jnp.inf, groups.ascending[places])
+
+
+def _num_covered(num_examples: int, error: Fraction) -> int:
+    """How many of n examples the quantile must cover."""
+    return math.ceil((num_examples + 1) * (1 - error))
+
+
+def _allowed_beyond(num_examples: int, error: Fraction) -> np.ndarray:
+    """The greatest m with m / n < error, for each n; -1 if there is none."""
+    part, whole = error.numerator, error.denominator
+    allowed = (-(-n * part // whole) - 1 for n in range(num_examples + 1))
+    return np.fromiter(allowed, np.int32, num_examples + 1)
+
+
+def _room_to_round(num_examples: int, error: Fraction) -> np.ndarray:
+    """The greatest m with ceil(x + m / n) = ceil(x), x = (n + 1)(1 - error), for each n."""
+    part, whole = error.numerator, error.denominator
+    room = (n * ((n + 1) * part % whole) // whole for n in range(num_examples + 1))
+    return np.fromiter(room, np.int32, num_examples + 1)
+
+
+@jax.jit
+def _conformal_threshold(probabilities: jax.Array, labels: jax.Array, rank: jax.Array) -> jax.Array:
+    """The `rank`-th largest probability of a label, or minus infinity if there are fewer.
+
+    Hazard: 1 - (1 - p) is rounded, so the threshold could exclude the example that it comes from.
+    Choice: sort the probabilities themselves. Cost: none.
+    """
+    of_labels = _numerics.score_of_label(probabilities, labels).reshape(-1)
+    ascending = jnp.concatenate([jnp.full(1, -jnp.inf, of_labels.dtype), jnp.sort(of_labels)])
+    threshold = ascending[labels.size + 1 - rank]
+    return jnp.where(_numerics.valid_examples(probabilities, labels).all(), threshold, jnp.nan)
+
+
+@jax.jit
+def _conformal_quantile(calibration: Calibration, rank: jax.Array) -> jax.Array:
+    """The `rank`-th smallest score, or infinity if there are fewer."""
+    scores = calibration.scores
+    ascending = jnp.concatenate([jnp.sort(scores), jnp.full(1, jnp.inf, scores.dtype)])
+    return jnp.where(calibration.valid, ascending[rank - 1], jnp.nan)
+
+
+@partial(jax.jit, static_argnames="num_classes")
+def _class_conditional_quantiles(
+    calibration: Calibration, ranks: jax.Array, num_classes: int
+) -> jax.Array:
+    groups = grouped(calibration, calibration.labels, num_classes)
+    quantiles = value_of_rank(groups, ranks[groups.sizes])
+    return jnp.where(calibration.valid, quantiles, jnp.nan)
+
+
+@jax.jit
+def _label_shift_quantiles(
+    calibration: Calibration, weights: jax.Array, coverage: jax.Array
+) -> jax.Array:
+    """The quantiles of weighted scores. The sums are not exact, so they have 16 roundings to spare.
+
+    Without these, equal weights could give a quantile other than that of `conformal_quantile`.
+    """
+    of_examples = _numerics.value_of_class(weights, calibration.labels)
+    ascending, of_examples = jax.lax.sort((calibration.scores, of_examples), num_keys=1)
+    sums = jnp.cumsum(of_examples)
+    spare = 1.0 - 16.0 * float(jnp.finfo(sums.dtype).eps)
+    required = coverage.astype(sums.dtype) * (sums[-1] + weights) * spare
+    places = jnp.searchsorted(sums, required)
+    reached = jnp.append(ascending, jnp.inf)[places]
+    return jnp.where(calibration.valid, reached, jnp.nan)
+
+
+@partial(jax.jit, static_argnames="num_classes")
+def _rank_calibrated_quantiles(
+    calibration: Calibration,
+    places: Calibration,
+    covered: jax.Array,
+    allowed: jax.Array,
+    room: jax.Array,
+    num_classes: int,
+) -> tuple[jax.Array, jax.Array]:
+    """The quantiles of scores and ranks.
+
+    Identity: with m of n ranks beyond k, ceil((n + 1)(1 - error + m / n)) is m plus
+    ceil((n + 1)(1 - error)), and 1 more if m / n does not fit in what that rounds up. Hazard: in
+    floating point the sum can round to the other side of an integer. Choice: tables of exact
+    integers by the size of a class. Cost: three tables of n + 1 integers.
+    """
+    labels = calibration.labels
+    groups = grouped(calibration, labels, num_classes)
+    ranks = grouped(places, labels, num_classes)
+    sizes = groups.sizes
+    # Infinity for a class that may not have a label beyond any rank.
+    none_allowed = allowed[sizes] < 0
+    limits = value_of_rank(ranks, jnp.where(none_allowed, sizes + 1, sizes - allowed[sizes]))
+    is_beyond = places.scores > _numerics.value_of_class(limits, labels)
+    num_beyond = jnp.zeros_like(sizes).at[labels].add(is_beyond.astype(sizes.dtype), mode="drop")
+    rounded_up = (num_beyond > room[sizes]).astype(sizes.dtype)
+    quantiles = value_of_rank(groups, num_beyond + covered[sizes] + rounded_up)
+    valid = calibration.valid & places.valid
+    return jnp.where(valid, quantiles, jnp.nan), jnp.where(valid, limits, jnp.nan)
