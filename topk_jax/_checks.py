@@ -306,9 +306,20 @@ def per_class(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) 
     return converted.astype(dtype)
 
 
-def class_counts(counts: ArrayLike, name: str) -> jax.Array:
-    """Returns the number of examples of each class, [L], or raises if one is not positive."""
+def class_counts(counts: ArrayLike, name: str, num_classes: int | None = None) -> jax.Array:
+    """Returns the number of examples of each class, [L], or raises if one is not positive.
+
+    Args:
+        counts: the user's argument.
+        name: the argument's name.
+        num_classes: L, where another argument determines it.
+    """
     converted = _real_array(counts, name)
+    if num_classes is not None and converted.shape != (num_classes,):
+        raise ValueError(
+            f"{name} must have one value for each of the {num_classes} classes, got shape "
+            f"{converted.shape}."
+        )
     if converted.ndim != 1 or converted.shape[0] == 0:
         raise ValueError(f"{name} must have one value for each class, got shape {converted.shape}.")
     concrete = _concrete(counts)

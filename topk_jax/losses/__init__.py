@@ -1,8 +1,20 @@
 """Losses for set-valued classification: one loss per example, unless they couple the batch."""
 
-from topk_jax.losses import _average_k, _hinge, _multilabel, _noised, _smooth, _softmax, _sparse
+from topk_jax.losses import (
+    _average_k,
+    _hinge,
+    _label_noise,
+    _long_tail,
+    _multilabel,
+    _noised,
+    _smooth,
+    _softmax,
+    _sparse,
+)
 from topk_jax.losses._average_k import *
 from topk_jax.losses._hinge import *
+from topk_jax.losses._label_noise import *
+from topk_jax.losses._long_tail import *
 from topk_jax.losses._multilabel import *
 from topk_jax.losses._noised import *
 from topk_jax.losses._smooth import *
@@ -13,6 +25,8 @@ from topk_jax.losses._sparse import *
 __all__: list[str] = []
 __all__ += _average_k.__all__
 __all__ += _hinge.__all__
+__all__ += _label_noise.__all__
+__all__ += _long_tail.__all__
 __all__ += _multilabel.__all__
 __all__ += _noised.__all__
 __all__ += _smooth.__all__

@@ -172,19 +172,30 @@ def _rival(
     scores: jax.Array,
     labels: jax.Array,
     margin: ArrayLike = 0.0,
-    scale: ArrayLike = 1.0,
+    scale: jax.Array | float = 1.0,
 ) -> jax.Array:
-    """Log-odds against the true class, `[...]`: log sum_{j != y} e^(scale (s_j - s_y + margin)).
-
-    Identity: CE = log(1 + e^rival). Hazard: log sum e^s - s_y loses the digits of a small loss; at
-    scores of 1e4 only three decimals are left. Choice: differences to s_y, which are exact for
-    close scores. The true class is removed with a finite score, because logsumexp of only -inf has
-    a NaN gradient. Cost: one elementwise pass, which XLA fuses into the next one.
-    """
-    scores = _numerics.finite_scores(scores)
-    gaps = scores - _numerics.score_of_label(scores, labels)[..., None]
+    """Log-odds against the true class, `[...]`: log sum_{j != y} e^(scale (s_j - s_y + margin))."""
+    gaps = gaps_to_label(scores, labels)
     margin = jnp.broadcast_to(jnp.asarray(margin, scores.dtype), labels.shape)[..., None]
-    others = jnp.where(_numerics.is_label(scores, labels), _numerics.FLOOR, scale * (gaps + margin))
+    return log_odds_of_others(scale * (gaps + margin), labels)
+
+
+def gaps_to_label(scores: jax.Array, labels: jax.Array) -> jax.Array:
+    """The scores less that of the true class, `[..., L]`; those of masked classes are finite."""
+    scores = _numerics.finite_scores(scores)
+    return scores - _numerics.score_of_label(scores, labels)[..., None]
+
+
+def log_odds_of_others(gaps: jax.Array, labels: jax.Array) -> jax.Array:
+    """Log-odds against the true class, `[...]`: log sum_{j != y} e^(gap_j), of `[..., L]`.
+
+    Identity: CE = log(1 + e^rival), where the gaps are s_j - s_y and the result is the rival.
+    Hazard: log sum e^s - s_y loses the digits of a small loss; at scores of 1e4 only three decimals
+    are left. Choice: differences to s_y, which are exact for close scores. The true class is
+    removed with a finite score, because logsumexp of only -inf has a NaN gradient. Cost: one
+    elementwise pass, which XLA fuses into the next one.
+    """
+    others = jnp.where(_numerics.is_label(gaps, labels), _numerics.FLOOR, gaps)
     return jax.nn.logsumexp(others, axis=-1)
 
 

@@ -4,6 +4,8 @@ A set is a boolean mask over the classes. An example with a NaN score gets the e
 threshold calibrated on a NaN is NaN, which keeps no class.
 """
 
+from topk_jax import _adjustment
+from topk_jax._adjustment import *
 from topk_jax.sets import (
     _average,
     _average_by_class,
@@ -23,6 +25,7 @@ from topk_jax.sets._temperature import *
 
 # Each family lists what it makes public.
 __all__: list[str] = []
+__all__ += _adjustment.__all__
 __all__ += _average.__all__
 __all__ += _average_by_class.__all__
 __all__ += _clusters.__all__

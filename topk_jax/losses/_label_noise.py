@@ -1,0 +1,119 @@
+"""Softmax losses that trust a label less than the cross-entropy does."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _numerics
+from topk_jax.losses import _softmax
+
+__all__ = ["generalized_cross_entropy", "symmetric_cross_entropy"]
+
+
+def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, *, q: ArrayLike) -> jax.Array:
+    r"""A loss between the cross-entropy and the probability of a wrong class, at most 1 / q.
+
+    .. math::
+        \ell(s, y) = \frac{1 - p_y^q}{q}, \qquad p = \mathrm{softmax}(s), \qquad
+        \nabla \ell = p_y^q \, (p - e_y)
+
+    An example with an unlikely label, which may be wrong, has a small gradient. In the limit q = 0
+    the loss is `cross_entropy`. With q = 1 it is :math:`1 - p_y`, half the absolute error
+    :math:`\lVert p - e_y \rVert_1`.
+
+    Args:
+        logits: floating-point scores, `[..., L]`.
+        labels: integer classes, `[...]`.
+        q: scalar, greater than 0 and at most 1; 0.7 is common. May be traced.
+
+    Returns:
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
+
+    Raises:
+        TypeError: `logits` is not floating-point, `labels` is not integer, or `q` is not real.
+        ValueError: the shapes do not match, or `q` is not a scalar in (0, 1].
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> logits = jnp.array([[1.0, 2.0, 0.0]])
+        >>> print(losses.generalized_cross_entropy(logits, jnp.array([0]), q=0.7).round(4))
+        [0.8953]
+
+    Source: Zhang and Sabuncu (2018), "Generalized cross entropy loss for training deep neural
+    networks with noisy labels", without its truncation.
+    """
+    scores, labels = _checks.logits_and_labels(logits, labels)
+    q = _checks.scalar(q, "q", scores.dtype, above=0, at_most=1)
+    entropy = jax.nn.softplus(
+        _softmax.log_odds_of_others(_softmax.gaps_to_label(scores, labels), labels)
+    )
+    losses = _one_less_exponential(q * entropy) / q
+    return _numerics.nan_where_invalid(losses, scores, labels)
+
+
+def symmetric_cross_entropy(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    alpha: ArrayLike,
+    beta: ArrayLike,
+    log_zero: ArrayLike = -4.0,
+) -> jax.Array:
+    r"""The cross-entropy, and that with the roles of label and softmax exchanged.
+
+    .. math::
+        \ell(s, y) = \alpha \, \mathrm{CE}(s, y) - \beta \sum_j p_j \log t_j
+        = -\alpha \log p_y - \beta A \, (1 - p_y), \qquad p = \mathrm{softmax}(s), \quad t = e_y
+
+    where A stands for the logarithm of 0. The second term is at most :math:`-\beta A`, however
+    unlikely the label is.
+
+    Args:
+        logits: floating-point scores, `[..., L]`.
+        labels: integer classes, `[...]`.
+        alpha: scalar weight of the cross-entropy, at least 0. May be traced.
+        beta: scalar weight of the reverse cross-entropy, at least 0. May be traced.
+        log_zero: scalar A, less than 0. May be traced. The paper has -4; its authors' code replaces
+            0 by 1e-4, which is A = -9.21.
+
+    Returns:
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
+
+    Raises:
+        TypeError: `logits` is not floating-point, `labels` is not integer, or another argument is
+            not real.
+        ValueError: the shapes do not match, or another argument is outside its range or not a
+            scalar.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> logits = jnp.array([[1.0, 2.0, 0.0]])
+        >>> print(losses.symmetric_cross_entropy(
+        ...     logits, jnp.array([1]), alpha=0.1, beta=1.0).round(4))
+        [1.3798]
+
+    Source: Wang et al. (2019), "Symmetric cross entropy for robust learning with noisy labels".
+    """
+    scores, labels = _checks.logits_and_labels(logits, labels)
+    alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=0)
+    beta = _checks.scalar(beta, "beta", scores.dtype, at_least=0)
+    log_zero = _checks.scalar(log_zero, "log_zero", scores.dtype, below=0)
+    rival = _softmax.log_odds_of_others(_softmax.gaps_to_label(scores, labels), labels)
+    # Identity: 1 - p_y = sigmoid(rival). Hazard: the difference has no digit left where the label
+    # is certain. Choice: the sigmoid. Cost: one sigmoid per example.
+    losses = alpha * jax.nn.softplus(rival) - beta * log_zero * jax.nn.sigmoid(rival)
+    return _numerics.nan_where_invalid(losses, scores, labels)
+
+
+def _one_less_exponential(values: jax.Array) -> jax.Array:
+    """1 - exp(-x) for x of at least 0, and its slope exp(-x).
+
+    Hazard: the difference loses the digits of a small x, and the slope of `expm1`, which JAX
+    computes as `expm1 + 1`, those of a large x. Choice: each where the other fails. Cost: one more
+    exponential per example.
+    """
+    return jnp.where(values < 1, -jnp.expm1(-values), 1 - jnp.exp(-values))
