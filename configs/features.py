@@ -12,7 +12,7 @@ training rows. Any loss of the program may stand after the colon.
 
 from ml_collections import ConfigDict, config_dict
 
-from configs.own_data import LOSS, OPTIMIZER
+from configs.own_data import OPTIMIZER, loss_fields
 from configs.recipe import complete
 
 
@@ -33,7 +33,7 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
             },
             # "linear" has no hidden layer.
             "model": {"name": "linear"},
-            "loss": {"name": loss, **LOSS},
+            "loss": loss_fields(loss),
             # One layer on standardized features takes larger steps than a network of images.
             "optimizer": {**OPTIMIZER, "learning_rate": 0.05},
             "select_by": "top_3_accuracy",

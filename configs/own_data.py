@@ -7,7 +7,7 @@ from ml_collections import ConfigDict, config_dict
 from configs.recipe import complete
 
 # Each loss uses the fields that it needs.
-LOSS = {
+_LOSS = {
     "k": 3,
     "epsilon": 1.0,
     "num_samples": 10,
@@ -19,6 +19,12 @@ LOSS = {
     "beta": 0.01,
     "weight": 0.01,
     "label_learning_rate": 1.0,
+    "q": 0.7,
+}
+# Of losses that need other values of them.
+_OF_LOSS = {
+    "vector_scaling": {"gamma": 0.2, "tau": 1.2},
+    "symmetric_cross_entropy": {"alpha": 0.1, "beta": 1.0},
 }
 OPTIMIZER = {
     "learning_rate": 0.02,
@@ -26,6 +32,16 @@ OPTIMIZER = {
     "schedule": "cosine",
     "warmup_epochs": 1.0,
 }
+
+
+def loss_fields(loss: str, **fields: Any) -> dict[str, Any]:
+    """`config.loss` of a recipe after whose colon any loss may stand.
+
+    Args:
+        loss: the name of the loss.
+        **fields: values of the recipe's own.
+    """
+    return {"name": loss, **_LOSS, **fields, **_OF_LOSS.get(loss, {})}
 
 
 def own_images(loss: str, **dataset: Any) -> ConfigDict:
@@ -63,7 +79,7 @@ def own_images(loss: str, **dataset: Any) -> ConfigDict:
                 **dataset,
             },
             "model": {"name": "resnet18"},
-            "loss": {"name": loss, **LOSS},
+            "loss": loss_fields(loss),
             "optimizer": OPTIMIZER,
             "select_by": "top_3_accuracy",
             "eval": {"ks": (1, 3, 5)},

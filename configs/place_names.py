@@ -12,7 +12,7 @@ accuracy of 0.90 with the default loss. Any loss of the program may stand after 
 
 from ml_collections import ConfigDict, config_dict
 
-from configs.own_data import LOSS
+from configs.own_data import loss_fields
 from configs.recipe import complete
 
 
@@ -30,7 +30,7 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
                 "data_dir": config_dict.placeholder(str),
             },
             "model": {"name": "ngram_bag", "dropout": 0.25},
-            "loss": {"name": loss, **LOSS, "k": 5},
+            "loss": loss_fields(loss, k=5),
             "optimizer": {
                 "name": "adamw",
                 "learning_rate": 0.005,

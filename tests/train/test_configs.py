@@ -56,6 +56,17 @@ def test_a_loss_changes_what_the_paper_changes_with_it():
     assert (config.dataset.holdout, config.select_by) == ("balanced", "average_5_accuracy")
 
 
+def test_losses_that_share_a_field_have_values_of_their_own():
+    """Also where all losses have all fields, so that any of them may stand after the colon."""
+    for recipe in ("place_names", "folder", "features"):
+        get_config = importlib.import_module(f"configs.{recipe}").get_config
+        focal, scaled = get_config("focal").loss, get_config("vector_scaling").loss
+        assert (focal.gamma, scaled.gamma, scaled.tau) == (1.0, 0.2, 1.2)
+        penalized = get_config("expected_positive_regularization").loss
+        assert (penalized.beta, get_config("symmetric_cross_entropy").loss.beta) == (0.01, 1.0)
+    assert importlib.import_module("configs.place_names").get_config("focal").loss.k == 5
+
+
 # Table 3.3 of the thesis: the rate, the epochs and the decays of each network.
 TRAINING = {
     (0.01, 30, (20, 25)): (

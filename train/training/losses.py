@@ -136,15 +136,30 @@ def _with_margins(values: Hyperparameters, class_counts: np.ndarray) -> Hyperpar
     Raises:
         UserError: a class has no training images.
     """
-    if not class_counts.all():
-        without = int(np.flatnonzero(class_counts == 0)[0])
-        raise UserError(
-            "config.loss.name must be a loss without margins where a class has no training images, "
-            f"as class {without} here"
-        )
+    _check_counts(class_counts, "margins")
     rest = {name: value for name, value in values.items() if name != "max_margin"}
     margins = losses.class_margins(class_counts, max_margin=values["max_margin"])
     return {**rest, "margins": margins}
+
+
+def _with_counts(values: Hyperparameters, class_counts: np.ndarray) -> Hyperparameters:
+    """The parameters and the class counts.
+
+    Raises:
+        UserError: a class has no training images.
+    """
+    _check_counts(class_counts, "class counts")
+    return {**values, "class_counts": class_counts.astype(np.float32)}
+
+
+def _check_counts(class_counts: np.ndarray, needed_for: str) -> None:
+    """Raises `UserError` if a class has no training images."""
+    if not class_counts.all():
+        without = int(np.flatnonzero(class_counts == 0)[0])
+        raise UserError(
+            f"config.loss.name must be a loss without {needed_for} where a class has no training "
+            f"images, as class {without} here"
+        )
 
 
 # The size of the sets that a top-K loss compares the label with leaves the label out.
@@ -152,6 +167,7 @@ _K = {"k": SetSize(leaves_one_out=True)}
 _MEAN_SIZE = {"k": SetSize()}
 _NOISE = {"epsilon": Number(at_least=0)}
 _SAMPLES = {"num_samples": integer(1)}
+_TAU = {"tau": Number(at_least=0)}
 _MARGINS = {"max_margin": Number(at_least=0), "scale": Number(above=0)}
 # Of losses that take smoothed labels. Every configuration has the field.
 LABEL_SMOOTHING = Number(at_least=0, below=1)
@@ -167,6 +183,28 @@ LOSSES = {
     ),
     "focal": LossSpec("focal", _plain(losses.focal), {"gamma": Number(at_least=0)}),
     "ldam": LossSpec("LDAM", _scaled(losses.ldam), _MARGINS, derive=_with_margins, head="cosine"),
+    "logit_adjusted_cross_entropy": LossSpec(
+        "logit-adjusted cross-entropy",
+        _plain(losses.logit_adjusted_cross_entropy),
+        _TAU,
+        derive=_with_counts,
+    ),
+    "vector_scaling": LossSpec(
+        "vector scaling",
+        _plain(losses.vector_scaling),
+        {"gamma": Number(at_least=0), **_TAU},
+        derive=_with_counts,
+    ),
+    "generalized_cross_entropy": LossSpec(
+        "generalized cross-entropy",
+        _plain(losses.generalized_cross_entropy),
+        {"q": Number(above=0, at_most=1)},
+    ),
+    "symmetric_cross_entropy": LossSpec(
+        "symmetric cross-entropy",
+        _plain(losses.symmetric_cross_entropy),
+        {"alpha": Number(at_least=0), "beta": Number(at_least=0)},
+    ),
     "top_k_hinge": LossSpec("top-K hinge", _plain(losses.top_k_hinge), _K, optimizes_top_k=True),
     "convex_top_k_hinge": LossSpec(
         "convex top-K hinge", _plain(losses.convex_top_k_hinge), _K, optimizes_top_k=True

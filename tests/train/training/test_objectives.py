@@ -24,6 +24,7 @@ PARAMETERS = {
     "beta": 0.01,
     "weight": 0.01,
     "label_learning_rate": 0.5,
+    "q": 0.7,
 }
 NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])
@@ -103,6 +104,34 @@ def test_smoothed_labels_train_and_are_not_evaluated(rng):
 def test_margins_need_training_images_of_every_class(name):
     with pytest.raises(UserError, match=r"without margins where .* no training images, as class 2"):
         LOSSES[name].hyperparameters(PARAMETERS, np.array([40, 20, 0, 10, 0, 5]))
+
+
+@pytest.mark.parametrize("name", ["logit_adjusted_cross_entropy", "vector_scaling"])
+def test_frequencies_need_training_images_of_every_class(name):
+    with pytest.raises(UserError, match=r"without class counts where .* images, as class 2 here"):
+        LOSSES[name].hyperparameters(PARAMETERS, np.array([40, 20, 0, 10, 0, 5]))
+
+
+@pytest.mark.slow
+def test_adjusted_losses_know_the_class_counts_and_rank_by_the_logits(rng):
+    logits = rng.normal(size=(5, NUM_CLASSES)).astype(np.float32)
+    labels = np.arange(5, dtype=np.int32)
+    shift = np.log(CLASS_COUNTS / CLASS_COUNTS.sum())
+    factors = {
+        "logit_adjusted_cross_entropy": 1.0,
+        "vector_scaling": CLASS_COUNTS / CLASS_COUNTS.max(),
+    }
+    for name, factor in factors.items():
+        objective = make_objective(name)
+        adjusted = jnp.asarray(factor * logits + shift, jnp.float32)
+        expected = losses.cross_entropy(adjusted, labels)
+        for loss in (
+            objective.loss(logits, labels, None, None),
+            objective.evaluation_loss(logits, labels),
+        ):
+            # A dozen roundings of numbers below 10.
+            np.testing.assert_allclose(loss, expected, rtol=1e-5)
+        np.testing.assert_array_equal(objective.scores(logits), jax.nn.softmax(logits))
 
 
 def test_a_loss_that_optimizes_top_k_has_a_k():
