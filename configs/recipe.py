@@ -30,6 +30,13 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 "normalization": config_dict.placeholder(str),
                 # Whether the network below the head stays as it is, and the head alone is trained.
                 "freeze": False,
+                # "linear" or "cosine"; None for the head that the loss usually has.
+                "head": config_dict.placeholder(str),
+                # The factor of the cosines of a cosine head; None for ldam and the imbalanced
+                # losses, where loss.scale is it.
+                "scale": config_dict.placeholder(float),
+                # Whether that factor is trained.
+                "learn_scale": False,
                 # Whether batch norm uses the batch of all devices, or the share of each device.
                 "sync_batch_norm": True,
                 # Compute in bfloat16; parameters, statistics and losses stay float32.

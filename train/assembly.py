@@ -157,6 +157,11 @@ class Assembly:
             )
         return steps_per_epoch
 
+    @property
+    def head(self) -> str:
+        """The name of the model's head."""
+        return self.config["model"]["head"] or self.loss.head
+
     @cached_property
     def model(self) -> Classifier:
         """The network with its head."""
@@ -164,7 +169,9 @@ class Assembly:
         return build_model(
             settings["name"],
             num_classes=self.num_classes,
-            head=self.loss.head,
+            head=self.head,
+            scale=settings["scale"],
+            learn_scale=settings["learn_scale"],
             axis_name=parallel.AXIS_NAME if settings["sync_batch_norm"] else None,
             half_precision=settings["half_precision"],
             freeze=settings["freeze"],

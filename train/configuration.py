@@ -29,6 +29,10 @@ _FIELDS: dict[str, fields.Field] = {
     "model.start_from": fields.text(optional=True),
     "model.normalization": fields.optional(fields.one_of((*NORMALIZATIONS, "dataset"))),
     "model.freeze": fields.boolean(),
+    # Two heads belong to the losses that need them.
+    "model.head": fields.optional(fields.one_of(("linear", "cosine"))),
+    "model.scale": fields.optional(fields.Number(above=0)),
+    "model.learn_scale": fields.boolean(),
     "model.sync_batch_norm": fields.boolean(),
     "model.half_precision": fields.boolean(),
     **{f"model.{name}": field for name, field in MODEL_OPTIONS.items()},
@@ -96,6 +100,7 @@ def check(config: Mapping[str, Any]) -> None:
             )
         _check_field(values, f"loss.{name}", _among(num_classes, field))
     _check_label_smoothing(values)
+    _check_head(values)
     if values.get("eval.scores") == "sigmoid" and "sigmoid" not in loss.scores:
         multi_label = ", ".join(name for name, spec in LOSSES.items() if "sigmoid" in spec.scores)
         raise UserError(
@@ -164,6 +169,43 @@ def _check_label_smoothing(values: Mapping[str, Any]) -> None:
         raise UserError(
             f"config.loss.label_smoothing must be 0 with {values['loss.name']}; it is for "
             f"{having}; got {value}"
+        )
+
+
+def _check_head(values: Mapping[str, Any]) -> None:
+    """Raises `UserError` for a head that the loss cannot have, or scales that do not fit it."""
+    loss = find_loss(values["loss.name"])
+    chosen, scale = values["model.head"], values["model.scale"]
+    if chosen is not None and loss.head not in ("linear", "cosine"):
+        raise UserError(
+            f"config.model.head must be None with {values['loss.name']}, whose head is of the kind "
+            f"{loss.head}; got {chosen!r}"
+        )
+    takes_cosines = loss.head == "cosine"
+    # Another loss may have a parameter of this name that means something else.
+    of_loss = values.get("loss.scale") if takes_cosines and "scale" in loss.parameters else None
+    is_cosine = (chosen or loss.head) == "cosine"
+    if not is_cosine and scale is not None:
+        raise UserError(f"config.model.scale must be None without a cosine head; got {scale}")
+    if not is_cosine and of_loss not in (None, 1):
+        raise UserError(
+            "config.loss.scale must be 1 with a linear head, whose logits have any scale: margins "
+            f"and noise are then in units of the logits; got {of_loss}"
+        )
+    if is_cosine and not takes_cosines and scale is None:
+        raise UserError(
+            f"config.model.scale must be a number with {values['loss.name']} and a cosine head, "
+            "the factor of the cosines, such as 20; got None"
+        )
+    if scale is not None and of_loss not in (None, 1):
+        raise UserError(
+            f"config.loss.scale must be 1 with config.model.scale, {scale}, which scales the "
+            f"cosines before the loss; got {of_loss}"
+        )
+    if values["model.learn_scale"] and scale is None:
+        raise UserError(
+            "config.model.learn_scale must be False without config.model.scale, which training "
+            "starts from"
         )
 
 

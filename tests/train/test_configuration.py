@@ -81,6 +81,12 @@ MISTAKES = [
         "'clip'.*, or None; got 'clp'",
     ),
     ("model.freeze", 1, "config.model.freeze must be True or False; got 1"),
+    ("model.head", "cosin", "model.head must be one of cosine, linear; did you mean 'cosine'"),
+    ("model.head", "two_heads", "config.model.head must be one of cosine, linear.*'two_heads'"),
+    ("model.head", "cosine", "model.scale must be a number with noised_balanced and a cosine head"),
+    ("model.scale", 0.0, "config.model.scale must be .* greater than 0, or None; got 0.0"),
+    ("model.scale", 20.0, "config.model.scale must be None without a cosine head; got 20.0"),
+    ("model.learn_scale", True, "learn_scale must be False without config.model.scale"),
     ("optimizer.head_learning_rate", 0, "head_learning_rate .* greater than 0, or None; got 0"),
     ("optimizer.layer_decay", 1.5, "layer_decay .* greater than 0 and at most 1, or None; got 1.5"),
     ("optimizer.layer_decay", 0, "config.optimizer.layer_decay .*; got 0"),
@@ -133,6 +139,30 @@ def test_a_loss_of_the_batch_is_not_computed_in_parts(config):
     configuration.check(config)
     with pytest.raises(UserError, match="accumulation_steps must be 1 with average_k, a loss of"):
         configuration.check(changed(config, "loss.name", "average_k"))
+
+
+HEADS = [
+    ("cross_entropy", {"model.head": "cosine", "model.scale": 20.0}, None),
+    ("cross_entropy", {"model.head": "cosine", "model.scale": 20, "model.learn_scale": True}, None),
+    ("cross_entropy", {"model.head": "linear"}, None),
+    ("ldam", {"model.head": "cosine"}, None),
+    ("ldam", {"model.head": "linear", "loss.scale": 1}, None),
+    ("ldam", {"model.scale": 20.0, "model.learn_scale": True, "loss.scale": 1.0}, None),
+    ("ldam", {"model.head": "linear"}, "loss.scale must be 1 with a linear head.*; got 20.0"),
+    ("expected_imbalanced", {"model.scale": 5.0}, "loss.scale must be 1 with .*5.0.*; got 20.0"),
+    ("average_k", {"model.head": "linear"}, "must be None with average_k, whose head is of the"),
+]
+
+
+@pytest.mark.parametrize(("loss", "changes", "message"), HEADS)
+def test_any_loss_of_one_head_takes_either(config, loss, changes, message):
+    for name, value in {"loss.name": loss, **changes}.items():
+        config = changed(config, name, value)
+    if message is None:
+        configuration.check(config)
+        return
+    with pytest.raises(UserError, match=message):
+        configuration.check(config)
 
 
 def test_labels_are_mixed_for_losses_of_single_examples(config):

@@ -115,13 +115,13 @@ def test_the_head_starts_anew_for_other_classes(finished_run, ready):
     other_kind = copy.deepcopy(state.params)
     other_kind["head"] = {"class_vectors": np.zeros((128, 10), np.float32)}
     for params, classes, reason in (
-        (state.params, names[::-1], "other classes, or for the same in another order"),
-        (state.params, names[:4], "10 classes, not 4"),
-        (other_kind, names, "losses of another kind"),
+        (state.params, names[::-1], "for other classes, or for the same in another order"),
+        (state.params, names[:4], "for 10 classes, not 4"),
+        (other_kind, names, "of another kind"),
     ):
         others = dataclasses.replace(facts, classes=Classes(classes, (1,) * len(classes)))
         loaded = load(finished_run, dataclasses.replace(state, params=params), others)
-        assert loaded.message.endswith(f", but its head starts anew: the run's is for {reason}")
+        assert loaded.message.endswith(f", but its head starts anew: the run's is {reason}")
         assert as_bytes(loaded.params["head"]) == as_bytes(params["head"])
         assert as_bytes(loaded.params["features"]) == as_bytes(selected.params["features"])
 

@@ -85,7 +85,7 @@ MODELS = {
 MODEL_NAME = import_paths.one_of_or_path(MODELS, ModelSpec)
 
 # Each makes a head from the number of classes. Its output is logits [n, L], or a `TwoLogits`.
-HEADS: dict[str, Callable[[int], nn.Module]] = {
+HEADS: dict[str, Callable[..., nn.Module]] = {
     "linear": LinearHead,
     "cosine": CosineHead,
     "two_heads": TwoHeads,
@@ -129,6 +129,8 @@ def build_model(
     head: str,
     axis_name: str | None,
     half_precision: bool,
+    scale: float | None = None,
+    learn_scale: bool = False,
     freeze: bool = False,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Classifier:
@@ -142,13 +144,16 @@ def build_model(
             normalises by its own share of the batch.
         half_precision: whether the layers below the head compute in bfloat16. Parameters, batch
             norm's statistics, features and logits are float32 in any case.
+        scale: the factor of the logits of a cosine head; None for other heads, and for cosines.
+        learn_scale: whether that factor is trained.
         freeze: whether the layers below the head evaluate in training too.
         options: the fields of `MODEL_OPTIONS` that are not the default of the network.
     """
     dtype = jnp.bfloat16 if half_precision else jnp.float32
+    scaling = {} if scale is None else {"scale": scale, "learn_scale": learn_scale}
     return Classifier(
         features=find(name).build(axis_name=axis_name, dtype=dtype, **options),
-        head=HEADS[head](num_classes),
+        head=HEADS[head](num_classes, **scaling),
         freeze=freeze,
     )
 

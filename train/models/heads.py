@@ -33,25 +33,38 @@ class LinearHead(nn.Module):
 class CosineHead(nn.Module):
     """Logits as cosines of the angles between the features and one vector per class.
 
-    There is no bias; the scale belongs to the loss. An example whose features are all 0 has logits
-    0 and no gradient.
+    There is no bias. An example whose features are all 0 has logits 0 and no gradient.
+
+    Attributes:
+        num_classes: the number of classes.
+        scale: the factor of the cosines; None for a loss that takes cosines and scales them itself.
+        learn_scale: whether the factor is trained. It is `scale` at first, and stays positive.
     """
 
     num_classes: int
+    scale: float | None = None
+    learn_scale: bool = False
 
     @nn.compact
     def __call__(self, features: jax.Array) -> jax.Array:
-        """Features [n, d] to cosines [n, L]."""
+        """Features [n, d] to logits [n, L]: cosines, times the scale."""
         class_vectors = self.param(
             "class_vectors", _unit_class_vectors, (features.shape[-1], self.num_classes)
         )
         # Margins and noise can be of the order of 0.01, too small for the default precision of a
         # product on some accelerators. This product is a small part of a network.
-        return jnp.matmul(
+        cosines = jnp.matmul(
             _normalize(features, axis=-1),
             _normalize(class_vectors, axis=0),
             precision=jax.lax.Precision.HIGHEST,
         )
+        if self.scale is None:
+            return cosines
+        if not self.learn_scale:
+            return self.scale * cosines
+        # Relative to `scale`, so that weight decay pulls towards it, and not towards 1.
+        log_scale = self.param("log_scale", nn.initializers.zeros_init(), ())
+        return self.scale * jnp.exp(log_scale) * cosines
 
 
 class TwoHeads(nn.Module):

@@ -24,11 +24,11 @@ def serialize(classifier: TrainedClassifier) -> bytes:
         UserError: the network is not a published one, or its head is not.
     """
     names = _names(classifier)
-    head = classifier.assembly.loss.head
+    head = classifier.assembly.head
     if head != "linear":
         raise UserError(
-            "--format=safetensors is for linear heads, as published networks have them; the loss "
-            f"{classifier.config['loss']['name']} has trained one of the kind {head}"
+            "--format=safetensors is for linear heads, as published networks have them; this run "
+            f"with {classifier.config['loss']['name']} has trained one of the kind {head}"
         )
     return safetensors.numpy.save(arrays_of(classifier.params, classifier.batch_stats, names))
 

@@ -127,5 +127,5 @@ def _why_new_head(found: Any, params: Any, earlier: Facts, facts: Facts) -> str 
     if names != earlier_names:
         return "the run's is for other classes, or for the same in another order"
     if array_types.describe(found["head"]) != array_types.describe(params["head"]):
-        return "the run's is for losses of another kind"
+        return "the run's is of another kind"
     return None

@@ -52,7 +52,8 @@ class LossSpec:
         parameters: the fields that the loss has in `config.loss`.
         derive: replaces parameters by what is computed from them and the class counts [L], before
             they reach `build`.
-        head: the name of the model's head.
+        head: the name of the model's head where `config.model.head` names none. A loss with the
+            head "cosine" takes cosines; its parameter `scale`, if it has one, multiplies them.
         of_batch: whether the loss is one of the whole batch, on all devices.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
         scores: the allowed values of `config.eval.scores`.

@@ -47,6 +47,9 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "loss.label_smoothing": 0.0,
     "dataset.mixup": 0.0,
     "dataset.sampling": "uniform",
+    "model.head": None,
+    "model.scale": None,
+    "model.learn_scale": False,
 }
 
 

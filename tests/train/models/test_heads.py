@@ -70,6 +70,28 @@ def test_a_cosine_head_gives_cosines(features, key, rng):
         np.testing.assert_allclose(cosines, expected, atol=1e-6)
 
 
+def test_a_scaled_cosine_head_multiplies_cosines(features, key, rng):
+    _, params = started("cosine", key)
+    cosines = CosineHead(NUM_CLASSES).apply({"params": params}, features)
+    fixed = CosineHead(NUM_CLASSES, scale=20.0)
+    assert jax.tree.structure(fixed.init(key, features)["params"]) == jax.tree.structure(params)
+    # One product of float32.
+    np.testing.assert_allclose(fixed.apply({"params": params}, features), 20 * cosines, rtol=1e-6)
+    learnt = CosineHead(NUM_CLASSES, scale=20.0, learn_scale=True)
+    started_learnt = learnt.init(key, features)["params"]
+    assert started_learnt.pop("log_scale") == 0
+    np.testing.assert_array_equal(started_learnt["class_vectors"], params["class_vectors"])
+
+    def logits(log_scale):
+        return learnt.apply({"params": {**params, "log_scale": log_scale}}, features)
+
+    half = np.float32(np.log(0.5))
+    # The logarithm and its exponential are rounded.
+    np.testing.assert_allclose(logits(half), 10 * cosines, rtol=1e-6)
+    # d (scale e^t cosine) / dt is the logit.
+    np.testing.assert_allclose(jax.jacfwd(logits)(half), 10 * cosines, rtol=1e-6)
+
+
 def test_cosines_are_at_most_one(key):
     head, params = started("cosine", key)
     features = np.asarray(params["class_vectors"]).T * np.float32(3)
