@@ -84,8 +84,19 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 # for no average.
                 "average_decay": config_dict.placeholder(float),
             },
-            # For cross_entropy: the part of each label that is spread over all classes, in [0, 1).
-            "loss": {"label_smoothing": 0.0},
+            "loss": {
+                # For cross_entropy: the part of each label that is spread over all classes, in
+                # [0, 1).
+                "label_smoothing": 0.0,
+                # "class_balanced" weights the training losses of rare classes more; "none".
+                "class_weights": "none",
+                # In [0, 1): 0 weights all classes alike, and towards 1 a class has the weight
+                # 1 / its number of examples.
+                "class_weights_beta": 0.9999,
+                # The fraction of the epochs after which the weights apply; 0.8 is deferred
+                # re-weighting.
+                "class_weights_from": 0.0,
+            },
             # Training stops after this many epochs without improvement; None to never stop.
             "stop_after": config_dict.placeholder(int),
             # "sigmoid" is for the multi-label losses: each class has its own probability.

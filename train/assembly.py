@@ -26,6 +26,7 @@ from train.models import MODEL_OPTIONS, build_model, check_image_shape
 from train.models.classifier import Classifier
 from train.models.layers_by_depth import distances_from_head
 from train.training import (
+    class_weights,
     label_estimates,
     normalization,
     optimizer,
@@ -223,7 +224,13 @@ class Assembly:
         compiled = self.devices.compile_train_step(
             stop_signals.agreeing(step, axis_name=parallel.AXIS_NAME)
         )
-        hyperparameters = self.devices.replicate(self.hyperparameters)
+        weights = class_weights.hyperparameters(
+            self.config["loss"],
+            self.class_counts,
+            sampling=self.config["dataset"]["sampling"],
+            num_steps=self.config["num_epochs"] * self.steps_per_epoch,
+        )
+        hyperparameters = self.devices.replicate({**self.hyperparameters, **weights})
         return lambda state, batch: compiled(state, hyperparameters, batch)
 
     @cached_property

@@ -12,6 +12,7 @@ from train.foundation.errors import UserError
 from train.foundation.nested import flatten
 from train.models import MODEL_NAME, MODEL_OPTIONS, MODELS, NORMALIZATIONS, published
 from train.models import find as find_network
+from train.training import class_weights
 from train.training.losses import LABEL_SMOOTHING, LOSS_NAME, LOSSES, find_loss
 from train.training.optimizer import OPTIMIZERS, SCHEDULES
 from train.workdir import extensions
@@ -38,6 +39,9 @@ _FIELDS: dict[str, fields.Field] = {
     **{f"model.{name}": field for name, field in MODEL_OPTIONS.items()},
     "loss.name": LOSS_NAME,
     "loss.label_smoothing": LABEL_SMOOTHING,
+    "loss.class_weights": fields.one_of(class_weights.KINDS),
+    "loss.class_weights_beta": fields.Number(at_least=0, below=1),
+    "loss.class_weights_from": fields.Number(at_least=0, below=1),
     "optimizer.learning_rate": fields.Number(above=0),
     "optimizer.head_learning_rate": fields.optional(fields.Number(above=0)),
     "optimizer.layer_decay": fields.optional(fields.Number(above=0, at_most=1)),
@@ -117,12 +121,8 @@ def check(config: Mapping[str, Any]) -> None:
     if values["model.pretrained"] is not None:
         published(values["model.name"])
     _check_fine_tuning(values)
-    for name, unused in (("optimizer.accumulation_steps", 1), ("dataset.mixup", 0)):
-        if loss.of_batch and values[name] != unused:
-            raise UserError(
-                f"config.{name} must be {unused} with {values['loss.name']}, a loss of the whole "
-                f"batch; got {values[name]}"
-            )
+    _check_whole_batch(values)
+    _check_class_weights(values)
     if spec.inputs == "names" and values["dataset.mixup"] != 0:
         raise UserError(
             "config.dataset.mixup must be 0 for names, whose characters cannot be mixed; got "
@@ -157,6 +157,32 @@ def _fitting(values: Mapping[str, Any], num_classes: int) -> str:
     if values.get("loss.k", 0) >= num_classes:
         given.insert(0, f"--config.loss.k={num_classes - 1}")
     return f"for {num_classes} classes give {' '.join(given)}"
+
+
+def _check_whole_batch(values: Mapping[str, Any]) -> None:
+    """Raises `UserError` for a loss of the whole batch with what treats its examples one by one."""
+    name = values["loss.name"]
+    unused = {
+        "optimizer.accumulation_steps": 1,
+        "dataset.mixup": 0,
+        "loss.class_weights": "none",
+    }
+    for field, value in unused.items():
+        if find_loss(name).of_batch and values[field] != value:
+            raise UserError(
+                f"config.{field} must be {value} with {name}, a loss of the whole batch; got "
+                f"{values[field]}"
+            )
+
+
+def _check_class_weights(values: Mapping[str, Any]) -> None:
+    """Raises `UserError` for a first epoch of class weights where there are none."""
+    first = values["loss.class_weights_from"]
+    if values["loss.class_weights"] == "none" and first != 0:
+        raise UserError(
+            "config.loss.class_weights_from must be 0 with config.loss.class_weights=none; got "
+            f"{first}"
+        )
 
 
 def _check_label_smoothing(values: Mapping[str, Any]) -> None:

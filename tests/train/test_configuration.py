@@ -98,6 +98,10 @@ MISTAKES = [
     ("parallel", "pmpa", "config.parallel must be one of pmap, shard_map; did you mean 'pmap'"),
     ("loss.epsilom", 0.1, "config.loss.epsilom is not a field .* did you mean 'loss.epsilon'"),
     ("loss.label_smoothing", 1.0, "label_smoothing must be .* at least 0 and less than 1; got 1.0"),
+    ("loss.class_weights", "balanced", "class_weights must be one of class_balanced, none; did"),
+    ("loss.class_weights_beta", 1.0, "class_weights_beta must be .* less than 1; got 1.0"),
+    ("loss.class_weights_from", -0.1, "class_weights_from must be .* at least 0 and less than 1"),
+    ("loss.class_weights_from", 0.8, "must be 0 with config.loss.class_weights=none; got 0.8"),
     (
         "dataset.mixup",
         -0.1,
@@ -163,6 +167,13 @@ def test_any_loss_of_one_head_takes_either(config, loss, changes, message):
         return
     with pytest.raises(UserError, match=message):
         configuration.check(config)
+
+
+def test_losses_of_single_examples_are_weighted(config):
+    config = changed(config, "loss.class_weights", "class_balanced")
+    configuration.check(changed(config, "loss.class_weights_from", 0.8))
+    with pytest.raises(UserError, match="class_weights must be none with role, a loss of the whol"):
+        configuration.check(changed(config, "loss.name", "role"))
 
 
 def test_labels_are_mixed_for_losses_of_single_examples(config):

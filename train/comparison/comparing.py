@@ -244,11 +244,12 @@ def _comparable(group: Group, other: Group, metric: Metric) -> bool:
     """Whether a difference of the metric means something: not of two kinds of loss."""
 
     def loss(of: Group) -> dict[str, object]:
-        # Losses are evaluated without label smoothing.
+        # Losses are evaluated without label smoothing and weights.
         return {
             name: value
             for name, value in of.fields.items()
-            if name.startswith("loss.") and name != "loss.label_smoothing"
+            if name.startswith("loss.")
+            and not name.startswith(("loss.label_smoothing", "loss.class_weights"))
         }
 
     return metric != LOSS or loss(group) == loss(other)

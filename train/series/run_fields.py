@@ -10,6 +10,10 @@ def used_fields(run: Run) -> dict[str, Any]:
     """The fields of the configuration, without the parameters of other losses."""
     loss = run.fields["loss.name"]
     taken = {"loss.name", *(f"loss.{name}" for name in find_loss(loss).parameters)}
+    weights = "loss.class_weights"
+    taken |= {weights} | (
+        {f"{weights}_beta", f"{weights}_from"} if run.fields[weights] != "none" else set()
+    )
     return {
         name: value
         for name, value in run.fields.items()

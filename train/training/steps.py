@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from topk_jax.metrics import label_ranks
-from train.training import label_estimates, mixup, objectives, randomness
+from train.training import class_weights, label_estimates, mixup, objectives, randomness
 from train.training.objectives import Hyperparameters, Objective
 from train.training.optimizer import Optimizer
 from train.training.state import TrainState, trained_parts
@@ -34,7 +34,8 @@ def make_train_step(
     The hyperparameters are `{"seed", "loss", "optimizer"}`, the last two as the arguments below
     take them, and, where labels are estimated, "label_rate_ratio": the rate of the estimates in
     units of the network's, whose decays it shares. With "mixup_alpha" among them, examples are
-    mixed; see `mixup`. They are inputs, so that runs that differ by a seed or a rate share one
+    mixed; see `mixup`. With "class_weights" among them, losses are weighted by class; see
+    `class_weights`. They are inputs, so that runs that differ by a seed or a rate share one
     program.
 
     Args:
@@ -80,7 +81,12 @@ def make_train_step(
 
         def mean_loss(outputs: Any, estimates: Any) -> jax.Array:
             return of_labels(
-                lambda labels: objective.loss(outputs, labels, loss_keys, estimates)
+                lambda labels: class_weights.weigh(
+                    objective.loss(outputs, labels, loss_keys, estimates),
+                    labels,
+                    hyperparameters,
+                    step,
+                )
             ).mean()
 
         # In two stages, for the gradient between them is a metric.

@@ -50,6 +50,9 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "model.head": None,
     "model.scale": None,
     "model.learn_scale": False,
+    "loss.class_weights": "none",
+    "loss.class_weights_beta": 0.9999,
+    "loss.class_weights_from": 0.0,
 }
 
 

@@ -269,13 +269,20 @@ def test_markdown_has_the_printed_table(folder):
     assert text.endswith("over the seeds that both have.\n")
 
 
-def test_losses_with_and_without_label_smoothing_are_compared(folder):
-    # Both are evaluated without it.
+@pytest.mark.parametrize(
+    ("field", "value", "baseline"),
+    [
+        ("label_smoothing", 0.1, "label_smoothing=0.0"),
+        ("class_weights", "class_balanced", "class_weights=none"),
+    ],
+)
+def test_losses_that_are_evaluated_alike_are_compared(folder, field, value, baseline):
+    # Both are evaluated without smoothed labels and class weights.
     values = {seed: value + 0.01 for seed, value in THEIRS.items()}
-    make(folder, *values.items(), name="smoothed", loss__label_smoothing=0.1)
+    make(folder, *values.items(), name="changed", **{f"loss__{field}": value})
     for path in folder.glob("ours-*"):
         shutil.rmtree(path)
-    comparison = compare(folder, wanted=[LOSS], baseline="label_smoothing=0.0")
+    comparison = compare(folder, wanted=[LOSS], baseline=baseline)
     (difference,) = [one for one in numbers(comparison, LOSS).values() if one.differences]
     assert set(difference.differences) == set(THEIRS)
     assert not any("cannot be compared" in one for one in comparison.notes)
