@@ -13,3 +13,4 @@ from tests.reference._metrics import *
 from tests.reference._operators import *
 from tests.reference._rows import *
 from tests.reference._sets import *
+from tests.reference._soft_top_k import *

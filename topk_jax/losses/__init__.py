@@ -8,6 +8,7 @@ from topk_jax.losses import (
     _multilabel,
     _noised,
     _smooth,
+    _soft_top_k,
     _softmax,
     _sparse,
 )
@@ -18,6 +19,7 @@ from topk_jax.losses._long_tail import *
 from topk_jax.losses._multilabel import *
 from topk_jax.losses._noised import *
 from topk_jax.losses._smooth import *
+from topk_jax.losses._soft_top_k import *
 from topk_jax.losses._softmax import *
 from topk_jax.losses._sparse import *
 
@@ -30,5 +32,6 @@ __all__ += _long_tail.__all__
 __all__ += _multilabel.__all__
 __all__ += _noised.__all__
 __all__ += _smooth.__all__
+__all__ += _soft_top_k.__all__
 __all__ += _softmax.__all__
 __all__ += _sparse.__all__

@@ -1,8 +1,20 @@
 """Operators on score vectors: the k-th largest score and its smoothed relatives."""
 
-from topk_jax.operators import _expected, _perturbed, _sparse, _symmetric, _top_k
+from topk_jax.operators import (
+    _expected,
+    _lapsum,
+    _perturbed,
+    _sigmoid,
+    _sinkhorn,
+    _sparse,
+    _symmetric,
+    _top_k,
+)
 from topk_jax.operators._expected import *
+from topk_jax.operators._lapsum import *
 from topk_jax.operators._perturbed import *
+from topk_jax.operators._sigmoid import *
+from topk_jax.operators._sinkhorn import *
 from topk_jax.operators._sparse import *
 from topk_jax.operators._symmetric import *
 from topk_jax.operators._top_k import *
@@ -10,7 +22,10 @@ from topk_jax.operators._top_k import *
 # Each family lists what it makes public.
 __all__: list[str] = []
 __all__ += _expected.__all__
+__all__ += _lapsum.__all__
 __all__ += _perturbed.__all__
+__all__ += _sigmoid.__all__
+__all__ += _sinkhorn.__all__
 __all__ += _sparse.__all__
 __all__ += _symmetric.__all__
 __all__ += _top_k.__all__

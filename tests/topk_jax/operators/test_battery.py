@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -21,12 +21,14 @@ SHAPE, K = (8, 5), 2
 OTHERS = np.array([0, 2, 3, 4, 5, 6, 7])
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Case:
     """An operator of (scores, k), the Jacobian of its reference for one row, and its tolerance.
 
-    `keeps_axis`: whether the result has an axis in place of the classes'. `curved`: whether it has
-    second derivatives. `rounding`: rounding errors of a value, in units of eps.
+    `keeps_axis`: whether the result has an axis in place of the classes'. `per_degree`: whether
+    that is one of degrees, not of classes. `curved`: whether it has second derivatives. `rounding`:
+    rounding errors of a value, in units of eps. `parameters`: of the operator, its reference and
+    the Jacobian. `leaves_out`: how many classes more than k there must be.
     """
 
     name: str
@@ -34,14 +36,20 @@ class Case:
     keeps_axis: bool
     curved: bool
     rounding: Callable[[np.ndarray, int, int], Any]
+    per_degree: bool = False
+    parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    leaves_out: int = 0
 
     def __call__(self, scores, k, **axis):
-        return getattr(operators, self.name)(scores, k, **axis)
+        return getattr(operators, self.name)(scores, k, **self.parameters, **axis)
 
     def expected(self, scores, k, axis=-1):
-        values = getattr(reference, self.name)(scores, k, axis=axis)
+        values = getattr(reference, self.name)(scores, k, **self.parameters, axis=axis)
         # The reference puts the polynomials last, whatever the axis.
-        return np.moveaxis(values, -1, axis) if self.curved else values
+        return np.moveaxis(values, -1, axis) if self.per_degree else values
+
+    def expected_jacobian(self, row, k):
+        return self.jacobian(row, k, **self.parameters)
 
     def tolerance(self, expected, k, num_classes):
         return EPS * self.rounding(np.abs(expected), k, num_classes)
@@ -68,6 +76,7 @@ CASES = [
         "log_symmetric_polynomials",
         reference.log_symmetric_polynomials_gradient,
         keeps_axis=True,
+        per_degree=True,
         curved=True,
         # A few roundings at each level of the tree, relative to logarithms that may cross zero.
         rounding=lambda expected, k, size: 4 * np.log2(2 * size) * np.maximum(1, expected),
@@ -80,9 +89,50 @@ CASES = [
         # The threshold is as exact as the sum of the coordinates below one, some eps in all.
         rounding=lambda expected, k, size: 8,
     ),
+    Case(
+        "lapsum_top_k",
+        reference.lapsum_top_k_jacobian,
+        keeps_axis=True,
+        curved=True,
+        parameters={"alpha": 0.7},
+        # The sum of up to L tails, its logarithm, and two exponentials: some eps of a membership.
+        rounding=lambda expected, k, size: 8,
+    ),
+    Case(
+        "sinkhorn_top_k",
+        reference.sinkhorn_top_k_jacobian,
+        keeps_axis=True,
+        curved=True,
+        parameters={"epsilon": 1.6},
+        # As above; the sum of the memberships is rounded, relative to its size.
+        rounding=lambda expected, k, size: 8 * max(1, k / 4),
+    ),
+    Case(
+        "sigmoid_top_k",
+        reference.sigmoid_top_k_jacobian,
+        keeps_axis=True,
+        curved=True,
+        parameters={"tau": 0.7},
+        leaves_out=1,
+        # The slope of a sigmoid times its argument is under 1: few roundings of that.
+        rounding=lambda expected, k, size: 4,
+    ),
 ]
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def every_case_with(name, values):
+    """Parametrises a test over the cases, and over those values with a k that the case allows."""
+    return pytest.mark.parametrize(
+        ("case", *name),
+        [
+            pytest.param(case, *value, id="-".join(map(str, (case.name, *value))))
+            for case in CASES
+            for value in values
+            if value[-1] + case.leaves_out <= value[0]
+        ],
+    )
 
 
 @functools.partial(for_users, static_argnums=(0, 1), static_argnames="axis")
@@ -117,8 +167,7 @@ def assert_close(case, actual, scores, k, axis=-1):
     assert (error <= case.tolerance(expected, k, scores.shape[axis])).all()
 
 
-@every_case
-@pytest.mark.parametrize(("size", "k"), [(1, 1), (2, 1), (7, 7), (1081, 5)])
+@every_case_with(("size", "k"), [(1, 1), (2, 1), (7, 7), (1081, 5)])
 def test_value_is_the_reference(case, rng, size, k):
     scores = jnp.asarray(rng.normal(size=(3, size)), jnp.float32)
     assert_close(case, value_of(case, k, scores), scores, k)
@@ -129,7 +178,7 @@ def test_value_is_the_reference(case, rng, size, k):
 @pytest.mark.slow
 def test_any_axis_and_batch_shape(case, rng, axis):
     scores = jnp.asarray(rng.normal(size=(3, 4, 5)), jnp.float32)
-    assert_close(case, value_of(case, 3, scores, axis=axis), scores, 3, axis)
+    assert_close(case, value_of(case, 2, scores, axis=axis), scores, 2, axis)
 
 
 @every_case
@@ -139,11 +188,10 @@ def test_empty_batches(case):
 
 
 @pytest.mark.slow
-@every_case
-@pytest.mark.parametrize("k", [1, K, 5])
-def test_both_modes_give_the_jacobian(case, rng, k):
-    scores, _ = draw(case, rng, k, (5,))
-    expected = case.jacobian(scores, k)
+@every_case_with(("size", "k"), [(5, 1), (5, K), (5, 5)])
+def test_both_modes_give_the_jacobian(case, rng, size, k):
+    scores, _ = draw(case, rng, k, (size,))
+    expected = case.expected_jacobian(scores, k)
     for mode in (jax.jacfwd, jax.jacrev):
         jacobian = jax.jit(mode(lambda scores: case(scores, k)))(scores)
         # Shares and softmax weights of at most 1, made by at most three levels of the tree.
@@ -163,7 +211,7 @@ def test_derivatives_by_finite_differences_in_float64(case, rng):
         np.testing.assert_allclose(
             jax.jit(jax.jacrev(function))(row), differences, rtol=0, atol=1e-9
         )
-        gradient = functools.partial(case.jacobian, k=K)
+        gradient = functools.partial(case.expected_jacobian, k=K)
         curvature = (
             reference.finite_difference_jacobian(gradient, row, 1e-5)
             if case.curved
@@ -247,7 +295,7 @@ def test_masked_classes_are_harmless(case, rng):
     scores = scores.at[:, masked].set(-jnp.inf)
     value, gradient = pullback(case, K, scores, cotangent)
     kept, kept_cotangent = scores[:, 1:4], cotangent
-    if case.keeps_axis and not case.curved:
+    if case.keeps_axis and not case.per_degree:
         np.testing.assert_array_equal(value[:, masked], 0)
         value, kept_cotangent = value[:, 1:4], cotangent[:, 1:4]
     kept_value, kept_gradient = pullback(case, K, kept, kept_cotangent)
@@ -334,6 +382,11 @@ EPSILON_REFUSED = [
     ("one", TypeError, "must be a real number or array, got str"),
     (1j, TypeError, "must be real, got dtype complex64"),
 ]
+POSITIVE_REFUSED = [
+    *EPSILON_REFUSED[2:],
+    (0.0, ValueError, "must be greater than 0, got 0"),
+    (-1.0, ValueError, "must be greater than 0, got -1"),
+]
 NUM_SAMPLES_REFUSED = [*INTEGER_REFUSED, (0, ValueError, "must be at least 1, got 0")]
 NOISE_REFUSED = [
     (jnp.ones((3, 2, 4)), ValueError, "exactly one of key and noise must be given, got both"),
@@ -359,6 +412,32 @@ REFUSALS: dict[str, tuple[Callable[..., Any], dict[str, list]]] = {
     "sparse_top": (
         deterministic(operators.sparse_top),
         {"scores": SCORES_REFUSED, "k": K_REFUSED + K_ARRAY_REFUSED, "axis": AXIS_REFUSED},
+    ),
+    "lapsum_top_k": (
+        deterministic(functools.partial(operators.lapsum_top_k, alpha=1.0)),
+        {"scores": SCORES_REFUSED, "k": K_REFUSED, "alpha": POSITIVE_REFUSED, "axis": AXIS_REFUSED},
+    ),
+    "sinkhorn_top_k": (
+        deterministic(functools.partial(operators.sinkhorn_top_k, epsilon=1.0)),
+        {
+            "scores": SCORES_REFUSED,
+            "k": K_REFUSED,
+            "epsilon": POSITIVE_REFUSED,
+            "axis": AXIS_REFUSED,
+        },
+    ),
+    "sigmoid_top_k": (
+        deterministic(functools.partial(operators.sigmoid_top_k, tau=1.0)),
+        {
+            "scores": SCORES_REFUSED,
+            "k": [
+                *INTEGER_REFUSED,
+                (0, ValueError, r"must be from 1 to 3 .*, got 0"),
+                (4, ValueError, r"must be from 1 to 3 .*, got 4"),
+            ],
+            "tau": POSITIVE_REFUSED,
+            "axis": AXIS_REFUSED,
+        },
     ),
     "expected_top_k_value": (
         deterministic(functools.partial(operators.expected_top_k_value, epsilon=1.0)),

@@ -1,0 +1,120 @@
+"""Cross-entropies of soft memberships in the k largest scores."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _numerics
+from topk_jax.operators._lapsum import distances_from_threshold
+from topk_jax.operators._sigmoid import REASON_BETWEEN, distances_from_middle
+
+__all__ = ["lapsum_top_k_loss", "sigmoid_top_k_loss"]
+
+
+def lapsum_top_k_loss(
+    logits: ArrayLike, labels: ArrayLike, *, k: int, alpha: ArrayLike
+) -> jax.Array:
+    r"""The negative logarithm of the true class's soft membership in the k largest scores.
+
+    .. math::
+        \ell(s, y) = -\log p_y, \qquad
+        \frac{\partial \ell}{\partial s_j} = \frac1\alpha \Bigl(\frac1{\max(p_y, 1/2)} - 1\Bigr)
+        (q_j - \delta_{jy})
+
+    where p and q are those of `operators.lapsum_top_k`. Far below the threshold b the loss is
+    :math:`(b - s_y) / \alpha + \log 2`.
+
+    Args:
+        logits: floating-point scores, `[..., L]`.
+        labels: integer classes, `[...]`.
+        k: static set size K, from 1 to L. With k = L the loss is 0.
+        alpha: positive scalar scale, in the units of the logits. May be traced.
+
+    Returns:
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
+
+    Raises:
+        TypeError: `logits` is not floating-point, `labels` is not integer, `k` is not a static
+            integer, or `alpha` is not real.
+        ValueError: the shapes do not match, `k` is outside [1, L], or `alpha` is not a positive
+            scalar.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> logits = jnp.array([[2.0, 0.0, 0.0, -2.0], [2.0, 0.0, 0.0, -2.0]])
+        >>> loss = losses.lapsum_top_k_loss(logits, jnp.array([0, 3]), k=2, alpha=1.0)
+        >>> print(f"{loss[0]:.4f} {loss[1]:.4f}")
+        0.0701 2.6931
+
+    Source: Struski, Bednarczyk, Podolak and Tabor (2025), "LapSum: one method to differentiate them
+    all: ranking, sorting and top-k selection".
+    """
+    scores, labels = _checks.logits_and_labels(logits, labels)
+    k = _checks.rank(k, scores.shape[-1])
+    alpha = _checks.scalar(alpha, "alpha", scores.dtype, above=0)
+    distances = distances_from_threshold(scores, k, alpha)
+    loss = -_log_laplace_cdf(_numerics.score_of_label(distances, labels))
+    return _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
+
+
+def sigmoid_top_k_loss(
+    logits: ArrayLike, labels: ArrayLike, *, k: int, tau: ArrayLike
+) -> jax.Array:
+    r"""The logistic loss of the true class's distance from the middle of s_[k] and s_[k+1].
+
+    .. math::
+        \ell(s, y) = \log\Bigl(1 + e^{(\theta - s_y) / \tau}\Bigr), \qquad
+        \theta = \frac{s_{[k]} + s_{[k+1]}}2
+
+    This is -log p_y with the memberships p of `operators.sigmoid_top_k`: the loss of the authors
+    for a set of relevant items, with the true class as the only one. Only three scores have a
+    gradient.
+
+    Args:
+        logits: floating-point scores, `[..., L]`.
+        labels: integer classes, `[...]`.
+        k: static set size K, from 1 to L - 1.
+        tau: positive scalar temperature, in the units of the logits. May be traced.
+
+    Returns:
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
+        is outside [0, L).
+
+    Raises:
+        TypeError: `logits` is not floating-point, `labels` is not integer, `k` is not a static
+            integer, or `tau` is not real.
+        ValueError: the shapes do not match, `k` is outside [1, L - 1], or `tau` is not a positive
+            scalar.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import losses
+        >>> logits = jnp.array([[2.0, 0.5, -0.5, -2.0], [2.0, 0.5, -0.5, -2.0]])
+        >>> loss = losses.sigmoid_top_k_loss(logits, jnp.array([0, 3]), k=2, tau=0.5)
+        >>> print(f"{loss[0]:.4f} {loss[1]:.4f}")
+        0.0181 4.0181
+
+    Source: Zhu et al. (2025), "Differentiable fast top-k selection for large-scale recommendation"
+    (DFTopK), its loss of one stage.
+    """
+    scores, labels = _checks.logits_and_labels(logits, labels)
+    k = _checks.rank(k, scores.shape[-1] - 1, reason=REASON_BETWEEN)
+    tau = _checks.scalar(tau, "tau", scores.dtype, above=0)
+    distances = distances_from_middle(scores, k, tau)
+    loss = jax.nn.softplus(-_numerics.score_of_label(distances, labels))
+    return _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
+
+
+def _log_laplace_cdf(distances: jax.Array) -> jax.Array:
+    """The logarithm of the CDF of the Laplace distribution.
+
+    Identity: it is r - log 2 up to 0, and log(1 - e^-r / 2) above. Hazard: the CDF underflows below
+    -87, and e^-r overflows there, which would make the gradient NaN. Choice: the logarithm gets no
+    distance below 0. Cost: none.
+    """
+    above = jnp.where(distances > 0, distances, 0)
+    return jnp.where(distances > 0, jnp.log1p(-jnp.exp(-above) / 2), distances - math.log(2))
