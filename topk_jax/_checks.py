@@ -269,6 +269,49 @@ def scalar(
     return value.astype(dtype)
 
 
+def choice(given: Any, name: str, allowed: tuple[str, ...]) -> str:
+    """Returns a static string, or raises if it is not one of those that are allowed."""
+    if isinstance(given, jax.core.Tracer):
+        raise TypeError(
+            f"{name} must be a static string, got a traced value: mark it static under jit."
+        )
+    if not isinstance(given, str) or given not in allowed:
+        listed = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
+        raise ValueError(f"{name} must be {listed}, got {given!r}.")
+    return given
+
+
+def static_boolean(given: Any, name: str) -> bool:
+    """Returns a static boolean, or raises for anything else."""
+    if isinstance(given, jax.core.Tracer):
+        raise TypeError(
+            f"{name} must be a static boolean, got a traced value: mark it static under jit."
+        )
+    if not isinstance(given, bool | np.bool_):
+        raise TypeError(f"{name} must be a boolean, got {given!r} of type {type(given).__name__}.")
+    return bool(given)
+
+
+def weights_of_sizes(weights: ArrayLike, name: str, maximum: int, dtype: jnp.dtype) -> jax.Array:
+    """Returns the weights of the sizes 1 to K, `[K]`, or raises if they are no distribution.
+
+    The sum may differ from 1 by 1e-4, because decimals are rounded.
+    """
+    converted = _real_array(weights, name)
+    if converted.ndim != 1 or not 1 <= converted.shape[0] <= maximum:
+        raise ValueError(
+            f"{name} must have from 1 to {maximum} entries, got shape {converted.shape}."
+        )
+    concrete = _concrete(weights)
+    if concrete is not None:
+        if not (concrete >= 0).all():
+            wrong = concrete[~(concrete >= 0)].flat[0]
+            raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
+        if abs(concrete.sum() - 1) > 1e-4:
+            raise ValueError(f"{name} must sum to 1, got a sum of {concrete.sum():g}.")
+    return converted.astype(dtype)
+
+
 def threshold(number: ArrayLike, dtype: jnp.dtype) -> jax.Array:
     """Returns a real scalar in `dtype`. Infinity and NaN are allowed, as results of calibration."""
     value = _real_array(number, "threshold")

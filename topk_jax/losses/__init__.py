@@ -7,6 +7,7 @@ from topk_jax.losses import (
     _long_tail,
     _multilabel,
     _noised,
+    _relaxed_top_k,
     _smooth,
     _soft_top_k,
     _softmax,
@@ -18,6 +19,7 @@ from topk_jax.losses._label_noise import *
 from topk_jax.losses._long_tail import *
 from topk_jax.losses._multilabel import *
 from topk_jax.losses._noised import *
+from topk_jax.losses._relaxed_top_k import *
 from topk_jax.losses._smooth import *
 from topk_jax.losses._soft_top_k import *
 from topk_jax.losses._softmax import *
@@ -31,6 +33,7 @@ __all__ += _label_noise.__all__
 __all__ += _long_tail.__all__
 __all__ += _multilabel.__all__
 __all__ += _noised.__all__
+__all__ += _relaxed_top_k.__all__
 __all__ += _smooth.__all__
 __all__ += _soft_top_k.__all__
 __all__ += _softmax.__all__

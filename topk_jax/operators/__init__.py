@@ -4,6 +4,7 @@ from topk_jax.operators import (
     _expected,
     _lapsum,
     _perturbed,
+    _relaxed_ranks,
     _sigmoid,
     _sinkhorn,
     _sparse,
@@ -13,6 +14,7 @@ from topk_jax.operators import (
 from topk_jax.operators._expected import *
 from topk_jax.operators._lapsum import *
 from topk_jax.operators._perturbed import *
+from topk_jax.operators._relaxed_ranks import *
 from topk_jax.operators._sigmoid import *
 from topk_jax.operators._sinkhorn import *
 from topk_jax.operators._sparse import *
@@ -24,6 +26,7 @@ __all__: list[str] = []
 __all__ += _expected.__all__
 __all__ += _lapsum.__all__
 __all__ += _perturbed.__all__
+__all__ += _relaxed_ranks.__all__
 __all__ += _sigmoid.__all__
 __all__ += _sinkhorn.__all__
 __all__ += _sparse.__all__

@@ -9,9 +9,14 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec
 
 from tests import reference
-from tests.topk_jax.losses import battery, label_noise_cases, long_tail_cases
+from tests.topk_jax.losses import battery, label_noise_cases, long_tail_cases, relaxed_top_k_cases
 
-CASES = [*battery.CASES, *long_tail_cases.CASES, *label_noise_cases.CASES]
+CASES = [
+    *battery.CASES,
+    *label_noise_cases.CASES,
+    *long_tail_cases.CASES,
+    *relaxed_top_k_cases.CASES,
+]
 
 # float32 has a unit roundoff of 6e-8. A loss makes a dozen roundings in a row, sums over classes
 # included, and each is relative to a difference of scores, to 1 (a margin), or to a logarithm of

@@ -1,0 +1,56 @@
+"""The gates of comparators that are certain only where the scores are far apart."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+from topk_jax import _numerics
+from topk_jax.operators._sorting_networks import Gates
+
+# Scores that are farther apart than this are those of a class and of a masked class.
+_FAR = -0.5 * _numerics.FLOOR
+# As in difftopk: the derivative of a power of the gap is finite at 0.
+_SMALLEST_GAP = 1e-10
+
+
+def gates(gap: jax.Array, swap: str, tau: jax.Array, art_lambda: jax.Array) -> Gates:
+    """The gates of comparators whose second score exceeds the first by `gap`.
+
+    Hazard: a Cauchy swap has such heavy tails that a masked class at -1e30 would shift the scores
+    that it is compared with by tau / pi. Choice: comparators with one masked class are certain.
+    """
+    is_far = jnp.abs(gap) > _FAR
+    near = jnp.where(is_far, 1.0, gap)
+    # Identity: gap / |gap|^lambda is the gap itself for lambda = 0.
+    size = jnp.abs(near) + _SMALLEST_GAP
+    keep, swapped = _SWAPS[swap](near / (tau * size**art_lambda))
+    certain = jnp.where(gap > 0, 0.0, _numerics.FLOOR).astype(gap.dtype)
+    reverse = _numerics.FLOOR - certain
+    return Gates(jnp.where(is_far, certain, keep), jnp.where(is_far, reverse, swapped))
+
+
+def _logistic(gap: jax.Array) -> Gates:
+    return Gates(-jax.nn.softplus(-gap), -jax.nn.softplus(gap))
+
+
+def _cauchy(gap: jax.Array) -> Gates:
+    """Identity: 1/2 + arctan(v) / pi = arctan2(1, -v) / pi, which has all its digits in the tail."""
+
+    def log_probability(gap: jax.Array) -> jax.Array:
+        return jnp.log(jnp.arctan2(jnp.ones_like(gap), -gap) / math.pi)
+
+    return Gates(log_probability(gap), log_probability(-gap))
+
+
+def _optimal(gap: jax.Array) -> Gates:
+    """Linear up to 1/4, then as far from 1 as the error bound of monotonic networks allows."""
+    size = jnp.abs(gap)
+    is_linear = size <= 0.25
+    less_likely = jnp.where(is_linear, 0.5 - size, 1 / (16 * jnp.where(is_linear, 1.0, size)))
+    small, large = jnp.log(less_likely), jnp.log1p(-less_likely)
+    return Gates(jnp.where(gap > 0, large, small), jnp.where(gap > 0, small, large))
+
+
+_SWAPS = {"logistic": _logistic, "cauchy": _cauchy, "optimal": _optimal}
+SWAPS = tuple(_SWAPS)
