@@ -25,6 +25,7 @@ _LOSS = {
 _OF_LOSS = {
     "vector_scaling": {"gamma": 0.2, "tau": 1.2},
     "symmetric_cross_entropy": {"alpha": 0.1, "beta": 1.0},
+    "entmax": {"alpha": 1.5},
 }
 OPTIMIZER = {
     "learning_rate": 0.02,

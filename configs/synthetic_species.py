@@ -46,6 +46,7 @@ _LOSSES: dict[str, dict[str, Any]] = {
         "select_by": "average_5_accuracy",
     },
     "sparsemax": {},
+    "entmax": {"alpha": 1.5},
 }
 
 

@@ -218,6 +218,20 @@ def rank(k: Any, maximum: int, *, reason: str = "the number of classes") -> int:
     return whole_number(k, "k", minimum=1, maximum=maximum, reason=reason)
 
 
+def set_sizes(sizes: Any, name: str, num_classes: int) -> tuple[int, ...]:
+    """Returns static set sizes from 1 to the number of classes, or raises for others or none."""
+    try:
+        given = tuple(sizes)
+    except TypeError as error:
+        raise TypeError(f"{name} must be a sequence of integers, got {sizes!r}.") from error
+    if not given:
+        raise ValueError(f"{name} must have at least one set size, got {sizes!r}.")
+    return tuple(
+        whole_number(size, name, minimum=1, maximum=num_classes, reason="the number of classes")
+        for size in given
+    )
+
+
 def ranks(k: Any, maximum: int, shape: tuple[int, ...]) -> jax.Array:
     """Returns set sizes of the given shape, or raises if one is not from 1 to maximum.
 
@@ -331,6 +345,14 @@ def limits(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> 
             f"{name} must be a scalar or have one value for each of the {num_classes} classes, "
             f"got shape {converted.shape}."
         )
+    return converted.astype(dtype)
+
+
+def real_array(values: ArrayLike, name: str, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
+    """Returns real numbers of this shape in `dtype`, or raises for others."""
+    converted = _real_array(values, name)
+    if converted.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got shape {converted.shape}.")
     return converted.astype(dtype)
 
 

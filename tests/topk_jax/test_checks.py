@@ -193,6 +193,21 @@ REFUSALS = {
             (jnp.array([1]), ValueError, "k must have shape (2,), got shape (1,)."),
         ],
     ),
+    "set_sizes": (
+        lambda value: _checks.set_sizes(value, "sizes", 3),
+        [
+            (2, TypeError, "sizes must be a sequence of integers, got 2."),
+            ((), ValueError, "sizes must have at least one set size, got ()."),
+            ((1, 4), ValueError, "sizes must be from 1 to 3 (the number of classes), got 4."),
+        ],
+    ),
+    "real_array": (
+        lambda value: _checks.real_array(value, "costs", (2,), FLOAT),
+        [
+            (jnp.ones(3), ValueError, "costs must have shape (2,), got shape (3,)."),
+            ("a", TypeError, "costs must be a real number or array, got str."),
+        ],
+    ),
     "scalar": (
         lambda value: _checks.scalar(value, "tau", FLOAT, above=0, at_most=1),
         [

@@ -67,6 +67,13 @@ def test_losses_that_share_a_field_have_values_of_their_own():
     assert importlib.import_module("configs.place_names").get_config("focal").loss.k == 5
 
 
+def test_entmax_has_an_alpha_of_its_own():
+    """Also where all losses have all fields, so that any of them may stand after the colon."""
+    for recipe in ("synthetic_species", "place_names", "folder", "features"):
+        get_config = importlib.import_module(f"configs.{recipe}").get_config
+        assert (get_config("entmax").loss.alpha, get_config("average_k").loss.alpha) == (1.5, 0.3)
+
+
 # Table 3.3 of the thesis: the rate, the epochs and the decays of each network.
 TRAINING = {
     (0.01, 30, (20, 25)): (

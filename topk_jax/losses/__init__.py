@@ -2,6 +2,8 @@
 
 from topk_jax.losses import (
     _average_k,
+    _cardinality,
+    _entmax,
     _hinge,
     _label_noise,
     _long_tail,
@@ -14,6 +16,8 @@ from topk_jax.losses import (
     _sparse,
 )
 from topk_jax.losses._average_k import *
+from topk_jax.losses._cardinality import *
+from topk_jax.losses._entmax import *
 from topk_jax.losses._hinge import *
 from topk_jax.losses._label_noise import *
 from topk_jax.losses._long_tail import *
@@ -28,6 +32,8 @@ from topk_jax.losses._sparse import *
 # Each family lists what it makes public.
 __all__: list[str] = []
 __all__ += _average_k.__all__
+__all__ += _cardinality.__all__
+__all__ += _entmax.__all__
 __all__ += _hinge.__all__
 __all__ += _label_noise.__all__
 __all__ += _long_tail.__all__

@@ -1,4 +1,4 @@
-"""Fenchel-Young losses: their gradient is a sparse projection minus the target."""
+"""The Fenchel-Young loss of the sparse top-k: its gradient is a projection minus the targets."""
 
 import jax
 import jax.numpy as jnp
@@ -7,46 +7,7 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _numerics
 from topk_jax.operators import sparse_top
 
-__all__ = ["sparse_top_loss", "sparsemax_loss"]
-
-
-def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
-    r"""The sparsemax loss: `sparse_top_loss` with the true class as the only target.
-
-    .. math::
-        \ell(s, y) = -s_y + \frac12 \sum_{j \in S} (s_j^2 - \lambda^2) + \frac12,
-        \qquad \nabla \ell = \mathrm{sparsemax}(s) - e_y
-
-    where lambda solves :math:`\sum_j (s_j - \lambda)_+ = 1`, and S are the classes with scores
-    above lambda.
-
-    Args:
-        logits: floating-point scores, `[..., L]`.
-        labels: integer classes, `[...]`.
-
-    Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
-
-    Raises:
-        TypeError: `logits` is not floating-point or `labels` is not integer.
-        ValueError: the shapes do not match.
-
-    Example:
-        >>> import jax.numpy as jnp
-        >>> from topk_jax import losses
-        >>> logits = jnp.array([[1.0, 0.5, -1.0], [1.0, 0.5, -1.0]])
-        >>> print(losses.sparsemax_loss(logits, jnp.array([0, 2])))
-        [0.0625 2.0625]
-
-    Source: Martins and Astudillo (2016), "From softmax to sparsemax"; thesis, equation 6.12.
-    """
-    scores, labels = _checks.logits_and_labels(logits, labels)
-    scores = _numerics.finite_scores(scores)
-    targets = _numerics.is_label(scores, labels).astype(scores.dtype)
-    return _numerics.nan_where_invalid(
-        _projection_loss(scores, targets, sparse_top(scores, 1)), scores, labels
-    )
+__all__ = ["sparse_top_loss"]
 
 
 def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:

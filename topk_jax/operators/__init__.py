@@ -1,8 +1,10 @@
 """Operators on score vectors: the k-th largest score and its smoothed relatives."""
 
 from topk_jax.operators import (
+    _entmax,
     _expected,
     _lapsum,
+    _p_norm,
     _perturbed,
     _relaxed_ranks,
     _sigmoid,
@@ -11,8 +13,10 @@ from topk_jax.operators import (
     _symmetric,
     _top_k,
 )
+from topk_jax.operators._entmax import *
 from topk_jax.operators._expected import *
 from topk_jax.operators._lapsum import *
+from topk_jax.operators._p_norm import *
 from topk_jax.operators._perturbed import *
 from topk_jax.operators._relaxed_ranks import *
 from topk_jax.operators._sigmoid import *
@@ -23,8 +27,10 @@ from topk_jax.operators._top_k import *
 
 # Each family lists what it makes public.
 __all__: list[str] = []
+__all__ += _entmax.__all__
 __all__ += _expected.__all__
 __all__ += _lapsum.__all__
+__all__ += _p_norm.__all__
 __all__ += _perturbed.__all__
 __all__ += _relaxed_ranks.__all__
 __all__ += _sigmoid.__all__

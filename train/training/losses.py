@@ -270,6 +270,9 @@ LOSSES = {
         scores=_MULTI_LABEL,
     ),
     "sparsemax": LossSpec("sparsemax", _plain(losses.sparsemax_loss)),
+    "entmax": LossSpec(
+        "entmax", _plain(losses.entmax_loss), {"alpha": Number(at_least=1, at_most=2)}
+    ),
 }
 # The symbols that the papers have for parameters; figures write them.
 SYMBOLS = {

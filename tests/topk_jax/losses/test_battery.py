@@ -9,10 +9,17 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec
 
 from tests import reference
-from tests.topk_jax.losses import battery, label_noise_cases, long_tail_cases, relaxed_top_k_cases
+from tests.topk_jax.losses import (
+    battery,
+    entmax_cases,
+    label_noise_cases,
+    long_tail_cases,
+    relaxed_top_k_cases,
+)
 
 CASES = [
     *battery.CASES,
+    *entmax_cases.CASES,
     *label_noise_cases.CASES,
     *long_tail_cases.CASES,
     *relaxed_top_k_cases.CASES,

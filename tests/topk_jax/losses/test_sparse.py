@@ -1,11 +1,10 @@
-"""Identities, edges and extremes of the sparse losses."""
+"""Identities, edges and extremes of the sparse top-k loss."""
 
 import functools
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from tests import reference
@@ -23,23 +22,6 @@ def logits(rng):
 def value_and_gradient(loss, logits, labels):
     values = loss(logits, labels)
     return values, jax.grad(lambda logits: loss(logits, labels).sum())(logits)
-
-
-@pytest.mark.slow
-def test_sparsemax_loss_is_that_of_optax(logits, rng):
-    labels = jnp.asarray(rng.integers(7, size=12), jnp.int32)
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        expected = jax.jit(optax.losses.multiclass_sparsemax_loss)(logits, labels)
-    ours = jax.jit(losses.sparsemax_loss)(logits, labels)
-    np.testing.assert_allclose(ours, expected, atol=ROUNDING)
-
-
-def test_sparsemax_loss_is_the_sparse_top_loss_of_one_target(logits, rng):
-    labels = jnp.asarray(rng.integers(7, size=12), jnp.int32)
-    ours = value_and_gradient(losses.sparsemax_loss, logits, labels)
-    expected = value_and_gradient(losses.sparse_top_loss, logits, jax.nn.one_hot(labels, 7))
-    for one, other in zip(ours, expected, strict=True):
-        np.testing.assert_allclose(one, other, atol=ROUNDING)
 
 
 def test_gradient_is_the_projection_less_the_targets(logits, rng):

@@ -28,7 +28,8 @@ class Case:
     `keeps_axis`: whether the result has an axis in place of the classes'. `per_degree`: whether
     that is one of degrees, not of classes. `curved`: whether it has second derivatives. `rounding`:
     rounding errors of a value, in units of eps. `parameters`: of the operator, its reference and
-    the Jacobian. `leaves_out`: how many classes more than k there must be.
+    the Jacobian. `leaves_out`: how many classes more than k there must be. `has_k`: whether the
+    operator takes a k.
     """
 
     name: str
@@ -39,17 +40,22 @@ class Case:
     per_degree: bool = False
     parameters: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     leaves_out: int = 0
+    has_k: bool = True
 
     def __call__(self, scores, k, **axis):
-        return getattr(operators, self.name)(scores, k, **self.parameters, **axis)
+        return self._called(getattr(operators, self.name), scores, k, **axis)
 
     def expected(self, scores, k, axis=-1):
-        values = getattr(reference, self.name)(scores, k, **self.parameters, axis=axis)
+        values = self._called(getattr(reference, self.name), scores, k, axis=axis)
         # The reference puts the polynomials last, whatever the axis.
         return np.moveaxis(values, -1, axis) if self.per_degree else values
 
     def expected_jacobian(self, row, k):
-        return self.jacobian(row, k, **self.parameters)
+        return self._called(self.jacobian, row, k)
+
+    def _called(self, function, scores, k, **axis):
+        static = (k,) if self.has_k else ()
+        return function(scores, *static, **self.parameters, **axis)
 
     def tolerance(self, expected, k, num_classes):
         return EPS * self.rounding(np.abs(expected), k, num_classes)
@@ -116,6 +122,24 @@ CASES = [
         leaves_out=1,
         # The slope of a sigmoid times its argument is under 1: few roundings of that.
         rounding=lambda expected, k, size: 4,
+    ),
+        "entmax",
+        reference.entmax_jacobian,
+        keeps_axis=True,
+        curved=True,
+        parameters={"alpha": 1.5},
+        has_k=False,
+        # A logarithm, its double, an exponential and a share of the sum, of numbers below 1.
+        rounding=lambda expected, k, size: 8,
+    ),
+    Case(
+        "p_norm_top_k",
+        reference.p_norm_top_k_jacobian,
+        keeps_axis=True,
+        curved=True,
+        parameters={"p": 1.5, "regularization": 0.75},
+        # As above, of a sum that is rounded relative to its size.
+        rounding=lambda expected, k, size: 8 * max(1, k / 4),
     ),
 ]
 
@@ -336,6 +360,10 @@ def deterministic(operator, scores="scores"):
     return call
 
 
+def entmax(**changed):
+    return operators.entmax(**({"scores": SCORES, "alpha": 1.5} | changed))
+
+
 SCORES_REFUSED = [
     (jnp.ones((2, 4), jnp.int32), TypeError, "must be a floating-point array, got dtype int32"),
     ("four", TypeError, "must be a floating-point array, got str"),
@@ -374,6 +402,22 @@ KEY_REFUSED = [
     (jnp.zeros(3, jnp.uint32), TypeError, rf"{NOT_A_KEY} an array of dtype uint32"),
     (jax.random.split(KEY, 3), ValueError, r"the batch's shape \(2,\), got shape \(3,\)"),
     (None, ValueError, "exactly one of key and noise must be given, got neither"),
+]
+ALPHA_REFUSED = [
+    (0.9, ValueError, "must be at least 1 and at most 2, got 0.9"),
+    (2.1, ValueError, "must be at least 1 and at most 2, got 2.1"),
+    (jnp.ones(2), ValueError, r"must be a scalar, got shape \(2,\)"),
+    ("one", TypeError, "must be a real number or array, got str"),
+]
+P_REFUSED = [
+    (1.0, ValueError, "must be greater than 1 and at most 2, got 1"),
+    (2.1, ValueError, "must be greater than 1 and at most 2, got 2.1"),
+    (jnp.ones(2), ValueError, r"must be a scalar, got shape \(2,\)"),
+]
+REGULARIZATION_REFUSED = [
+    (0.0, ValueError, "must be greater than 0, got 0"),
+    (jnp.ones(2), ValueError, r"must be a scalar, got shape \(2,\)"),
+    ("one", TypeError, "must be a real number or array, got str"),
 ]
 EPSILON_REFUSED = [
     (-1.0, ValueError, "must be at least 0, got -1"),
@@ -439,6 +483,20 @@ REFUSALS: dict[str, tuple[Callable[..., Any], dict[str, list]]] = {
             "axis": AXIS_REFUSED,
         },
     ),
+    "entmax": (
+        entmax,
+        {"scores": SCORES_REFUSED, "alpha": ALPHA_REFUSED, "axis": AXIS_REFUSED},
+    ),
+    "p_norm_top_k": (
+        deterministic(functools.partial(operators.p_norm_top_k, p=1.5, regularization=1.0)),
+        {
+            "scores": SCORES_REFUSED,
+            "k": K_REFUSED,
+            "p": P_REFUSED,
+            "regularization": REGULARIZATION_REFUSED,
+            "axis": AXIS_REFUSED,
+        },
+    ),
     "expected_top_k_value": (
         deterministic(functools.partial(operators.expected_top_k_value, epsilon=1.0)),
         {
@@ -492,7 +550,7 @@ def test_refusals_of_given_noise(name):
 
 @pytest.mark.parametrize(
     ("name", "argument"),
-    [(name, "k") for name in REFUSALS if name != "sparse_top"]
+    [(name, "k") for name in REFUSALS if name not in ("sparse_top", "entmax")]
     + [("perturbed_top_k_sum", "num_samples"), ("perturbed_top_k_value", "num_samples")]
     + [(name, "axis") for name in REFUSALS],
 )

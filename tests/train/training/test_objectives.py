@@ -20,7 +20,7 @@ PARAMETERS = {
     "gamma": 1.0,
     "max_margin": 0.3,
     "scale": 20.0,
-    "alpha": 0.5,
+    "alpha": 1.5,
     "beta": 0.01,
     "weight": 0.01,
     "label_learning_rate": 0.5,

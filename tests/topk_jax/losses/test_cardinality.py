@@ -1,0 +1,151 @@
+"""The choice of a set size: its costs, its loss, and what the minimizer chooses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests import reference
+from tests.compilation import for_users
+from topk_jax import losses
+
+ROUNDING = 2e-6
+SIZES = (1, 2, 4)
+
+
+@for_users
+def value_and_gradient(selector_logits, costs):
+    values = losses.cardinality_aware(selector_logits, costs)
+
+    def total(scores):
+        return losses.cardinality_aware(scores, costs).sum()
+
+    return values, jax.grad(total)(selector_logits)
+
+
+@for_users
+def costs_of(logits, labels, weight):
+    return losses.cardinality_costs(logits, labels, sizes=SIZES, weight=weight)
+
+
+def draw(rng, scale=2.0):
+    scores = jnp.asarray(scale * rng.normal(size=(6, 3)), jnp.float32)
+    return scores, jnp.asarray(rng.random((6, 3)), jnp.float32)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e4])
+def test_values_and_gradients(rng, scale):
+    scores, costs = draw(rng, scale)
+    costs = costs.at[0].set(jnp.array([0.0, 1.0, 1.0])).at[1].set(1.0)
+    values, gradient = value_and_gradient(scores, costs)
+    # A few roundings of numbers relative to the loss, or to 1.
+    expected = reference.cardinality_aware(scores, costs)
+    np.testing.assert_allclose(values, expected, rtol=ROUNDING, atol=ROUNDING)
+    expected = reference.cardinality_aware_gradient(scores, costs)
+    np.testing.assert_allclose(gradient, expected, rtol=ROUNDING, atol=ROUNDING)
+
+
+def test_one_size_without_cost_is_cross_entropy(rng):
+    scores, _ = draw(rng)
+    labels = jnp.array([0, 1, 2, 0, 1, 2])
+    values, _ = value_and_gradient(scores, 1 - jax.nn.one_hot(labels, 3))
+    np.testing.assert_allclose(values, losses.cross_entropy(scores, labels), rtol=ROUNDING)
+
+
+def test_the_minimizer_chooses_the_smallest_expected_cost(rng):
+    """At r = log E(1 - c), which ranks the sizes by their expected costs, the gradient is zero."""
+    costs = jnp.asarray(rng.random((50, 3)), jnp.float32)
+    scores = jnp.broadcast_to(jnp.log((1 - costs).mean(axis=0)), costs.shape)
+    gradient = value_and_gradient(scores, costs)[1].mean(axis=0)
+    # Means of 50 numbers under 3.
+    np.testing.assert_allclose(gradient, 0, atol=ROUNDING)
+    assert value_and_gradient(scores + scores[:, ::-1], costs)[1].mean(axis=0).any()
+
+
+def test_a_shift_changes_nothing(rng):
+    scores, costs = draw(rng)
+    # Multiples of 1/256, so that the shifted scores are exact.
+    scores = jnp.round(256 * scores) / 256
+    expected = value_and_gradient(scores, costs)
+    for one, other in zip(value_and_gradient(scores + 1e4, costs), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_a_masked_size_is_not_there(rng):
+    scores, costs = draw(rng)
+    values, gradient = value_and_gradient(scores.at[:, 1].set(-jnp.inf), costs)
+    kept = np.array([0, 2])
+    expected = value_and_gradient(scores[:, kept], costs[:, kept])
+    np.testing.assert_allclose(values, expected[0], rtol=ROUNDING)
+    np.testing.assert_allclose(gradient[:, kept], expected[1], atol=ROUNDING)
+    np.testing.assert_array_equal(gradient[:, 1], 0)
+    assert np.isfinite(losses.cardinality_aware(jnp.full(3, -jnp.inf), costs[0]))
+
+
+@pytest.mark.parametrize("cost", [-0.1, 1.1, np.nan])
+def test_a_broken_example_is_nan_alone(rng, cost):
+    scores, costs = draw(rng)
+    clean = value_and_gradient(scores, costs)[0]
+    for broken in (
+        value_and_gradient(scores, costs.at[2, 1].set(cost))[0],
+        value_and_gradient(scores.at[2, 0].set(jnp.nan), costs)[0],
+    ):
+        assert np.isnan(broken[2])
+        others = np.arange(6) != 2
+        np.testing.assert_array_equal(broken[others], clean[others])
+
+
+def test_costs(rng):
+    logits = jnp.asarray(rng.integers(0, 4, (20, 8)), jnp.float32).at[0, 3].set(-jnp.inf)
+    labels = jnp.asarray(rng.integers(0, 8, 20))
+    for weight in (0.0, 0.05, 3.0):
+        costs = costs_of(logits, labels, weight)
+        expected = reference.cardinality_costs(logits, labels, sizes=SIZES, weight=weight)
+        np.testing.assert_allclose(costs, expected, rtol=ROUNDING)
+        assert costs.min() >= 0
+        assert costs.max() <= 1
+    # Without a price of the size the cost is the error.
+    for index, size in enumerate(SIZES):
+        errors = losses.top_k_error(logits, labels, k=size)
+        np.testing.assert_array_equal(costs_of(logits, labels, 0.0)[:, index], errors)
+
+
+def test_costs_have_no_gradient_and_mark_broken_examples(rng):
+    logits = jnp.asarray(rng.normal(size=(4, 8)), jnp.bfloat16).at[1, 5].set(jnp.nan)
+    labels = jnp.array([0, 1, 8, -1])
+    costs = costs_of(logits, labels, 0.05)
+    assert costs.dtype == jnp.float32
+    np.testing.assert_array_equal(np.isnan(costs), [[False] * 3] + [[True] * 3] * 3)
+    gradient = jax.grad(lambda s: costs_of(s, labels, 0.05)[0].sum())(logits)
+    np.testing.assert_array_equal(gradient, 0)
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"sizes": 3}, TypeError, "sizes must be a sequence of integers, got 3"),
+        ({"sizes": ()}, ValueError, r"sizes must have at least one set size, got \(\)"),
+        ({"sizes": (1, 9)}, ValueError, r"sizes must be from 1 to 8 .*, got 9"),
+        ({"sizes": (0, 1)}, ValueError, r"sizes must be from 1 to 8 .*, got 0"),
+        ({"sizes": (1.0,)}, TypeError, "sizes must be an integer, got 1.0 of type float"),
+        ({"weight": -1.0}, ValueError, "weight must be at least 0, got -1"),
+        ({"labels": jnp.zeros(3)}, TypeError, "labels must be an integer array"),
+    ],
+)
+def test_refuses_wrong_costs(changed, error, message):
+    arguments = {"labels": jnp.zeros(3, int), "sizes": SIZES, "weight": 0.1} | changed
+    with pytest.raises(error, match=message):
+        losses.cardinality_costs(jnp.ones((3, 8)), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("scores", "costs", "error", "message"),
+    [
+        (jnp.ones((3, 2), int), jnp.ones((3, 2)), TypeError, "selector_logits must be a floating"),
+        (jnp.ones((3, 2)), jnp.ones(2), ValueError, r"costs must have shape \(3, 2\), got .* \(2,"),
+        (jnp.ones((3, 2)), "abc", TypeError, "costs must be a real number or array, got str"),
+    ],
+)
+def test_refuses_wrong_arguments(scores, costs, error, message):
+    with pytest.raises(error, match=message):
+        losses.cardinality_aware(scores, costs)

@@ -1,0 +1,168 @@
+"""The top-k mask with a p-norm regularization: sparse, and smoother than the projection."""
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _numerics
+from topk_jax.operators._entmax import on_simplex, support_power
+from topk_jax.operators._top_k import classes_last, kth_largest
+
+__all__ = ["p_norm_top_k"]
+
+# Newton's method first. Halving an interval of log L then needs a step per bit, in float64 too.
+_NEWTON_STEPS, _MAX_STEPS = 16, 80
+
+
+def p_norm_top_k(
+    scores: ArrayLike, k: int, *, p: ArrayLike, regularization: ArrayLike, axis: int = -1
+) -> jax.Array:
+    r"""Memberships in [0, 1] that sum to k, from a top-k with a p-norm regularization.
+
+    .. math::
+        \arg\max_{0 \le m \le 1, \; \sum_l m_l = k} \; m \cdot s - \frac{\lambda}{p} \|m\|_p^p
+        = \min\Bigl(1, \Bigl(\frac{s - t}{\lambda}\Bigr)_+^{1 / (p - 1)}\Bigr)
+
+    Here t is the number for which the sum is k. With
+    :math:`q_l = m_l^{2 - p} / (\lambda (p - 1))` where :math:`0 < m_l < 1`, and 0 elsewhere,
+
+    .. math::
+        \frac{\partial m}{\partial s} = \mathrm{diag}(q) - \frac{q q^\top}{\sum_l q_l}
+
+    Without such entries the Jacobian is zero. At p = 2 this is `sparse_top` of
+    :math:`s / \lambda`. With k = 1 and :math:`\lambda = 1 / (p - 1)` it is `entmax` with
+    alpha = p.
+
+    Args:
+        scores: floating-point array with L entries along `axis`.
+        k: static number of classes, from 1 to L.
+        p: scalar, greater than 1 and at most 2; smaller values bend the mask more. The paper has 2
+            and 4/3. May be traced.
+        regularization: positive scalar in the units of the scores (lambda above). Where the k-th
+            score is at least this far above the next, the mask is exactly that of the k largest
+            scores. May be traced.
+        axis: the axis of the classes.
+
+    Returns:
+        An array of the scores' shape, in float32 or float64; NaN along `axis` where a score is
+        NaN. A score of -inf gets 0. If fewer than k scores are above -inf, these get 1 each, and
+        the others share the rest equally.
+
+    Raises:
+        TypeError: `scores` is not floating-point, `p` or `regularization` is not real, or `k` or
+            `axis` is not a static integer.
+        ValueError: an argument is outside its range or is not a scalar, or `scores` has no such
+            axis.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import operators
+        >>> scores = jnp.array([3.0, 1.0, 0.5, -1.0])
+        >>> print(operators.p_norm_top_k(scores, 2, p=4 / 3, regularization=1.0).round(4))
+        [1.     0.8993 0.1007 0.    ]
+
+    Source: Sander et al. (2023), "Fast, differentiable and sparse top-k: a convex analysis
+    perspective", the mask with p-norm regularization.
+    """
+    last = classes_last(scores, axis)
+    k = _checks.rank(k, last.shape[-1])
+    p = _checks.scalar(p, "p", last.dtype, above=1, at_most=2)
+    regularization = _checks.scalar(regularization, "regularization", last.dtype, above=0)
+    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(last), last)
+    kth = jax.lax.stop_gradient(kth_largest(finite, k)[0])
+    return jnp.moveaxis(_mask(k, finite - kth, p, regularization), -1, axis)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> jax.Array:
+    """The mask, from the scores less the k-th largest of them, [..., L].
+
+    Identity: with a = p - 1 and g the gaps over lambda, m = v^(1/a) (1 + g / v)_+^(1/a), at most 1,
+    for v = m_k^a. Hazard: a threshold of the scores loses its digits where many classes share the
+    mask, and v does where a is small. Choice: the unknown is log m_k, between
+    -log(L - k + 1) and 0. Newton's method finds it, for the norm of the entries below 1; where it
+    leaves the interval that holds the solution, or takes long, the interval is halved. Cost: a
+    logarithm and an exponential per class and step; usually there are four to eight steps.
+    """
+    gaps = gaps / regularization
+    power = p - 1
+    lowest = -math.log(gaps.shape[-1] - k + 1)
+
+    def entries(log_kth: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The mask for this log m_k, and the bases 1 + g / v."""
+        bent = jnp.maximum(gaps * jnp.exp(-power * log_kth), -1)
+        logs = log_kth + jnp.log1p(bent) / power
+        return jnp.exp(jnp.minimum(logs, 0)), 1 + bent
+
+    def split(mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """What the entries below 1 have to sum to, and their sum."""
+        num_ones = (mask == 1).sum(axis=-1, keepdims=True).astype(mask.dtype)
+        return k - num_ones, jnp.where(mask == 1, 0, mask).sum(axis=-1, keepdims=True)
+
+    def advance(state: _State) -> _State:
+        log_kth, low, high, steps = state.following, state.low, state.high, state.steps
+        mask, bases = entries(log_kth)
+        wanted, total = split(mask)
+        low = jnp.where(total < wanted, log_kth, low)
+        high = jnp.where(total > wanted, log_kth, high)
+        slopes = jnp.where((mask < 1) & (bases > 0), mask / bases, 0).sum(axis=-1, keepdims=True)
+        can_step = (wanted > 0) & (slopes > 0)
+        growth = jnp.expm1(power * jnp.log(jnp.where(can_step, wanted / total, 1)))
+        relative_step = total * growth / jnp.where(can_step, slopes, 1)
+        newton = log_kth + jnp.log1p(jnp.maximum(relative_step, -1)) / power
+        is_safe = can_step & (low < newton) & (newton < high) & (steps < _NEWTON_STEPS)
+        following = jnp.where(is_safe, newton, (low + high) / 2)
+        following = jnp.where(total == wanted, log_kth, following)
+        return _State(log_kth, following, low, high, steps + 1)
+
+    def moves(state: _State) -> jax.Array:
+        resolution = 4 * jnp.finfo(gaps.dtype).eps
+        step = jnp.abs(state.following - state.current)
+        has_moved = step > resolution * jnp.maximum(1, jnp.abs(state.current))
+        return has_moved.any() & (state.steps < _MAX_STEPS)
+
+    # The mask of k scores far above the others is found at once, and exactly.
+    zeros = jnp.zeros_like(gaps[..., :1])
+    start = _State(zeros, zeros, zeros + lowest, zeros, 0)
+    log_kth = jax.lax.while_loop(moves, advance, advance(start)).following
+    mask, _ = entries(log_kth)
+    # What rounding left of the sum is shared out.
+    wanted, total = split(mask)
+    scale = jnp.where(total > 0, wanted / jnp.where(total > 0, total, 1), 1)
+    return jnp.where(mask == 1, 1, jnp.minimum(scale * mask, 1))
+
+
+class _State(NamedTuple):
+    """Of the search for log m_k: where it was, where it goes, and the bounds, [..., 1]."""
+
+    current: jax.Array
+    following: jax.Array
+    low: jax.Array
+    high: jax.Array
+    steps: int
+
+
+def _mask_jvp(k: int, primals: tuple[jax.Array, ...], tangents: tuple[Any, ...]) -> Any:
+    """Differentiates s_l - t = lambda m_l^(p - 1) with sum m = k."""
+    _, p, regularization = primals
+    of_gaps, of_p, of_regularization = tangents
+    mask = _mask(k, *primals)
+    powers = support_power(mask, p - 1)
+    direction = jnp.zeros_like(mask)
+    if not isinstance(of_gaps, SymbolicZero):
+        direction = direction + of_gaps
+    if not isinstance(of_p, SymbolicZero):
+        logs = jnp.log(jnp.where(mask == 0, 1, mask))
+        direction = direction - regularization * powers * logs * of_p
+    if not isinstance(of_regularization, SymbolicZero):
+        direction = direction - powers * of_regularization
+    weights = support_power(mask, 2 - p) / (regularization * (p - 1))
+    return mask, on_simplex(jnp.where(mask == 1, 0, weights), direction)
+
+
+_mask.defjvp(_mask_jvp, symbolic_zeros=True)
