@@ -123,6 +123,7 @@ CASES = [
         # The slope of a sigmoid times its argument is under 1: few roundings of that.
         rounding=lambda expected, k, size: 4,
     ),
+    Case(
         "entmax",
         reference.entmax_jacobian,
         keeps_axis=True,
