@@ -30,6 +30,8 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 "normalization": config_dict.placeholder(str),
                 # Whether the network below the head stays as it is, and the head alone is trained.
                 "freeze": False,
+                # Whether the head starts anew, also where pretrained or start_from has one.
+                "new_head": False,
                 # "linear" or "cosine"; None for the head that the loss usually has.
                 "head": config_dict.placeholder(str),
                 # The factor of the cosines of a cosine head; None for ldam and the imbalanced

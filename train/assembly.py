@@ -35,7 +35,7 @@ from train.training import (
     stop_signals,
 )
 from train.training.losses import find_loss
-from train.training.objectives import Hyperparameters, Objective
+from train.training.objectives import Hyperparameters, Objective, class_logits
 from train.training.optimizer import Optimizer
 from train.training.state import TrainState, initial_state, parameters_digest
 from train.workdir import run_files, terminal
@@ -236,11 +236,14 @@ class Assembly:
     @cached_property
     def eval_step(self) -> Callable[[Any, Any, Any], Any]:
         """The compiled step of evaluation: parameters, statistics and batch to predictions."""
-        compiled = self.devices.compile_eval_step(
-            steps.make_eval_step(self.model.apply, self._make_objective, normalize=self.normalize)
+        return self._compile_eval_step(self._make_objective)
+
+    @cached_property
+    def logits_step(self) -> Callable[[Any, Any, Any], Any]:
+        """As `eval_step`, with the logits that rank the classes in the place of the scores."""
+        return self._compile_eval_step(
+            lambda values: dataclasses.replace(self._make_objective(values), scores=class_logits)
         )
-        loss = self.devices.replicate({"loss": self.hyperparameters["loss"]})
-        return lambda params, batch_stats, batch: compiled(params, batch_stats, loss, batch)
 
     def normalize(self, inputs: jax.Array) -> jax.Array:
         """uint8 images, or features, to the input of the network."""
@@ -271,7 +274,13 @@ class Assembly:
         return pipeline.training(self.dataset.train, first_step=first_step, last_step=last_step)
 
     def predict(
-        self, params: Any, batch_stats: Any, split: str, *, shows_progress: bool = False
+        self,
+        params: Any,
+        batch_stats: Any,
+        split: str,
+        *,
+        shows_progress: bool = False,
+        with_logits: bool = False,
     ) -> Predictions:
         """The predictions for a split of the data set.
 
@@ -280,6 +289,7 @@ class Assembly:
             batch_stats: batch norm's statistics with them, on the devices.
             split: "train", "validation" or "test".
             shows_progress: whether a bar is shown.
+            with_logits: whether logits are in the place of the scores.
         """
         # A finished run may be evaluated on other devices; the size of a batch changes no result.
         share = math.ceil(self.config["dataset"]["batch_size"] / jax.device_count())
@@ -290,7 +300,7 @@ class Assembly:
             total = math.ceil(len(examples) / batch_size)
             batches = terminal.tracked(batches, total=total, what=f"{split} {self.spec.example}s")
         return predictions.predict(
-            self.eval_step,
+            self.logits_step if with_logits else self.eval_step,
             params,
             batch_stats,
             batches,
@@ -337,6 +347,15 @@ class Assembly:
             on_skipped=self._skipped.add if dataset.get("skip_unreadable", False) else None,
             sampling=dataset["sampling"],
         )
+
+    def _compile_eval_step(
+        self, make_objective: Callable[[Hyperparameters], Objective]
+    ) -> Callable[[Any, Any, Any], Any]:
+        compiled = self.devices.compile_eval_step(
+            steps.make_eval_step(self.model.apply, make_objective, normalize=self.normalize)
+        )
+        loss = self.devices.replicate({"loss": self.hyperparameters["loss"]})
+        return lambda params, batch_stats, batch: compiled(params, batch_stats, loss, batch)
 
     def _make_objective(self, values: Hyperparameters) -> Objective:
         return self.loss.objective(

@@ -15,7 +15,7 @@ from train.models import find as find_network
 from train.training import class_weights
 from train.training.losses import LABEL_SMOOTHING, LOSS_NAME, LOSSES, find_loss
 from train.training.optimizer import OPTIMIZERS, SCHEDULES
-from train.workdir import extensions
+from train.workdir import extensions, runs
 
 # Fields that every configuration has. Others depend on the loss and the data set: see below.
 _FIELDS: dict[str, fields.Field] = {
@@ -30,6 +30,7 @@ _FIELDS: dict[str, fields.Field] = {
     "model.start_from": fields.text(optional=True),
     "model.normalization": fields.optional(fields.one_of((*NORMALIZATIONS, "dataset"))),
     "model.freeze": fields.boolean(),
+    "model.new_head": fields.boolean(),
     # Two heads belong to the losses that need them.
     "model.head": fields.optional(fields.one_of(("linear", "cosine"))),
     "model.scale": fields.optional(fields.Number(above=0)),
@@ -82,6 +83,8 @@ def check(config: Mapping[str, Any]) -> None:
         "eval.scores",
         # Of a run that was extended.
         extensions.FIELD,
+        # Of a run whose head was normalized.
+        runs.TAU_NORMALIZED,
         *_loss_fields(values),
     }
     for name in values:
@@ -92,6 +95,8 @@ def check(config: Mapping[str, Any]) -> None:
         _check_field(values, name, field)
     if extensions.FIELD in values:
         _check_field(values, extensions.FIELD, extensions.CHECK)
+    if runs.TAU_NORMALIZED in values:
+        _check_field(values, runs.TAU_NORMALIZED, fields.Number(at_least=0))
     spec = dataset_spec(config["dataset"])
     _check_network(values, spec.inputs)
     num_classes = spec.num_classes
@@ -241,6 +246,11 @@ def _check_fine_tuning(values: Mapping[str, Any]) -> None:
         raise UserError(
             "config.model.start_from must be None with config.model.pretrained: a network starts "
             "from an earlier run or from a file of weights"
+        )
+    if values["model.new_head"] and not (values["model.start_from"] or values["model.pretrained"]):
+        raise UserError(
+            "config.model.new_head must be False without config.model.start_from and "
+            "config.model.pretrained, where all layers start anew"
         )
     for name in ("head_learning_rate", "layer_decay"):
         value = values[f"optimizer.{name}"]

@@ -96,6 +96,11 @@ def _checked(
     """The whole configuration, once it is checked; see `extensions.continued`."""
     config = runs.with_added_fields(config)
     configuration.check(config)
+    if runs.TAU_NORMALIZED in runs.all_fields(config):
+        raise UserError(
+            f"config.{runs.TAU_NORMALIZED} is of runs that train.export has written; they are not "
+            "trained, and config.model.start_from starts from one"
+        )
     return _config_of_workdir(config, workdir, extend=extend)
 
 
@@ -221,7 +226,13 @@ def _first_state(assembly: Assembly) -> TrainState:
     settings = assembly.config["model"]
     name = settings["name"]
     if settings["pretrained"] is not None:
-        loaded = load_pretrained(name, settings["pretrained"], initial.params, initial.batch_stats)
+        loaded = load_pretrained(
+            name,
+            settings["pretrained"],
+            initial.params,
+            initial.batch_stats,
+            new_head=settings["new_head"],
+        )
     elif settings["start_from"] is not None:
         loaded = earlier_run.load(
             settings["start_from"],
@@ -229,6 +240,7 @@ def _first_state(assembly: Assembly) -> TrainState:
             initial.batch_stats,
             model_name=name,
             facts=assembly.facts,
+            new_head=settings["new_head"],
         )
     else:
         if settings["freeze"] and processes.is_first():

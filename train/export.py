@@ -10,6 +10,9 @@ are prepared.
 With --format=safetensors, the file has the weights of the network instead, by the names that
 torchvision or timm have for them, and no rule.
 
+With --format=tau_normalized, a folder is written instead: the workdir of the run with a
+tau-normalized head, for train.evaluate, train.predict and this command.
+
 For a published network, --weights=FILE stands in the place of --workdir, with --dataset=NAME or
 --classes=FILE.
 """
@@ -20,7 +23,7 @@ from typing import Any
 
 from absl import flags
 
-from train.foundation import command_line, output_files
+from train.foundation import command_line, fields, output_files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.prediction import classifier_flags, rule_flags
@@ -32,16 +35,33 @@ _RULE = rule_flags.define()
 _FORMAT = flags.DEFINE_enum(
     "format",
     "program",
-    ["program", "safetensors"],
-    "program: images to probabilities and sets. safetensors: the weights of the network alone.",
+    ["program", "safetensors", "tau_normalized"],
+    "program: images to probabilities and sets. safetensors: the weights of the network alone. "
+    "tau_normalized: a workdir whose head has its weights divided by powers of their lengths.",
+)
+_TAU = flags.DEFINE_float(
+    "tau",
+    None,
+    "With --format=tau_normalized: the power; by default the one of 0, 0.1, …, 1 that is best on "
+    "the validation split.",
+    lower_bound=0,
+)
+_SELECT_BY = flags.DEFINE_string(
+    "select_by",
+    None,
+    "With --format=tau_normalized, without --tau: the metric that says which is best; by default "
+    "that of the run.",
 )
 _OUT = flags.DEFINE_string(
-    "out", None, "Needed. The file; a description is written beside it, as FILE.json."
+    "out",
+    None,
+    "Needed. The file; a description is written beside it, as FILE.json. With "
+    "--format=tau_normalized the folder, which does not exist.",
 )
 
 
 def main() -> None:
-    """Writes the program or the weights, and their description."""
+    """Writes what --format asks for."""
     chosen = _CLASSIFIER()
     chosen.check()
     rule = _rule()
@@ -49,6 +69,10 @@ def main() -> None:
         chosen.check_rule(rule)
     if _OUT.value is None:
         raise UserError("--out is needed: the file for the program or the weights")
+    if _FORMAT.value == "tau_normalized":
+        _write_tau_normalized(chosen, _new_folder(_OUT.value))
+        return
+    _check_no_tau()
     out = output_files.checked("out", _OUT.value, chosen.files)
     if rule is None:
         _write_weights(chosen, out)
@@ -57,7 +81,7 @@ def main() -> None:
 
 
 def _rule() -> ChosenRule | None:
-    """The rule of the program; None for weights, which have none."""
+    """The rule of the program; None for the other formats, which have none."""
     values = _RULE()
     if _FORMAT.value == "program":
         return rule_flags.chosen(values)
@@ -65,6 +89,25 @@ def _rule() -> ChosenRule | None:
         if value is not None:
             raise UserError(f"--{flag} goes with --format=program: weights have no rule")
     return None
+
+
+def _check_no_tau() -> None:
+    for flag, value in (("tau", _TAU.value), ("select_by", _SELECT_BY.value)):
+        if value is not None:
+            raise UserError(f"--{flag} goes with --format=tau_normalized")
+
+
+def _new_folder(value: str) -> Path:
+    """The folder of a workdir that is to be written."""
+    path = Path(value)
+    if not path.name or path.exists():
+        raise UserError(
+            "--out must be a folder that does not exist, with --format=tau_normalized; got "
+            f"{value or 'an empty text'}"
+        )
+    if not path.parent.is_dir():
+        raise UserError(f"--out must be in a folder that is there; there is no {path.parent}")
+    return path
 
 
 def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> None:
@@ -89,6 +132,33 @@ def _write_weights(chosen: ChosenClassifier, out: Path) -> None:
     show_line("to read them, where PyTorch and safetensors are installed:")
     show_line("  import safetensors.torch")
     show_line(f"  network.load_state_dict(safetensors.torch.load_file({str(out)!r}))")
+
+
+def _write_tau_normalized(chosen: ChosenClassifier, out: Path) -> None:
+    if chosen.workdir is None:
+        raise UserError("--format=tau_normalized needs --workdir: the folder of a finished run")
+    if _TAU.value is not None and _SELECT_BY.value is not None:
+        raise UserError("only one of --tau and --select_by can be given")
+
+    from train.evaluation import metric
+    from train.evaluation.metric import Metric
+    from train.prediction import tau_normalized, trained
+    from train.workdir import terminal
+
+    classifier = trained.load(Path(chosen.workdir))
+    tau_normalized.check(classifier)
+    tau = _TAU.value
+    if tau is None:
+        name = _SELECT_BY.value or classifier.config["select_by"]
+        known = [one.name for one in metric.selectable(classifier.config["eval"]["ks"])]
+        if wrong := fields.one_of(known)(name):
+            raise UserError(f"--select_by must be {wrong}; got {name!r}")
+        tau = tau_normalized.choose(classifier, Metric.parse(name))
+        show_line(f"tau          {tau:g}, by the {Metric.parse(name).in_words} of validation")
+    results = tau_normalized.write(classifier, tau, out)
+    terminal.show_results(
+        results, {"workdir": out}, optimizes_top_k=classifier.assembly.loss.optimizes_top_k
+    )
 
 
 def _write(what: str, out: Path, content: bytes, description: Mapping[str, Any]) -> None:

@@ -81,6 +81,7 @@ MISTAKES = [
         "'clip'.*, or None; got 'clp'",
     ),
     ("model.freeze", 1, "config.model.freeze must be True or False; got 1"),
+    ("model.new_head", True, "new_head must be False without config.model.start_from and config"),
     ("model.head", "cosin", "model.head must be one of cosine, linear; did you mean 'cosine'"),
     ("model.head", "two_heads", "config.model.head must be one of cosine, linear.*'two_heads'"),
     ("model.head", "cosine", "model.scale must be a number with noised_balanced and a cosine head"),

@@ -63,8 +63,15 @@ def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
     earlier, workdir = tmp_path / "earlier", tmp_path / "run"
     shutil.copytree(finished_run, earlier)
     selected = trained.load(finished_run)
-    changes = {"model.start_from": str(earlier), "model.freeze": True}
-    config = changed(config, {**changes, "optimizer.average_decay": 0.5})
+    # The head is trained anew on balanced classes, as by Kang et al. (2020).
+    changes = {
+        "model.start_from": str(earlier),
+        "model.freeze": True,
+        "model.new_head": True,
+        "dataset.sampling": "class_balanced",
+        "optimizer.average_decay": 0.5,
+    }
+    config = changed(config, changes)
     with power_cut_at(19 + 7):
         experiment.run(config, workdir)
     shutil.rmtree(earlier)
@@ -106,6 +113,17 @@ def test_the_head_is_taken_over_for_the_same_classes(finished_run, ready):
         f"small_cnn starts with the weights of the run in {finished_run}, "
         "its head too, of 10 classes"
     )
+
+
+def test_the_head_starts_anew_where_that_is_asked_for(config, finished_run, capsys):
+    changes = {"model.start_from": str(finished_run), "model.new_head": True}
+    assembly = assemble(changed(config, changes))
+    initial, found = assembly.initial_state().params, experiment._first_state(assembly).params
+    assert as_bytes(found["head"]) == as_bytes(initial["head"])
+    selected = trained.load(finished_run).params
+    assert as_bytes(found["features"]) == as_bytes(selected["features"])
+    reason = "but its head starts anew: config.model.new_head says so"
+    assert reason in capsys.readouterr().out
 
 
 def test_the_head_starts_anew_for_other_classes(finished_run, ready):
@@ -289,7 +307,7 @@ def test_fields_that_exclude_each_other_are_refused(config, tmp_path, changes, m
 
 # The page.
 
-# tests/train/prediction/test_embed.py runs the commands of another section.
+# Commands of train.embed and train.export are run by tests of their own, in tests/train/prediction.
 PAGE = re.sub(
     "^## Many heads.*?(?=^## )",
     "",
@@ -298,7 +316,9 @@ PAGE = re.sub(
 )
 COMMANDS = [
     shlex.split(command.replace("\\\n", ""))
-    for command in re.findall(r"^    (python (?:.*\\\n)*.*)$", PAGE, flags=re.MULTILINE)
+    for command in re.findall(
+        r"^    (python -m train\.main (?:.*\\\n)*.*)$", PAGE, flags=re.MULTILINE
+    )
 ]
 SMALL = (
     "--config.num_epochs=1",
@@ -326,10 +346,11 @@ def test_the_commands_of_the_page_run_in_their_order(rng, tmp_path, monkeypatch)
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
         printed.append(done.stdout)
-    assert len(printed) == PAGE.count("python -m") == 4
+    assert len(printed) == PAGE.count("python -m train.main") == 5
     for text in printed[:3]:
         assert "its head starts anew: the file's is for 1000 classes, not 6" in text
     assert "the weights of the run in runs/frozen, its head too, of 6 classes" in printed[3]
+    assert "runs/both, but its head starts anew: config.model.new_head says so" in printed[4]
     found = {name: trained.load(tmp_path / "runs" / name).params for name in ("frozen", "both")}
     kernel = variables["params"]["features"]["layer1_0"]["conv1"]["kernel"]
     kept, moved = (found[name]["features"]["layer1_0"]["conv1"]["kernel"] for name in found)

@@ -39,7 +39,7 @@ from train.models.networks.mlp import MLP
 from train.models.networks.ngram_bag import NgramBag
 from train.models.networks.small_cnn import SmallCNN
 from train.models.normalization import NORMALIZATIONS, Normalization
-from train.models.pretrained import Pretrained
+from train.models.pretrained import NEW_HEAD, Pretrained
 from train.models.weights import files
 
 # Fields of `config.model` that only some networks have. None is the default of the network.
@@ -176,10 +176,14 @@ def published(name: str) -> ModelSpec:
     return spec
 
 
-def load_pretrained(name: str, path: str, params: Any, batch_stats: Any) -> Pretrained:
+def load_pretrained(
+    name: str, path: str, params: Any, batch_stats: Any, *, new_head: bool = False
+) -> Pretrained:
     """The variables of the network of a name, read from a file; see `pretrained.load`."""
     networks = {**MODELS, name: published(name)}
-    return pretrained.load(path, params, batch_stats, model_name=name, networks=networks)
+    return pretrained.load(
+        path, params, batch_stats, model_name=name, networks=networks, new_head=new_head
+    )
 
 
 def load_alone(model: Classifier, name: str, path: str, image_shape: tuple[int, ...]) -> Pretrained:
@@ -228,6 +232,7 @@ __all__ = [
     "MODELS",
     "MODEL_NAME",
     "MODEL_OPTIONS",
+    "NEW_HEAD",
     "NORMALIZATIONS",
     "ModelSpec",
     "Normalization",

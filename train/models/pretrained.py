@@ -13,6 +13,8 @@ from train.models.model_spec import ModelSpec
 from train.models.weights import files, names
 from train.models.weights.names import Arrays, PublishedNames
 
+# The reason for a new head that the user has asked for.
+NEW_HEAD = "config.model.new_head says so"
 # The number of names that a message lists.
 _LISTED = 3
 # The most modules that a network is looked for inside of.
@@ -47,11 +49,12 @@ def load(
     *,
     model_name: str,
     networks: Mapping[str, ModelSpec],
+    new_head: bool = False,
 ) -> Pretrained:
     """The variables of a network, read from a file of weights.
 
     A linear head is read too if the file has one for as many classes; any other keeps its initial
-    values.
+    values, as all do with `new_head`.
 
     Args:
         path: a file of safetensors or of torch.save, with the names of one of its publishers.
@@ -59,6 +62,7 @@ def load(
         batch_stats: the initial statistics of batch norm.
         model_name: the name of the network.
         networks: all networks by name, with this one among them.
+        new_head: whether the head keeps its initial values in any case.
 
     Raises:
         UserError: the file cannot be read, asks for code to be run, or is of another network.
@@ -89,7 +93,7 @@ def load(
             f"config.model.pretrained: {path} does not fit config.model.name={model_name}"
             f"{_why(in_file, shapes, model_name, networks)}: it {'; it '.join(differences)}"
         )
-    why_new_head = _why_new_head(arrays, shapes, published)
+    why_new_head = NEW_HEAD if new_head else _why_new_head(arrays, shapes, published)
     for name, shape in shapes.items():
         if why_new_head is not None and published.in_head(name):
             continue

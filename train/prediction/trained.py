@@ -112,8 +112,12 @@ class TrainedClassifier:
             )
         return dataset
 
-    def predict(self, split: str) -> Predictions:
+    def predict(self, split: str, *, with_logits: bool = False) -> Predictions:
         """The predictions for a split of the run's data set, made on all devices.
+
+        Args:
+            split: "train", "validation" or "test".
+            with_logits: whether logits are in the place of the scores.
 
         Raises:
             UserError: the data set is not prepared on this machine, or is not the one of the run.
@@ -121,7 +125,9 @@ class TrainedClassifier:
         self.load_dataset()
         devices = self.assembly.devices
         params, batch_stats = devices.replicate((self.params, self.batch_stats))
-        return self.assembly.predict(params, batch_stats, split, shows_progress=True)
+        return self.assembly.predict(
+            params, batch_stats, split, shows_progress=True, with_logits=with_logits
+        )
 
 
 def load(workdir: Path) -> TrainedClassifier:

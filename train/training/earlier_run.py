@@ -9,7 +9,7 @@ import numpy as np
 
 from train.data import DatasetSpec, dataset_spec
 from train.foundation.errors import UserError
-from train.models import Pretrained
+from train.models import NEW_HEAD, Pretrained
 from train.workdir import array_types, run_files, runs
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.facts import Facts
@@ -17,11 +17,20 @@ from train.workdir.facts import Facts
 _FIELD = "config.model.start_from"
 
 
-def load(path: str, params: Any, batch_stats: Any, *, model_name: str, facts: Facts) -> Pretrained:
+def load(
+    path: str,
+    params: Any,
+    batch_stats: Any,
+    *,
+    model_name: str,
+    facts: Facts,
+    new_head: bool = False,
+) -> Pretrained:
     """The variables of a network, with those of the selected epoch of an earlier run.
 
     The head is that of the run if it is of the same kind, for the same classes in the same order.
-    Otherwise it keeps its initial values. Moving averages are taken where the run has them.
+    Otherwise, and with `new_head`, it keeps its initial values. Moving averages are taken where the
+    run has them.
 
     Args:
         path: the workdir of the run, which must be finished.
@@ -29,6 +38,7 @@ def load(path: str, params: Any, batch_stats: Any, *, model_name: str, facts: Fa
         batch_stats: the initial statistics of batch norm.
         model_name: the name of the network.
         facts: the classes and the shape of the images of the new run.
+        new_head: whether the head keeps its initial values in any case.
 
     Raises:
         UserError: there is no finished run, or its network is another one.
@@ -47,7 +57,7 @@ def load(path: str, params: Any, batch_stats: Any, *, model_name: str, facts: Fa
             f"{_FIELD}: the network of the run in {path} does not fit: {differences}. Its images "
             f"are of shape {earlier.image_shape}, and those of this run of {facts.image_shape}"
         )
-    why_new_head = _why_new_head(found["params"], params, earlier, facts)
+    why_new_head = NEW_HEAD if new_head else _why_new_head(found["params"], params, earlier, facts)
     loaded = {collection: dict(parts or {}) for collection, parts in found.items()}
     if why_new_head is not None:
         loaded["params"]["head"] = params["head"]

@@ -47,6 +47,7 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "loss.label_smoothing": 0.0,
     "dataset.mixup": 0.0,
     "dataset.sampling": "uniform",
+    "model.new_head": False,
     "model.head": None,
     "model.scale": None,
     "model.learn_scale": False,
@@ -54,6 +55,9 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "loss.class_weights_beta": 0.9999,
     "loss.class_weights_from": 0.0,
 }
+
+# In the configuration of a finished run whose head was tau-normalized afterwards, and in no recipe.
+TAU_NORMALIZED = "model.tau_normalized"
 
 
 def with_added_fields(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,8 +44,8 @@ def small_variables(seed, name="resnet18", *, head="linear", num_classes=NUM_CLA
     return variables["params"], variables["batch_stats"]
 
 
-def load(path, variables, name="resnet18"):
-    return pretrained.load(str(path), *variables, model_name=name, networks=MODELS)
+def load(path, variables, name="resnet18", **options):
+    return pretrained.load(str(path), *variables, model_name=name, networks=MODELS, **options)
 
 
 def assert_equal(found, expected):
@@ -160,6 +160,16 @@ def test_a_head_that_starts_anew(head, num_classes, removed, reason, tmp_path):
     assert_equal(batch_stats, written[1])
     assert_equal(params["head"], before[0]["head"])
     assert message.endswith(f"of {path}, but its head starts anew: {reason}")
+
+
+def test_a_head_starts_anew_where_that_is_asked_for(tmp_path):
+    written, before = small_variables(1), small_variables(2)
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(safetensors.numpy.save(names.arrays_of(*written, NAMES)))
+    params, _, message, _ = load(path, before, new_head=True)
+    assert_equal(params["features"], written[0]["features"])
+    assert_equal(params["head"], before[0]["head"])
+    assert message.endswith("but its head starts anew: config.model.new_head says so")
 
 
 @pytest.mark.parametrize("shape", [(), (6,), (6, 5), (6, 16, 2), (0, 16)])

@@ -1,0 +1,126 @@
+"""A finished run with a tau-normalized head is a finished run of its own."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from tests.train.forked import start_each
+from train import experiment
+from train.evaluation.metric import LOSS
+from train.foundation.errors import UserError
+from train.prediction import tau_normalized, trained
+from train.workdir.runs import Run, identity
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def normalized(finished_run, tmp_path_factory):
+    """The workdir that the command writes, and what it prints."""
+    out = tmp_path_factory.mktemp("normalized") / "run"
+    choice = ("--format=tau_normalized", "--select_by=top_1_accuracy", f"--out={out}")
+    (done,) = start_each("train.export", [(f"--workdir={finished_run}", *choice)], {})
+    assert (done.returncode, done.stderr) == (0, "")
+    return out, done.stdout
+
+
+def kernel_and_bias(classifier):
+    head = classifier.params["head"]["Dense_0"]
+    return np.asarray(head["kernel"], np.float64), np.asarray(head["bias"])
+
+
+def test_the_run_is_that_with_the_best_tau(finished_run, normalized):
+    out, printed = normalized
+    (tau,) = re.findall("^tau +(.+), by the top-1 accuracy of validation$", printed, re.MULTILINE)
+    tau = float(tau)
+    earlier, found = trained.load(finished_run), trained.load(out)
+    # Through the network for each tau, where the command divides logits.
+    predicted = {
+        one: tau_normalized.with_tau(earlier, one).predict("validation")
+        for one in tau_normalized.TAUS
+    }
+    accuracies = {one: np.mean(predicted[one].ranks == 0) for one in tau_normalized.TAUS}
+    losses = {one: predicted[one].mean_loss() for one in tau_normalized.TAUS}
+    assert tau == max(accuracies, key=accuracies.get)
+    assert len(set(losses.values())) == len(losses)
+    assert tau_normalized.choose(earlier, LOSS) == min(losses, key=losses.get)
+    # On one device and on eight: float32 rounding.
+    validation = found.results["validation"]
+    np.testing.assert_allclose(validation["loss"], losses[tau], rtol=1e-5)
+    np.testing.assert_allclose(validation["top_1_accuracy"], accuracies[tau], rtol=1e-6)
+    jax.tree.map(
+        np.testing.assert_array_equal,
+        (found.params, found.batch_stats),
+        (tau_normalized.with_tau(earlier, tau).params, earlier.batch_stats),
+    )
+
+
+def test_the_lengths_of_the_weights_are_divided(finished_run):
+    earlier = trained.load(finished_run)
+    weights, bias = kernel_and_bias(earlier)
+    assert bias.any()
+    found = tau_normalized.with_tau(earlier, 0.5)
+    kernel, bias = kernel_and_bias(found)
+    # Float32 rounding of a length, a power and a product.
+    expected = weights / np.sqrt(np.linalg.norm(weights, axis=0))
+    np.testing.assert_allclose(kernel, expected, rtol=1e-6)
+    assert not bias.any()
+    jax.tree.map(
+        np.testing.assert_array_equal, found.params["features"], earlier.params["features"]
+    )
+
+
+def test_its_configuration_says_so(finished_run, normalized, tmp_path):
+    out, printed = normalized
+    earlier, found = (Run.read(workdir) for workdir in (finished_run, out))
+    differing = {
+        name: value
+        for name, value in identity(found.config).items()
+        if identity(earlier.config).get(name) != value
+    }
+    assert list(differing) == ["model.tau_normalized"]
+    assert f"tau          {differing['model.tau_normalized']:g}, by" in printed
+    assert found.results["config"] == found.config
+    with pytest.raises(UserError, match=r"model\.tau_normalized is of runs that train\.export has"):
+        experiment.run(found.config, tmp_path / "run")
+    with pytest.raises(UserError, match="is tau-normalized already"):
+        tau_normalized.check(trained.load(out))
+
+
+def test_a_class_without_weights_keeps_them(finished_run):
+    classifier = trained.load(finished_run)
+    head = dict(classifier.params["head"]["Dense_0"])
+    head["kernel"] = np.asarray(head["kernel"]).copy()
+    head["kernel"][:, 3] = 0
+    classifier.params["head"] = {"Dense_0": head}
+    kernel, _ = kernel_and_bias(tau_normalized.with_tau(classifier, 1.0))
+    # Float32 rounding.
+    lengths = np.linalg.norm(kernel, axis=0)
+    np.testing.assert_allclose(lengths, np.arange(10) != 3, rtol=1e-6)
+
+
+def test_other_heads_are_refused(finished_run):
+    classifier = trained.load(finished_run)
+    classifier.config["model"] |= {"head": "cosine", "scale": 20.0}
+    with pytest.raises(UserError, match=r"is for linear heads; .* has one of the kind cosine"):
+        tau_normalized.check(classifier)
+
+
+def test_a_mistake_is_one_line_and_exit_code_two(finished_run, tmp_path):
+    run, out = f"--workdir={finished_run}", f"--out={tmp_path}/new"
+    to_run = "--format=tau_normalized"
+    mistakes = [
+        ([run, to_run, f"--out={tmp_path}"], "--out must be a folder that does not exist"),
+        ([run, to_run, out, "--tau=1", "--select_by=loss"], "only one of --tau and --select_by"),
+        ([run, to_run, out, "--select_by=top_7_accuracy"], "--select_by must be one of "),
+        ([run, out, "--top_k=1", "--tau=1"], "--tau goes with --format=tau_normalized"),
+        ([run, to_run, out, "--top_k=1"], "--top_k goes with --format=program"),
+    ]
+    ended = start_each("train.export", [arguments for arguments, _ in mistakes], {})
+    for (_, message), done in zip(mistakes, ended, strict=True):
+        assert done.returncode == 2, done.stderr
+        (line,) = done.stderr.splitlines()
+        assert message in line
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,169 @@
+"""The classifier of a finished run with a tau-normalized head, as a finished run of its own.
+
+The weights w_c of class c become w_c / norm(w_c)^tau, and the biases 0 (Kang et al., 2020,
+"Decoupling representation and classifier for long-tailed recognition"). Classes with many examples
+tend to have the longer weights: 0 leaves all lengths as they are, and 1 makes them equal.
+"""
+
+import copy
+import dataclasses
+import json
+import math
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from topk_jax.metrics import label_ranks
+from train.evaluation import metric, summaries
+from train.evaluation.metric import LOSS, Metric
+from train.evaluation.predictions import CHUNK, Predictions
+from train.evaluation.thresholds import average_k_thresholds
+from train.foundation import files
+from train.foundation.errors import UserError
+from train.prediction.trained import TrainedClassifier
+from train.training.objectives import Objective
+from train.training.state import parameters_digest
+from train.workdir import run_files, runs
+from train.workdir.checkpoint import Checkpointer
+from train.workdir.progress import Progress
+
+# What is tried: the range of the paper.
+TAUS = tuple(step / 10 for step in range(11))
+
+
+def check(classifier: TrainedClassifier) -> None:
+    """Refuses a classifier whose head cannot be normalized.
+
+    Raises:
+        UserError: it is not linear, or was normalized before.
+    """
+    head = classifier.assembly.head
+    if head != "linear":
+        raise UserError(
+            "--format=tau_normalized is for linear heads; the run in --workdir "
+            f"{classifier.workdir} has one of the kind {head}"
+        )
+    group, field = runs.TAU_NORMALIZED.split(".")
+    if field in classifier.config[group]:
+        raise UserError(
+            f"--workdir {classifier.workdir} is tau-normalized already; give the run that it was "
+            "made of"
+        )
+
+
+def with_tau(classifier: TrainedClassifier, tau: float) -> TrainedClassifier:
+    """The classifier with the weights of its head divided by powers of their lengths."""
+    params = jax.tree.map(np.asarray, classifier.params)
+    ((name, head),) = params["head"].items()
+    normalized = {
+        "kernel": head["kernel"] * _factors(head["kernel"], tau),
+        "bias": np.zeros_like(head["bias"]),
+    }
+    return dataclasses.replace(classifier, params={**params, "head": {name: normalized}})
+
+
+def choose(classifier: TrainedClassifier, select_by: Metric) -> float:
+    """The tau in `TAUS` with the best metric on the validation split, the smallest if some tie.
+
+    The examples go through the network once: the lengths of the weights divide the logits.
+
+    Raises:
+        UserError: the data set is not the one of the run, or its validation split does not have
+            the metric.
+    """
+    found = with_tau(classifier, 0.0).predict("validation", with_logits=True)
+    ((_, head),) = classifier.params["head"].items()
+    values = {}
+    for tau in TAUS:
+        rescaled = _rescaled(found, classifier.assembly.objective, _factors(head["kernel"], tau))
+        values[tau] = _evaluate(classifier, rescaled, None)[0][select_by]
+    if any(map(math.isnan, values.values())):
+        raise UserError(
+            f"--select_by must be a metric that the validation split has; {select_by.name!r} has "
+            "no value, because no class of that kind occurs in it"
+        )
+    return (min if select_by == LOSS else max)(TAUS, key=lambda tau: values[tau])
+
+
+def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any]:
+    """Writes the workdir of the classifier with that tau.
+
+    Args:
+        classifier: that of a finished run, as `trained.load` returns it.
+        tau: the power of the lengths.
+        out: the folder, which does not exist. It appears when it is complete.
+
+    Returns:
+        The contents of its `results.json`.
+    """
+    normalized = with_tau(classifier, tau)
+    validation, thresholds = _evaluate(classifier, normalized.predict("validation"), None)
+    test, _ = _evaluate(classifier, normalized.predict("test"), thresholds)
+    config = copy.deepcopy(dict(classifier.config))
+    group, field = runs.TAU_NORMALIZED.split(".")
+    config[group][field] = tau
+    results = {
+        **classifier.results,
+        "config": config,
+        "parameters_digest": parameters_digest(normalized.params),
+        "validation": metric.to_json(validation),
+        "test": metric.to_json(test),
+    }
+    assert classifier.workdir is not None
+    partial = out.with_name(f"{out.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    for name in (run_files.CLASSES, run_files.DATA):
+        if (classifier.workdir / name).exists():
+            shutil.copyfile(classifier.workdir / name, partial / name)
+    files.write_whole(partial / run_files.CONFIG, files.to_json(config, indent=2))
+    with Checkpointer(partial / run_files.CHECKPOINTS) as checkpointer:
+        variables = {"params": normalized.params, "batch_stats": normalized.batch_stats}
+        # A checkpoint has the number of a step: there is one, and it is the best.
+        progress = dataclasses.asdict(Progress(step=1, best_step=1))
+        checkpointer.save(1, variables, progress)
+    written = files.to_json(results, indent=2)
+    files.write_whole(partial / run_files.RESULTS, written)
+    partial.rename(out)
+    as_written: dict[str, Any] = json.loads(written)
+    return as_written
+
+
+def _factors(kernel: Any, tau: float) -> np.ndarray:
+    """The factor of the weights of each class, [1, L]; 1 where they are all 0."""
+    lengths = np.linalg.norm(np.asarray(kernel, np.float64), axis=0, keepdims=True)
+    return np.where(lengths > 0, lengths, 1).astype(np.float32) ** np.float32(-tau)
+
+
+def _rescaled(found: Predictions, objective: Objective, factors: np.ndarray) -> Predictions:
+    """The predictions for logits [n, L] times factors [1, L]."""
+
+    @jax.jit
+    def of(logits: jax.Array, labels: jax.Array) -> dict[str, jax.Array]:
+        outputs = logits * jnp.asarray(factors)
+        return {
+            "loss": objective.evaluation_loss(outputs, labels),
+            "scores": objective.scores(outputs),
+            "ranks": label_ranks(outputs, labels),
+        }
+
+    chunks = [
+        jax.device_get(of(found.scores[start : start + CHUNK], found.labels[start : start + CHUNK]))
+        for start in range(0, len(found.labels), CHUNK)
+    ]
+    arrays = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    return Predictions(**arrays, labels=found.labels)
+
+
+def _evaluate(
+    classifier: TrainedClassifier, found: Predictions, thresholds: Mapping[int, jax.Array] | None
+) -> tuple[dict[Metric, float], Mapping[int, jax.Array]]:
+    """The metrics, and the thresholds of average-K sets, calibrated here where they are None."""
+    if thresholds is None:
+        thresholds = average_k_thresholds(found, classifier.config["eval"]["ks"])
+    return summaries.summarize(found, thresholds, classifier.class_counts).metrics, thresholds
