@@ -7,6 +7,7 @@ given, `axis_name` and `key` are ignored.
 
 from tests.reference._batch_losses import *
 from tests.reference._cardinality import *
+from tests.reference._conformal import *
 from tests.reference._entmax import *
 from tests.reference._label_noise import *
 from tests.reference._long_tail import *

@@ -52,8 +52,8 @@ def temperature(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
         >>> from topk_jax import sets
         >>> logits = jnp.array([[2.0, 0.0], [2.0, 0.0], [2.0, 0.0], [2.0, 0.0]])
         >>> found = sets.temperature(logits, jnp.array([0, 0, 0, 1]))
-        >>> print(jax.nn.softmax(logits / found)[0].round(3))
-        [0.75 0.25]
+        >>> print((100 * jax.nn.softmax(logits / found)[0]).round())
+        [75. 25.]
 
     Source: Guo et al. (2017), "On calibration of modern neural networks", section 4.2.
     """
