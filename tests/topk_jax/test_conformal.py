@@ -13,6 +13,7 @@ import pytest
 from tests import reference
 from tests.topk_jax.probabilities import softmax_of
 from topk_jax import sets
+from topk_jax.sets import _clusters
 
 N, L = 12, 5
 COUNTS = np.array([50, 20, 8, 4, 1])
@@ -122,7 +123,7 @@ def test_a_nan_spoils_its_own_example_alone(rng, kind):
     for limit in (np.float32(1.0), np.ones(L, np.float32), np.float32(np.inf)):
         chosen = sets.conformal_set(clean.at[3, 2].set(jnp.nan), limit, kind=kind, **KINDS[kind])
         assert not chosen[3].any()
-        np.testing.assert_array_equal(chosen[others], (whole <= limit)[others])
+        np.testing.assert_array_equal(chosen[others], (np.asarray(whole) <= limit)[others])
 
 
 @pytest.mark.parametrize("kind", ["aps", "raps"])
@@ -334,8 +335,6 @@ def test_classes_with_few_examples_have_the_quantile_of_all(rng, key):
 
 
 def test_the_authors_choice_of_clusters():
-    from topk_jax.sets import _clusters
-
     # 100 classes of 50 examples: 50 * 100 / 175 = 28.57 describe, in 14 clusters.
     labels = np.repeat(np.arange(100), 50)
     assert _clusters._authors_choice(labels, 100, Fraction(1, 10)) == (14, 28 / 50)
@@ -346,19 +345,19 @@ def test_the_authors_choice_of_clusters():
 
 
 def test_k_means_finds_the_best_of_all_partitions(rng, key):
-    from topk_jax.sets import _clusters
+    points = jnp.asarray(rng.normal(size=(8, 2)), jnp.float32)
+    weights = jnp.asarray(np.append(rng.random(7), 0.0), jnp.float32)
 
-    points = rng.normal(size=(8, 2)).astype(np.float32)
-    weights = np.append(rng.random(7), 0.0).astype(np.float32)
+    places = np.asarray(points, np.float64)
 
     def cost(clusters):
         total = 0.0
         for cluster in set(clusters):
             inside = np.array(clusters) == cluster
-            mass = weights[inside].astype(np.float64)
+            mass = np.asarray(weights, np.float64)[inside]
             if mass.sum() > 0:
-                center = (mass[:, None] * points[inside]).sum(axis=0) / mass.sum()
-                total += (mass * ((points[inside] - center) ** 2).sum(axis=-1)).sum()
+                center = (mass[:, None] * places[inside]).sum(axis=0) / mass.sum()
+                total += (mass * ((places[inside] - center) ** 2).sum(axis=-1)).sum()
         return total
 
     found = np.asarray(_clusters._k_means(key, points, weights, 3)).tolist()

@@ -137,7 +137,9 @@ def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: int) -> jax.Arra
     frequencies = _selection.once(counts / counts.sum())
 
     def thresholds(factor: jax.Array) -> jax.Array:
-        return _selection.once(_numerics.flushed(factor * frequencies))
+        # A positive threshold that rounds to 0 would keep zeros of some classes alone.
+        positive = jnp.maximum(factor * frequencies, jnp.finfo(rows.dtype).tiny)
+        return _selection.once(jnp.where(factor > 0.0, positive, 0.0))
 
     def num_kept(factor: jax.Array) -> jax.Array:
         return (normal >= thresholds(factor)[None]).sum()
@@ -162,11 +164,7 @@ def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: int) -> jax.Arra
 @jax.jit
 def _class_thresholds(rows: jax.Array, labels: jax.Array, ranks: jax.Array) -> jax.Array:
     num_classes = rows.shape[-1]
-    sizes = (
-        jnp.zeros(num_classes, jnp.int32)
-        .at[labels]
-        .add(1, mode="drop", wrap_negative_indices=False)
-    )
+    sizes = jnp.zeros(num_classes, int).at[labels].add(1, mode="drop", wrap_negative_indices=False)
     kept = ranks[sizes]
     between = jax.vmap(_average.separating_threshold, in_axes=(1, 0))(rows, kept)
     # Every example has the class.

@@ -153,7 +153,7 @@ def _clustered_quantiles(
     of_examples = jnp.where(describes, beyond, clusters.at[labels].get(mode="clip"))
     of_clusters = _quantiles.grouped(calibration, of_examples, num_clusters)
     quantiles = _quantiles.value_of_rank(of_clusters, covered[of_clusters.sizes])
-    others = _quantiles.grouped(calibration, describes.astype(jnp.int32), 1)
+    others = _quantiles.grouped(calibration, describes.astype(int), 1)
     of_others = _quantiles.value_of_rank(others, covered[others.sizes])
     by_class = jnp.append(quantiles, of_others)[clusters]
     return jnp.where(calibration.valid, by_class, jnp.nan)
@@ -164,7 +164,7 @@ def _descriptions(classes: _quantiles.Groups) -> jax.Array:
     dtype = classes.ascending.dtype
     last = jnp.maximum(classes.sizes - 1, 0)[:, None]
     place = last.astype(dtype) * jnp.array(_LEVELS, dtype)[None]
-    below = jnp.floor(place).astype(jnp.int32)
+    below = jnp.floor(place).astype(int)
     above = jnp.minimum(below + 1, last)
     starts = classes.starts[:, None]
     lower = classes.ascending.at[starts + below].get(mode="clip")

@@ -404,15 +404,13 @@ def covered_of_each_size(num_examples: int, error: Fraction) -> np.ndarray:
     """How many of m examples a quantile must cover, ceil((m + 1)(1 - error)), for m from 0 to n."""
     part, whole = error.numerator, error.denominator
     covered = (m + 1 - (m + 1) * part // whole for m in range(num_examples + 1))
-    return np.fromiter(covered, np.int32, num_examples + 1)
+    return np.fromiter(covered, int, num_examples + 1)
 
 
 def grouped(calibration: Calibration, groups: jax.Array, num_groups: int) -> Groups:
     """The scores by group [n]; those of a group outside [0, num_groups) are at the ends."""
     # Not `bincount`, which counts negative numbers as 0.
-    sizes = (
-        jnp.zeros(num_groups, jnp.int32).at[groups].add(1, mode="drop", wrap_negative_indices=False)
-    )
+    sizes = jnp.zeros(num_groups, int).at[groups].add(1, mode="drop", wrap_negative_indices=False)
     num_before = (groups < 0).sum()
     starts = num_before + jnp.cumsum(sizes) - sizes
     _, ascending = jax.lax.sort((groups, calibration.scores), num_keys=2)
@@ -434,14 +432,14 @@ def _allowed_beyond(num_examples: int, error: Fraction) -> np.ndarray:
     """The greatest m with m / n < error, for each n; -1 if there is none."""
     part, whole = error.numerator, error.denominator
     allowed = (-(-n * part // whole) - 1 for n in range(num_examples + 1))
-    return np.fromiter(allowed, np.int32, num_examples + 1)
+    return np.fromiter(allowed, int, num_examples + 1)
 
 
 def _room_to_round(num_examples: int, error: Fraction) -> np.ndarray:
     """The greatest m with ceil(x + m / n) = ceil(x), x = (n + 1)(1 - error), for each n."""
     part, whole = error.numerator, error.denominator
     room = (n * ((n + 1) * part % whole) // whole for n in range(num_examples + 1))
-    return np.fromiter(room, np.int32, num_examples + 1)
+    return np.fromiter(room, int, num_examples + 1)
 
 
 @jax.jit
