@@ -28,6 +28,8 @@ _LOSSES: dict[str, dict[str, Any]] = {
     "convex_top_k_hinge": {"k": 5},
     "calibrated_top_k_hinge": {"k": 5},
     "smooth_top_k_hinge": {"k": 5, "tau": 1.0},
+    "lapsum_top_k": {"k": 5, "alpha": 1.0},
+    "sigmoid_top_k": {"k": 5, "tau": 1.0},
     "noised_balanced": {"k": 5, "epsilon": 1.0, "num_samples": 10},
     "noised_imbalanced": {"k": 5, "epsilon": 0.1, "num_samples": 10, **_COSINE},
     "expected_balanced": {"k": 5, "epsilon": 1.0},

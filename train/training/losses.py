@@ -218,6 +218,18 @@ LOSSES = {
         {**_K, "tau": Number(above=0)},
         optimizes_top_k=True,
     ),
+    "lapsum_top_k": LossSpec(
+        "LapSum top-K",
+        _plain(losses.lapsum_top_k_loss),
+        {**_MEAN_SIZE, "alpha": Number(above=0)},
+        optimizes_top_k=True,
+    ),
+    "sigmoid_top_k": LossSpec(
+        "sigmoid top-K",
+        _plain(losses.sigmoid_top_k_loss),
+        {**_K, "tau": Number(above=0)},
+        optimizes_top_k=True,
+    ),
     "noised_balanced": LossSpec(
         "noised balanced", _noised_balanced, {**_K, **_NOISE, **_SAMPLES}, optimizes_top_k=True
     ),
