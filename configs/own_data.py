@@ -20,6 +20,12 @@ _LOSS = {
     "weight": 0.01,
     "label_learning_rate": 1.0,
     "q": 0.7,
+    # The weight of K = 1 in relaxed_top_k_cross_entropy; the rest is that of k.
+    "top_1_weight": 0.5,
+    "method": "bitonic",
+    "swap": "cauchy",
+    "art_lambda": 0.0,
+    "num_candidates": 16,
 }
 # Of losses that need other values of them.
 _OF_LOSS = {

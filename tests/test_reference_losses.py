@@ -38,6 +38,12 @@ LABELLED = {
     "expected_top_k_hinge": {"k": 2, "epsilon": 0.5, "margins": MARGINS, "scale": 2.0},
     "assume_negative": {},
     "sparsemax_loss": {},
+    "relaxed_top_k_cross_entropy": {
+        "top_k_weights": [0.2, 0.3, 0.5],
+        "method": "bitonic",
+        "tau": 0.5,
+        "num_candidates": 5,
+    },
 }
 
 

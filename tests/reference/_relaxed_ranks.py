@@ -119,7 +119,7 @@ def _bitonic_comparators(size):
         while distance >= 1:
             for i in range(length):
                 j = i ^ distance
-                if j > i and i >= missing:
+                if j > i >= missing:
                     low, high = i - missing, j - missing
                     pairs.append((low, high) if i & block == 0 else (high, low))
             distance //= 2
@@ -160,10 +160,8 @@ def _network(row, label, k, tau, swap, art_lambda, comparators):
     log_row.value[label] = 0.0
     for low, high in comparators:
         a, b = scores[low], scores[high]
-        if a.value == b.value:  # Not inf - inf.
-            gap = _Dual(0.0, a.slope - b.slope)
-        else:
-            gap = b - a
+        # Not inf - inf.
+        gap = _Dual(0.0, b.slope - a.slope) if a.value == b.value else b - a
         keep = _gate(gap, swap, tau, art_lambda)
         change = _gate(gap.times(-1.0), swap, tau, art_lambda)
         # The finite scores alone are mixed; a masked class and another one change places at most.

@@ -1,4 +1,4 @@
-"""NeuralSort: ranks as softmaxes that a sum of pairwise distances makes peak at the sorted scores."""
+"""NeuralSort: ranks as softmaxes of scores less the sum of their distances to all others."""
 
 import jax
 import jax.numpy as jnp

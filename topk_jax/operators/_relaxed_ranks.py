@@ -20,12 +20,12 @@ _METHODS = ("bitonic", "neural_sort", "odd_even", "soft_sort")
 
 
 class Relaxation(NamedTuple):
-    """A method with its parameters, checked."""
+    """A method with its parameters, checked. `art_lambda` is None if it is known to be 0."""
 
     method: str
     tau: jax.Array
     swap: str
-    art_lambda: jax.Array
+    art_lambda: jax.Array | None
 
 
 def relaxed_ranks(
@@ -152,11 +152,14 @@ def log_mixture_over_ranks(
 def checked_relaxation(
     method: str, tau: ArrayLike, swap: str, art_lambda: ArrayLike, dtype: jnp.dtype
 ) -> Relaxation:
+    exponent = _checks.scalar(art_lambda, "art_lambda", dtype, at_least=0, below=1)
+    # Without the trick there is no power to pay for.
+    without = isinstance(art_lambda, int | float) and art_lambda == 0
     return Relaxation(
         _checks.choice(method, "method", _METHODS),
         _checks.scalar(tau, "tau", dtype, above=0),
         _checks.choice(swap, "swap", _swaps.SWAPS),
-        _checks.scalar(art_lambda, "art_lambda", dtype, at_least=0, below=1),
+        None if without else exponent,
     )
 
 

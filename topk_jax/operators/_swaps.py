@@ -14,7 +14,7 @@ _FAR = -0.5 * _numerics.FLOOR
 _SMALLEST_GAP = 1e-10
 
 
-def gates(gap: jax.Array, swap: str, tau: jax.Array, art_lambda: jax.Array) -> Gates:
+def gates(gap: jax.Array, swap: str, tau: jax.Array, art_lambda: jax.Array | None) -> Gates:
     """The gates of comparators whose second score exceeds the first by `gap`.
 
     Hazard: a Cauchy swap has such heavy tails that a masked class at -1e30 would shift the scores
@@ -22,9 +22,10 @@ def gates(gap: jax.Array, swap: str, tau: jax.Array, art_lambda: jax.Array) -> G
     """
     is_far = jnp.abs(gap) > _FAR
     near = jnp.where(is_far, 1.0, gap)
-    # Identity: gap / |gap|^lambda is the gap itself for lambda = 0.
-    size = jnp.abs(near) + _SMALLEST_GAP
-    keep, swapped = _SWAPS[swap](near / (tau * size**art_lambda))
+    scaled = near / tau
+    if art_lambda is not None:
+        scaled = scaled / (jnp.abs(near) + _SMALLEST_GAP) ** art_lambda
+    keep, swapped = _SWAPS[swap](scaled)
     certain = jnp.where(gap > 0, 0.0, _numerics.FLOOR).astype(gap.dtype)
     reverse = _numerics.FLOOR - certain
     return Gates(jnp.where(is_far, certain, keep), jnp.where(is_far, reverse, swapped))
@@ -35,7 +36,7 @@ def _logistic(gap: jax.Array) -> Gates:
 
 
 def _cauchy(gap: jax.Array) -> Gates:
-    """Identity: 1/2 + arctan(v) / pi = arctan2(1, -v) / pi, which has all its digits in the tail."""
+    """Identity: 1/2 + arctan(v) / pi = arctan2(1, -v) / pi, which keeps the digits of the tail."""
 
     def log_probability(gap: jax.Array) -> jax.Array:
         return jnp.log(jnp.arctan2(jnp.ones_like(gap), -gap) / math.pi)

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from topk_jax import losses
 from train.foundation import import_paths
 from train.foundation.errors import UserError
-from train.foundation.fields import Number, SetSize, integer
+from train.foundation.fields import Number, SetSize, integer, one_of
 from train.models.heads import TwoLogits
 from train.training.objectives import Hyperparameters, LossSpec, Objective, class_logits
 
@@ -51,6 +52,23 @@ def _noised_balanced(*, num_samples: int, **settings: Any) -> Objective:
 
 def _noised_imbalanced(*, num_samples: int, scale: jax.Array, **settings: Any) -> Objective:
     return _noised(num_samples, _scaled_softmax(scale), scale=scale, **settings)
+
+
+def _relaxed_top_k_cross_entropy(
+    *, k: int, top_1_weight: jax.Array, num_candidates: int, **relaxation: Any
+) -> Objective:
+    def loss(logits: jax.Array, labels: jax.Array) -> jax.Array:
+        weights = jnp.zeros(k, logits.dtype).at[0].set(top_1_weight).at[-1].add(1 - top_1_weight)
+        return losses.relaxed_top_k_cross_entropy(
+            logits,
+            labels,
+            top_k_weights=weights,
+            # As many as there are, where there are fewer.
+            num_candidates=min(max(num_candidates, k), logits.shape[-1]),
+            **relaxation,
+        )
+
+    return _deterministic(loss)
 
 
 def _expected_positive_regularization(*, k: int, beta: jax.Array, axis_name: str) -> Objective:
@@ -228,6 +246,20 @@ LOSSES = {
         "sigmoid top-K",
         _plain(losses.sigmoid_top_k_loss),
         {**_K, "tau": Number(above=0)},
+        optimizes_top_k=True,
+    ),
+    "relaxed_top_k_cross_entropy": LossSpec(
+        "relaxed top-K cross-entropy",
+        _relaxed_top_k_cross_entropy,
+        {
+            **_MEAN_SIZE,
+            "top_1_weight": Number(at_least=0, at_most=1),
+            "method": one_of(("bitonic", "neural_sort", "odd_even", "soft_sort")),
+            "tau": Number(above=0),
+            "swap": one_of(("cauchy", "logistic", "optimal")),
+            "art_lambda": Number(at_least=0, below=1),
+            "num_candidates": integer(1),
+        },
         optimizes_top_k=True,
     ),
     "noised_balanced": LossSpec(

@@ -498,6 +498,18 @@ REFUSALS: dict[str, tuple[Callable[..., Any], dict[str, list]]] = {
             "axis": AXIS_REFUSED,
         },
     ),
+    "relaxed_ranks": (
+        deterministic(functools.partial(operators.relaxed_ranks, method="bitonic", tau=1.0)),
+        {
+            "scores": SCORES_REFUSED,
+            "k": K_REFUSED,
+            "method": [("quicksort", ValueError, "must be 'bitonic', .*, got 'quicksort'")],
+            "tau": [(0.0, ValueError, "must be greater than 0, got 0")],
+            "swap": [(None, ValueError, "must be 'logistic', 'cauchy' or 'optimal', got None")],
+            "art_lambda": [(1.0, ValueError, "must be at least 0 and less than 1, got 1")],
+            "axis": AXIS_REFUSED,
+        },
+    ),
     "expected_top_k_value": (
         deterministic(functools.partial(operators.expected_top_k_value, epsilon=1.0)),
         {

@@ -25,6 +25,11 @@ PARAMETERS = {
     "weight": 0.01,
     "label_learning_rate": 0.5,
     "q": 0.7,
+    "top_1_weight": 0.5,
+    "method": "bitonic",
+    "swap": "cauchy",
+    "art_lambda": 0.0,
+    "num_candidates": 5,
 }
 NUM_CLASSES = 6
 CLASS_COUNTS = np.array([40, 20, 10, 10, 5, 5])

@@ -33,6 +33,11 @@ LOSS = {
     "beta": 0.01,
     "weight": 0.01,
     "label_learning_rate": 3.0,
+    "top_1_weight": 0.5,
+    "method": "bitonic",
+    "swap": "cauchy",
+    "art_lambda": 0.0,
+    "num_candidates": 5,
 }
 CLASS_COUNTS = np.arange(1, 11)
 
