@@ -45,12 +45,17 @@ def _cauchy(gap: jax.Array) -> Gates:
 
 
 def _optimal(gap: jax.Array) -> Gates:
-    """Linear up to 1/4, then as far from 1 as the error bound of monotonic networks allows."""
-    size = jnp.abs(gap)
-    is_linear = size <= 0.25
-    less_likely = jnp.where(is_linear, 0.5 - size, 1 / (16 * jnp.where(is_linear, 1.0, size)))
-    small, large = jnp.log(less_likely), jnp.log1p(-less_likely)
-    return Gates(jnp.where(gap > 0, large, small), jnp.where(gap > 0, small, large))
+    """Linear up to 1/4, then as far from 0 and 1 as the error bound of the paper allows."""
+
+    def log_probability(gap: jax.Array) -> jax.Array:
+        is_linear = (gap >= -0.25) & (gap <= 0.25)
+        tail = 1 / (16 * jnp.where(is_linear, 1.0, gap))
+        linear = jnp.log(0.5 + jnp.where(is_linear, gap, 0.0))
+        low = jnp.log(jnp.where(gap < -0.25, -tail, 1.0))
+        high = jnp.log1p(-jnp.where(gap > 0.25, tail, 0.0))
+        return jnp.where(is_linear, linear, low + high)
+
+    return Gates(log_probability(gap), log_probability(-gap))
 
 
 _SWAPS = {"logistic": _logistic, "cauchy": _cauchy, "optimal": _optimal}
