@@ -17,7 +17,8 @@ class _Dual:
         self.value, self.slope = np.asarray(value, np.float64), np.asarray(slope, np.float64)
 
     def __getitem__(self, key):
-        return _Dual(self.value[key], self.slope[key])
+        # Copies, because lanes are overwritten one by one.
+        return _Dual(np.array(self.value[key]), np.array(self.slope[key]))
 
     def __add__(self, other):
         if isinstance(other, _Dual):

@@ -114,6 +114,7 @@ def bitonic(comparator: Comparator, scores: jax.Array) -> PassBack:
     depth = (num_lanes - 1).bit_length()
     num_missing = 2**depth - num_lanes
     lanes = _pad_front(scores, num_missing, 0)
+    certain = Gates(jnp.zeros((), scores.dtype), jnp.full((), _numerics.FLOOR, scores.dtype))
     layers = []
     for block in range(depth):
         for distance in (2**bit for bit in range(block, -1, -1)):
@@ -123,7 +124,7 @@ def bitonic(comparator: Comparator, scores: jax.Array) -> PassBack:
             lane = np.expand_dims(lane, tuple(range(2, first.ndim)))
             # Every other block of this size descends, so that two of them are a bitonic sequence.
             gates = _choose((lane >> (block + 1)) % 2 == 1, Gates(gates.swap, gates.keep), gates)
-            gates = _choose(lane < num_missing, Gates(0.0, _numerics.FLOOR), gates)
+            gates = _choose(lane < num_missing, certain, gates)
             layers.append((distance, gates))
             lanes = jnp.stack(_mix(gates, first, second), axis=1).reshape(lanes.shape)
 

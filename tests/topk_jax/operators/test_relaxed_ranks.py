@@ -44,14 +44,17 @@ def draw(rng, shape=(8, SIZE)):
 
 
 def assert_reference(name, ranks, gradient, scores):
-    """Probabilities after a dozen layers of float32, and their derivatives of order 1 / tau."""
+    """Probabilities and derivatives after a dozen layers of float32.
+
+    Derivatives are of order 1 / tau, but 1e3 at ties with a power of the gap.
+    """
     expected = reference.relaxed_ranks(scores, K, **RELAXATIONS[name])
     np.testing.assert_allclose(ranks, expected, rtol=0, atol=2e-6)
     cotangent = np.asarray(weights(), np.float64)
     for row, slope in zip(np.asarray(scores), np.asarray(gradient), strict=True):
         jacobian = reference.relaxed_ranks_jacobian(row, K, **RELAXATIONS[name])
         np.testing.assert_allclose(
-            slope, (cotangent[..., None] * jacobian).sum(axis=(0, 1)), rtol=0, atol=2e-5
+            slope, (cotangent[..., None] * jacobian).sum(axis=(0, 1)), rtol=1e-5, atol=2e-5
         )
 
 
