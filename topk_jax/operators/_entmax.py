@@ -77,8 +77,9 @@ def probabilities(scores: jax.Array, alpha: jax.Array) -> jax.Array:
     w = (sum r(w))^a, that is w = 1 / p_max^a. Hazard: the threshold t is 1 less a number near 1
     where many classes share the probability, and its digits are lost; and all terms are divided by
     a, which may be 0. Choice: w has full relative precision for any alpha. The right-hand side is
-    a norm of a convex function of w, so Newton's method from w = 1 increases to the solution.
-    Cost: a logarithm and an exponential per class and step; usually there are three to six steps.
+    a norm of convex functions of w, so Newton's method from w = 1 increases to the solution.
+    Cost: two logarithms and an exponential per class and step; usually there are three to six
+    steps, and three to correct the last bits.
     """
     gaps = scores - scores.max(axis=-1, keepdims=True)
     power = alpha - 1
@@ -102,15 +103,39 @@ def probabilities(scores: jax.Array, alpha: jax.Array) -> jax.Array:
 
     start = jnp.ones_like(gaps[..., :1])
     _, scale, _ = jax.lax.while_loop(grows, advance, (start, step(start), 0))
-    ratios, _ = _ratios(gaps, scale, power)
+    # Where many classes are barely above the threshold, a last bit of w changes their sum. A small
+    # number that is added to their bases corrects it.
+    offset = jnp.zeros_like(scale)
+    for _ in range(2):
+        ratios, bases = _ratios(gaps, scale, power, offset)
+        total = ratios.sum(axis=-1, keepdims=True)
+        norm = jnp.exp(power * jnp.log(total))
+        slopes = jnp.where(bases > 0, ratios / bases, 0).sum(axis=-1, keepdims=True)
+        offset += (scale - norm) * total / (norm * slopes)
+    ratios, _ = _ratios(gaps, scale, power, offset)
     return ratios / ratios.sum(axis=-1, keepdims=True)
 
 
-def _ratios(gaps: jax.Array, scale: jax.Array, power: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The ratios (1 + a w z)_+^(1/a) to the largest probability, and their bases, [..., L]."""
-    bent = jnp.maximum(power * gaps * scale, -1)
-    logs = jnp.where(power > 0, jnp.log1p(bent) / jnp.where(power > 0, power, 1), gaps)
-    return jnp.exp(logs), 1 + bent
+def _ratios(
+    gaps: jax.Array, scale: jax.Array, power: jax.Array, offset: jax.Array | float = 0.0
+) -> tuple[jax.Array, jax.Array]:
+    """The ratios (1 + a w z)_+^(1/a) to the largest probability, and their bases, [..., L].
+
+    The offset is added to the bases.
+    """
+    logs, bases = log_of_bases(power * gaps * scale, offset)
+    logs = jnp.where(power > 0, logs / jnp.where(power > 0, power, 1), gaps)
+    return jnp.exp(logs), bases
+
+
+def log_of_bases(bent: jax.Array, offset: jax.Array | float) -> tuple[jax.Array, jax.Array]:
+    """The logarithms of (1 + x)_+ plus an offset, where 1 + x is positive, and these bases.
+
+    An offset far below the last bit of x has its effect on a base that is near zero.
+    """
+    bent = jnp.maximum(bent, -1)
+    bases = jnp.where(bent > -1, jnp.maximum(1 + bent + offset, 0), 0)
+    return jnp.where(bent < -0.5, jnp.log(bases), jnp.log1p(bent + offset)), bases
 
 
 def _probabilities_jvp(primals: tuple[jax.Array, jax.Array], tangents: tuple[Any, Any]) -> Any:

@@ -10,7 +10,7 @@ from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
-from topk_jax.operators._entmax import on_simplex, support_power
+from topk_jax.operators._entmax import log_of_bases, on_simplex, support_power
 from topk_jax.operators._top_k import classes_last, kth_largest
 
 __all__ = ["p_norm_top_k"]
@@ -86,23 +86,31 @@ def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> j
     for v = m_k^a. Hazard: a threshold of the scores loses its digits where many classes share the
     mask, and v does where a is small. Choice: the unknown is log m_k, between
     -log(L - k + 1) and 0. Newton's method finds it, for the norm of the entries below 1; where it
-    leaves the interval that holds the solution, or takes long, the interval is halved. Cost: a
-    logarithm and an exponential per class and step; usually there are four to eight steps.
+    leaves the interval that holds the solution, or takes long, the interval is halved. Cost: two
+    logarithms and an exponential per class and step; usually there are four to eight steps.
     """
     gaps = gaps / regularization
     power = p - 1
-    lowest = -math.log(gaps.shape[-1] - k + 1)
+    # With room for rounding.
+    lowest = -math.log(gaps.shape[-1] - k + 1) - 1
 
-    def entries(log_kth: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """The mask for this log m_k, and the bases 1 + g / v."""
-        bent = jnp.maximum(gaps * jnp.exp(-power * log_kth), -1)
-        logs = log_kth + jnp.log1p(bent) / power
-        return jnp.exp(jnp.minimum(logs, 0)), 1 + bent
+    def entries(log_kth: jax.Array, offset: jax.Array | float = 0.0) -> _Entries:
+        bent = gaps * jnp.exp(-power * log_kth)
+        logs, bases = log_of_bases(bent, offset)
+        return jnp.exp(jnp.minimum(log_kth + logs / power, 0)), bases
 
     def split(mask: jax.Array) -> tuple[jax.Array, jax.Array]:
         """What the entries below 1 have to sum to, and their sum."""
         num_ones = (mask == 1).sum(axis=-1, keepdims=True).astype(mask.dtype)
         return k - num_ones, jnp.where(mask == 1, 0, mask).sum(axis=-1, keepdims=True)
+
+    def newton_step(mask: jax.Array, bases: jax.Array) -> jax.Array:
+        """What Newton's method adds to all bases, and NaN where it cannot tell."""
+        wanted, total = split(mask)
+        slopes = jnp.where((mask < 1) & (bases > 0), mask / bases, 0).sum(axis=-1, keepdims=True)
+        can_step = (wanted > 0) & (slopes > 0)
+        growth = jnp.expm1(power * jnp.log(jnp.where(can_step, wanted / total, 1)))
+        return jnp.where(can_step, total * growth / jnp.where(can_step, slopes, 1), jnp.nan)
 
     def advance(state: _State) -> _State:
         log_kth, low, high, steps = state.following, state.low, state.high, state.steps
@@ -110,12 +118,8 @@ def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> j
         wanted, total = split(mask)
         low = jnp.where(total < wanted, log_kth, low)
         high = jnp.where(total > wanted, log_kth, high)
-        slopes = jnp.where((mask < 1) & (bases > 0), mask / bases, 0).sum(axis=-1, keepdims=True)
-        can_step = (wanted > 0) & (slopes > 0)
-        growth = jnp.expm1(power * jnp.log(jnp.where(can_step, wanted / total, 1)))
-        relative_step = total * growth / jnp.where(can_step, slopes, 1)
-        newton = log_kth + jnp.log1p(jnp.maximum(relative_step, -1)) / power
-        is_safe = can_step & (low < newton) & (newton < high) & (steps < _NEWTON_STEPS)
+        newton = log_kth + jnp.log1p(jnp.maximum(newton_step(mask, bases), -1)) / power
+        is_safe = (low <= newton) & (newton <= high) & (steps < _NEWTON_STEPS)
         following = jnp.where(is_safe, newton, (low + high) / 2)
         following = jnp.where(total == wanted, log_kth, following)
         return _State(log_kth, following, low, high, steps + 1)
@@ -130,11 +134,21 @@ def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> j
     zeros = jnp.zeros_like(gaps[..., :1])
     start = _State(zeros, zeros, zeros + lowest, zeros, 0)
     log_kth = jax.lax.while_loop(moves, advance, advance(start)).following
-    mask, _ = entries(log_kth)
+    # Where many classes are barely above t, a last bit of log m_k changes their sum. A small number
+    # that is added to their bases corrects it.
+    offset = jnp.zeros_like(log_kth)
+    for _ in range(2):
+        step = newton_step(*entries(log_kth, offset))
+        offset += jnp.where(jnp.abs(step) < 1, step, 0)
+    mask, _ = entries(log_kth, offset)
     # What rounding left of the sum is shared out.
     wanted, total = split(mask)
     scale = jnp.where(total > 0, wanted / jnp.where(total > 0, total, 1), 1)
     return jnp.where(mask == 1, 1, jnp.minimum(scale * mask, 1))
+
+
+# The mask [..., L], and the bases 1 + g / v.
+_Entries = tuple[jax.Array, jax.Array]
 
 
 class _State(NamedTuple):
