@@ -82,7 +82,7 @@ test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not slow and not long"
 
 test-long: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m long tests/train
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m long tests/train tests/topk_jax
 
 test-oracle: $(ORACLE_INSTALLED)
 	$(ORACLE_VENV)/bin/python -m pytest tests/oracle

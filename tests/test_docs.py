@@ -8,6 +8,7 @@ from pathlib import Path
 import jax
 import pytest
 
+from topk_jax import losses, operators, sets
 from train.models import MODELS, NORMALIZATIONS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -47,6 +48,12 @@ def test_the_tables_of_the_evidence_are_those_of_the_collected_numbers():
     page = (DOCS / "evidence.md").read_text()
     assert evidence["filled"](page) == page
     assert not {*evidence["TABLES"], *evidence["CLAIMS"]} - set(re.findall("<!-- (.+) -->", page))
+
+
+def test_the_page_of_the_collection_has_every_public_name():
+    page = (DOCS / "collection.md").read_text()
+    names = {name for module in (losses, operators, sets) for name in module.__all__}
+    assert not names - set(re.findall(r"`(\w+)`", page))
 
 
 def test_the_page_of_networks_says_what_each_takes():

@@ -49,7 +49,7 @@ def entmax_loss(logits: ArrayLike, labels: ArrayLike, *, alpha: ArrayLike) -> ja
         >>> print(losses.entmax_loss(logits, jnp.array([0, 3]), alpha=1.5).round(4))
         [0.0642 3.0642]
 
-    Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models", equation 12;
+    Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models";
     Blondel, Martins and Niculae (2020), "Learning with Fenchel-Young losses".
     """
     scores, labels = _checks.logits_and_labels(logits, labels)

@@ -58,9 +58,8 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
         >>> print(operators.entmax(scores, alpha=1.5).round(4))
         [0.8146 0.1621 0.0233 0.    ]
 
-    Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models", equations 9
-    and 10; Correia, Niculae and Martins (2019), "Adaptively sparse transformers", for the
-    derivative in alpha.
+    Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models"; Correia,
+    Niculae and Martins (2019), "Adaptively sparse transformers", for the derivative in alpha.
     """
     last = classes_last(scores, axis)
     alpha = _checks.scalar(alpha, "alpha", last.dtype, at_least=1, at_most=2)

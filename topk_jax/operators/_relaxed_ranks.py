@@ -99,7 +99,7 @@ def relaxed_ranks(
          [0.06 0.03 0.91]]
 
     Source: Grover et al. (2019), "Stochastic optimization of sorting networks via continuous
-    relaxations", equation 5; Prillo and Eisenschlos (2020), "SoftSort", equation 3; Petersen et al.
+    relaxations", equation 5; Prillo and Eisenschlos (2020), "SoftSort"; Petersen et al.
     (2021), "Differentiable sorting networks for scalable sorting and ranking supervision", for
     lambda; Petersen et al. (2022), "Monotonic differentiable sorting networks", for the swaps. In
     the package difftopk, tau is 1 / `steepness` or 1 / `inverse_temperature`, and the distribution

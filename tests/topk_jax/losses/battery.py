@@ -313,18 +313,6 @@ CASES = [
         + class_values("margins")
         + _POSITIVE_SCALE,
     ),
-    per_example(
-        "lapsum_top_k_loss",
-        "lapsum_top_k_loss",
-        parameters={"k": 3, "alpha": 0.7},
-        refusals=set_sizes(NUM_CLASSES) + numbers("alpha", too_small=0.0, bound="greater than 0"),
-    ),
-    per_example(
-        "sigmoid_top_k_loss",
-        "sigmoid_top_k_loss",
-        parameters={"k": 3, "tau": 0.7},
-        refusals=set_sizes(NUM_CLASSES - 1) + numbers("tau", too_small=0.0, bound="greater than 0"),
-    ),
     per_example("sparse_top_loss", "sparse_top_loss", multilabel=True),
     per_example("binary_cross_entropy", "binary_cross_entropy", multilabel=True, **_SIGMOID),
     per_example("assume_negative", "assume_negative", **_SIGMOID),

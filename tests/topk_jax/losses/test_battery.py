@@ -15,15 +15,18 @@ from tests.topk_jax.losses import (
     label_noise_cases,
     long_tail_cases,
     relaxed_top_k_cases,
+    soft_top_k_cases,
 )
 
-CASES = [
-    *battery.CASES,
+# What others are compared with. What is dear to compile of these is a long test.
+COLLECTION = [
     *entmax_cases.CASES,
     *label_noise_cases.CASES,
     *long_tail_cases.CASES,
     *relaxed_top_k_cases.CASES,
+    *soft_top_k_cases.CASES,
 ]
+CASES = [*battery.CASES, *COLLECTION]
 
 # float32 has a unit roundoff of 6e-8. A loss makes a dozen roundings in a row, sums over classes
 # included, and each is relative to a difference of scores, to 1 (a margin), or to a logarithm of
@@ -31,17 +34,24 @@ CASES = [
 ROUNDING = 2e-6
 
 
-def over(cases, **conditions):
-    """Parametrises a test over the cases with the given attributes."""
-    chosen = [
-        case
-        for case in cases
-        if all(getattr(case, name) == value for name, value in conditions.items())
-    ]
-    return pytest.mark.parametrize("case", chosen, ids=lambda case: case.name)
+def over(cases, *, dear=False, **conditions):
+    """Parametrises a test over the cases with the given attributes.
+
+    A `dear` test, which compiles a program of its own, is a long one for `COLLECTION`.
+    """
+    return pytest.mark.parametrize(
+        "case",
+        [
+            pytest.param(case, marks=[pytest.mark.long] * (dear and case in COLLECTION))
+            for case in cases
+            if all(getattr(case, name) == value for name, value in conditions.items())
+        ],
+        ids=lambda case: case.name,
+    )
 
 
 every_case = over(CASES)
+every_case_dearly = over(CASES, dear=True)
 
 
 def assert_close(ours, expected, tolerance=ROUNDING, **options):
@@ -82,7 +92,7 @@ def test_value_and_gradient_under_pmap(case):
 
 
 @pytest.mark.slow
-@every_case
+@every_case_dearly
 def test_value_and_gradient_at_a_random_size(case):
     rng = np.random.default_rng(zlib.crc32(case.name.encode()))
     batch_shape, num_classes = (int(rng.integers(1, 4)),), int(rng.integers(6, 40))
@@ -113,7 +123,7 @@ def test_float64_stays(case):
 
 
 @pytest.mark.slow
-@over(CASES, exact_slope=True)
+@over(CASES, exact_slope=True, dear=True)
 def test_gradient_against_differences(case):
     with jax.enable_x64(True):
         heads, *rest = case.draw(batch_shape=(2,), num_classes=7, scale=2.0, seed=4)
@@ -130,7 +140,7 @@ def test_gradient_against_differences(case):
 
 
 @pytest.mark.slow
-@over(CASES, forward_mode=True)
+@over(CASES, forward_mode=True, dear=True)
 def test_jvp_and_hessian(case):
     with jax.enable_x64(True):
         heads, *rest = case.draw(batch_shape=(2,), num_classes=7, scale=2.0, seed=5)
@@ -158,7 +168,7 @@ def test_jvp_and_hessian(case):
 
 
 @pytest.mark.slow
-@every_case
+@every_case_dearly
 def test_vmap_is_a_loop(case):
     heads, *rest = case.draw(batch_shape=(3, battery.NUM_EXAMPLES), seed=6)
     heads = jnp.moveaxis(heads, 1, 0)
@@ -167,7 +177,7 @@ def test_vmap_is_a_loop(case):
 
 
 @pytest.mark.slow
-@over(CASES, scalar=False)
+@over(CASES, scalar=False, dear=True)
 def test_shard_map_splits_the_batch(case):
     arrays = case.draw(batch_shape=(8,), seed=19)
     heads, examples = PartitionSpec(None, "devices"), PartitionSpec("devices")
@@ -196,7 +206,7 @@ def test_examples_do_not_know_each_other(case):
 
 
 @pytest.mark.slow
-@every_case
+@every_case_dearly
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16], ids=["bfloat16", "float16"])
 def test_half_precision(case, dtype):
     heads, *rest = case.draw(seed=7)
@@ -209,7 +219,7 @@ def test_half_precision(case, dtype):
     assert_close(gradient, case.expected_gradient(heads, *rest), float(jnp.finfo(dtype).eps))
 
 
-@every_case
+@every_case_dearly
 @pytest.mark.slow
 def test_value_is_the_same_under_value_and_grad(case):
     arrays = case.draw(seed=8)
@@ -388,7 +398,7 @@ def test_hyperparameters_are_traced_or_static(case):
 
 
 @pytest.mark.slow
-@over([case for case in CASES if case.parameters.keys() - case.static])
+@over([case for case in CASES if case.parameters.keys() - case.static], dear=True)
 def test_slope_in_hyperparameters(case):
     with jax.enable_x64(True):
         heads, *rest = case.draw(batch_shape=(4,), num_classes=7, scale=2.0, seed=18)
