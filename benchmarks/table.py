@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    collection_report,
     data,
     estimators_report,
     losses_report,
@@ -24,6 +25,7 @@ from benchmarks import (
 README = Path(__file__).parent / "README.md"
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "collection": collection_report.tables,
     "data": data.tables,
     "estimators": estimators_report.tables,
     "losses": losses_report.tables,
