@@ -205,7 +205,7 @@ REFUSALS = {
         lambda value: _checks.real_array(value, "costs", (2,), FLOAT),
         [
             (jnp.ones(3), ValueError, "costs must have shape (2,), got shape (3,)."),
-            ("a", TypeError, "costs must be a real number or array, got str."),
+            ("abc", TypeError, "costs must be a real number or array, got str."),
         ],
     ),
     "scalar": (
