@@ -42,11 +42,6 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
                 "beta": 0.01,
                 "weight": 0.01,
                 "label_learning_rate": 1.0,
-                "top_1_weight": 0.5,
-                "method": "bitonic",
-                "swap": "cauchy",
-                "art_lambda": 0.0,
-                "num_candidates": 16,
             },
             "optimizer": {
                 "learning_rate": 0.05,

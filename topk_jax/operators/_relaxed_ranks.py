@@ -91,12 +91,14 @@ def relaxed_ranks(
         >>> import jax.numpy as jnp
         >>> from topk_jax import operators
         >>> scores = jnp.array([1.0, 3.0, 2.0])
-        >>> print(operators.relaxed_ranks(scores, 2, method="soft_sort", tau=0.5).round(2))
-        [[0.02 0.87 0.12]
-         [0.11 0.11 0.79]]
-        >>> print(operators.relaxed_ranks(scores, 2, method="odd_even", tau=0.1).round(2))
-        [[0.   0.97 0.03]
-         [0.06 0.03 0.91]]
+        >>> for row in operators.relaxed_ranks(scores, 2, method="soft_sort", tau=0.5):
+        ...     print(*(f"{probability:.2f}" for probability in row))
+        0.02 0.87 0.12
+        0.11 0.11 0.79
+        >>> for row in operators.relaxed_ranks(scores, 2, method="odd_even", tau=0.1):
+        ...     print(*(f"{probability:.2f}" for probability in row))
+        0.02 0.95 0.03
+        0.03 0.03 0.94
 
     Source: Grover et al. (2019), "Stochastic optimization of sorting networks via continuous
     relaxations", equation 5; Prillo and Eisenschlos (2020), "SoftSort"; Petersen et al.
