@@ -8,9 +8,10 @@ For a run on features, --features=FILE stands in the place of --images, and for 
 
 One line of JSON per image is written to standard output or to --out, in the order of the images:
 {"path", "set": [{"class", "index", "probability"}, …], "size", "threshold", "rule"}, with the most
-probable class first. The threshold is null for the top K, and if every class is in the set. A file
-that cannot be read has {"path", "error"}, and the exit code is then 1. Of features, a line has
-"row", counted from 0, instead of "path", and "name" if the file has names. Of names, it has "name".
+probable class first. The threshold is null for the top K, for rules of --rule with a score, and if
+every class is in the set. A file that cannot be read has {"path", "error"}, and the exit code is
+then 1. Of features, a line has "row", counted from 0, instead of "path", and "name" if the file has
+names. Of names, it has "name".
 """
 
 import sys

@@ -31,16 +31,23 @@ def conformal_threshold(predictions: Predictions, coverage: float) -> float:
     Raises:
         UserError: the examples are too few to promise that.
     """
-    error, fewest = error_of(coverage), fewest_examples(coverage)
-    number = len(predictions.labels)
+    check_enough(len(predictions.labels), coverage)
+    error = error_in_binary(coverage)
+    return float(sets.conformal_threshold(predictions.scores, predictions.labels, error=error))
+
+
+def check_enough(number: int, coverage: float) -> None:
+    """Refuses a coverage that so many examples cannot promise, but with all classes.
+
+    Raises:
+        UserError: they are too few.
+    """
+    fewest = fewest_examples(coverage)
     if number < fewest:
         raise UserError(
-            f"a coverage of {coverage} needs at least 1 / {error} - 1 = {fewest} examples to "
-            f"calibrate on; there are {number}"
+            f"a coverage of {coverage} needs at least 1 / {error_of(coverage)} - 1 = {fewest} "
+            f"examples to calibrate on; there are {number}"
         )
-    # The error of a tiny coverage is 1 in binary.
-    in_binary = min(float(error), math.nextafter(1, 0))
-    return float(sets.conformal_threshold(predictions.scores, predictions.labels, error=in_binary))
 
 
 def fewest_examples(coverage: float) -> int:
@@ -51,3 +58,8 @@ def fewest_examples(coverage: float) -> int:
 def error_of(coverage: float) -> Decimal:
     """What is left to 1, of a number taken as its decimals say: 0.05 for 0.95."""
     return 1 - Decimal(repr(coverage))
+
+
+def error_in_binary(coverage: float) -> float:
+    """The same as a float below 1; the error of a tiny coverage is 1 in binary."""
+    return min(float(error_of(coverage)), math.nextafter(1, 0))

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import jax
 
-from train.evaluation import set_rules
+from train.evaluation import conformal_sets, set_rules, thresholds
+from train.evaluation.conformal_rules import RULES
+from train.evaluation.conformal_sets import ConformalSets
 from train.foundation.errors import UserError
 from train.prediction.calibration import Calibration
 from train.prediction.rule_flags import ChosenRule
@@ -19,15 +21,19 @@ class CalibratedRule:
     Attributes:
         name: "top_k", "average_k" or "coverage".
         value: the K or the coverage.
-        threshold: the smallest probability of a class in a set; None for the top K.
+        threshold: the smallest probability of a class in a set; None for the top K, and where
+            `conformal` is in its place.
+        conformal: the sets of a conformal score; None where there is none.
     """
 
     name: str
     value: float
     threshold: float | None
+    conformal: ConformalSets | None = None
 
     def __str__(self) -> str:
-        return f"{self.name}={self.short_value}"
+        rule = "" if self.conformal is None else f", rule={self.conformal.rule.name}"
+        return f"{self.name}={self.short_value}{rule}"
 
     @property
     def short_value(self) -> str:
@@ -36,12 +42,17 @@ class CalibratedRule:
 
     def choose(self, probabilities: jax.Array) -> jax.Array:
         """The sets of probabilities [n, L], as booleans [n, L]."""
+        if self.conformal is not None:
+            # One example at a time: in an exported program, their number is not known.
+            return jax.vmap(self.conformal)(probabilities)
         if self.threshold is None:
             return set_rules.top_k(int(self.value))(probabilities)
         return set_rules.at_threshold(self.threshold)(probabilities)
 
     def in_words(self) -> str:
         """A sentence that says which classes are in a set, and why."""
+        if self.conformal is not None:
+            return _conformal_in_words(self.conformal, self.value)
         if self.threshold is None:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
@@ -56,7 +67,7 @@ class CalibratedRule:
             )
         return reached + (
             "With this threshold, from the validation examples, the true class of a new one like "
-            f"them is in its set with a probability of at least {100 * self.value:.10g}%."
+            f"them is in its set with a probability of at least {_percent(self.value)}."
         )
 
 
@@ -68,7 +79,7 @@ def calibrate(classifier: TrainedClassifier, rule: ChosenRule) -> CalibratedRule
     """
     name, value = rule.name, rule.value
     if name == "coverage":
-        return CalibratedRule(name, value, Calibration(classifier).conformal(value))
+        return _conformal(classifier, rule)
     num_classes = classifier.num_classes
     if not 1 <= value <= num_classes:
         raise UserError(
@@ -76,3 +87,46 @@ def calibrate(classifier: TrainedClassifier, rule: ChosenRule) -> CalibratedRule
         )
     threshold = Calibration(classifier).average_k(value) if name == "average_k" else None
     return CalibratedRule(name, value, threshold)
+
+
+def _conformal(classifier: TrainedClassifier, chosen: ChosenRule) -> CalibratedRule:
+    name, coverage, rule = chosen.name, chosen.value, RULES[chosen.conformal]
+    calibration = Calibration(classifier)
+    if rule.score is None:
+        return CalibratedRule(name, coverage, calibration.conformal(coverage))
+    counts = classifier.class_counts if rule.needs_class_counts else None
+    # Before the validation examples are predicted.
+    if reason := conformal_sets.why_not_with(rule, counts):
+        raise UserError(reason)
+    limits = calibration.conformal_limits(coverage, rule)
+    return CalibratedRule(name, coverage, None, ConformalSets(rule, limits, counts))
+
+
+def _conformal_in_words(conformal: ConformalSets, coverage: float) -> str:
+    """Which classes are in a set, what a score is, and what is promised."""
+    rule = conformal.rule
+    promised = _percent(coverage)
+    if rule.quantile == "all":
+        limit, these = f"{conformal.limits:.4g}", "this limit"
+    else:
+        limit, these = "the limit of the class", "these limits"
+    if rule.quantile == "middle":
+        error = thresholds.error_of(coverage)
+        promised = _percent(max(0.0, float(1 - 2 * error)))
+    among = {"classes": ", whichever class it is", "clusters": ", in each cluster of classes"}
+    words = (
+        f"Each set has the classes whose score is at most {limit}. The score of a class is "
+        f"{rule.score_in_words}. With {these}, from the validation examples, the true class of a "
+        f"new one like them is in its set with a probability of at least {promised}"
+        f"{among.get(rule.quantile, '')}."
+    )
+    number = conformal.num_in_every_set
+    if number == 0:
+        return words
+    classes = "1 class has" if number == 1 else f"{number:,} classes have"
+    verb = "is" if number == 1 else "are"
+    return f"{words} {classes} too few validation examples for that and {verb} in every set."
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.10g}%"

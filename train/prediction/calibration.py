@@ -6,13 +6,20 @@ import math
 from collections.abc import Callable
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar
 
-from train.evaluation import thresholds
+import numpy as np
+
+from train.evaluation import conformal_sets, thresholds
+from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.prediction.trained import TrainedClassifier
 from train.workdir import run_files
+
+# One threshold, or one for each class.
+_Found = TypeVar("_Found", float, list[float])
 
 
 class Calibration:
@@ -38,7 +45,7 @@ class Calibration:
         Raises:
             UserError: it is not stored, and the data set is not on this machine.
         """
-        return self._threshold(
+        return self._stored(
             f"average_{float(k)}",
             lambda found: float(thresholds.average_k_threshold(found.scores, k)),
         )
@@ -49,38 +56,79 @@ class Calibration:
         Raises:
             UserError: it is not stored, and the data set is not on this machine or is too small.
         """
-        return self._threshold(
+        return self._stored(
             f"coverage_{coverage}", lambda found: thresholds.conformal_threshold(found, coverage)
         )
 
-    def _threshold(self, name: str, find: Callable[[Predictions], float]) -> float:
+    def conformal_limits(self, coverage: float, rule: ConformalRule) -> np.ndarray:
+        """The limits of a rule with a score: the `limits` of its `ConformalSets`.
+
+        Raises:
+            UserError: they are not stored, and the data set is not on this machine or is too small,
+                or the rule needs something that the classifier does not have.
+        """
+        counts = self._classifier.class_counts if rule.needs_class_counts else None
+
+        def find(found: Predictions) -> list[float]:
+            limits = conformal_sets.calibrate(rule, found, coverage, counts).limits
+            plain: list[float] = np.atleast_1d(limits).tolist()
+            return plain
+
+        # With other parameters, a limit is that of another score.
+        parameters = [f"{name}={value}" for name, value in rule.parameters.items()]
+        limits = self._stored("_".join([f"coverage_{coverage}", rule.name, *parameters]), find)
+        return np.asarray(limits[0] if rule.quantile == "all" else limits, np.float32)
+
+    def _stored(self, name: str, find: Callable[[Predictions], _Found]) -> _Found:
+        """What is stored by that name; if nothing is, it is found and stored."""
         if self._path is None:
             return find(self._validation)
         stored = _read(self._path)
         if name not in stored:
-            stored[name] = find(self._validation)
-            if not math.isfinite(stored[name]):
-                # JSON has no infinity. Such a threshold puts all classes in every set, or none.
-                return stored[name]
+            found = find(self._validation)
+            if not _can_be_stored(found):
+                return found
+            stored[name] = found
             # Without permission to write, the threshold is computed again the next time.
             with contextlib.suppress(OSError):
                 files.write_whole(self._path, files.to_json(stored, indent=1))
-        return stored[name]
+        value: _Found = stored[name]
+        return value
 
     @cached_property
     def _validation(self) -> Predictions:
         return self._classifier.predict("validation")
 
 
-def _read(path: Path) -> dict[str, float]:
+def _read(path: Path) -> dict[str, Any]:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise UserError(f"{path} is damaged ({error}); delete it") from error
-    if not isinstance(stored, dict) or not all(
-        isinstance(value, float) for value in stored.values()
-    ):
+    if not isinstance(stored, dict) or not all(map(_is_stored, stored.values())):
         raise UserError(f"{path} is not a list of thresholds; delete it")
-    return stored
+    return {
+        name: [math.inf if limit is None else limit for limit in value]
+        if isinstance(value, list)
+        else value
+        for name, value in stored.items()
+    }
+
+
+def _can_be_stored(found: float | list[float]) -> bool:
+    """Whether JSON, without infinity and NaN, tells what was found; null in a list is infinity.
+
+    One threshold that is infinite puts all classes in every set, or none.
+    """
+    if isinstance(found, list):
+        return not any(map(math.isnan, found))
+    return math.isfinite(found)
+
+
+def _is_stored(value: Any) -> bool:
+    """Whether a value of the file is a threshold, or one for each class; null is infinity."""
+    if isinstance(value, list):
+        return all(limit is None or isinstance(limit, float) for limit in value)
+    return isinstance(value, float)

@@ -37,10 +37,18 @@ def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, A
         "rule": str(rule),
         "rule_in_words": rule.in_words(),
         "threshold": rule.threshold,
+        **_conformal(rule),
         **description.facts(classifier),
         "platforms": list(_PLATFORMS),
         "jax": jax.__version__,
     }
+
+
+def _conformal(rule: CalibratedRule) -> dict[str, Any]:
+    """The score of a conformal rule and its quantiles; null for a class that is in every set."""
+    if rule.conformal is None:
+        return {}
+    return {"score": rule.conformal.score, "quantiles": rule.conformal.limits}
 
 
 def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:

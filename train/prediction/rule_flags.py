@@ -1,10 +1,12 @@
-"""The flags --top_k, --average_k and --coverage; one of them chooses the sets."""
+"""The flags --top_k, --average_k and --coverage, one of which chooses the sets, and --rule."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from absl import flags
 
+from train.evaluation import conformal_rules
 from train.foundation import flag_types
 from train.foundation.errors import UserError
 
@@ -21,14 +23,16 @@ class ChosenRule:
     Attributes:
         name: "top_k", "average_k" or "coverage".
         value: the K or the coverage.
+        conformal: the name of the conformal rule that makes sets of a coverage.
     """
 
     name: str
     value: float
+    conformal: str = conformal_rules.DEFAULT
 
 
-def define() -> Callable[[], dict[str, float | None]]:
-    """Defines the three flags.
+def define() -> Callable[[], dict[str, Any]]:
+    """Defines the four flags.
 
     Returns:
         A function that returns their values after they are parsed, by their names.
@@ -42,20 +46,29 @@ def define() -> Callable[[], dict[str, float | None]]:
         None,
         "Sets that have the true class with this probability, calibrated on the validation images.",
     )
+    rule = flags.DEFINE_string(
+        "rule",
+        None,
+        f"With --coverage: the conformal rule, by default {conformal_rules.DEFAULT}. "
+        f"{conformal_rules.IN_WORDS}.",
+    )
     return lambda: {
         "top_k": top_k.value,
         "average_k": average_k.value,
         "coverage": coverage.value,
+        "rule": rule.value,
     }
 
 
-def chosen(values: Mapping[str, float | None]) -> ChosenRule:
+def chosen(values: Mapping[str, Any]) -> ChosenRule:
     """The one rule that has a value.
 
     Raises:
-        UserError: none has, or several have, or a coverage is outside (0, 1).
+        UserError: none has, or several have, a coverage is outside (0, 1), or --rule is unknown or
+            given without a coverage.
     """
     given = {name: value for name, value in values.items() if value is not None}
+    conformal = given.pop("rule", None)
     if not given:
         raise UserError(f"one of {_FLAGS} is needed: it says which sets are made")
     if len(given) > 1:
@@ -64,4 +77,8 @@ def chosen(values: Mapping[str, float | None]) -> ChosenRule:
     ((name, value),) = given.items()
     if name == "coverage" and not 0 < value < 1:
         raise UserError(f"--coverage must lie between 0 and 1, without the ends; got {value}")
-    return ChosenRule(name, value)
+    if conformal is None:
+        return ChosenRule(name, value)
+    if name != "coverage":
+        raise UserError(f"--rule goes with --coverage: --{name} is a rule of its own")
+    return ChosenRule(name, value, conformal_rules.named("rule", conformal).name)

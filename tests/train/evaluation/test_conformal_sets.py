@@ -1,0 +1,129 @@
+"""The conformal rules of the program, each against the references and what it refuses."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from tests import reference
+from topk_jax import sets
+from train.evaluation import conformal_sets
+from train.evaluation.conformal_rules import RULES
+from train.evaluation.predictions import Predictions
+from train.foundation.errors import UserError
+
+NUM_CLASSES = 6
+# Powers of two: quotients by frequencies are exact.
+COUNTS = np.array([1, 2, 4, 8, 16, 1])
+COVERAGE, ERROR = 0.8, 0.2
+# A score of the penalties of 32 bits is that near; no other score of these is.
+NEAR = 1e-6
+
+
+def draw(number, seed):
+    """Probabilities in sixteenths, so that scores tie and are exact; the last class is rare."""
+    rng = np.random.default_rng(seed)
+    scores = rng.multinomial(16, rng.dirichlet(np.ones(NUM_CLASSES), size=number)) / 16
+    labels = np.append(rng.integers(0, NUM_CLASSES - 1, size=number - 2), [5, 5])
+    return Predictions(np.zeros(number), scores.astype(np.float32), labels, np.zeros(number, int))
+
+
+@pytest.fixture(scope="module")
+def calibrated_on():
+    return draw(120, 1)
+
+
+@pytest.fixture(scope="module")
+def examples():
+    return draw(40, 2)
+
+
+def of_labels(scores, labels):
+    return scores[np.arange(len(labels)), labels]
+
+
+def expected_limits(rule, scores, labels):
+    """The quantiles of the scores [n, L] of a rule, in float64."""
+    own = of_labels(scores, labels)
+    of_all = reference.conformal_quantile(own, error=ERROR)
+    of_classes = reference.class_conditional_quantiles(
+        own, labels, error=ERROR, num_classes=NUM_CLASSES
+    )
+    return {
+        "all": of_all,
+        "classes": of_classes,
+        "middle": (np.minimum(of_classes, 1.0) + of_all) / 2,
+        # The authors' choice is no cluster where a class has so few examples.
+        "clusters": np.full(NUM_CLASSES, of_all),
+    }[rule.quantile]
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_sets_of_a_rule_are_those_of_the_references(name, examples, calibrated_on, monkeypatch):
+    # Several chunks, all of one size.
+    monkeypatch.setattr(conformal_sets, "CHUNK", 40)
+    rule = RULES[name]
+    found = conformal_sets.calibrate(rule, calibrated_on, COVERAGE, COUNTS)
+    kind = rule.score or {"kind": "lac"}
+    counts = {"class_counts": COUNTS} if kind["kind"] == "pas" else {}
+    of_all = reference.conformal_scores(calibrated_on.scores, **kind, **counts)
+    limits = expected_limits(rule, of_all, calibrated_on.labels)
+    # Of the default rule it is the smallest probability.
+    shown = 1 - limits if rule.score is None else limits
+    np.testing.assert_allclose(found.limits, shown, rtol=NEAR)
+    assert found.limits.shape == np.shape(limits)
+    assert found.num_in_every_set == (1 if name == "class_conditional" else 0)
+    scores = reference.conformal_scores(examples.scores, **kind, **counts)
+    np.testing.assert_array_equal(found(examples.scores), scores <= limits + NEAR)
+
+
+def test_the_default_rule_is_the_threshold_of_the_probabilities(calibrated_on):
+    found = conformal_sets.calibrate(RULES["lac"], calibrated_on, COVERAGE, None)
+    scores, labels = calibrated_on.scores, calibrated_on.labels
+    assert found.limits == sets.conformal_threshold(scores, labels, error=ERROR)
+
+
+def test_classes_with_many_examples_make_clusters():
+    rng = np.random.default_rng(3)
+    labels = np.arange(480) % NUM_CLASSES
+    # Half of the classes are easy.
+    scores = np.where(labels < 3, rng.uniform(0.7, 1.0, 480), rng.uniform(0.2, 0.5, 480))
+    table = np.repeat((1 - scores[:, None]) / (NUM_CLASSES - 1), NUM_CLASSES, axis=1)
+    table[np.arange(480), labels] = scores
+    many = Predictions(np.zeros(480), table.astype(np.float32), labels, np.zeros(480, int))
+    found = conformal_sets.calibrate(RULES["clustered"], many, COVERAGE, None)
+    expected = sets.clustered_quantiles(
+        1 - scores.astype(np.float32),
+        labels,
+        key=jax.random.key(0),
+        error=ERROR,
+        num_classes=NUM_CLASSES,
+    )
+    np.testing.assert_array_equal(found.limits, expected)
+    assert len(np.unique(found.limits)) > 1
+
+
+def test_what_a_rule_needs_is_said(calibrated_on):
+    def refused(name, examples, counts, coverage=COVERAGE):
+        with pytest.raises(UserError) as error:
+            conformal_sets.calibrate(RULES[name], examples, coverage, counts)
+        return str(error.value)
+
+    assert "pas needs the number of training examples of each class" in refused(
+        "pas", calibrated_on, None
+    )
+    none = np.where(np.arange(NUM_CLASSES) < 2, 0, COUNTS)
+    assert "of every class; 2 of 6 classes have none" in refused("pas", calibrated_on, none)
+    doubled = dataclasses.replace(calibrated_on, scores=2 * calibrated_on.scores)
+    for name, rule in RULES.items():
+        if rule.needs_distribution:
+            assert "add up to 1" in refused(name, doubled, COUNTS)
+        else:
+            conformal_sets.calibrate(rule, doubled, COVERAGE, COUNTS)
+        if rule.quantile == "classes":
+            found = conformal_sets.calibrate(rule, calibrated_on, 0.999, COUNTS)
+            assert found.num_in_every_set == NUM_CLASSES
+        else:
+            message = refused(name, calibrated_on, COUNTS, 0.999)
+            assert "needs at least 1 / 0.001 - 1 = 999 examples" in message

@@ -1,0 +1,146 @@
+"""The sets of conformal rules, and their calibration on the predictions for a split."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.typing import ArrayLike
+
+from topk_jax import sets
+from train.evaluation import score_files, thresholds
+from train.evaluation.conformal_rules import ConformalRule
+from train.evaluation.predictions import CHUNK, Predictions
+from train.foundation.errors import UserError
+
+# The clusters of classes are drawn from it.
+_SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class ConformalSets:
+    """A conformal rule that is calibrated; called with probabilities [..., L], it makes their sets.
+
+    No score is randomized: an example always has the same set.
+
+    Attributes:
+        rule: the rule.
+        limits: the largest score of a class in a set, [], or that of each class, [L]; where the
+            rule has no score, the smallest probability.
+        class_counts: the training examples of each class, [L]; None where the rule does not need
+            them.
+    """
+
+    rule: ConformalRule
+    limits: np.ndarray
+    class_counts: np.ndarray | None
+
+    def __call__(self, probabilities: ArrayLike) -> jax.Array:
+        """The sets, as booleans [..., L]."""
+        if self.rule.score is None:
+            return sets.threshold_set(probabilities, self.limits)
+        return sets.conformal_set(probabilities, self.limits, **self.score)
+
+    @property
+    def score(self) -> dict[str, Any]:
+        """The arguments of `topk_jax.sets.conformal_scores`; none where the rule has no score."""
+        return _score(self.rule, self.class_counts)
+
+    @property
+    def num_in_every_set(self) -> int:
+        """How many classes have a limit of their own that every score reaches."""
+        return int(np.isposinf(self.limits).sum())
+
+
+def why_not(rule: ConformalRule, scores: np.ndarray, class_counts: np.ndarray | None) -> str | None:
+    """Why a rule cannot be calibrated on scores [n, L]; None where it can."""
+    if rule.needs_distribution and not score_files.are_probabilities(scores):
+        return (
+            f"the rule {rule.name} needs probabilities that add up to 1 for each example; these "
+            "scores do not"
+        )
+    return why_not_with(rule, class_counts)
+
+
+def why_not_with(rule: ConformalRule, class_counts: np.ndarray | None) -> str | None:
+    """Why a rule cannot be used with the training examples of each class; None where it can."""
+    if not rule.needs_class_counts:
+        return None
+    if class_counts is None:
+        return (
+            f"the rule {rule.name} needs the number of training examples of each class: give "
+            "--class_counts"
+        )
+    if class_counts.min() < 1:
+        return (
+            f"the rule {rule.name} needs training examples of every class; "
+            f"{(class_counts < 1).sum()} of {len(class_counts)} classes have none"
+        )
+    return None
+
+
+def calibrate(
+    rule: ConformalRule,
+    examples: Predictions,
+    coverage: float,
+    class_counts: np.ndarray | None,
+) -> ConformalSets:
+    """The sets of a rule that have the label of a new example with a probability.
+
+    Args:
+        rule: the rule.
+        examples: those that it is calibrated on.
+        coverage: the probability.
+        class_counts: the training examples of each class, [L], if they are known.
+
+    Raises:
+        UserError: the examples are too few, or the rule needs something that is not there.
+    """
+    if reason := why_not(rule, examples.scores, class_counts):
+        raise UserError(reason)
+    counts = class_counts if rule.needs_class_counts else None
+    if rule.score is None:
+        threshold = thresholds.conformal_threshold(examples, coverage)
+        return ConformalSets(rule, np.asarray(threshold), counts)
+    if rule.quantile != "classes":
+        thresholds.check_enough(len(examples.labels), coverage)
+    limits = _quantiles(rule, examples, thresholds.error_in_binary(coverage), counts)
+    return ConformalSets(rule, np.asarray(limits), counts)
+
+
+def _quantiles(
+    rule: ConformalRule, examples: Predictions, error: float, class_counts: np.ndarray | None
+) -> jax.Array:
+    """The quantile of the scores of the labels, [], or those of the classes, [L]."""
+    score = _score(rule, class_counts)
+    chunks = [
+        np.asarray(
+            sets.conformal_label_scores(
+                examples.scores[start : start + CHUNK],
+                examples.labels[start : start + CHUNK],
+                **score,
+            )
+        )
+        for start in range(0, len(examples.labels), CHUNK)
+    ]
+    scores, labels = np.concatenate(chunks), examples.labels
+    num_classes = examples.scores.shape[-1]
+    if rule.quantile == "all":
+        return sets.conformal_quantile(scores, labels, error=error)
+    if rule.quantile == "classes":
+        return sets.class_conditional_quantiles(
+            scores, labels, error=error, num_classes=num_classes
+        )
+    if rule.quantile == "clusters":
+        key = jax.random.key(_SEED)
+        return sets.clustered_quantiles(
+            scores, labels, key=key, error=error, num_classes=num_classes
+        )
+    return sets.interpolated_quantiles(
+        scores, labels, error=error, weight=0.5, num_classes=num_classes
+    )
+
+
+def _score(rule: ConformalRule, class_counts: np.ndarray | None) -> dict[str, Any]:
+    counts = {"class_counts": class_counts} if rule.needs_class_counts else {}
+    return {**(rule.score or {}), **counts}
