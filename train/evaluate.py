@@ -7,15 +7,18 @@ images; the same for a published network, or for somebody else's scores without 
     python -m train.evaluate --logits=test.npz --calibration_logits=validation.npz
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import flags
 
-from train.evaluation import metric
+from train.evaluation import conformal_rules, metric
+from train.evaluation.conformal_rules import ConformalRule
 from train.foundation import command_line, fields, files, output_files
 from train.foundation.errors import UserError
+from train.papers.figures.catalogue import SUFFIXES
 from train.prediction import classifier_flags
 from train.workdir import run_files, terminal
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 _SPLITS = ("test", "validation", "train", "balanced_test")
 _DEFAULT_KS = (1, 3, 5)
 _DEFAULT_COVERAGES = (0.8, 0.9, 0.95)
+_ALL = "all"
 # The halves are drawn from it.
 _SEED = 0
 
@@ -81,6 +85,18 @@ _COVERAGES = flags.DEFINE_string(
     "Probabilities that sets are to have the label with; may be empty. By default 0.8, 0.9 and "
     "0.95, as far as there are enough examples to calibrate on.",
 )
+_RULES = flags.DEFINE_list(
+    "rules",
+    None,
+    "Conformal rules that are compared at each of --coverages, with commas between, or all. "
+    f"{conformal_rules.IN_WORDS}.",
+)
+_FIGURE = flags.DEFINE_string(
+    "figure",
+    None,
+    "With --rules: the file for a figure of their coverages over the mean sizes of their sets; its "
+    f"suffix is one of {', '.join(SUFFIXES)}.",
+)
 _OUT = flags.DEFINE_string(
     "out",
     None,
@@ -129,7 +145,13 @@ def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
     same = split == "validation"
     calibrated_on = examples if same else classifier.predict("validation")
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
-    report = _report(examples.take(chosen), calibrated_on.take(others), ks, class_counts)
+    report = _report(
+        examples.take(chosen),
+        calibrated_on.take(others),
+        ks,
+        class_counts,
+        classifier.classes.names,
+    )
     document = report.to_json()
     if spec.true_distribution is not None:
         best = bayes.summarize(
@@ -186,6 +208,7 @@ def _report(
     calibrated_on: "Predictions",
     ks: list[int],
     class_counts: np.ndarray | None,
+    class_names: Sequence[str] | None = None,
 ) -> "SetReport":
     from train.evaluation.set_report import set_report
 
@@ -195,7 +218,38 @@ def _report(
         ks=ks,
         coverages=_coverages(len(calibrated_on.labels)),
         class_counts=class_counts,
+        rules=_rules(examples, calibrated_on, class_counts),
+        class_names=class_names,
     )
+
+
+def _rules(
+    examples: "Predictions", calibrated_on: "Predictions", class_counts: np.ndarray | None
+) -> list[ConformalRule]:
+    """The rules that are asked for; where all are, those that can be had."""
+    from train.evaluation import conformal_sets
+
+    chosen = []
+    for rule in _named_rules():
+        reasons = (
+            conformal_sets.why_not(rule, given.scores, class_counts)
+            for given in (examples, calibrated_on)
+        )
+        reason = next(filter(None, reasons), None)
+        if reason is None:
+            chosen.append(rule)
+        elif _RULES.value != [_ALL]:
+            raise UserError(f"--rules: {reason}")
+    return chosen
+
+
+def _named_rules() -> list[ConformalRule]:
+    names = _RULES.value or []
+    if names == [_ALL]:
+        return list(conformal_rules.RULES.values())
+    if _ALL in names:
+        raise UserError("--rules must be all alone, or rules with commas between; got both")
+    return [conformal_rules.named("rules", name) for name in dict.fromkeys(names)]
 
 
 def _finish(
@@ -218,6 +272,13 @@ def _finish(
     if out is not None:
         files.write_whole(out, files.to_json(report, indent=1))
         written["report"] = out
+    figure = _path(_FIGURE)
+    if figure is not None:
+        from train.workdir import figure_style, rule_figure
+
+        drawn = rule_figure.coverage_over_size(report.get("conformal_rules", {}))
+        files.write_whole(figure, figure_style.encode(drawn, figure.suffix))
+        written["figure"] = figure
     terminal.show_files(written)
 
 
@@ -278,11 +339,25 @@ def _check_flags(chosen: classifier_flags.ChosenClassifier) -> None:
             kept[Path(flag.value)] = f"what --{flag.name} is read from"
     if chosen.workdir is not None:
         kept |= dict.fromkeys(run_files.present(Path(chosen.workdir)).values(), "of the run")
-    for flag in (_OUT, _SCORES):
+    for flag in (_OUT, _SCORES, _FIGURE):
         if flag.value is not None:
             kept[output_files.checked(flag.name, flag.value, kept)] = f"the file of --{flag.name}"
+    _check_rules()
     _coverages(0)
     _ks(None)
+
+
+def _check_rules() -> None:
+    """Refuses rules that do not exist, or that nothing is asked of."""
+    _named_rules()
+    if _RULES.value and _COVERAGES.value == "":
+        raise UserError("--rules needs the coverages of its sets; --coverages is empty")
+    if _FIGURE.value is None:
+        return
+    if not _RULES.value:
+        raise UserError("--figure goes with --rules: it is drawn of them")
+    if wrong := fields.one_of(SUFFIXES)(Path(_FIGURE.value).suffix):
+        raise UserError(f"--figure must be a file whose suffix is {wrong}; got {_FIGURE.value}")
 
 
 def _coverages(num_examples: int) -> list[float]:

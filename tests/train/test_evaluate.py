@@ -8,6 +8,7 @@ import pytest
 
 from tests import reference
 from tests.train.forked import start_each
+from train.evaluation.conformal_rules import RULES
 
 pytestmark = pytest.mark.slow
 # Fewer devices than the run had, and a number that does not divide its batches.
@@ -184,9 +185,10 @@ def test_somebodys_scores_are_evaluated_without_a_model(somebodys):
         f"--calibration_labels={somebodys}/labels.txt",
         "--ks=2",
     ]
+    rules = ["--rules=all", "--coverages=0.75", f"--figure={somebodys}/rules.svg"]
     ended = evaluate(
         [*given, f"--out={somebodys}/out.json"],
-        [*given, f"--class_counts={somebodys}/counts.txt", f"--out={somebodys}/shots.json"],
+        [*given, f"--class_counts={somebodys}/counts.txt", f"--out={somebodys}/shots.json", *rules],
         given[:2],
     )
     assert [one.returncode for one in ended] == [0, 0, 0], [one.stderr for one in ended]
@@ -206,6 +208,11 @@ def test_somebodys_scores_are_evaluated_without_a_model(somebodys):
     by_shot = reference.shot_accuracy(hits, labels, class_counts=[3, 50, 500, 20, 100, 101])
     found = read(somebodys / "shots.json")["metrics"]
     assert found["few_average_2_accuracy"] == pytest.approx(by_shot["few"], rel=1e-6)
+    compared = read(somebodys / "shots.json")["conformal_rules"]
+    assert list(compared) == ["0.75"]
+    assert list(compared["0.75"]) == list(RULES)
+    assert "class_conditional" in ended[1].stdout
+    assert "<svg" in (somebodys / "rules.svg").read_text()
     assert "the same examples" in ended[2].stdout
     assert "average-5" in ended[2].stdout
 
@@ -254,6 +261,11 @@ def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebod
         ([run, "--ks=two"], "got 'two'"),
         ([run, "--coverages=1.0"], "--coverages must be numbers between commas, each a finite"),
         ([run, "--coverages=0.999"], "at least 1 / 0.001 - 1 = 999 examples"),
+        ([run, "--rules=lac,psa"], "--rules must be one of aps, "),
+        ([run, "--rules=all,pas"], "--rules must be all alone, or rules with commas"),
+        ([run, "--rules=pas", "--coverages="], "--rules needs the coverages"),
+        ([run, "--figure=rules.png"], "--figure goes with --rules"),
+        ([run, "--rules=pas", "--figure=rules.txt"], "whose suffix is one of .pdf, .png, .svg"),
         ([run, "--calibration=some"], "--calibration must be one of all, half"),
         ([run, labels], "--labels goes with --logits alone"),
         ([run, "--out=nowhere/at/all.json"], "--out must be in a folder that is there"),
@@ -268,6 +280,7 @@ def test_every_mistake_with_scores_is_one_line_and_exit_code_two(somebodys):
         ([logits, f"--labels={somebodys}/integers.npy"], "each of the 200 examples; got 300"),
         ([logits, f"--labels={somebodys}/out_of_range.npy"], "from 0 to 5, the classes of the"),
         ([logits, f"--labels={somebodys}/logits.npy"], "must be whole numbers [examples]"),
+        ([logits, labels, "--rules=pas"], "pas needs the number of training examples of each"),
         ([logits, labels, "--ks=7"], "from 1 to 6 (the number of classes); got '7'"),
         ([logits, labels, f"--class_counts={somebodys}/labels.npy"], "each of the 6 classes"),
         ([f"--logits={somebodys}/nan.npy", labels], "1 of the 200 examples"),

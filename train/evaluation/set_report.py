@@ -1,6 +1,5 @@
 """All that is said of the sets of a classifier: accuracies, sizes, coverages, by class size."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -8,17 +7,24 @@ from typing import Any, TypeVar
 import numpy as np
 
 from topk_jax import metrics, sets
-from train.evaluation import metric, score_files, set_rules, summaries
+from train.evaluation import conformal_sets, metric, score_files, set_rules, summaries
+from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
-from train.evaluation.thresholds import average_k_thresholds, conformal_threshold, error_of
+from train.evaluation.thresholds import (
+    average_k_thresholds,
+    conformal_threshold,
+    error_in_binary,
+)
 
 Value = TypeVar("Value")
 
 # The groups of classes by training images, each after one bound up to the next: thesis, table 3.1.
 _COUNT_BOUNDS = (0, 10, 50, 500, 2000)
+# So many classes with the least coverage are listed.
+_NUM_LISTED = 5
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,7 @@ class SetReport:
         thresholds: those of the average-K sets, by K.
         size_counts: how many average-K sets have 0, 1, …, L classes, by K and by group of classes.
         coverages: what sets of a coverage are worth, by the coverage and by what makes them.
+        conformal_rules: what the sets of conformal rules are worth, by the coverage and the rule.
         accuracy_by_count: the top-K accuracies by the training images of the class; None where
             nobody knows these.
     """
@@ -44,6 +51,7 @@ class SetReport:
     thresholds: dict[int, float]
     size_counts: dict[int, dict[str, list[int]]]
     coverages: dict[float, dict[str, dict[str, float]]]
+    conformal_rules: dict[float, dict[str, dict[str, Any]]]
     accuracy_by_count: list[dict[str, Any]] | None
 
     def to_json(self) -> dict[str, Any]:
@@ -57,9 +65,13 @@ class SetReport:
             "set_size_counts": _by_rule(self.size_counts),
             "coverages": {f"{coverage}": kinds for coverage, kinds in self.coverages.items()},
         }
-        if self.accuracy_by_count is None:
-            return fields
-        return fields | {"accuracy_by_count": self.accuracy_by_count}
+        if self.conformal_rules:
+            fields["conformal_rules"] = {
+                f"{coverage}": rules for coverage, rules in self.conformal_rules.items()
+            }
+        if self.accuracy_by_count is not None:
+            fields["accuracy_by_count"] = self.accuracy_by_count
+        return fields
 
 
 def set_report(
@@ -69,6 +81,8 @@ def set_report(
     ks: Sequence[int],
     coverages: Sequence[float],
     class_counts: np.ndarray | None,
+    rules: Sequence[ConformalRule] = (),
+    class_names: Sequence[str] | None = None,
 ) -> SetReport:
     """Everything that is reported of a split.
 
@@ -79,9 +93,12 @@ def set_report(
         coverages: in (0, 1); sets are to have the label with these probabilities.
         class_counts: the training images of each class; where they are None, nothing is said by
             class size.
+        rules: conformal rules that are reported too.
+        class_names: the names of the classes; where they are None, reports have their indices.
 
     Raises:
-        UserError: there are too few examples to calibrate on.
+        UserError: there are too few examples to calibrate on, or a rule needs something that is not
+            there.
     """
     num_classes = examples.scores.shape[-1]
     thresholds = average_k_thresholds(calibrated_on, ks)
@@ -107,6 +124,19 @@ def set_report(
             coverage: _at_coverage(examples, calibrated_on, coverage, class_counts)
             for coverage in coverages
         },
+        conformal_rules={
+            coverage: {
+                rule.name: _conformal(
+                    examples,
+                    conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts),
+                    class_counts,
+                    class_names,
+                )
+                for rule in rules
+            }
+            for coverage in coverages
+            if rules
+        },
         accuracy_by_count=None
         if class_counts is None
         else _accuracy_by_count(examples, ks, class_counts),
@@ -125,28 +155,40 @@ def _at_coverage(
     class_counts: np.ndarray | None,
 ) -> dict[str, dict[str, float]]:
     """What three kinds of sets of that coverage are worth."""
-    error = min(float(error_of(coverage)), math.nextafter(1, 0))
+    error = error_in_binary(coverage)
     conformal = conformal_threshold(calibrated_on, coverage)
     described = {"conformal": _described(examples, class_counts, conformal)}
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = float(sets.average_error_threshold(calibrated_on.scores, error=error))
         described["average_error"] = _described(examples, class_counts, average_error)
-        described["adaptive"] = _worth(examples, set_rules.adaptive(error), class_counts)
+        described["adaptive"] = _worth(
+            summaries.find_sets(examples, set_rules.adaptive(error)), examples, class_counts
+        )
     return described
 
 
 def _described(
     examples: Predictions, class_counts: np.ndarray | None, threshold: float
 ) -> dict[str, float]:
-    rule = set_rules.at_threshold(threshold)
-    return {"threshold": threshold, **_worth(examples, rule, class_counts)}
+    found = summaries.find_sets(examples, set_rules.at_threshold(threshold))
+    return {"threshold": threshold, **_worth(found, examples, class_counts)}
 
 
-def _worth(
-    examples: Predictions, rule: SetRule, class_counts: np.ndarray | None
-) -> dict[str, float]:
-    """How often the sets have the label, and how large they are."""
+def _conformal(
+    examples: Predictions,
+    rule: SetRule,
+    class_counts: np.ndarray | None,
+    class_names: Sequence[str] | None,
+) -> dict[str, Any]:
     found = summaries.find_sets(examples, rule)
+    return {
+        **_worth(found, examples, class_counts),
+        "least_covered": _least_covered(found, examples, class_names),
+    }
+
+
+def _worth(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, float]:
+    """How often the sets have the label, and how large they are."""
     covered = summaries.accuracies_by_average(found, examples, class_counts)
     return {
         "coverage": covered.pop("micro"),
@@ -154,6 +196,30 @@ def _worth(
         "set_size": float(found.sizes.mean()),
         "empty_share": float((found.sizes == 0).mean()),
     }
+
+
+def _least_covered(
+    found: Sets, examples: Predictions, class_names: Sequence[str] | None
+) -> list[dict[str, Any]]:
+    """The classes whose examples have their label in the fewest of their sets.
+
+    Of classes with the same coverage, those with more examples come first.
+    """
+    num_classes = examples.scores.shape[-1]
+    counts = np.bincount(examples.labels, minlength=num_classes)
+    hits = np.bincount(examples.labels, weights=found.hits, minlength=num_classes)
+    coverages = hits / np.maximum(counts, 1)
+    present = np.flatnonzero(counts)
+    order = np.lexsort((-counts[present], coverages[present]))[:_NUM_LISTED]
+    return [
+        {
+            **({} if class_names is None else {"class": class_names[index]}),
+            "index": int(index),
+            "examples": int(counts[index]),
+            "coverage": float(coverages[index]),
+        }
+        for index in present[order]
+    ]
 
 
 def _size_counts(

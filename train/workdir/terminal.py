@@ -1,5 +1,6 @@
 """What a run shows on the terminal: a progress bar or lines, and the closing table."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -8,7 +9,7 @@ from rich.box import SIMPLE
 from rich.progress import TextColumn
 from rich.table import Column, Table
 
-from train.evaluation.metric import LOSS, Metric, Rule, from_json
+from train.evaluation.metric import AVERAGES, LOSS, Metric, Rule, from_json
 from train.foundation.console import make_console, show_line
 from train.foundation.progress_bar import make_bar
 
@@ -118,6 +119,12 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     if report["coverages"]:
         show_line("sets that are to have the label with a given probability:")
         console.print(_coverage_table(report["coverages"]))
+    if "conformal_rules" in report:
+        for level, rules in report["conformal_rules"].items():
+            show_line(
+                f"conformal rules at a coverage of {level}; least: of the class that has the least:"
+            )
+            console.print(_rule_table(rules))
     if "accuracy_by_count" in report:
         show_line("accuracy by the number of training examples of the class:")
         console.print(_count_table(report["accuracy_by_count"]))
@@ -178,6 +185,29 @@ def _coverage_table(coverages: Mapping[str, Mapping[str, Mapping[str, float]]]) 
                 f"{values['set_size']:.2f}",
                 f"{values['empty_share']:.2%}",
             )
+    return table
+
+
+def _rule_table(rules: Mapping[str, Mapping[str, Any]]) -> Table:
+    """For each rule: how often its sets have the label, by shot if known, and their mean size."""
+    first = next(iter(rules.values()))
+    averages = [
+        name
+        for name in ("", *(f"{average}_" for average in AVERAGES))
+        if f"{name}coverage" in first
+    ]
+    titles = [name.removesuffix("_") or "all" for name in averages]
+    columns = [Column(name, justify="right") for name in (*titles, "least", "size")]
+    # Eight columns have room in eighty characters then.
+    table = Table("rule", *columns, box=SIMPLE, padding=(0, 1, 0, 0))
+    for name, values in rules.items():
+        least = min(one["coverage"] for one in values["least_covered"])
+        shares = [*(values[f"{average}coverage"] for average in averages), least]
+        table.add_row(
+            name,
+            *("-" if math.isnan(share) else f"{share:.1%}" for share in shares),
+            f"{values['set_size']:.2f}",
+        )
     return table
 
 

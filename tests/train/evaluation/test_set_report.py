@@ -7,9 +7,11 @@ import pytest
 
 from tests import reference
 from train.evaluation import summaries, thresholds
+from train.evaluation.conformal_rules import RULES
 from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions
 from train.evaluation.set_report import set_report
+from train.workdir import rule_figure, terminal
 
 NUM_CLASSES = 12
 KS = (1, 3, 5)
@@ -175,3 +177,92 @@ def test_nothing_is_said_by_shot_where_nobody_knows_the_counts(report, examples,
         rest["set_size_counts"]["average_3"]["all"]
         == (report["set_size_counts"]["average_3"]["all"])
     )
+
+
+@pytest.fixture(scope="module")
+def compared(examples, validation):
+    """The report of two rules, with names of the classes."""
+    rules = [RULES["lac"], RULES["pas"]]
+    counts = np.maximum(COUNTS, 1)
+    names = [f"class {index}" for index in range(NUM_CLASSES)]
+    return set_report(
+        examples,
+        validation,
+        ks=(1,),
+        coverages=(0.75, 0.5),
+        class_counts=counts,
+        rules=rules,
+        class_names=names,
+    ).to_json()
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.75])
+def test_what_conformal_rules_are_worth_equals_the_references(
+    compared, examples, validation, coverage
+):
+    found = compared["conformal_rules"][str(coverage)]
+    assert list(found) == ["lac", "pas"]
+    lac = dict(compared["coverages"][str(coverage)]["conformal"])
+    del lac["threshold"]
+    assert {name: value for name, value in found["lac"].items() if name in lac} == lac
+    counts = np.maximum(COUNTS, 1)
+    scores, calibration = (
+        reference.conformal_scores(one.scores, kind="pas", class_counts=counts)
+        for one in (examples, validation)
+    )
+    own = calibration[np.arange(len(calibration)), validation.labels]
+    # No scores are that near without being equal.
+    chosen = scores <= reference.conformal_quantile(own, error=1 - coverage) + 1e-6
+    sizes = chosen.sum(axis=-1)
+    hits = chosen[np.arange(len(chosen)), examples.labels]
+    assert found["pas"]["coverage"] == near(hits.mean())
+    assert found["pas"]["set_size"] == near(sizes.mean())
+    assert found["pas"]["empty_share"] == near((sizes == 0).mean())
+    by_shot = reference.shot_accuracy(hits, examples.labels, class_counts=counts)
+    assert found["pas"]["few_coverage"] == near(by_shot["few"])
+    macro = reference.macro_accuracy(hits, examples.labels, num_classes=NUM_CLASSES)
+    assert found["pas"]["macro_coverage"] == near(macro)
+
+    of_classes = {}
+    for index in set(examples.labels.tolist()):
+        of_class = hits[examples.labels == index]
+        of_classes[index] = (of_class.mean(), -len(of_class), index)
+    least = sorted(of_classes.values())[:5]
+    assert found["pas"]["least_covered"] == [
+        {
+            "class": f"class {index}",
+            "index": index,
+            "examples": -number,
+            "coverage": pytest.approx(share),
+        }
+        for share, number, index in least
+    ]
+
+
+def test_without_rules_nothing_is_said_of_them(report):
+    assert "conformal_rules" not in report
+
+
+def test_the_table_and_the_figure_of_rules_have_all_of_them(compared, capsys):
+    terminal.show_report("title", {**compared, "calibrated_on": "validation", "coverages": {}})
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    for coverage, rules in compared["conformal_rules"].items():
+        assert f"conformal rules at a coverage of {coverage};" in shown
+        for name, values in rules.items():
+            least = min(one["coverage"] for one in values["least_covered"])
+            cells = [
+                *(values[f"{average}coverage"] for average in ("", "macro_", "few_", "medium_")),
+                *(values["many_coverage"], least),
+            ]
+            shares = ["-" if np.isnan(cell) else f"{cell:.1%}" for cell in cells]
+            row = [name, *shares, f"{values['set_size']:.2f}"]
+            assert row in [line.split() for line in shown.splitlines()]
+
+    drawn = rule_figure.coverage_over_size(compared["conformal_rules"])
+    for axes, quantity in zip(drawn.axes, ("coverage", "macro_coverage"), strict=True):
+        assert [line.get_label() for line in axes.get_lines()] == ["lac", "pas"]
+        for line in axes.get_lines():
+            rules = [by_rule[line.get_label()] for by_rule in compared["conformal_rules"].values()]
+            np.testing.assert_array_equal(line.get_xdata(), [one["set_size"] for one in rules])
+            np.testing.assert_array_equal(line.get_ydata(), [one[quantity] for one in rules])
