@@ -25,7 +25,8 @@ def draw(number, seed):
     """Probabilities in sixteenths, so that scores tie and are exact; the last class is rare."""
     rng = np.random.default_rng(seed)
     scores = rng.multinomial(16, rng.dirichlet(np.ones(NUM_CLASSES), size=number)) / 16
-    labels = np.append(rng.integers(0, NUM_CLASSES - 1, size=number - 2), [5, 5])
+    labels = np.array([rng.choice(NUM_CLASSES, p=row) for row in scores]) % (NUM_CLASSES - 1)
+    labels[:2] = NUM_CLASSES - 1
     return Predictions(np.zeros(number), scores.astype(np.float32), labels, np.zeros(number, int))
 
 
