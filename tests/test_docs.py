@@ -9,6 +9,7 @@ import jax
 import pytest
 
 from topk_jax import losses, operators, sets
+from train.evaluation.conformal_rules import RULES
 from train.models import MODELS, NORMALIZATIONS
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -54,6 +55,11 @@ def test_the_page_of_the_collection_has_every_public_name():
     page = (DOCS / "collection.md").read_text()
     names = {name for module in (losses, operators, sets) for name in module.__all__}
     assert not names - set(re.findall(r"`(\w+)`", page))
+
+
+def test_the_page_of_sets_has_every_conformal_rule_of_the_program():
+    page = (DOCS / "sets.md").read_text()
+    assert not [name for name in RULES if f"\n| `{name}`" not in page]
 
 
 def test_the_page_of_networks_says_what_each_takes():

@@ -113,7 +113,11 @@ def _conformal_in_words(conformal: ConformalSets, coverage: float) -> str:
     if rule.quantile == "middle":
         error = thresholds.error_of(coverage)
         promised = _percent(max(0.0, float(1 - 2 * error)))
-    among = {"classes": ", whichever class it is", "clusters": ", in each cluster of classes"}
+    among = {
+        "classes": ", whichever class it is",
+        # Such a class has the limit of all examples, which may be too low for it.
+        "clusters": ", if that class had enough of these examples to be in a cluster",
+    }
     words = (
         f"Each set has the classes whose score is at most {limit}. The score of a class is "
         f"{rule.score_in_words}. With {these}, from the validation examples, the true class of a "
