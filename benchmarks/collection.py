@@ -71,9 +71,16 @@ def our_losses(num_classes: int) -> dict[str, Loss]:
     counts = np.geomspace(1000, 1, num_classes).round()
     margins = losses.class_margins(counts, max_margin=0.5)
     key = jax.random.key(0)
-    relaxed = functools.partial(
-        losses.relaxed_top_k_cross_entropy, top_k_weights=_TOP_K_WEIGHTS, tau=1.0
-    )
+
+    def relaxed(method: str) -> Loss:
+        return functools.partial(
+            losses.relaxed_top_k_cross_entropy,
+            top_k_weights=np.array(_TOP_K_WEIGHTS),
+            method=method,
+            tau=1.0,
+            num_candidates=CANDIDATES,
+        )
+
     return {
         "cross_entropy": losses.cross_entropy,
         "focal": functools.partial(losses.focal, gamma=2.0),
@@ -96,16 +103,10 @@ def our_losses(num_classes: int) -> dict[str, Loss]:
         "expected_top_k_hinge": functools.partial(losses.expected_top_k_hinge, k=RANK, epsilon=1.0),
         "lapsum_top_k_loss": functools.partial(losses.lapsum_top_k_loss, k=RANK, alpha=1.0),
         "sigmoid_top_k_loss": functools.partial(losses.sigmoid_top_k_loss, k=RANK, tau=1.0),
-        "relaxed, bitonic": functools.partial(relaxed, method="bitonic", num_candidates=CANDIDATES),
-        "relaxed, odd_even": functools.partial(
-            relaxed, method="odd_even", num_candidates=CANDIDATES
-        ),
-        "relaxed, neural_sort": functools.partial(
-            relaxed, method="neural_sort", num_candidates=CANDIDATES
-        ),
-        "relaxed, soft_sort": functools.partial(
-            relaxed, method="soft_sort", num_candidates=CANDIDATES
-        ),
+        "relaxed, bitonic": relaxed("bitonic"),
+        "relaxed, odd_even": relaxed("odd_even"),
+        "relaxed, neural_sort": relaxed("neural_sort"),
+        "relaxed, soft_sort": relaxed("soft_sort"),
         "entmax_loss, alpha 1.5": functools.partial(losses.entmax_loss, alpha=1.5),
         "sparsemax_loss": losses.sparsemax_loss,
         "assume_negative": losses.assume_negative,
