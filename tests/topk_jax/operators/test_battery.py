@@ -144,7 +144,17 @@ CASES = [
     ),
 ]
 
+# What others are compared with. What is dear to compile of these is a long test.
+COLLECTION = {"entmax", "lapsum_top_k", "p_norm_top_k", "sigmoid_top_k", "sinkhorn_top_k"}
+
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+every_case_dearly = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, marks=[pytest.mark.long] * (case.name in COLLECTION), id=case.name)
+        for case in CASES
+    ],
+)
 
 
 def every_case_with(name, values):
@@ -198,7 +208,7 @@ def test_value_is_the_reference(case, rng, size, k):
     assert_close(case, value_of(case, k, scores), scores, k)
 
 
-@every_case
+@every_case_dearly
 @pytest.mark.parametrize("axis", [0, 1, -1])
 @pytest.mark.slow
 def test_any_axis_and_batch_shape(case, rng, axis):
@@ -224,7 +234,7 @@ def test_both_modes_give_the_jacobian(case, rng, size, k):
 
 
 @pytest.mark.slow
-@every_case
+@every_case_dearly
 def test_derivatives_by_finite_differences_in_float64(case, rng):
     with jax.enable_x64(True):
         row = rng.normal(size=5)
@@ -266,7 +276,7 @@ VARIANTS = {
 
 
 @pytest.mark.slow
-@every_case
+@every_case_dearly
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_transformations_change_neither_value_nor_gradient(case, rng, variant):
     scores, cotangent = draw(case, rng)
@@ -279,7 +289,7 @@ def test_transformations_change_neither_value_nor_gradient(case, rng, variant):
         np.testing.assert_allclose(one, other, rtol=16 * EPS, atol=16 * EPS)
 
 
-@every_case
+@every_case_dearly
 def test_differentiation_leaves_the_value_alone(case, rng):
     scores, cotangent = draw(case, rng)
     value, _ = pullback(case, K, scores, cotangent)
@@ -287,7 +297,7 @@ def test_differentiation_leaves_the_value_alone(case, rng):
     np.testing.assert_allclose(value, value_of(case, K, scores), rtol=2 * EPS, atol=EPS)
 
 
-@every_case
+@every_case_dearly
 @pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16])
 @pytest.mark.slow
 def test_half_precision_is_computed_in_float32(case, rng, dtype):

@@ -93,6 +93,7 @@ def test_edges(name, rng):
 
 
 @every_relaxation
+@pytest.mark.long
 def test_small_temperatures_sort(name, rng):
     # Scores that are 1 apart; the tails of a Cauchy swap are tau / pi.
     scores = jnp.asarray(rng.permuted(np.tile(np.arange(5.0), (8, 1)), axis=1), jnp.float32)
@@ -103,7 +104,7 @@ def test_small_temperatures_sort(name, rng):
 
 @every_relaxation
 @pytest.mark.parametrize("size", [1, 2, 7])
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_rank(name, rng, size):
     scores = draw(rng, (3, size))
     ranks, _ = ranks_and_gradient(name, size, scores, 1.0)
@@ -116,7 +117,7 @@ def test_every_rank(name, rng, size):
 
 
 @every_relaxation
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_by_finite_differences_in_float64(name, rng):
     with jax.enable_x64(True):
         row = rng.normal(size=SIZE)
