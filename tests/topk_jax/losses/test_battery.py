@@ -110,7 +110,7 @@ def test_value_and_gradient_at_1081_classes(case):
 
 
 @pytest.mark.slow
-@every_case
+@every_case_dearly
 def test_float64_stays(case):
     with jax.enable_x64(True):
         heads, *rest = case.draw(batch_shape=(2,), num_classes=7, scale=2.0, seed=4)
