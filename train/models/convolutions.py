@@ -18,7 +18,8 @@ Strides = tuple[int, int]
 # Before and after the rows, and before and after the columns.
 Padding = tuple[tuple[int, int], tuple[int, int]]
 Forward = Callable[[jax.Array, jax.Array], jax.Array]
-Gradients = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
+Pair = tuple[jax.Array, jax.Array]
+Gradients = Callable[[jax.Array, jax.Array, jax.Array], Pair]
 
 _NO_PADDING = ((0, 0), (0, 0))
 # Rows whose products are added before the matrix product that adds all others: so many that the sum
@@ -55,7 +56,7 @@ def convolve(
     zeros = ((above, below), (left, right))
     channels = inputs.shape[-1]
     if feature_group_count == channels == kernel.shape[-1] and channels > 1:
-        return _depthwise(inputs, kernel, (down, across), zeros)
+        return _depthwise((down, across), zeros, channels)(inputs, kernel)
     if feature_group_count == 1 and zeros == _NO_PADDING:
         rows, columns = kernel.shape[:2]
         if (rows, columns) == (1, 1):
@@ -64,7 +65,7 @@ def convolve(
         if (rows, columns) == (down, across):
             return _of_patches(inputs, kernel)
     if feature_group_count == 1 and channels >= _LEAST_CHANNELS:
-        return _dense(inputs, kernel, (down, across), zeros)
+        return _dense((down, across), zeros)(inputs, kernel)
     return _by_xla(inputs, kernel, (down, across), zeros, feature_group_count)
 
 
@@ -81,46 +82,44 @@ def _by_xla(
     )
 
 
-@jax.custom_vjp
-def _of_patches(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
-    """A convolution whose windows lie side by side."""
-    return lax.platform_dependent(inputs, kernel, cpu=_product, default=_of_patches_by_xla)
+def _with_cpu_forms(
+    by_xla: Forward, *, gradients_on_cpu: Gradients, on_cpu: Forward | None = None
+) -> Forward:
+    """XLA's convolution, which on the CPU has other gradients, and another form if one is given."""
 
+    @jax.custom_vjp
+    def convolution(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
+        if on_cpu is None:
+            return by_xla(inputs, kernel)
+        return lax.platform_dependent(inputs, kernel, cpu=on_cpu, default=by_xla)
 
-def _of_patches_by_xla(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
-    rows, columns, *_ = kernel.shape
-    return _by_xla(inputs, kernel, (rows, columns), _NO_PADDING)
+    def forward(inputs: jax.Array, kernel: jax.Array) -> tuple[jax.Array, Pair]:
+        return convolution(inputs, kernel), (inputs, kernel)
 
+    def backward(saved: Pair, cotangent: jax.Array) -> Pair:
+        gradients: Pair = lax.platform_dependent(
+            *saved, cotangent, cpu=gradients_on_cpu, default=_vjp_of(by_xla)
+        )
+        return gradients
 
-def _of_patches_forward(
-    inputs: jax.Array, kernel: jax.Array
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return _of_patches(inputs, kernel), (inputs, kernel)
-
-
-def _of_patches_backward(
-    saved: tuple[jax.Array, jax.Array], cotangent: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    gradients: tuple[jax.Array, jax.Array] = lax.platform_dependent(
-        *saved, cotangent, cpu=_vjp_of(_product), default=_vjp_of(_of_patches_by_xla)
-    )
-    return gradients
-
-
-_of_patches.defvjp(_of_patches_forward, _of_patches_backward)
+    convolution.defvjp(forward, backward)
+    return convolution
 
 
 def _vjp_of(function: Forward) -> Gradients:
     """The gradients by the inputs and the kernel, from the inputs, the kernel and a cotangent."""
 
-    def gradients(
-        inputs: jax.Array, kernel: jax.Array, cotangent: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def gradients(inputs: jax.Array, kernel: jax.Array, cotangent: jax.Array) -> Pair:
         _, pull_back = jax.vjp(function, inputs, kernel)
         by_inputs, by_kernel = pull_back(cotangent)
         return by_inputs, by_kernel
 
     return gradients
+
+
+def _of_patches_by_xla(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
+    rows, columns, *_ = kernel.shape
+    return _by_xla(inputs, kernel, (rows, columns), _NO_PADDING)
 
 
 def _product(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
@@ -135,38 +134,24 @@ def _product(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
     return (matrix @ kernel.reshape(-1, outputs)).reshape(images, height, width, outputs)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _dense(inputs: jax.Array, kernel: jax.Array, strides: Strides, padding: Padding) -> jax.Array:
+# Of windows that lie side by side.
+_of_patches = _with_cpu_forms(
+    _of_patches_by_xla, on_cpu=_product, gradients_on_cpu=_vjp_of(_product)
+)
+
+
+# Cached, because JAX finds again what it traced of the same function.
+@functools.cache
+def _dense(strides: Strides, padding: Padding) -> Forward:
     """XLA's own convolution, with another gradient by the kernel on the CPU."""
-    return _by_xla(inputs, kernel, strides, padding)
+    by_xla = functools.partial(_by_xla, strides=strides, padding=padding)
+    gradients_by_xla = _vjp_of(by_xla)
 
+    def gradients(inputs: jax.Array, kernel: jax.Array, cotangent: jax.Array) -> Pair:
+        by_inputs, _ = gradients_by_xla(inputs, kernel, cotangent)
+        return by_inputs, _by_kernel_in_steps(inputs, kernel, cotangent, strides, padding)
 
-def _dense_forward(
-    inputs: jax.Array, kernel: jax.Array, strides: Strides, padding: Padding
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return _dense(inputs, kernel, strides, padding), (inputs, kernel)
-
-
-def _dense_backward(
-    strides: Strides,
-    padding: Padding,
-    saved: tuple[jax.Array, jax.Array],
-    cotangent: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    by_xla = _vjp_of(lambda inputs, kernel: _by_xla(inputs, kernel, strides, padding))
-    gradients: tuple[jax.Array, jax.Array] = lax.platform_dependent(
-        *saved,
-        cotangent,
-        cpu=lambda inputs, kernel, cotangent: (
-            by_xla(inputs, kernel, cotangent)[0],
-            _by_kernel_in_steps(inputs, kernel, cotangent, strides, padding),
-        ),
-        default=by_xla,
-    )
-    return gradients
-
-
-_dense.defvjp(_dense_forward, _dense_backward)
+    return _with_cpu_forms(by_xla, gradients_on_cpu=gradients)
 
 
 def _by_kernel_in_steps(
@@ -236,45 +221,19 @@ def _by_kernel_in_steps(
     return by_kernel.transpose(0, 2, 1).reshape(kernel.shape).astype(kernel.dtype)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def _depthwise(
-    inputs: jax.Array, kernel: jax.Array, strides: Strides, padding: Padding
-) -> jax.Array:
-    return lax.platform_dependent(
-        inputs,
-        kernel,
-        cpu=lambda inputs, kernel: _sum_of_slices(inputs, kernel, strides, padding),
-        default=lambda inputs, kernel: _by_xla(inputs, kernel, strides, padding, inputs.shape[-1]),
+@functools.cache
+def _depthwise(strides: Strides, padding: Padding, channels: int) -> Forward:
+    """A convolution of each channel alone."""
+
+    def gradients(inputs: jax.Array, kernel: jax.Array, cotangent: jax.Array) -> Pair:
+        operands = (inputs, kernel, cotangent, strides, padding)
+        return _by_inputs(*operands), _by_kernel(*operands)
+
+    return _with_cpu_forms(
+        functools.partial(_by_xla, strides=strides, padding=padding, groups=channels),
+        on_cpu=functools.partial(_sum_of_slices, strides=strides, padding=padding),
+        gradients_on_cpu=gradients,
     )
-
-
-def _depthwise_forward(
-    inputs: jax.Array, kernel: jax.Array, strides: Strides, padding: Padding
-) -> tuple[jax.Array, tuple[jax.Array, jax.Array]]:
-    return _depthwise(inputs, kernel, strides, padding), (inputs, kernel)
-
-
-def _depthwise_backward(
-    strides: Strides,
-    padding: Padding,
-    saved: tuple[jax.Array, jax.Array],
-    cotangent: jax.Array,
-) -> tuple[jax.Array, jax.Array]:
-    gradients: tuple[jax.Array, jax.Array] = lax.platform_dependent(
-        *saved,
-        cotangent,
-        cpu=lambda inputs, kernel, cotangent: (
-            _by_inputs(inputs, kernel, cotangent, strides, padding),
-            _by_kernel(inputs, kernel, cotangent, strides, padding),
-        ),
-        default=_vjp_of(
-            lambda inputs, kernel: _by_xla(inputs, kernel, strides, padding, inputs.shape[-1])
-        ),
-    )
-    return gradients
-
-
-_depthwise.defvjp(_depthwise_forward, _depthwise_backward)
 
 
 def _sum_of_slices(
