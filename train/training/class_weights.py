@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from topk_jax.losses import class_balanced_weights
-from train.foundation.errors import UserError
+from train.training.class_counts import check_all_positive
 
 # The values of `config.loss.class_weights`.
 KINDS = ("none", "class_balanced")
@@ -33,12 +33,7 @@ def hyperparameters(
     """
     if settings["class_weights"] == "none":
         return {}
-    if not class_counts.all():
-        without = int(np.flatnonzero(class_counts == 0)[0])
-        raise UserError(
-            "config.loss.class_weights must be 'none' where a class has no training images, as "
-            f"class {without} here"
-        )
+    check_all_positive(class_counts, "config.loss.class_weights must be 'none'")
     beta = settings["class_weights_beta"]
     weights = np.asarray(class_balanced_weights(class_counts, beta=beta), np.float64)
     draws = np.ones(len(class_counts)) if sampling == "class_balanced" else class_counts

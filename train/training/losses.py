@@ -11,9 +11,9 @@ import numpy as np
 
 from topk_jax import losses
 from train.foundation import import_paths
-from train.foundation.errors import UserError
 from train.foundation.fields import Number, SetSize, integer, one_of
 from train.models.heads import TwoLogits
+from train.training.class_counts import check_all_positive
 from train.training.objectives import Hyperparameters, LossSpec, Objective, class_logits
 
 
@@ -154,7 +154,7 @@ def _with_margins(values: Hyperparameters, class_counts: np.ndarray) -> Hyperpar
     Raises:
         UserError: a class has no training images.
     """
-    _check_counts(class_counts, "margins")
+    check_all_positive(class_counts, "config.loss.name must be a loss without margins")
     rest = {name: value for name, value in values.items() if name != "max_margin"}
     margins = losses.class_margins(class_counts, max_margin=values["max_margin"])
     return {**rest, "margins": margins}
@@ -166,18 +166,8 @@ def _with_counts(values: Hyperparameters, class_counts: np.ndarray) -> Hyperpara
     Raises:
         UserError: a class has no training images.
     """
-    _check_counts(class_counts, "class counts")
+    check_all_positive(class_counts, "config.loss.name must be a loss without class counts")
     return {**values, "class_counts": class_counts.astype(np.float32)}
-
-
-def _check_counts(class_counts: np.ndarray, needed_for: str) -> None:
-    """Raises `UserError` if a class has no training images."""
-    if not class_counts.all():
-        without = int(np.flatnonzero(class_counts == 0)[0])
-        raise UserError(
-            f"config.loss.name must be a loss without {needed_for} where a class has no training "
-            f"images, as class {without} here"
-        )
 
 
 # The size of the sets that a top-K loss compares the label with leaves the label out.
