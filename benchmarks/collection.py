@@ -35,7 +35,6 @@ CONFORMAL_CLASSES = 1000
 _TOP_K_WEIGHTS = (0.5, 0.0, 0.0, 0.0, 0.5)
 
 Loss = Callable[[jax.Array, jax.Array], jax.Array]
-Contestant = Callable[[], Any]
 # From the number of classes to a PyTorch loss of scores and classes.
 Peer = Callable[[int], Callable[[Any, Any], Any]]
 
@@ -153,19 +152,16 @@ def row(batch: int, num_classes: int, repetitions: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     logits = jnp.asarray(rng.normal(size=(batch, num_classes)), jnp.float32)
     labels = jnp.asarray(rng.integers(0, num_classes, batch), jnp.int32)
-    contestants: dict[str, Contestant] = {}
+    contestants: dict[str, timing.Contestant] = {}
     found: dict[str, dict[str, Any]] = {}
     for name, loss in our_losses(num_classes).items():
-        compiled = _with_gradient(loss).lower(logits, labels).compile()
-        analysis = compiled.memory_analysis()
+        compiled = timing.value_and_gradient(loss).lower(logits, labels).compile()
         gradient = compiled(logits, labels)[1]
         found[name] = {
-            "logit_arrays": None
-            if analysis is None
-            else analysis.temp_size_in_bytes / logits.nbytes,
+            "logit_arrays": timing.logit_arrays(compiled, logits),
             "nonzeros": float((gradient != 0).sum(axis=-1).mean()),
         }
-        contestants[name] = functools.partial(_finished, compiled, logits, labels)
+        contestants[name] = timing.blocking(compiled, logits, labels)
     theirs = {
         f"their {name}": _in_torch(make(num_classes), logits, labels)
         for name, make in peers().items()
@@ -245,9 +241,9 @@ def conformal(examples: int, repetitions: int) -> dict[str, dict[str, Any]]:
             return sets.conformal_set(jax.nn.softmax(logits), quantile, **settings)
 
         quantile = calibrated(logits, labels)
-        contestants: dict[str, Contestant] = {
-            "calibrate": functools.partial(_finished, calibrated, logits, labels),
-            "predict": functools.partial(_finished, predicted, logits, quantile),
+        contestants: dict[str, timing.Contestant] = {
+            "calibrate": timing.blocking(calibrated, logits, labels),
+            "predict": timing.blocking(predicted, logits, quantile),
         }
         if theirs is not None:
             contestants |= theirs(kind, parameters, np.asarray(logits), np.asarray(labels))
@@ -255,7 +251,7 @@ def conformal(examples: int, repetitions: int) -> dict[str, dict[str, Any]]:
     return found
 
 
-def _torchcp() -> Callable[..., dict[str, Contestant]] | None:
+def _torchcp() -> Callable[..., dict[str, timing.Contestant]] | None:
     """The contestants of TorchCP, of which only the rooms for classification are imported."""
     spec = importlib.util.find_spec("torchcp")
     if spec is None or spec.origin is None:
@@ -280,7 +276,7 @@ def _torchcp() -> Callable[..., dict[str, Contestant]] | None:
 
     def contestants(
         kind: str, parameters: dict[str, Any], logits: np.ndarray, labels: np.ndarray
-    ) -> dict[str, Contestant]:
+    ) -> dict[str, timing.Contestant]:
         scores, classes = torch.tensor(logits), torch.tensor(labels, dtype=torch.int64)
         made = predictor.SplitPredictor(makers[kind](parameters), alpha=ERROR)
         made.calculate_threshold(scores, classes, ERROR)
@@ -292,16 +288,9 @@ def _torchcp() -> Callable[..., dict[str, Contestant]] | None:
     return contestants
 
 
-def _with_gradient(loss: Loss) -> Any:
-    """The mean loss with the gradient by the logits, compiled."""
-    return jax.jit(jax.value_and_grad(lambda logits, labels: loss(logits, labels).mean()))
-
-
-def _finished(function: Callable[..., Any], *operands: Any) -> Any:
-    return jax.block_until_ready(function(*operands))
-
-
-def _in_torch(loss: Callable[[Any, Any], Any], logits: jax.Array, labels: jax.Array) -> Contestant:
+def _in_torch(
+    loss: Callable[[Any, Any], Any], logits: jax.Array, labels: jax.Array
+) -> timing.Contestant:
     import torch  # noqa: PLC0415
 
     scores = torch.tensor(np.asarray(logits), requires_grad=True)

@@ -55,8 +55,7 @@ def _time(row: dict[str, Any], name: str) -> str:
 
 def _size(row: dict[str, Any], name: str) -> str:
     one = row["losses"][name]
-    arrays = "unknown" if one["logit_arrays"] is None else f"{one['logit_arrays']:.1f}"
-    return f"{arrays} ({one['nonzeros']:,.0f})"
+    return f"{one['logit_arrays']:.1f} ({one['nonzeros']:,.0f})"
 
 
 def _conformal(seconds: dict[str, float]) -> list[str]:

@@ -41,8 +41,6 @@ FLATNESS = tuple((256, 1000, 10, k) for k in (1, 2, 5, 10))
 MEMORY = tuple((256, 10_000, num_samples, 5) for num_samples in (5, 50))
 EPSILON = 1.0
 
-Contestant = Callable[[], Any]
-
 
 def main() -> None:
     """Measures every shape and prints or writes the results as JSON."""
@@ -74,11 +72,11 @@ def row(
     contestants = {
         "noised_top_k_hinge": _ours(logits, labels, key, k, num_samples),
         "noised_top_k_hinge, one key per example": _ours(logits, labels, keys, k, num_samples),
-        "cross_entropy": _jitted(losses.cross_entropy, logits, labels),
+        "cross_entropy": timing.forward_and_backward(losses.cross_entropy, logits, labels),
         "normals": _normals(shape, key),
     }
     if not peers:
-        contestants["expected_top_k_hinge"] = _jitted(
+        contestants["expected_top_k_hinge"] = timing.forward_and_backward(
             functools.partial(losses.expected_top_k_hinge, k=k, epsilon=EPSILON), logits, labels
         )
     if peers:
@@ -97,22 +95,16 @@ def memory(shape: tuple[int, int, int, int]) -> dict[str, Any]:
     batch, num_classes, num_samples, k = shape
     logits = jax.device_put(np.zeros((batch, num_classes), np.float32))
     labels = jax.device_put(np.zeros(batch, np.int32))
-    compiled = (
-        jax.jit(jax.value_and_grad(functools.partial(_noised, k=k, num_samples=num_samples)))
-        .lower(logits, labels, jax.random.key(0))
-        .compile()
-    )
-    analysis = compiled.memory_analysis()
-    temporary = float("nan") if analysis is None else analysis.temp_size_in_bytes
-    taken = timing.extra_memory(
-        lambda: jax.block_until_ready(compiled(logits, labels, jax.random.key(0)))
-    )
+    operands = (logits, labels, jax.random.key(0))
+    loss = functools.partial(_noised, k=k, num_samples=num_samples)
+    compiled = timing.value_and_gradient(loss).lower(*operands).compile()
+    taken = timing.extra_memory(timing.blocking(compiled, *operands))
     return {
         "batch": batch,
         "classes": num_classes,
         "M": num_samples,
         "K": k,
-        "logit_arrays": temporary / logits.nbytes,
+        "logit_arrays": timing.logit_arrays(compiled, logits),
         "process_arrays": None if taken is None else taken / logits.nbytes,
     }
 
@@ -133,22 +125,18 @@ def _noised(
 ) -> jax.Array:
     return losses.noised_top_k_hinge(
         logits, labels, k=k, epsilon=EPSILON, num_samples=num_samples, key=key
-    ).mean()
+    )
 
 
 def _ours(
     logits: np.ndarray, labels: np.ndarray, key: jax.Array, k: int, num_samples: int
-) -> Contestant:
-    return _jitted(functools.partial(_noised, k=k, num_samples=num_samples), logits, labels, key)
+) -> timing.Contestant:
+    return timing.forward_and_backward(
+        functools.partial(_noised, k=k, num_samples=num_samples), logits, labels, key
+    )
 
 
-def _jitted(loss: Callable[..., jax.Array], *arguments: Any) -> Contestant:
-    compiled = jax.jit(jax.value_and_grad(lambda *operands: loss(*operands).mean()))
-    operands = jax.device_put(arguments)
-    return lambda: jax.block_until_ready(compiled(*operands))
-
-
-def _normals(shape: tuple[int, int, int, int], key: jax.Array) -> Contestant:
+def _normals(shape: tuple[int, int, int, int], key: jax.Array) -> timing.Contestant:
     """Draws the noise alone, one sample at a time, and keeps only its sum."""
     batch, num_classes, num_samples, _ = shape
 
@@ -160,12 +148,12 @@ def _normals(shape: tuple[int, int, int, int], key: jax.Array) -> Contestant:
 
         return jax.lax.map(sample, jax.random.split(key, num_samples))
 
-    return lambda: jax.block_until_ready(draw(key))
+    return timing.blocking(draw, key)
 
 
 def _optax(
     logits: np.ndarray, labels: np.ndarray, keys: jax.Array, k: int, num_samples: int
-) -> Contestant:
+) -> timing.Contestant:
     """The same loss with optax's score-function estimator around the hard operator."""
 
     def kth(scores: jax.Array) -> jax.Array:
@@ -180,10 +168,10 @@ def _optax(
         # Map over the examples, because it treats a whole batch as one function.
         return jax.nn.relu(1 + jax.vmap(perturbed)(keys, logits) - score)
 
-    return _jitted(loss, logits, labels, keys)
+    return timing.forward_and_backward(loss, logits, labels, keys)
 
 
-def _pytopk(logits: np.ndarray, labels: np.ndarray, k: int, num_samples: int) -> Contestant:
+def _pytopk(logits: np.ndarray, labels: np.ndarray, k: int, num_samples: int) -> timing.Contestant:
     loss = pytopk.BalNoisedTopK(k=k, epsilon=EPSILON, n_sample=num_samples)
     device = "cuda" if jax.default_backend() == "gpu" else "cpu"
     scores = torch.tensor(logits, device=device, requires_grad=True)

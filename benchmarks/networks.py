@@ -30,7 +30,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -48,8 +48,6 @@ FORWARD, GRADIENTS = "forward", "gradients"
 # The contestants.
 HERE, EAGER, CHANNELS_LAST, COMPILED = "here", "PyTorch", "channels_last", "torch.compile"
 _PACKAGES = ("flax", "torchvision", "timm")
-
-Contestant = Callable[[], Any]
 
 
 def main() -> None:
@@ -130,7 +128,7 @@ def measure(name: str, settings: dict[str, int]) -> dict[str, Any]:
 
 def _ours(
     name: str, images: np.ndarray, labels: np.ndarray
-) -> tuple[dict[str, Contestant], float, int]:
+) -> tuple[dict[str, timing.Contestant], float, int]:
     """The two functions, the seconds that their compilation took, and the parameters."""
     model = build_model(
         name,
@@ -171,15 +169,10 @@ def _ours(
         )
     }
     seconds = time.perf_counter() - started
-    functions: dict[str, Contestant] = {
-        which: functools.partial(_finished, function, operands)
-        for which, function in compiled.items()
+    functions: dict[str, timing.Contestant] = {
+        which: timing.blocking(function, *operands) for which, function in compiled.items()
     }
     return functions, seconds, num_parameters(params)
-
-
-def _finished(function: Callable[..., Any], operands: tuple[Any, ...]) -> Any:
-    return jax.block_until_ready(function(*operands))
 
 
 def _drawn(rng: np.random.Generator, path: tuple[Any, ...], leaf: jax.ShapeDtypeStruct) -> Any:
@@ -193,7 +186,7 @@ def _drawn(rng: np.random.Generator, path: tuple[Any, ...], leaf: jax.ShapeDtype
 
 def _theirs(
     name: str, images: np.ndarray, labels: np.ndarray, compile_limit: int
-) -> tuple[dict[str, dict[str, Contestant]], dict[str, str], dict[str, float]]:
+) -> tuple[dict[str, dict[str, timing.Contestant]], dict[str, str], dict[str, float]]:
     """The functions by contestant, why some are missing, and the seconds of compilations."""
     import torch  # noqa: PLC0415
 
@@ -206,7 +199,7 @@ def _theirs(
     batch = torch.tensor(images).permute(0, 3, 1, 2)
     classes = torch.tensor(labels, dtype=torch.long)
 
-    def functions(network: Any, batch: Any) -> dict[str, Contestant]:
+    def functions(network: Any, batch: Any) -> dict[str, timing.Contestant]:
         def forward() -> None:
             network.eval()
             with torch.no_grad():
@@ -262,7 +255,7 @@ def _limited(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _memory(function: Contestant) -> int | None:
+def _memory(function: timing.Contestant) -> int | None:
     """The peak of the process in a call, in bytes, beyond what it had before."""
     gc.collect()
     # Memory that was freed is given back, so that taking it again counts.

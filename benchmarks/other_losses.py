@@ -74,16 +74,22 @@ def all_losses(batch: int, num_classes: int, repetitions: int) -> dict[str, Any]
             losses.expected_positive_regularization, expected_positives=float(RANK), beta=0.01
         ),
     }
-    contestants = {name: _both_ways(loss, logits, labels) for name, loss in of_labels.items()}
-    contestants["sparse_top_loss"] = _both_ways(losses.sparse_top_loss, logits, targets)
-    contestants["binary_cross_entropy"] = _both_ways(losses.binary_cross_entropy, logits, targets)
-    contestants["role"] = _both_ways(
+    contestants = {
+        name: timing.forward_and_backward(loss, logits, labels) for name, loss in of_labels.items()
+    }
+    contestants["sparse_top_loss"] = timing.forward_and_backward(
+        losses.sparse_top_loss, logits, targets
+    )
+    contestants["binary_cross_entropy"] = timing.forward_and_backward(
+        losses.binary_cross_entropy, logits, targets
+    )
+    contestants["role"] = timing.forward_and_backward(
         functools.partial(losses.role, expected_positives=float(RANK), weight=0.01),
         logits,
         proposals,
         labels,
     )
-    contestants["average_k"] = _both_ways(
+    contestants["average_k"] = timing.forward_and_backward(
         functools.partial(losses.average_k, k=RANK, alpha=0.3), logits, proposals, labels
     )
     seconds = timing.medians_in_turns(contestants, repetitions)
@@ -98,7 +104,9 @@ def smooth(batch: int, num_classes: int, k: int, repetitions: int) -> dict[str, 
         "smooth_top_k_hinge": functools.partial(losses.smooth_top_k_hinge, k=k, tau=1.0),
         "log-space tree": functools.partial(_by_log_space_tree, k=k, tau=1.0),
     }
-    contestants = {name: _both_ways(loss, logits, labels) for name, loss in rivals.items()}
+    contestants = {
+        name: timing.forward_and_backward(loss, logits, labels) for name, loss in rivals.items()
+    }
     return {
         "batch": batch,
         "classes": num_classes,
@@ -113,13 +121,13 @@ def selections(batch: int, num_classes: int, k: int, repetitions: int) -> dict[s
     logits, labels = _batch(batch, num_classes)
     probabilities = np.asarray(jax.nn.softmax(logits))
     contestants = {
-        "sort of the classes": _compiled(functools.partial(jnp.sort, axis=-1), logits),
-        "sparse_top": _compiled(lambda scores: operators.sparse_top(scores, k), logits),
-        "sort of the batch": _compiled(lambda scores: jnp.sort(scores.reshape(-1)), logits),
-        "average_k_candidates": _compiled(
+        "sort of the classes": _forward(functools.partial(jnp.sort, axis=-1), logits),
+        "sparse_top": _forward(lambda scores: operators.sparse_top(scores, k), logits),
+        "sort of the batch": _forward(lambda scores: jnp.sort(scores.reshape(-1)), logits),
+        "average_k_candidates": _forward(
             functools.partial(losses.average_k_candidates, k=k), logits, labels
         ),
-        "average_k_threshold": _compiled(
+        "average_k_threshold": _forward(
             functools.partial(sets.average_k_threshold, k=k), probabilities
         ),
     }
@@ -199,27 +207,14 @@ def _batch(batch: int, num_classes: int, seed: int = 0) -> tuple[np.ndarray, np.
     return logits, rng.integers(0, num_classes, batch).astype(np.int32)
 
 
-def _value_and_gradient(loss: Function) -> Any:
-    return jax.jit(jax.value_and_grad(lambda *operands: loss(*operands).mean()))
+def _forward(function: Function, *arguments: Any) -> timing.Contestant:
+    return timing.blocking(jax.jit(function), *arguments)
 
 
-def _both_ways(loss: Function, *arguments: Any) -> Callable[[], Any]:
-    operands = jax.device_put(arguments)
-    compiled = _value_and_gradient(loss)
-    return lambda: jax.block_until_ready(compiled(*operands))
-
-
-def _compiled(function: Function, *arguments: Any) -> Callable[[], Any]:
-    operands = jax.device_put(arguments)
-    compiled = jax.jit(function)
-    return lambda: jax.block_until_ready(compiled(*operands))
-
-
-def _memory(loss: Function, *arguments: np.ndarray) -> float:
+def _memory(loss: Function, logits: np.ndarray, labels: np.ndarray) -> float:
     """XLA's temporary memory of forward and backward, in arrays of the logits' size."""
-    analysis = _value_and_gradient(loss).lower(*arguments).compile().memory_analysis()
-    temporary = float("nan") if analysis is None else analysis.temp_size_in_bytes
-    return temporary / arguments[0].nbytes
+    compiled = timing.value_and_gradient(loss).lower(logits, labels).compile()
+    return timing.logit_arrays(compiled, logits)
 
 
 def _shape(row: dict[str, Any]) -> list[str]:

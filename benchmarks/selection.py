@@ -6,7 +6,6 @@ The library chooses a method by these results; the benchmark forces each one.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -57,7 +56,7 @@ def row(shape: tuple[int, int], k: int, repetitions: int) -> dict[str, Any]:
     return {"rows": count, "classes": length, "k": k, "seconds": seconds}
 
 
-def _compiled(way: tuple[int, int, int], scores: jax.Array, k: int) -> Callable[[], Any]:
+def _compiled(way: tuple[int, int, int], scores: jax.Array, k: int) -> timing.Contestant:
     names = ("_HIGHEST_SELECTED_RANK", "_SELECTED_LENGTH_PER_RANK", "_CHUNKED_LENGTH_PER_RANK")
     chosen = [getattr(_top_k, name) for name in names]
     try:
@@ -72,7 +71,7 @@ def _compiled(way: tuple[int, int, int], scores: jax.Array, k: int) -> Callable[
     finally:
         for name, value in zip(names, chosen, strict=True):
             setattr(_top_k, name, value)
-    return lambda: jax.block_until_ready(compiled(scores))
+    return timing.blocking(compiled, scores)
 
 
 if __name__ == "__main__":

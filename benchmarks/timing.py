@@ -1,4 +1,4 @@
-"""Interleaved timing, and a description of the machine."""
+"""Interleaved timing, memory, and a description of the machine."""
 
 import importlib.metadata
 import os
@@ -15,9 +15,28 @@ import jax
 _REST = 0.05
 _PACKAGES = ("jax", "jaxlib", "numpy", "optax", "torch", "pytopk")
 
+# A function that blocks until its work is done.
+Contestant = Callable[[], Any]
+
+
+def blocking(function: Callable[..., Any], *arguments: Any) -> Contestant:
+    """Calls the function on the arguments, which are on the device by then."""
+    operands = jax.device_put(arguments)
+    return lambda: jax.block_until_ready(function(*operands))
+
+
+def value_and_gradient(loss: Callable[..., jax.Array]) -> Any:
+    """The mean loss and its gradient by the first argument, jitted."""
+    return jax.jit(jax.value_and_grad(lambda *operands: loss(*operands).mean()))
+
+
+def forward_and_backward(loss: Callable[..., jax.Array], *arguments: Any) -> Contestant:
+    """The mean loss and its gradient by the first argument."""
+    return blocking(value_and_gradient(loss), *arguments)
+
 
 def medians_in_turns(
-    contestants: Mapping[str, Callable[[], Any]], repetitions: int, *, settle: bool = False
+    contestants: Mapping[str, Contestant], repetitions: int, *, settle: bool = False
 ) -> dict[str, float]:
     """The median seconds of each contestant.
 
@@ -25,7 +44,7 @@ def medians_in_turns(
     calls of each compile and warm up; they do not count.
 
     Args:
-        contestants: functions that block until their work is done.
+        contestants: the functions by name.
         repetitions: the timed calls of each.
         settle: whether to begin each turn with a pause and a call that does not count. PyTorch's
             threads keep spinning on the cores that the next contestant needs, which must then wake
@@ -46,7 +65,16 @@ def medians_in_turns(
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def extra_memory(function: Callable[[], Any]) -> int | None:
+def logit_arrays(compiled: Any, logits: Any) -> float:
+    """XLA's temporary memory of a compiled function, in arrays of the logits' size.
+
+    NaN if XLA does not report it.
+    """
+    analysis = compiled.memory_analysis()
+    return float("nan") if analysis is None else analysis.temp_size_in_bytes / logits.nbytes
+
+
+def extra_memory(function: Contestant) -> int | None:
     """The peak memory of a call in bytes, beyond the current memory of the process.
 
     None if the system does not report it; only Linux does.

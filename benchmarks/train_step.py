@@ -36,8 +36,6 @@ TAU = 1.0
 LEARNING_RATE = 1e-6
 LOSS_REPETITIONS = 101
 
-Contestant = Callable[[], Any]
-
 
 @dataclass(frozen=True)
 class Loss:
@@ -204,7 +202,7 @@ def measure(
 
 def whole_steps(
     name: str, stepped: list[Loss], *, batch: int, device: jax.Device
-) -> tuple[dict[str, Contestant], int]:
+) -> tuple[dict[str, timing.Contestant], int]:
     """A training step with each loss, by its title, and the number of parameters.
 
     All of them change one state in turn, so that memory holds it once.
@@ -236,7 +234,7 @@ def whole_steps(
     }
     examples = jax_utils.replicate(examples, [device])
 
-    def contestant(loss: Loss) -> Contestant:
+    def contestant(loss: Loss) -> timing.Contestant:
         step = steps.make_train_step(
             model.apply,
             # A training step makes no use of the loss of evaluation; no labels are estimated.
@@ -266,21 +264,19 @@ def whole_steps(
     return {loss.title: contestant(loss) for loss in stepped}, num_parameters(shapes.params)
 
 
-def loss_alone(loss: Loss, batch: int, num_classes: int) -> Contestant:
+def loss_alone(loss: Loss, batch: int, num_classes: int) -> timing.Contestant:
     """Forward and backward of the mean loss, random keys included."""
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(batch, num_classes)).astype(np.float32)
     labels = rng.integers(0, num_classes, batch).astype(np.int32)
     positions = np.arange(batch, dtype=np.int32)
-    operands = jax.device_put((logits, labels, positions, np.int32(0)))
 
-    def mean_loss(
+    def with_keys(
         logits: jax.Array, labels: jax.Array, positions: jax.Array, step: jax.Array
     ) -> jax.Array:
-        return loss.function(logits, labels, randomness.loss_keys(0, step, positions)).mean()
+        return loss.function(logits, labels, randomness.loss_keys(0, step, positions))
 
-    compiled = jax.jit(jax.value_and_grad(mean_loss))
-    return lambda: jax.block_until_ready(compiled(*operands))
+    return timing.forward_and_backward(with_keys, logits, labels, positions, np.int32(0))
 
 
 def _drawn(rng: np.random.Generator, leaf: jax.ShapeDtypeStruct) -> np.ndarray:
