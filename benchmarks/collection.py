@@ -181,29 +181,34 @@ def relaxations() -> dict[str, dict[str, float]]:
     """
     scores = jax.random.normal(jax.random.key(0), (64, 1000))
     hard = sets.top_k_set(scores, k=RANK)
-    soft: dict[str, Callable[[float], jax.Array]] = {
-        "lapsum_top_k": lambda tau: operators.lapsum_top_k(scores, RANK, alpha=tau),
-        "sigmoid_top_k": lambda tau: operators.sigmoid_top_k(scores, RANK, tau=tau),
+    soft: dict[str, Callable[[jax.Array, float], jax.Array]] = {
+        "lapsum_top_k": lambda scores, tau: operators.lapsum_top_k(scores, RANK, alpha=tau),
+        "sigmoid_top_k": lambda scores, tau: operators.sigmoid_top_k(scores, RANK, tau=tau),
         # The memberships are sigmoids of 2 s / epsilon.
-        "sinkhorn_top_k": lambda tau: operators.sinkhorn_top_k(scores, RANK, epsilon=2 * tau),
-        "p_norm_top_k, p 2": lambda tau: operators.p_norm_top_k(
+        "sinkhorn_top_k": lambda scores, tau: operators.sinkhorn_top_k(
+            scores, RANK, epsilon=2 * tau
+        ),
+        "p_norm_top_k, p 2": lambda scores, tau: operators.p_norm_top_k(
             scores, RANK, p=2.0, regularization=tau
         ),
-        "p_norm_top_k, p 4/3": lambda tau: operators.p_norm_top_k(
+        "p_norm_top_k, p 4/3": lambda scores, tau: operators.p_norm_top_k(
             scores, RANK, p=4 / 3, regularization=tau
         ),
-        "relaxed_ranks, soft_sort": lambda tau: operators.relaxed_ranks(
+        "relaxed_ranks, soft_sort": lambda scores, tau: operators.relaxed_ranks(
             scores, RANK, method="soft_sort", tau=tau
         ).sum(axis=-2),
-        "relaxed_ranks, neural_sort": lambda tau: operators.relaxed_ranks(
+        "relaxed_ranks, neural_sort": lambda scores, tau: operators.relaxed_ranks(
             scores, RANK, method="neural_sort", tau=tau
         ).sum(axis=-2),
     }
+
+    def distance(function: Callable[[jax.Array, float], jax.Array], tau: float) -> float:
+        # The scores are an argument because XLA would take minutes to sort a constant.
+        memberships = jax.jit(function)(scores, tau)
+        return float(jnp.abs(memberships - hard).sum(axis=-1).mean() / (2 * RANK))
+
     return {
-        name: {
-            str(tau): float(jnp.abs(jax.jit(function)(tau) - hard).sum(axis=-1).mean() / (2 * RANK))
-            for tau in TEMPERATURES
-        }
+        name: {str(tau): distance(function, tau) for tau in TEMPERATURES}
         for name, function in soft.items()
     }
 
