@@ -8,20 +8,16 @@ and DFTopK have no package.
 """
 
 import functools
-import importlib
 import importlib.metadata
 import importlib.util
-import sys
-import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from benchmarks import command, timing
+from benchmarks import command, timing, torchcp_modules
 from topk_jax import losses, operators, sets
 
 # Batch, classes.
@@ -257,19 +253,12 @@ def conformal(examples: int, repetitions: int) -> dict[str, dict[str, Any]]:
 
 
 def _torchcp() -> Callable[..., dict[str, timing.Contestant]] | None:
-    """The contestants of TorchCP, of which only the rooms for classification are imported."""
-    spec = importlib.util.find_spec("torchcp")
-    if spec is None or spec.origin is None:
+    """The contestants of TorchCP, where it is installed."""
+    if importlib.util.find_spec("torchcp") is None:
         return None
     import torch  # noqa: PLC0415
 
-    # What is at the top of these two packages imports what others of its parts depend on.
-    for name in ("torchcp", "torchcp.classification"):
-        package = types.ModuleType(name)
-        package.__path__ = [str(Path(spec.origin).parent / Path(*name.split(".")[1:]))]
-        sys.modules[name] = package
-    score = importlib.import_module("torchcp.classification.score")
-    predictor = importlib.import_module("torchcp.classification.predictor")
+    score, predictor = torchcp_modules.load()
     makers: dict[str, Callable[[dict[str, Any]], Any]] = {
         "lac": lambda _: score.LAC(),
         "aps": lambda _: score.APS(),

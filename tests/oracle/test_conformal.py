@@ -1,10 +1,7 @@
 """Conformal scores, quantiles and sets are those of TorchCP, MAPIE and crepes."""
 
-import importlib.util
-import sys
 import types
 import warnings
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +12,7 @@ from crepes import ConformalClassifier
 from mapie.conformity_scores import APSConformityScore
 from sklearn.cluster import KMeans
 
+from benchmarks import torchcp_modules
 from topk_jax import sets
 from topk_jax.sets import _clusters
 
@@ -25,19 +23,8 @@ ERROR = 0.125
 
 @pytest.fixture(scope="module")
 def torchcp():
-    """TorchCP's scores and predictors, without its other rooms and their dependencies."""
-    spec = importlib.util.find_spec("torchcp")
-    assert spec is not None
-    assert spec.origin is not None
-    with pytest.MonkeyPatch.context() as patch:
-        # What is at the top of these two packages imports everything.
-        for name in ("torchcp", "torchcp.classification"):
-            package = types.ModuleType(name)
-            package.__path__ = [str(Path(spec.origin).parent / Path(*name.split(".")[1:]))]
-            patch.setitem(sys.modules, name, package)
-        score = importlib.import_module("torchcp.classification.score")
-        predictor = importlib.import_module("torchcp.classification.predictor")
-        yield types.SimpleNamespace(score=score, predictor=predictor)
+    score, predictor = torchcp_modules.load()
+    return types.SimpleNamespace(score=score, predictor=predictor)
 
 
 def batch(rng, number, num_classes):
