@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from topk_jax import sets
 from train.evaluation import score_files, thresholds
 from train.evaluation.conformal_rules import ConformalRule
-from train.evaluation.predictions import CHUNK, Predictions
+from train.evaluation.predictions import Predictions, chunks
 from train.foundation.errors import UserError
 
 # The clusters of classes are drawn from it.
@@ -113,17 +113,13 @@ def _quantiles(
 ) -> jax.Array:
     """The quantile of the scores of the labels, [], or those of the classes, [L]."""
     score = _score(rule, class_counts)
-    chunks = [
-        np.asarray(
-            sets.conformal_label_scores(
-                examples.scores[start : start + CHUNK],
-                examples.labels[start : start + CHUNK],
-                **score,
-            )
-        )
-        for start in range(0, len(examples.labels), CHUNK)
-    ]
-    scores, labels = np.concatenate(chunks), examples.labels
+    labels = examples.labels
+    scores = np.concatenate(
+        [
+            np.asarray(sets.conformal_label_scores(examples.scores[chunk], labels[chunk], **score))
+            for chunk in chunks(len(labels))
+        ]
+    )
     num_classes = examples.scores.shape[-1]
     if rule.quantile == "all":
         return sets.conformal_quantile(scores, labels, error=error)

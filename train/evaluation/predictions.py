@@ -1,6 +1,6 @@
 """What a model says of the examples of a split."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,10 +85,12 @@ def predict(
 
 def ranks_in_64_bits(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The label ranks of scores [n, L] as they are, where JAX by default rounds them to 32 bits."""
-    starts = range(0, len(labels), CHUNK)
     with jax.enable_x64(True):
-        ranks = [
-            metrics.label_ranks(scores[start : start + CHUNK], labels[start : start + CHUNK])
-            for start in starts
-        ]
+        ranks = [metrics.label_ranks(scores[chunk], labels[chunk]) for chunk in chunks(len(labels))]
     return np.concatenate(ranks)
+
+
+def chunks(num_examples: int) -> Iterator[slice]:
+    """Divides examples into those that are processed together."""
+    for start in range(0, num_examples, CHUNK):
+        yield slice(start, start + CHUNK)

@@ -12,7 +12,7 @@ import numpy as np
 from topk_jax import metrics
 from train.evaluation import set_rules
 from train.evaluation.metric import AVERAGES, LOSS, SHOTS, Average, Metric, Rule
-from train.evaluation.predictions import CHUNK, Predictions
+from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.set_rules import SetRule
 from train.foundation.errors import UserError
 
@@ -70,8 +70,7 @@ def top_k_sets(predictions: Predictions, k: int) -> Sets:
 def find_sets(predictions: Predictions, rule: SetRule) -> Sets:
     """What the sets of a rule are worth, without all of them in memory at once."""
     hits, sizes = [], []
-    for start in range(0, len(predictions.labels), CHUNK):
-        chunk = slice(start, start + CHUNK)
+    for chunk in chunks(len(predictions.labels)):
         found = _hits_and_sizes(rule(predictions.scores[chunk]), predictions.labels[chunk])
         hits.append(np.asarray(found[0]))
         sizes.append(np.asarray(found[1]))

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from topk_jax import sets
-from train.evaluation.predictions import CHUNK, Predictions
+from train.evaluation.predictions import Predictions, chunks
 from train.foundation.errors import UserError
 
 
@@ -20,8 +20,8 @@ def average_k_thresholds(predictions: Predictions, ks: Sequence[int]) -> dict[in
 def average_k_threshold(scores: np.ndarray, k: float) -> jax.Array:
     """The threshold whose sets of scores [n, L] have K classes on average, in O(K n) memory."""
     calibrator = sets.AverageKCalibrator(k, num_examples=len(scores))
-    for start in range(0, len(scores), CHUNK):
-        calibrator.update(scores[start : start + CHUNK])
+    for chunk in chunks(len(scores)):
+        calibrator.update(scores[chunk])
     return calibrator.threshold()
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from topk_jax.metrics import label_ranks
 from train.evaluation import metric, summaries
 from train.evaluation.metric import LOSS, Metric
-from train.evaluation.predictions import CHUNK, Predictions
+from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation import files
 from train.foundation.errors import UserError
@@ -152,11 +152,11 @@ def _rescaled(found: Predictions, objective: Objective, factors: np.ndarray) -> 
             "ranks": label_ranks(outputs, labels),
         }
 
-    chunks = [
-        jax.device_get(of(found.scores[start : start + CHUNK], found.labels[start : start + CHUNK]))
-        for start in range(0, len(found.labels), CHUNK)
+    parts = [
+        jax.device_get(of(found.scores[chunk], found.labels[chunk]))
+        for chunk in chunks(len(found.labels))
     ]
-    arrays = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+    arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     return Predictions(**arrays, labels=found.labels)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests import reference
 from topk_jax import sets
-from train.evaluation import conformal_sets
+from train.evaluation import conformal_sets, predictions
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -63,7 +63,7 @@ def expected_limits(rule, scores, labels):
 @pytest.mark.parametrize("name", RULES)
 def test_the_sets_of_a_rule_are_those_of_the_references(name, examples, calibrated_on, monkeypatch):
     # Several chunks, all of one size.
-    monkeypatch.setattr(conformal_sets, "CHUNK", 40)
+    monkeypatch.setattr(predictions, "CHUNK", 40)
     rule = RULES[name]
     found = conformal_sets.calibrate(rule, calibrated_on, COVERAGE, COUNTS)
     kind = rule.score or {"kind": "lac"}

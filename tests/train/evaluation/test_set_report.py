@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from train.evaluation import summaries, thresholds
+from train.evaluation import predictions, summaries
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions
@@ -46,8 +46,7 @@ def validation():
 def report(examples, validation):
     with pytest.MonkeyPatch.context() as patch:
         # Several chunks, the last of them smaller.
-        patch.setattr(summaries, "CHUNK", 16)
-        patch.setattr(thresholds, "CHUNK", 16)
+        patch.setattr(predictions, "CHUNK", 16)
         return set_report(
             examples, validation, ks=KS, coverages=COVERAGES, class_counts=COUNTS
         ).to_json()
