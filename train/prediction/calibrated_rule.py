@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import jax
 
-from train.evaluation import conformal_sets, set_rules, thresholds
+from train.evaluation import set_rules, thresholds
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import ConformalSets
 from train.foundation.errors import UserError
@@ -94,12 +94,7 @@ def _conformal(classifier: TrainedClassifier, chosen: ChosenRule) -> CalibratedR
     calibration = Calibration(classifier)
     if rule.score is None:
         return CalibratedRule(name, coverage, calibration.conformal(coverage))
-    counts = classifier.class_counts if rule.needs_class_counts else None
-    # Before the validation examples are predicted.
-    if reason := conformal_sets.why_not_with(rule, counts):
-        raise UserError(reason)
-    limits = calibration.conformal_limits(coverage, rule)
-    return CalibratedRule(name, coverage, None, ConformalSets(rule, limits, counts))
+    return CalibratedRule(name, coverage, None, calibration.conformal_sets(coverage, rule))
 
 
 def _conformal_in_words(conformal: ConformalSets, coverage: float) -> str:

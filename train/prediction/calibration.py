@@ -12,6 +12,7 @@ import numpy as np
 
 from train.evaluation import conformal_sets, thresholds
 from train.evaluation.conformal_rules import ConformalRule
+from train.evaluation.conformal_sets import ConformalSets
 from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
@@ -60,14 +61,17 @@ class Calibration:
             f"coverage_{coverage}", lambda found: thresholds.conformal_threshold(found, coverage)
         )
 
-    def conformal_limits(self, coverage: float, rule: ConformalRule) -> np.ndarray:
-        """The limits of a rule with a score: the `limits` of its `ConformalSets`.
+    def conformal_sets(self, coverage: float, rule: ConformalRule) -> ConformalSets:
+        """The sets of a rule with a score that have the label with at least that probability.
 
         Raises:
-            UserError: they are not stored, and the data set is not on this machine or is too small,
-                or the rule needs something that the classifier does not have.
+            UserError: the rule needs something that the classifier does not have, or its limits are
+                not stored, and the data set is not on this machine or is too small.
         """
         counts = self._classifier.class_counts if rule.needs_class_counts else None
+        # Before the validation examples are predicted.
+        if reason := conformal_sets.why_not_with(rule, counts):
+            raise UserError(reason)
 
         def find(found: Predictions) -> list[float]:
             limits = conformal_sets.calibrate(rule, found, coverage, counts).limits
@@ -77,7 +81,8 @@ class Calibration:
         # With other parameters, a limit is that of another score.
         parameters = [f"{name}={value}" for name, value in rule.parameters.items()]
         limits = self._stored("_".join([f"coverage_{coverage}", rule.name, *parameters]), find)
-        return np.asarray(limits[0] if rule.quantile == "all" else limits, np.float32)
+        array = np.asarray(limits[0] if rule.quantile == "all" else limits, np.float32)
+        return ConformalSets(rule, array, counts)
 
     def _stored(self, name: str, find: Callable[[Predictions], _Found]) -> _Found:
         """What is stored by that name; if nothing is, it is found and stored."""
