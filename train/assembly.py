@@ -240,7 +240,7 @@ class Assembly:
 
     @cached_property
     def logits_step(self) -> Callable[[Any, Any, Any], Any]:
-        """As `eval_step`, with the logits that rank the classes in the place of the scores."""
+        """As `eval_step`, with the logits that rank the classes instead of the scores."""
         return self._compile_eval_step(
             lambda values: dataclasses.replace(self._make_objective(values), scores=class_logits)
         )
@@ -289,7 +289,7 @@ class Assembly:
             batch_stats: batch norm's statistics with them, on the devices.
             split: "train", "validation" or "test".
             shows_progress: whether a bar is shown.
-            with_logits: whether logits are in the place of the scores.
+            with_logits: whether the predictions have logits instead of scores.
         """
         # A finished run may be evaluated on other devices; the size of a batch changes no result.
         share = math.ceil(self.config["dataset"]["batch_size"] / jax.device_count())

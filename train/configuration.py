@@ -165,7 +165,7 @@ def _fitting(values: Mapping[str, Any], num_classes: int) -> str:
 
 
 def _check_whole_batch(values: Mapping[str, Any]) -> None:
-    """Raises `UserError` for a loss of the whole batch with what treats its examples one by one."""
+    """Raises `UserError` if something treats the examples of a loss of the whole batch singly."""
     name = values["loss.name"]
     unused = {
         "optimizer.accumulation_steps": 1,
@@ -181,7 +181,7 @@ def _check_whole_batch(values: Mapping[str, Any]) -> None:
 
 
 def _check_class_weights(values: Mapping[str, Any]) -> None:
-    """Raises `UserError` for a first epoch of class weights where there are none."""
+    """Raises `UserError` if class weights begin later in a run without class weights."""
     first = values["loss.class_weights_from"]
     if values["loss.class_weights"] == "none" and first != 0:
         raise UserError(

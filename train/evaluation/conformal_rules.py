@@ -1,4 +1,4 @@
-"""The conformal rules by name: each is a score, and the quantile of it that is calibrated.
+"""The conformal rules by name. Each has a score of classes, and a quantile that is calibrated.
 
 Nothing is computed here: the help of commands names the rules without waiting for JAX.
 """
@@ -21,11 +21,10 @@ class ConformalRule:
         name: the value of the flags.
         what: what its sets are, in the words of --help.
         score: the kind of the score and its parameters, as `topk_jax.sets.conformal_scores` takes
-            them, but for class counts; None for the probabilities themselves, which have a smallest
-            value in the place of a largest score.
+            them, but for class counts. None for sets of the classes above a smallest probability.
         score_in_words: the score of a class, after "The score of a class is".
-        quantile: of what the quantile is: the labels of all examples, those of each class or of
-            each cluster of classes, or the middle between the first two.
+        quantile: the examples that a quantile is of: all, those of each class, or those of each
+            cluster of classes. "middle" is halfway between the first two.
         needs_distribution: whether the probabilities of an example must add up to 1.
     """
 

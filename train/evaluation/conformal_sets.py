@@ -25,8 +25,8 @@ class ConformalSets:
 
     Attributes:
         rule: the rule.
-        limits: the largest score of a class in a set, [], or that of each class, [L]; where the
-            rule has no score, the smallest probability.
+        limits: the largest score that is in a set, [], or one for each class, [L]. Where the rule
+            has no score, the smallest probability that is in a set, [].
         class_counts: the training examples of each class, [L]; None where the rule does not need
             them.
     """
@@ -48,7 +48,7 @@ class ConformalSets:
 
     @property
     def num_in_every_set(self) -> int:
-        """How many classes have a limit of their own that every score reaches."""
+        """How many classes have an infinite limit."""
         return int(np.isposinf(self.limits).sum())
 
 
@@ -85,12 +85,12 @@ def calibrate(
     coverage: float,
     class_counts: np.ndarray | None,
 ) -> ConformalSets:
-    """The sets of a rule that have the label of a new example with a probability.
+    """Calibrates a rule: its sets have the label of a new example with the probability `coverage`.
 
     Args:
         rule: the rule.
         examples: those that it is calibrated on.
-        coverage: the probability.
+        coverage: the probability, at least.
         class_counts: the training examples of each class, [L], if they are known.
 
     Raises:

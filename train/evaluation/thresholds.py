@@ -37,11 +37,7 @@ def conformal_threshold(predictions: Predictions, coverage: float) -> float:
 
 
 def check_enough(number: int, coverage: float) -> None:
-    """Refuses a coverage that so many examples cannot promise, but with all classes.
-
-    Raises:
-        UserError: they are too few.
-    """
+    """Raises `UserError` if so few examples can only promise a coverage by sets of all classes."""
     fewest = fewest_examples(coverage)
     if number < fewest:
         raise UserError(
@@ -51,15 +47,15 @@ def check_enough(number: int, coverage: float) -> None:
 
 
 def fewest_examples(coverage: float) -> int:
-    """How many examples it takes at least; with fewer, only all classes could promise it."""
+    """The fewest examples with which sets can promise a coverage without having all classes."""
     return math.ceil(1 / error_of(coverage) - 1)
 
 
 def error_of(coverage: float) -> Decimal:
-    """What is left to 1, of a number taken as its decimals say: 0.05 for 0.95."""
+    """1 - coverage in decimals, as the user wrote them: 0.05 for 0.95."""
     return 1 - Decimal(repr(coverage))
 
 
 def error_in_binary(coverage: float) -> float:
-    """The same as a float below 1; the error of a tiny coverage is 1 in binary."""
+    """1 - coverage as a float. It stays below 1, which that of a tiny coverage is rounded to."""
     return min(float(error_of(coverage)), math.nextafter(1, 0))

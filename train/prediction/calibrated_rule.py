@@ -21,9 +21,9 @@ class CalibratedRule:
     Attributes:
         name: "top_k", "average_k" or "coverage".
         value: the K or the coverage.
-        threshold: the smallest probability of a class in a set; None for the top K, and where
-            `conformal` is in its place.
-        conformal: the sets of a conformal score; None where there is none.
+        threshold: the smallest probability of a class in a set; None for the top K, and for the
+            sets of a conformal score.
+        conformal: the sets of a conformal score; None for others.
     """
 
     name: str

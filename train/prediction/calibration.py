@@ -85,7 +85,7 @@ class Calibration:
         return ConformalSets(rule, array, counts)
 
     def _stored(self, name: str, find: Callable[[Predictions], _Found]) -> _Found:
-        """What is stored by that name; if nothing is, it is found and stored."""
+        """What is stored by that name. If nothing is, `find` is called, and its result stored."""
         if self._path is None:
             return find(self._validation)
         stored = _read(self._path)
@@ -123,9 +123,9 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _can_be_stored(found: float | list[float]) -> bool:
-    """Whether JSON, without infinity and NaN, tells what was found; null in a list is infinity.
+    """Whether the file can have what was found. In a list, infinity becomes null, but NaN cannot.
 
-    One threshold that is infinite puts all classes in every set, or none.
+    A threshold alone must be finite: an infinite one puts all classes in every set, or none.
     """
     if isinstance(found, list):
         return not any(map(math.isnan, found))

@@ -2,7 +2,7 @@
 
 The weights w_c of class c become w_c / norm(w_c)^tau, and the biases 0 (Kang et al., 2020,
 "Decoupling representation and classifier for long-tailed recognition"). Classes with many examples
-tend to have the longer weights: 0 leaves all lengths as they are, and 1 makes them equal.
+tend to have the longer weights. A tau of 0 leaves all lengths as they are; 1 makes them equal.
 """
 
 import copy
@@ -70,7 +70,7 @@ def with_tau(classifier: TrainedClassifier, tau: float) -> TrainedClassifier:
 def choose(classifier: TrainedClassifier, select_by: Metric) -> float:
     """The tau in `TAUS` with the best metric on the validation split, the smallest if some tie.
 
-    The examples go through the network once: the lengths of the weights divide the logits.
+    The examples go through the network once, because a tau only divides the logits of each class.
 
     Raises:
         UserError: the data set is not the one of the run, or its validation split does not have

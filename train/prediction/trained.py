@@ -117,7 +117,7 @@ class TrainedClassifier:
 
         Args:
             split: "train", "validation" or "test".
-            with_logits: whether logits are in the place of the scores.
+            with_logits: whether the predictions have logits instead of scores.
 
         Raises:
             UserError: the data set is not prepared on this machine, or is not the one of the run.

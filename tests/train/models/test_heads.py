@@ -70,7 +70,7 @@ def test_a_cosine_head_gives_cosines(features, key, rng):
         np.testing.assert_allclose(cosines, expected, atol=1e-6)
 
 
-def test_a_scaled_cosine_head_multiplies_cosines(features, key, rng):
+def test_a_scaled_cosine_head_multiplies_cosines(features, key):
     _, params = started("cosine", key)
     cosines = CosineHead(NUM_CLASSES).apply({"params": params}, features)
     fixed = CosineHead(NUM_CLASSES, scale=20.0)
