@@ -49,7 +49,6 @@ def find_threshold(
             density.
     """
     limits = jnp.finfo(distances.dtype)
-
     max_steps = 10 + int(2.1 * math.log(distances.shape[-1]))
 
     def is_searching(state: tuple[jax.Array, jax.Array, jax.Array]) -> jax.Array:

@@ -30,6 +30,8 @@ class Gates(NamedTuple):
 Comparator = Callable[[jax.Array], Gates]
 # From the logarithms [n, ...] of a column at the end of a network to those at its start.
 PassBack = Callable[[jax.Array], jax.Array]
+# From gates and what is on the first and second lanes of comparators to what leaves them.
+Mix = Callable[[Gates, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
 def odd_even(comparator: Comparator, scores: jax.Array) -> PassBack:
@@ -55,12 +57,13 @@ def odd_even(comparator: Comparator, scores: jax.Array) -> PassBack:
         columns: tuple[jax.Array, jax.Array], gates: tuple[Gates, Gates]
     ) -> tuple[tuple[jax.Array, jax.Array], None]:
         from_0, from_1 = gates
-        return _pass_back_from_0(from_0, *_pass_back_from_1(from_1, *columns)), None
+        columns = _apply_from_1(_log_mix, from_1, *columns)
+        return _apply_from_0(_log_mix, from_0, *columns), None
 
     def pass_back(column: jax.Array) -> jax.Array:
         columns = (column[0::2], column[1::2])
         if last_gates is not None:
-            columns = _pass_back_from_0(last_gates, *columns)
+            columns = _apply_from_0(_log_mix, last_gates, *columns)
         (evens, odds), _ = jax.lax.scan(two_layers_back, columns, pairs_of_gates, reverse=True)
         pairs = jnp.stack([evens[: len(odds)], odds], axis=1)
         return jnp.concatenate([pairs.reshape(-1, *column.shape[1:]), evens[len(odds) :]])
@@ -73,33 +76,29 @@ def _compare_from_0(
 ) -> tuple[tuple[jax.Array, jax.Array], Gates]:
     """Compares lanes 0 and 1, 2 and 3, and so on; an even lane may be left over."""
     gates = comparator(odds - evens[: len(odds)])
-    first, second = _mix(gates, evens[: len(odds)], odds)
-    return (jnp.concatenate([first, evens[len(odds) :]]), second), gates
+    return _apply_from_0(_mix, gates, evens, odds), gates
 
 
 def _compare_from_1(
     comparator: Comparator, evens: jax.Array, odds: jax.Array
 ) -> tuple[tuple[jax.Array, jax.Array], Gates]:
     """Compares lanes 1 and 2, 3 and 4, and so on; lane 0 and maybe an odd lane are left over."""
-    count = len(evens) - 1
-    gates = comparator(evens[1:] - odds[:count])
-    first, second = _mix(gates, odds[:count], evens[1:])
-    odds = jnp.concatenate([first, odds[count:]])
-    return (jnp.concatenate([evens[:1], second]), odds), gates
+    gates = comparator(evens[1:] - odds[: len(evens) - 1])
+    return _apply_from_1(_mix, gates, evens, odds), gates
 
 
-def _pass_back_from_0(
-    gates: Gates, evens: jax.Array, odds: jax.Array
+def _apply_from_0(
+    mix: Mix, gates: Gates, evens: jax.Array, odds: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    first, second = _log_mix(gates, evens[: len(odds)], odds)
+    first, second = mix(gates, evens[: len(odds)], odds)
     return jnp.concatenate([first, evens[len(odds) :]]), second
 
 
-def _pass_back_from_1(
-    gates: Gates, evens: jax.Array, odds: jax.Array
+def _apply_from_1(
+    mix: Mix, gates: Gates, evens: jax.Array, odds: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     count = len(evens) - 1
-    first, second = _log_mix(gates, odds[:count], evens[1:])
+    first, second = mix(gates, odds[:count], evens[1:])
     odds = jnp.concatenate([first, odds[count:]])
     return jnp.concatenate([evens[:1], second]), odds
 
