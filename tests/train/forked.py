@@ -117,6 +117,21 @@ def start_each(
     return [start(module, *arguments, environment=environment) for arguments in starts]
 
 
+def check_mistakes(
+    module: str,
+    mistakes: Sequence[tuple[Sequence[str], str]],
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Arguments with a mistake end a command with exit code 2, and one line with the message."""
+    ended = start_each(module, [arguments for arguments, _ in mistakes], environment or {})
+    for (arguments, message), one in zip(mistakes, ended, strict=True):
+        assert one.returncode == 2, (arguments, one)
+        assert one.stderr.startswith("error: "), arguments
+        assert message in one.stderr, (arguments, one.stderr)
+        assert one.stderr.count("\n") == 1, arguments
+        assert one.stdout == "", arguments
+
+
 _MOST_BYTES = 2**16
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests import reference
-from tests.train.forked import start_each
+from tests.train.forked import check_mistakes, start_each
 from train.evaluation.conformal_rules import RULES
 
 pytestmark = pytest.mark.slow
@@ -217,17 +217,6 @@ def test_somebodys_scores_are_evaluated_without_a_model(somebodys):
     assert "average-5" in ended[2].stdout
 
 
-def check_mistakes(mistakes):
-    """Each is told in one line, and has the exit code 2."""
-    ended = evaluate(*(arguments for arguments, _ in mistakes))
-    for (arguments, message), one in zip(mistakes, ended, strict=True):
-        assert one.returncode == 2, (arguments, one)
-        assert one.stderr.startswith("error: "), arguments
-        assert message in one.stderr, (arguments, one.stderr)
-        assert one.stderr.count("\n") == 1, arguments
-        assert one.stdout == "", arguments
-
-
 def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebodys, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "unfinished").mkdir()
@@ -270,7 +259,7 @@ def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebod
         ([run, labels], "--labels goes with --logits alone"),
         ([run, "--out=nowhere/at/all.json"], "--out must be in a folder that is there"),
     ]
-    check_mistakes(mistakes)
+    check_mistakes("train.evaluate", mistakes, ENVIRONMENT)
 
 
 def test_every_mistake_with_scores_is_one_line_and_exit_code_two(somebodys):
@@ -297,7 +286,7 @@ def test_every_mistake_with_scores_is_one_line_and_exit_code_two(somebodys):
         ([f"--logits={somebodys}", labels], "is a folder"),
         (["--logits=", labels], "--logits must name a file or folder; it is empty"),
     ]
-    check_mistakes(mistakes)
+    check_mistakes("train.evaluate", mistakes, ENVIRONMENT)
 
 
 def test_a_data_set_that_is_not_the_runs_is_refused(workdir, tmp_path):

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.train.forked import TIME_LIMIT, start_each
+from tests.train.forked import TIME_LIMIT, check_mistakes, start_each
 from train.prediction import inference, trained
 from train.prediction.calibrated_rule import CalibratedRule
 
@@ -108,9 +108,5 @@ def test_a_mistake_is_one_line_and_exit_code_two(workdir, tmp_path):
         ([run, f"--out={tmp_path}/x/program", "--top_k=1"], "--out must be in a folder"),
         ([run, out, "--average_k=11"], "--average_k must be from 1 to 10"),
     ]
-    ended = start_each("train.export", [arguments for arguments, _ in mistakes], {})
-    for (_, message), done in zip(mistakes, ended, strict=True):
-        assert done.returncode == 2, done.stderr
-        (line,) = done.stderr.splitlines()
-        assert message in line
+    check_mistakes("train.export", mistakes)
     assert list(tmp_path.iterdir()) == []

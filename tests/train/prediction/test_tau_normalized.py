@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from tests.train.forked import start_each
+from tests.train.forked import check_mistakes, start_each
 from train import experiment
 from train.evaluation.metric import LOSS
 from train.foundation.errors import UserError
@@ -118,9 +118,5 @@ def test_a_mistake_is_one_line_and_exit_code_two(finished_run, tmp_path):
         ([run, out, "--top_k=1", "--tau=1"], "--tau goes with --format=tau_normalized"),
         ([run, to_run, out, "--top_k=1"], "--top_k goes with --format=program"),
     ]
-    ended = start_each("train.export", [arguments for arguments, _ in mistakes], {})
-    for (_, message), done in zip(mistakes, ended, strict=True):
-        assert done.returncode == 2, done.stderr
-        (line,) = done.stderr.splitlines()
-        assert message in line
+    check_mistakes("train.export", mistakes)
     assert list(tmp_path.iterdir()) == []
