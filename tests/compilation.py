@@ -14,12 +14,15 @@ _QUICK = {
     "xla_backend_optimization_level": 0,
     "xla_llvm_disable_expensive_passes": True,
     "xla_cpu_use_fusion_emitters": False,
+    # Without optimizations, it takes longer to take a program apart than to compile it.
+    "xla_cpu_parallel_codegen_split_count": 1,
 }
 # XLA's defaults.
 _FOR_USERS = {
     "xla_backend_optimization_level": 3,
     "xla_llvm_disable_expensive_passes": False,
     "xla_cpu_use_fusion_emitters": True,
+    "xla_cpu_parallel_codegen_split_count": 32,
 }
 
 # For XLA_FLAGS.
