@@ -97,11 +97,11 @@ def test_value_and_gradient_at_a_random_size(case):
     rng = np.random.default_rng(zlib.crc32(case.name.encode()))
     batch_shape, num_classes = (int(rng.integers(1, 4)),), int(rng.integers(6, 40))
     arrays = case.draw(batch_shape=batch_shape, num_classes=num_classes, seed=1)
-    assert_matches_reference(case, *case.compiled_with_gradient(*arrays), arrays)
+    assert_matches_reference(case, *case.compiled_quickly_with_gradient(*arrays), arrays)
 
 
 @pytest.mark.slow
-@every_case
+@every_case_dearly
 def test_value_and_gradient_at_1081_classes(case):
     arrays = case.draw(batch_shape=(2,), num_classes=1081, seed=3)
     # Sums over 1,081 classes: 32 times the roundoff of a sum of random roundings.
@@ -197,11 +197,11 @@ def test_examples_do_not_know_each_other(case):
     together = case.compiled(heads, *rest)
     assert together.shape == (battery.NUM_EXAMPLES,)
     examples = zip(jnp.moveaxis(heads, 1, 0), *rest, strict=True)
-    alone = [case.compiled(*example) for example in examples]
+    alone = [case.compiled_quickly(*example) for example in examples]
     assert all(value.shape == () for value in alone)
     assert_close(together, np.stack(alone))
     grid = [array.reshape(2, 3, *array.shape[1:]) for array in rest]
-    shaped = case.compiled(heads.reshape(heads.shape[0], 2, 3, -1), *grid)
+    shaped = case.compiled_quickly(heads.reshape(heads.shape[0], 2, 3, -1), *grid)
     assert_close(shaped, together.reshape(2, 3))
 
 
@@ -211,7 +211,13 @@ def test_examples_do_not_know_each_other(case):
 def test_half_precision(case, dtype):
     heads, *rest = case.draw(seed=7)
     heads = heads.astype(dtype)
-    values, gradient = case.compiled_with_gradient(heads, *rest)
+    # Both data types go the same way: one of them as for users.
+    compiled = (
+        case.compiled_with_gradient
+        if dtype == jnp.bfloat16
+        else case.compiled_quickly_with_gradient
+    )
+    values, gradient = compiled(heads, *rest)
     assert values.dtype == jnp.float32
     assert gradient.dtype == dtype
     # Computed in float32 from the rounded logits: only the gradient is rounded at the end.

@@ -175,6 +175,9 @@ def value_of(case, k, scores, axis=-1):
     return case(scores, k, axis=axis)
 
 
+quick_value_of = jax.jit(value_of.__wrapped__, static_argnums=(0, 1), static_argnames="axis")
+
+
 @functools.partial(for_users, static_argnums=(0, 1))
 def pullback(case, k, scores, cotangent):
     """The value, and the cotangent pulled back to the scores."""
@@ -205,7 +208,9 @@ def assert_close(case, actual, scores, k, axis=-1):
 @every_case_with(("size", "k"), [(1, 1), (2, 1), (7, 7), (1081, 5)])
 def test_value_is_the_reference(case, rng, size, k):
     scores = jnp.asarray(rng.normal(size=(3, size)), jnp.float32)
-    assert_close(case, value_of(case, k, scores), scores, k)
+    # Sums over many classes as for users; edges of few, in a fifth of the time to compile.
+    value = value_of if size > 7 else quick_value_of
+    assert_close(case, value(case, k, scores), scores, k)
 
 
 @every_case_dearly
@@ -218,8 +223,8 @@ def test_any_axis_and_batch_shape(case, rng, axis):
 
 @every_case
 def test_empty_batches(case):
-    assert value_of(case, 2, jnp.zeros((0, 5))).size == 0
-    assert value_of(case, 2, jnp.zeros((5, 0)), axis=0).size == 0
+    assert quick_value_of(case, 2, jnp.zeros((0, 5))).size == 0
+    assert quick_value_of(case, 2, jnp.zeros((5, 0)), axis=0).size == 0
 
 
 @pytest.mark.slow
