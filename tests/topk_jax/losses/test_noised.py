@@ -15,6 +15,9 @@ def noised(logits, labels, **options):
     return losses.noised_top_k_hinge(logits, labels, **({"k": 2, "num_samples": 3} | options))
 
 
+compiled = jax.jit(noised)
+
+
 @pytest.fixture
 def batch(rng):
     return (
@@ -25,9 +28,9 @@ def batch(rng):
 
 def test_no_noise_is_the_calibrated_hinge(batch, key):
     expected = losses.calibrated_top_k_hinge(*batch, k=2)
-    np.testing.assert_allclose(noised(*batch, epsilon=0.0, key=key), expected, atol=ROUNDING)
+    np.testing.assert_allclose(compiled(*batch, epsilon=0.0, key=key), expected, atol=ROUNDING)
     for epsilon in (1e-1, 1e-2, 1e-3, 1e-4):
-        gap = noised(*batch, epsilon=epsilon, key=key) - expected
+        gap = compiled(*batch, epsilon=epsilon, key=key) - expected
         # An order statistic moves by at most the largest noise: 120 normals stay below 5.
         assert np.abs(gap).max() < 5 * epsilon + ROUNDING
 
@@ -36,31 +39,31 @@ def test_margins_and_scale(batch, key):
     logits, labels = batch
     margins = jnp.linspace(0.1, 0.8, 8)
     options = {"epsilon": 0.3, "key": key}
-    gap = noised(logits, labels, margins=100.0, **options) - 100.0
+    gap = compiled(logits, labels, margins=100.0, **options) - 100.0
     expected = 7.0 * np.maximum(0.0, gap + margins[labels])
-    ours = noised(logits, labels, margins=margins, scale=7.0, **options)
+    ours = compiled(logits, labels, margins=margins, scale=7.0, **options)
     # The gap was rounded at 100.
     np.testing.assert_allclose(ours, expected, atol=7 * 100 * 1e-7)
 
 
 def test_one_key_gives_one_draw(batch, key):
-    first = noised(*batch, epsilon=0.5, key=key)
-    np.testing.assert_array_equal(first, noised(*batch, epsilon=0.5, key=key))
-    other = noised(*batch, epsilon=0.5, key=jax.random.fold_in(key, 1))
+    first = compiled(*batch, epsilon=0.5, key=key)
+    np.testing.assert_array_equal(first, compiled(*batch, epsilon=0.5, key=key))
+    other = compiled(*batch, epsilon=0.5, key=jax.random.fold_in(key, 1))
     assert (first != other).any()
 
 
 def test_examples_have_noise_of_their_own(key):
     logits, labels = jnp.zeros((16, 8)), jnp.zeros(16, jnp.int32)
-    values = noised(logits, labels, epsilon=0.5, key=key)
+    values = compiled(logits, labels, epsilon=0.5, key=key)
     assert len(np.unique(values)) == 16
 
 
 def test_key_for_each_example_does_not_depend_on_the_batch(batch, key):
     logits, labels = batch
     keys = jax.random.split(key, 5)
-    together = noised(logits, labels, epsilon=0.5, key=keys)
-    alone = [noised(logits[i], labels[i], epsilon=0.5, key=keys[i]) for i in range(5)]
+    together = compiled(logits, labels, epsilon=0.5, key=keys)
+    alone = [compiled(logits[i], labels[i], epsilon=0.5, key=keys[i]) for i in range(5)]
     np.testing.assert_allclose(together, np.stack(alone), atol=ROUNDING)
 
 

@@ -106,7 +106,7 @@ def groups(size, k):
     ("size", "k", "num_nodes"),
     [
         (1081, 6, None),
-        (1081, 101, None),
+        pytest.param(1081, 101, None, marks=pytest.mark.long),
         (100_000, 1, None),
         (100_000, 6, None),
         (100_000, 6, 80),

@@ -23,7 +23,11 @@ RELAXATIONS = {
 NETWORKS = ("odd_even", "bitonic", "optimal")
 SIZE, K = 5, 3
 
-every_relaxation = pytest.mark.parametrize("name", RELAXATIONS)
+# The optimal swap is the dearest to compile: as much as two others.
+every_relaxation = pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.long] * (name == "optimal")) for name in RELAXATIONS],
+)
 
 
 @functools.partial(for_users, static_argnums=(0, 1))

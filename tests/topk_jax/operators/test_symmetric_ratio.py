@@ -60,8 +60,8 @@ def value_and_slopes(log_values, *, num_factors, k):
         (40, 40, 17),
         (40, 40, 34),
         (40, 40, 39),
-        pytest.param(90, 90, 40, marks=pytest.mark.slow),
-        pytest.param(2000, 200, 20, marks=pytest.mark.slow),
+        pytest.param(90, 90, 40, marks=pytest.mark.long),
+        pytest.param(2000, 200, 20, marks=pytest.mark.long),
     ],
 )
 def test_value_and_slopes(rng, size, num_factors, k):
@@ -77,7 +77,7 @@ def test_value_and_slopes(rng, size, num_factors, k):
         np.testing.assert_allclose(slope, gradient[k] - gradient[k - 1], rtol=0, atol=4 * EPS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_more_factors_than_a_product_of_floats_holds(rng):
     """Of 3,000 equal classes, sets of 1,200: their number overflows, and 2^-3000 underflows."""
     k, size = 1200, 3000
