@@ -49,7 +49,7 @@ def test_one_size_without_cost_is_cross_entropy(rng):
     scores, _ = draw(rng)
     labels = jnp.array([0, 1, 2, 0, 1, 2])
     values, _ = value_and_gradient(scores, 1 - jax.nn.one_hot(labels, 3))
-    np.testing.assert_allclose(values, losses.cross_entropy(scores, labels), rtol=ROUNDING)
+    np.testing.assert_allclose(values, jax.jit(losses.cross_entropy)(scores, labels), rtol=ROUNDING)
 
 
 def test_the_minimizer_chooses_the_smallest_expected_cost(rng):
@@ -79,7 +79,7 @@ def test_a_masked_size_is_not_there(rng):
     np.testing.assert_allclose(values, expected[0], rtol=ROUNDING)
     np.testing.assert_allclose(gradient[:, kept], expected[1], atol=ROUNDING)
     np.testing.assert_array_equal(gradient[:, 1], 0)
-    assert np.isfinite(losses.cardinality_aware(jnp.full(3, -jnp.inf), costs[0]))
+    assert np.isfinite(jax.jit(losses.cardinality_aware)(jnp.full(3, -jnp.inf), costs[0]))
 
 
 @pytest.mark.parametrize("cost", [-0.1, 1.1, np.nan])
@@ -106,7 +106,7 @@ def test_costs(rng):
         assert costs.max() <= 1
     # Without a price of the size the cost is the error.
     for index, size in enumerate(SIZES):
-        errors = losses.top_k_error(logits, labels, k=size)
+        errors = jax.jit(losses.top_k_error, static_argnames="k")(logits, labels, k=size)
         np.testing.assert_array_equal(costs_of(logits, labels, 0.0)[:, index], errors)
 
 
