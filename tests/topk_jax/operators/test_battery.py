@@ -170,12 +170,12 @@ def every_case_with(name, values):
     )
 
 
-@functools.partial(for_users, static_argnums=(0, 1), static_argnames="axis")
-def value_of(case, k, scores, axis=-1):
+def _value(case, k, scores, axis=-1):
     return case(scores, k, axis=axis)
 
 
-quick_value_of = jax.jit(value_of.__wrapped__, static_argnums=(0, 1), static_argnames="axis")
+value_of = for_users(_value, static_argnums=(0, 1), static_argnames="axis")
+quick_value_of = jax.jit(_value, static_argnums=(0, 1), static_argnames="axis")
 
 
 @functools.partial(for_users, static_argnums=(0, 1))
