@@ -55,7 +55,8 @@ def entmax_loss(logits: ArrayLike, labels: ArrayLike, *, alpha: ArrayLike) -> ja
     scores, labels = _checks.logits_and_labels(logits, labels)
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=1, at_most=2)
     scores = _numerics.finite_scores(scores)
-    return _numerics.nan_where_invalid(_loss(scores, alpha, labels), scores, labels)
+    loss, _ = _loss(scores, alpha, labels)
+    return _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
 
 
 def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
@@ -93,53 +94,49 @@ def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
 
 @jax.custom_jvp
-def _loss(scores: jax.Array, alpha: jax.Array, labels: jax.Array) -> jax.Array:
-    return _loss_of(_entmax.probabilities(scores, alpha), scores, alpha, labels)
+def _loss(scores: jax.Array, alpha: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The loss, [...], and the probabilities, [..., L], of which its derivatives are made.
+
+    Identity: with c such that s - c is the deformed logarithm of p, the loss is
+    c - s_y - (1 - sum p^alpha) / alpha. It is also the sum of p^alpha / alpha over the other
+    classes and of `_doubt` of the true class. Hazard: the first form cancels where the true class
+    is almost certain, and both divide by alpha - 1. Choice: the second form where the true class
+    has at least half of the probability, whose terms are all nonnegative. Cost: two sums over the
+    classes.
+    """
+    solution = _entmax.solve(scores, alpha)
+    bases, slopes = solution.bases(scores, alpha)
+    total, norm = solution.total[..., 0], solution.norm(alpha)[..., 0]
+    bases_of_others = jnp.where(_numerics.is_label(scores, labels), 0, bases)
+    ratios_of_others = bases_of_others * slopes
+    others = ratios_of_others.sum(axis=-1) / total
+    powers_of_others = (bases_of_others * ratios_of_others).sum(axis=-1) / (total * norm)
+    score = _numerics.score_of_label(scores, labels)[..., None]
+    base, slope = (number[..., 0] for number in solution.bases(score, alpha))
+    of_label = base * slope / total
+    highest = solution.probabilities(solution.top, alpha)
+    unlikely = (solution.top - score - _entmax.deformed_log(highest, alpha))[..., 0] - (
+        1 - powers_of_others - of_label * base / norm
+    ) / alpha
+    likely = powers_of_others / alpha + _doubt(jnp.minimum(others, 0.5), alpha)
+    return jnp.where(of_label >= 0.5, likely, unlikely), bases * slopes / solution.total
 
 
 def _loss_jvp(primals: tuple[jax.Array, jax.Array, jax.Array], tangents: tuple[Any, ...]) -> Any:
     scores, alpha, labels = primals
     of_scores, of_alpha, _ = tangents
-    probabilities = _entmax.probabilities(scores, alpha)
-    value = _loss_of(probabilities, scores, alpha, labels)
+    value, probabilities = _loss(scores, alpha, labels)
     tangent = jnp.zeros_like(value)
     if not isinstance(of_scores, SymbolicZero):
         target = _numerics.is_label(scores, labels).astype(scores.dtype)
         tangent = tangent + ((probabilities - target) * of_scores).sum(axis=-1)
     if not isinstance(of_alpha, SymbolicZero):
         tangent = tangent + _slope_in_alpha(probabilities, alpha) * of_alpha
-    return value, tangent
+    of_probabilities = _entmax.tangent(probabilities, alpha, of_scores, of_alpha)
+    return (value, probabilities), (tangent, of_probabilities)
 
 
 _loss.defjvp(_loss_jvp, symbolic_zeros=True)
-
-
-def _loss_of(
-    probabilities: jax.Array, scores: jax.Array, alpha: jax.Array, labels: jax.Array
-) -> jax.Array:
-    """The loss, from the probabilities, [...].
-
-    Identity: with c such that s - c is the deformed logarithm of p, the loss is
-    c - s_y - (1 - sum p^alpha) / alpha. It is also the sum of p^alpha / alpha over the other
-    classes and of `_doubt` of the true class. Hazard: the first form cancels where the true class
-    is almost certain, and both divide by alpha - 1. Choice: the second form where the true class
-    has at least half of the probability, whose terms are all nonnegative. Cost: a few numbers per
-    example.
-    """
-    is_label = _numerics.is_label(scores, labels)
-    powers = _entmax.support_power(probabilities, alpha)
-    others = jnp.where(is_label, 0, probabilities).sum(axis=-1)
-    powers_of_others = jnp.where(is_label, 0, powers).sum(axis=-1)
-    of_label = _numerics.score_of_label(probabilities, labels)
-    highest = probabilities.max(axis=-1)
-    gap = scores.max(axis=-1) - _numerics.score_of_label(scores, labels)
-    unlikely = (
-        gap
-        - _entmax.deformed_log(highest, alpha)
-        - (1 - powers_of_others - _numerics.score_of_label(powers, labels)) / alpha
-    )
-    likely = powers_of_others / alpha + _doubt(jnp.minimum(others, 0.5), alpha)
-    return jnp.where(of_label >= 0.5, likely, unlikely)
 
 
 def _doubt(others: jax.Array, alpha: jax.Array) -> jax.Array:

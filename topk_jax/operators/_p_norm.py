@@ -86,8 +86,8 @@ def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> j
     for v = m_k^a. Hazard: a threshold of the scores loses its digits where many classes share the
     mask, and v does where a is small. Choice: the unknown is log m_k, between
     -log(L - k + 1) and 0. Newton's method finds it, for the norm of the entries below 1; where it
-    leaves the interval that holds the solution, or takes long, the interval is halved. Cost: two
-    logarithms and an exponential per class and step; usually there are four to eight steps.
+    leaves the interval that holds the solution, or takes long, the interval is halved. Cost: a
+    logarithm and an exponential per class and step; usually there are four to eight steps.
     """
     gaps = gaps / regularization
     power = p - 1

@@ -70,6 +70,15 @@ def test_digits_do_not_depend_on_the_number_of_classes(rng):
             )
 
 
+def test_sum_is_1_where_many_classes_are_barely_above_the_threshold(rng):
+    """Each of these is rounded by a thousandth of itself, and the search has to know how."""
+    scores = (1e-5 * rng.normal(size=100_000)).astype(np.float32)
+    for alpha in (1.5, 2.0):
+        scores[0] = 0.4995 / (alpha - 1)
+        probabilities = np.asarray(entmax(scores, alpha=alpha), np.float64)
+        np.testing.assert_allclose(probabilities.sum(), 1, rtol=8 * EPS)
+
+
 def test_slow_case_of_newtons_method():
     """Scores that leave the support one after the other, as far apart as steps can be."""
     scores = -np.cumsum(2.0 ** -np.arange(64)[::-1]).astype(np.float32)
