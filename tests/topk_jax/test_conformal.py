@@ -64,10 +64,12 @@ def test_scores_are_the_reference_with_ties(rng, key, kind, drawn):
 @pytest.mark.parametrize(("kind", "drawn"), CASES)
 def test_labels_and_sets_have_the_scores_of_all_classes_to_the_last_bit(rng, key, kind, drawn):
     given = parameters_of(kind, drawn, key)
-    # The first two share a compiled program; the last is taken in blocks.
+    # The first two share a compiled program, and the others, which are taken in blocks.
     batches = [tied_probabilities(rng), np.asarray(softmax_of(rng, N, L, scale=8.0))]
     if kind != "pas":
         batches.append(np.asarray(softmax_of(rng, 40, 500)))
+        # Most are 0, and the others are equal to many.
+        batches.append(rng.multinomial(64, np.full(500, 1 / 500), 40).astype(np.float32) / 64)
     for probabilities in batches:
         labels = labels_of(rng, *probabilities.shape)
         scores = np.asarray(sets.conformal_scores(probabilities, kind=kind, **given))
@@ -124,6 +126,18 @@ def test_a_nan_spoils_its_own_example_alone(rng, kind):
         chosen = sets.conformal_set(clean.at[3, 2].set(jnp.nan), limit, kind=kind, **KINDS[kind])
         assert not chosen[3].any()
         np.testing.assert_array_equal(chosen[others], (np.asarray(whole) <= limit)[others])
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS.keys() - {"pas"}))
+def test_a_nan_is_found_at_every_place(rng, kind):
+    # XLA's largest and smallest numbers of a row can miss it on the CPU.
+    broken = np.array(softmax_of(rng, 40, 500))
+    broken[np.arange(40), 12 * np.arange(40) + np.arange(40) % 12] = np.nan
+    labels = labels_of(rng, *broken.shape)
+    given = {"kind": kind, **KINDS[kind]}
+    assert jnp.isnan(sets.conformal_scores(broken, **given)).all()
+    assert jnp.isnan(sets.conformal_label_scores(broken, labels, **given)).all()
+    assert not sets.conformal_set(broken, np.float32(np.inf), **given).any()
 
 
 @pytest.mark.parametrize("kind", ["aps", "raps"])
