@@ -17,12 +17,13 @@ from topk_jax.operators import _top_k
 SHAPES = ((640, 100), (320, 1081), (64, 10_000), (8, 100_000))
 RANKS = (1, 2, 6, 11, 21, 51, 101)
 _NEVER = 2**30
-# The highest rank that always uses selection, and the lengths per rank from which selection, and
-# selection in chunks, are used.
+# The highest ranks that descent and selection always find, and the lengths per rank from which
+# selection, and selection in chunks, are used.
 WAYS = {
-    "selection": (_NEVER, _NEVER, _NEVER),
-    "selection in chunks": (_NEVER, _NEVER, _top_k._CHUNK),
-    "bisection": (0, _NEVER, _NEVER),
+    "descent": (_NEVER, 0, _NEVER, _NEVER),
+    "selection": (0, _NEVER, _NEVER, _NEVER),
+    "selection in chunks": (0, _NEVER, _NEVER, _top_k._CHUNK),
+    "bisection": (0, 0, _NEVER, _NEVER),
 }
 
 
@@ -56,8 +57,13 @@ def row(shape: tuple[int, int], k: int, repetitions: int) -> dict[str, Any]:
     return {"rows": count, "classes": length, "k": k, "seconds": seconds}
 
 
-def _compiled(way: tuple[int, int, int], scores: jax.Array, k: int) -> timing.Contestant:
-    names = ("_HIGHEST_SELECTED_RANK", "_SELECTED_LENGTH_PER_RANK", "_CHUNKED_LENGTH_PER_RANK")
+def _compiled(way: tuple[int, ...], scores: jax.Array, k: int) -> timing.Contestant:
+    names = (
+        "_HIGHEST_DESCENT",
+        "_HIGHEST_SELECTED_RANK",
+        "_SELECTED_LENGTH_PER_RANK",
+        "_CHUNKED_LENGTH_PER_RANK",
+    )
     chosen = [getattr(_top_k, name) for name in names]
     try:
         for name, value in zip(names, way, strict=True):

@@ -1,7 +1,8 @@
 """Selection for calibration: thresholds found bit by bit, and accurate sums."""
 
+import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +11,11 @@ from topk_jax import _ordinals
 
 # Sums are taken over blocks of this many values, then over blocks of those sums, and so on.
 _BLOCK = 32
+# Rows are searched as tables of at most this many rows. XLA vectorizes the loops over the columns,
+# and reduces up to `_WIDEST` of them at once.
+_HEIGHT = 64
+_NARROWEST = 8
+_WIDEST = 32
 
 
 def largest_threshold(values: jax.Array, allows: Callable[[jax.Array], jax.Array]) -> jax.Array:
@@ -26,41 +32,227 @@ def largest_threshold(values: jax.Array, allows: Callable[[jax.Array], jax.Array
     return jnp.where(ordinals >= largest, values, jnp.inf).min()
 
 
-def kth_index(scores: jax.Array, k: int) -> jax.Array:
-    """The index of the k-th largest score along the last axis, `[..., 1]`.
+def kth_by_descent(scores: jax.Array, k: int) -> jax.Array:
+    """The index of the k-th largest score along the last axis, `[..., 1]`, for small k.
 
-    The time does not depend on k. Equal scores rank in the order of their indices.
+    Equal scores rank in the order of their indices.
+
+    Identity: the largest score below the largest is the second largest, and so on. Hazard: equal
+    scores are found only once. Choice: count the scores above the last one that was found. If there
+    are k or more, go up again, in a loop that does not run without equal scores. Cost: k + 2
+    passes.
     """
-    ordinals, largest = _largest_ordinal(
-        scores,
-        lambda kept: kept.sum(axis=-1, keepdims=True) >= k,
-        scores.max(axis=-1, keepdims=True),
-    )
-    num_above = (ordinals > largest).sum(axis=-1, keepdims=True)
-    return nth_true(ordinals == largest, k - num_above)
+    columns = _columns(scores)
+
+    def descend(_: Any, found: jax.Array) -> jax.Array:
+        return _over_row(_LARGEST, _if_below, columns, found)
+
+    def ascend(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        found, above = state
+        higher = _over_row(_SMALLEST, _if_above, columns, found)
+        found = jnp.where(above >= k, higher, found)
+        return found, _over_row(_SUM, _is_above, columns, found)
+
+    found = jax.lax.fori_loop(1, k, descend, _over_row(_LARGEST, _if_number, columns))
+    start = (found, _over_row(_SUM, _is_above, columns, found))
+    found, above = jax.lax.while_loop(lambda state: (state[1] >= k).any(), ascend, start)
+    return _nth_index(_is_equal, columns, found, n=k - above, length=scores.shape[-1])
+
+
+def kth_by_bisection(scores: jax.Array, k: int) -> jax.Array:
+    """The index of the k-th largest score along the last axis, `[..., 1]`, for any k.
+
+    Equal scores rank in the order of their indices.
+
+    Identity: if exactly k scores reach a threshold, the k-th largest is the smallest of them.
+    Hazard: the scores may spread over all exponents, and some may be equal. Choice: bisection of
+    the values and of their ordinals in turns, until each row has such a threshold or one float is
+    left. Cost: some 20 passes for scores like normals, and at most twice as many as a float has
+    bits.
+    """
+    columns = _columns(scores)
+    smallest = _over_row(_SMALLEST, _if_finite, columns)
+    reached = _over_row(_SUM, _is_at_least, columns, smallest)
+    low = _ordinals.to_ordinals(jnp.where(reached >= k, smallest, -jnp.inf))
+    highest = _ordinals.to_ordinals(_over_row(_LARGEST, _if_number, columns))
+    one = low.dtype.type(1)
+
+    def is_open(low: jax.Array, high: jax.Array, reached: jax.Array) -> jax.Array:
+        # The scores below `high` and not below `low` are more than one, and the k-th among them.
+        return (reached > k) & (high > low) & (high - low > one)
+
+    def bisect(state: Any) -> Any:
+        low, high, reached, by_value = state
+        ends = [_ordinals.to_floats(end, scores.dtype) for end in (low, high)]
+        center = _ordinals.to_ordinals(0.5 * ends[0] + 0.5 * ends[1])
+        by_value_here = by_value & (center > low) & (center < high)
+        middle = jnp.where(by_value_here, center, low + ((high - low) >> one))
+        threshold = _ordinals.to_floats(middle, scores.dtype)
+        count = _over_row(_SUM, _is_at_least, columns, threshold)
+        goes_up = is_open(low, high, reached) & (count >= k)
+        goes_down = is_open(low, high, reached) & (count < k)
+        low, reached = jnp.where(goes_up, middle, low), jnp.where(goes_up, count, reached)
+        return low, jnp.where(goes_down, middle, high), reached, ~by_value
+
+    start = (low, highest + one, reached, jnp.asarray(True))
+    low, *_ = jax.lax.while_loop(lambda state: is_open(*state[:3]).any(), bisect, start)
+    threshold = _ordinals.to_floats(low, scores.dtype)
+    found = _over_row(_SMALLEST, _if_at_least, columns, threshold)
+    above = _over_row(_SUM, _is_above, columns, found)
+    return _nth_index(_is_equal, columns, found, n=k - above, length=scores.shape[-1])
 
 
 def nth_true(mask: jax.Array, n: jax.Array) -> jax.Array:
-    """The index of the n-th true entry along the last axis, for `n` of shape `[..., 1]`.
+    """The index of the n-th true entry along the last axis, for `n` of shape `[..., 1]`."""
+    columns = _columns(mask.astype(jnp.float32))
+    return _nth_index(_is_equal, columns, jnp.ones_like(n, jnp.float32), n=n, length=mask.shape[-1])
+
+
+def _nth_index(
+    holds: Callable[..., jax.Array],
+    columns: jax.Array,
+    *rows: jax.Array,
+    n: jax.Array,
+    length: int,
+) -> jax.Array:
+    """The index of the n-th entry for which a condition holds, `[..., 1]`; else the last index.
 
     Hazard: a running count costs more than the rest of a selection, and n is almost always 1.
     Choice: the smallest index, and a bisection only if some n is not 1. Cost: one pass, plus one
     pass for each bit of an index if there is a bisection.
     """
-    length = mask.shape[-1]
-    indices = jax.lax.broadcasted_iota(jnp.int32, mask.shape, mask.ndim - 1)
-    first = jnp.where(mask, indices, length).min(axis=-1, keepdims=True)
+
+    def index_if_true(entries: jax.Array, indices: jax.Array, *rows: jax.Array) -> jax.Array:
+        return jnp.where(holds(entries, indices, *rows), indices, length - 1)
+
+    def is_true_before(entries: jax.Array, indices: jax.Array, *rows: jax.Array) -> jax.Array:
+        before = holds(entries, indices, *rows[:-1]) & (indices < rows[-1])
+        return before.astype(jnp.int32)
+
+    first = _over_row(_SMALLEST, index_if_true, columns, *rows)
 
     def try_bit(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         found, bit = state
         candidate = found | bit
-        too_few = (mask & (indices < candidate)).sum(axis=-1, keepdims=True) < n
+        too_few = _over_row(_SUM, is_true_before, columns, *rows, candidate) < n
         return jnp.where(too_few, candidate, found), bit >> 1
 
     highest_bit = 1 << (length.bit_length() - 1)
     start = (jnp.zeros_like(first), jnp.where((n == 1).all(), 0, highest_bit))
     found, _ = jax.lax.while_loop(lambda state: state[1] > 0, try_bit, start)
-    return jnp.where(n == 1, first, found)
+    return jnp.where(n == 1, first, jnp.minimum(found, length - 1))
+
+
+# Terms of reductions over a row, functions of its entries and their indices.
+
+
+def _if_number(entries: jax.Array, _: jax.Array) -> jax.Array:
+    return jnp.where(jnp.isnan(entries), -jnp.inf, entries)
+
+
+def _if_finite(entries: jax.Array, _: jax.Array) -> jax.Array:
+    return jnp.where(entries > -jnp.inf, entries, jnp.inf)
+
+
+def _if_below(entries: jax.Array, _: jax.Array, bound: jax.Array) -> jax.Array:
+    return jnp.where(entries < bound, entries, -jnp.inf)
+
+
+def _if_above(entries: jax.Array, _: jax.Array, bound: jax.Array) -> jax.Array:
+    return jnp.where(entries > bound, entries, jnp.inf)
+
+
+def _if_at_least(entries: jax.Array, _: jax.Array, bound: jax.Array) -> jax.Array:
+    return jnp.where(entries >= bound, entries, jnp.inf)
+
+
+def _is_above(entries: jax.Array, _: jax.Array, bound: jax.Array) -> jax.Array:
+    return (entries > bound).astype(jnp.int32)
+
+
+def _is_at_least(entries: jax.Array, _: jax.Array, bound: jax.Array) -> jax.Array:
+    return (entries >= bound).astype(jnp.int32)
+
+
+def _is_equal(entries: jax.Array, _: jax.Array, number: jax.Array) -> jax.Array:
+    return entries == number
+
+
+class _Reduction(NamedTuple):
+    """A reduction: of two arrays to one, and over axes of an array."""
+
+    of_two: Callable[[jax.Array, jax.Array], jax.Array]
+    over: Callable[..., jax.Array]
+
+
+# A comparison and a selection are one instruction, unlike a maximum that keeps NaN.
+_LARGEST = _Reduction(lambda one, other: jnp.where(one > other, one, other), jnp.max)
+_SMALLEST = _Reduction(lambda one, other: jnp.where(one < other, one, other), jnp.min)
+_SUM = _Reduction(jnp.add, jnp.sum)
+
+
+def table_shape(length: int) -> tuple[int, int]:
+    """The rows and columns of the table in which a row of this length is searched."""
+    unit = _NARROWEST if length <= _HEIGHT * _WIDEST else _WIDEST
+    width = unit * math.ceil(length / (unit * _HEIGHT))
+    return math.ceil(length / width), width
+
+
+def _columns(scores: jax.Array) -> jax.Array:
+    """The rows [..., L] as tables [..., S, W], with `-inf` after the last entry."""
+    shape = table_shape(scores.shape[-1])
+    missing = math.prod(shape) - scores.shape[-1]
+    if missing:
+        padding = [(0, 0)] * (scores.ndim - 1) + [(0, missing)]
+        scores = jax.lax.optimization_barrier(jnp.pad(scores, padding, constant_values=-jnp.inf))
+    return scores.reshape(*scores.shape[:-1], *shape)
+
+
+def _over_row(
+    reduction: _Reduction, term: Callable[..., jax.Array], columns: jax.Array, *rows: jax.Array
+) -> jax.Array:
+    """The reduction of `term(entries, indices, *rows)` over tables [..., S, W]: `[..., 1]`.
+
+    `rows` are numbers of each row, `[..., 1]`.
+
+    Hazard: XLA on the CPU splits a reduction over more than 32 entries, and writes and reads its
+    terms in between. Choice: reduce the S rows of the table entry by entry, which it fuses with the
+    terms and vectorizes, and then the W columns. Elsewhere, one reduction. Cost: none.
+    """
+
+    def indices(shape: tuple[int, ...]) -> jax.Array:
+        return jax.lax.broadcasted_iota(jnp.int32, shape, len(shape) - 1)
+
+    width = columns.shape[-1]
+    # Without a barrier XLA would compute terms of a loop before it, where they are stored.
+    columns, *rows = jax.lax.optimization_barrier((columns, *rows))
+
+    def entry_by_entry(columns: jax.Array, *rows: jax.Array) -> jax.Array:
+        places = indices((*columns.shape[:-2], width))
+        terms = [
+            term(columns[..., row, :], places + row * width, *rows)
+            for row in range(columns.shape[-2])
+        ]
+        while True:
+            reduced = jax.lax.optimization_barrier(_in_pairs(reduction.of_two, terms))
+            if reduced.shape[-1] <= _WIDEST:
+                return reduction.over(reduced, axis=-1, keepdims=True)
+            starts = range(0, reduced.shape[-1], _WIDEST)
+            terms = [reduced[..., start : start + _WIDEST] for start in starts]
+
+    def at_once(columns: jax.Array, *rows: jax.Array) -> jax.Array:
+        row = jax.lax.broadcasted_iota(jnp.int32, columns.shape, columns.ndim - 2)
+        terms = term(columns, row * width + indices(columns.shape), *(r[..., None] for r in rows))
+        return reduction.over(terms, axis=(-2, -1))[..., None]
+
+    return jax.lax.platform_dependent(columns, *rows, cpu=entry_by_entry, default=at_once)
+
+
+def _in_pairs(of_two: Callable[[Any, Any], Any], terms: list[jax.Array]) -> jax.Array:
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2], strict=False)
+        terms = [of_two(*pair) for pair in pairs] + terms[len(terms) // 2 * 2 :]
+    return terms[0]
 
 
 def _largest_ordinal(
@@ -96,6 +288,27 @@ def sum_in_blocks(values: jax.Array) -> jax.Array:
         padded = jnp.pad(values, (0, -values.size % _BLOCK))
         values = jax.lax.optimization_barrier(padded.reshape(-1, _BLOCK).sum(axis=-1))
     return values[0]
+
+
+def stored(function: Callable[..., Any], *operands: Any) -> Any:
+    """The result of `function(*operands)`, computed once and stored.
+
+    Hazard: XLA on the CPU removes barriers before it fuses. It then computes additions and products
+    again for each use, even a whole random generator or a long product. Choice: a branch of a
+    condition that XLA does not know. Elsewhere the barrier is enough. Cost: the result is stored.
+    """
+
+    def in_a_branch(*operands: Any) -> Any:
+        def never(*operands: Any) -> Any:
+            return jax.tree.map(jnp.zeros_like, function(*operands))
+
+        always = jax.lax.optimization_barrier(jnp.asarray(True))
+        return jax.lax.cond(always, function, never, *operands)
+
+    def behind_a_barrier(*operands: Any) -> Any:
+        return jax.lax.optimization_barrier(function(*operands))
+
+    return jax.lax.platform_dependent(*operands, cpu=in_a_branch, default=behind_a_barrier)
 
 
 def once(scores: jax.Array) -> jax.Array:

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
-from topk_jax.operators import _binning, _poisson_binomial
+from topk_jax import _checks, _numerics, _selection
+from topk_jax.operators import _binning, _contour, _poisson_binomial
 from topk_jax.operators._top_k import classes_last, largest
 
 __all__ = ["expected_top_k_value"]
@@ -23,6 +23,8 @@ _LOG_TAIL = 16.0
 _COARSE = np.arange(-6.0, 6.5, 0.125)
 # All nodes are computed at once if their largest arrays fit in this many bytes, else one at a time.
 _BYTES_AT_ONCE = 1 << 26
+# Measured: see benchmarks/README.md.
+_HIGHEST_MULTIPLIED_RANK = 16
 
 
 def expected_top_k_value(
@@ -140,8 +142,12 @@ def _value_and_slopes(
     num_classes = scores.shape[-1]
     # Either the C most likely classes are multiplied out and the others binned, or all classes are
     # multiplied out.
-    num_likely = min(_poisson_binomial.num_likely(k), num_classes)
+    by_contour = k > _HIGHEST_MULTIPLIED_RANK
+    num_likely = _contour.num_likely(k) if by_contour else _poisson_binomial.num_likely(k)
     use_binning = num_classes > 2 * num_likely
+    if by_contour and not use_binning:
+        num_likely = num_classes
+    num_likely = min(num_likely, num_classes)
     # The result does not depend on the origin, nor on the interval, so both are constants.
     highest, likely = largest(jax.lax.stop_gradient(scores), num_likely)
     origin = highest[:, k - 1]
@@ -156,11 +162,21 @@ def _value_and_slopes(
     binned = _binning.bin_scores(others, points) if use_binning else None
     weights = None if binned is None else binned.weights
     interval = _interval(k, num_classes, num_nodes, highest, weights, points)
-    likely_gaps = highest if use_binning else gaps
-    value, probabilities, table = _integrate(k, num_nodes, interval, likely_gaps, weights, points)
-    if binned is not None:
-        # Rounding can make interpolated probabilities near zero negative.
-        of_others = jnp.maximum(_binning.interpolate(table, binned), 0.0)
+    if by_contour:
+        value, probabilities, table = _integrate_by_contour(
+            k, num_nodes, interval, highest, weights, points
+        )
+    else:
+        likely_gaps = highest if use_binning else gaps
+        value, probabilities, table = _integrate(
+            k, num_nodes, interval, likely_gaps, weights, points
+        )
+    if binned is not None or by_contour:
+        if binned is None:
+            of_others = jnp.zeros_like(gaps)
+        else:
+            # Rounding can make interpolated probabilities near zero negative.
+            of_others = jnp.maximum(_binning.interpolate(table, binned), 0.0)
         probabilities = jnp.put_along_axis(
             of_others, likely, probabilities, axis=-1, inplace=False, mode="promise_in_bounds"
         )
@@ -289,6 +305,73 @@ def _sums_over_nodes(
         table = (densities_at_points * others).sum(axis=1).T
     above = (1 - total.sum(axis=0)).sum(axis=0)
     return above, (densities * without).sum(axis=1).T, table
+
+
+def _integrate_by_contour(
+    k: int,
+    num_nodes: int,
+    interval: _Interval,
+    gaps: jax.Array,
+    weights: jax.Array | None,
+    points: np.ndarray,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """As `_integrate`, in time that grows little with k; the gaps [b, C] are in descending order.
+
+    Identity: the density of the k-th largest is the sum of the densities of all classes, each times
+    the probability that k - 1 others exceed it, and tau is its mean. All terms are positive.
+    """
+    width = (interval.high - interval.low) / num_nodes
+    steps = jnp.arange(num_nodes).astype(gaps.dtype)[:, None] + 0.5
+    nodes = interval.low[None] + steps * width[None]
+    at_nodes = functools.partial(_contour_sums_over_nodes, k, gaps, weights, points)
+    sums = jax.tree.map(lambda part: part.sum(axis=0), jax.lax.map(at_nodes, nodes[:, None]))
+    total, moment, probabilities, table = sums
+    return moment / total, width[:, None] * probabilities, width[:, None] * table
+
+
+def _contour_sums_over_nodes(
+    k: int, gaps: jax.Array, weights: jax.Array | None, points: np.ndarray, nodes: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+    """Sums over the nodes [n, b] of the density of the k-th largest, and of its first moment, [b].
+
+    And those of the densities of the likely classes [b, C] and at the points [b, Q].
+    """
+    places = _padded(gaps.T, -_FAR)
+    single, densities = _events(nodes[None] - places)
+    repeated = None
+    if weights is not None:
+        column = jnp.broadcast_to(jnp.asarray(points, gaps.dtype)[:, None], weights.T.shape)
+        repeated, densities_at_points = _events(nodes[None] - _padded(column, -_FAR))
+        repeated = repeated._replace(counts=_padded(weights.T, 0.0))
+    without, without_at_points = _contour.leave_one_out(k, single, repeated)
+    parts = jax.lax.optimization_barrier(densities * without)
+    density = parts.sum(axis=0)
+    table = jnp.zeros_like(gaps[:, :0])
+    if repeated is not None and without_at_points is not None:
+        parts_at_points = jax.lax.optimization_barrier(densities_at_points * without_at_points)
+        density += (repeated.counts * parts_at_points).sum(axis=0)
+        table = parts_at_points.sum(axis=1)[: len(points)].T
+    probabilities = parts.sum(axis=1)[: gaps.shape[-1]].T
+    return density.sum(axis=0), (nodes * density).sum(axis=0), probabilities, table
+
+
+def _padded(places: jax.Array, value: float) -> jax.Array:
+    """The places [E, b] of events as [E, 1, b], with more events that never occur."""
+    missing = -len(places) % _contour.GROUP
+    return jnp.pad(places, ((0, missing), (0, 0)), constant_values=value)[:, None]
+
+
+def _events(distances: jax.Array) -> tuple[_contour.Events, jax.Array]:
+    """The events that a standard normal exceeds the distances, and its density there."""
+
+    def events(distances: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        is_likely = distances < 0
+        tail, density = _normal(jnp.where(is_likely, -distances, distances))
+        rest = 1 - tail
+        return jnp.where(is_likely, rest, tail), jnp.where(is_likely, tail, rest), density
+
+    above, below, density = _selection.stored(events, distances)
+    return _contour.Events(above, below), density
 
 
 def _normal(gaps: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _numerics, _selection
 from topk_jax.operators import _normals
 from topk_jax.operators._top_k import classes_last, kth_largest, largest, pad_for_selection
 
@@ -230,7 +230,7 @@ def _mean_selected_forward(
 ) -> tuple[jax.Array, Any]:
     num_rows = len(scores)
     no_scores = scores[:0]
-    scores = pad_for_selection(scores, k)
+    scores = pad_for_selection(scores, k, only_last=only_last)
     num_classes = scores.shape[-1]
 
     def select_in_samples(row: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
@@ -244,9 +244,16 @@ def _mean_selected_forward(
             def noise_of(classes: jax.Array) -> jax.Array:
                 return _noise(tied_source, tied_sample, classes, scores.dtype)
 
-            perturbed = scores + epsilon * noise_of(jnp.arange(num_classes))
-            # Without a barrier XLA would run the generator again for each use.
-            perturbed = jax.lax.optimization_barrier(perturbed)
+            # XLA would run the generator again for each use.
+            perturbed = _selection.stored(
+                lambda scores, epsilon, source, sample: (
+                    scores + epsilon * _noise(source, sample, jnp.arange(num_classes), scores.dtype)
+                ),
+                scores,
+                epsilon,
+                tied_source,
+                tied_sample,
+            )
             values, selected = kth_largest(perturbed, k) if only_last else largest(perturbed, k)
             return values.sum(), selected, noise_of(selected).sum()
 

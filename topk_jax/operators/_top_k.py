@@ -1,5 +1,7 @@
 """The k-th largest score and the sum of the k largest: exact, with one-hot gradients."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -9,6 +11,7 @@ from topk_jax import _checks, _numerics, _selection
 __all__ = ["top_k_sum", "top_k_value"]
 
 # Measured: see benchmarks/README.md.
+_HIGHEST_DESCENT = 12
 _HIGHEST_SELECTED_RANK = 8
 _SELECTED_LENGTH_PER_RANK = 64
 _CHUNK = 8
@@ -112,25 +115,40 @@ def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k-th largest entry along the last axis and its index, `[..., 1]` both.
 
-    Hazard: the time of a partial selection grows with k. Choice: for large k, bisection on
-    the bits of the floats, whose time does not depend on k. Equal entries rank in the order of
-    their indices in both cases.
+    Equal entries rank in the order of their indices.
+
+    Hazard: the time of a partial selection grows with k, and on the CPU it processes one entry at a
+    time. Choice: passes over all entries that XLA vectorizes on the CPU: one for each of the k
+    largest, or for large k a bisection, whose time does not depend on k.
     """
-    if k <= _HIGHEST_SELECTED_RANK or scores.shape[-1] >= _SELECTED_LENGTH_PER_RANK * k:
-        values, indices = largest(scores, k)
-        return values[..., -1:], indices[..., -1:]
-    index = _selection.kth_index(jax.lax.stop_gradient(scores), k)
+    hidden = jax.lax.stop_gradient(scores)
+    selects = k <= _HIGHEST_SELECTED_RANK or scores.shape[-1] >= _SELECTED_LENGTH_PER_RANK * k
+
+    def elsewhere(scores: jax.Array) -> jax.Array:
+        return (
+            largest(scores, k)[1][..., -1:] if selects else _selection.kth_by_bisection(scores, k)
+        )
+
+    if k <= _HIGHEST_DESCENT:
+        index = jax.lax.platform_dependent(
+            hidden, cpu=lambda scores: _selection.kth_by_descent(scores, k), default=elsewhere
+        )
+    else:
+        index = elsewhere(hidden)
     return _entries(scores, index), index
 
 
-def pad_for_selection(scores: jax.Array, k: int) -> jax.Array:
-    """Pads the last axis with `-inf`, as `largest` would.
+def pad_for_selection(scores: jax.Array, k: int, *, only_last: bool = False) -> jax.Array:
+    """Pads the last axis with `-inf`, as `largest` would, or as `kth_largest` would.
 
     Hazard: if XLA fuses the padding with code that draws noise, that code is not vectorized on the
     CPU and runs once for each use. Choice: pad the scores before the noise is added. Cost: none.
     """
     length = scores.shape[-1]
-    missing = -length % _CHUNK if _in_chunks(length, k) else 0
+    if only_last and jax.default_backend() == "cpu":
+        missing = math.prod(_selection.table_shape(length)) - length
+    else:
+        missing = -length % _CHUNK if _in_chunks(length, k) else 0
     if missing == 0:
         return scores
     return jnp.pad(scores, [(0, 0)] * (scores.ndim - 1) + [(0, missing)], constant_values=-jnp.inf)

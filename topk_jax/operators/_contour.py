@@ -1,0 +1,277 @@
+"""P(N = k - 1) without each of many independent events, as a sum over few points of a circle.
+
+N is the number of events that occur. Arrays have the axes (events, nodes, examples), or (points of
+the circle, events, nodes, examples), so that loops over events add whole vectors.
+"""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from topk_jax import _selection
+
+# The number of single events is a multiple of this. So many factors are multiplied in one pass.
+GROUP = 16
+# Steps of the search for the tilt, which need not be exact.
+_STEPS = 10
+# The logarithm of the largest factor of the odds.
+_HIGHEST_TILT = 40.0
+
+
+class Events(NamedTuple):
+    """Independent events.
+
+    Attributes:
+        probabilities: `[E, n, b]`.
+        complements: one minus the probabilities, without cancellation, `[E, n, b]`.
+        counts: how often each event is repeated, not necessarily a whole number, `[E, 1, b]`; None
+            for single events.
+    """
+
+    probabilities: jax.Array
+    complements: jax.Array
+    counts: jax.Array | None = None
+
+
+class _Tilted(NamedTuple):
+    """Events with other odds, `[E, n, b]`.
+
+    Attributes:
+        probabilities: p r / (1 - p + p r) for the ratio r.
+        complements: one minus these.
+        scales: 1 - p + p r.
+        counts: those of the events.
+    """
+
+    probabilities: jax.Array
+    complements: jax.Array
+    scales: jax.Array
+    counts: jax.Array | None
+
+
+class _Circle(NamedTuple):
+    """Points at angles t on the upper half of a circle, `[S, n, b]`: sin t and 1 - cos t."""
+
+    sines: jax.Array
+    versines: jax.Array
+    step: jax.Array
+
+
+def num_likely(k: int) -> int:
+    """The number of most likely events that are not binned.
+
+    The logarithm of a factor is smooth in the score of an event unless the event occurs with a
+    probability of about 1/2 after tilting, and a point is near the opposite side of the circle. If
+    a binned event has a probability q, at least 32 single events besides k - 1 have no smaller one.
+    As the mean is k - 1/2, the variance is then at least 32 q (1 - q), and the points that are
+    needed are farther from the opposite side the larger q is.
+    """
+    return k + 32
+
+
+def leave_one_out(
+    k: int, single: Events, repeated: Events | None
+) -> tuple[jax.Array, jax.Array | None]:
+    """P(N = k - 1) without each event, `[E, n, b]`, for single and for repeated events.
+
+    The first k - 1 single events are the most likely.
+
+    Identity (Cauchy): a coefficient of a polynomial is a mean over a circle around 0, and the
+    polynomial of N is the product of 1 - p + p z. Hazards: the summands cancel unless the circle
+    passes near the saddle point. The phases of k events and their logarithms are large numbers.
+    Choice: the radius r for which N has the mean k - 1/2 after tilting. The summands then decrease
+    like the characteristic function of N, at least like exp(-V (1 - cos t)) for a variance V, so a
+    number of points that does not depend on k is enough. Of the first k - 1 events those that do
+    not occur are counted, which leaves small phases. Division by a factor is stable, because all
+    numbers have a small relative error. Cost: one product and one division for each event and
+    point.
+    """
+    tilt = jax.lax.stop_gradient(_tilt(k - 0.5, single, repeated))
+    ratio = jnp.exp(tilt)
+    tilted = _tilted(single, ratio)
+    # The first events are counted where they do not occur.
+    logs = _log_scales(k, single, tilted, ratio)
+    log_scale = logs.sum(axis=0)
+    amplitudes = jnp.concatenate([-tilted.complements[: k - 1], tilted.probabilities[k - 1 :]])
+    variance = _variance(tilted)
+    tilted_repeated = None if repeated is None else _tilted(repeated, ratio)
+    if repeated is not None and tilted_repeated is not None:
+        variance += _variance(tilted_repeated)
+        logs = _log_scale(repeated.probabilities, tilted_repeated.scales, ratio)
+        log_scale += (repeated.counts * logs).sum(axis=0)
+    circle = _circle(jax.lax.stop_gradient(variance))
+    summands = _product(amplitudes, circle)
+    if tilted_repeated is not None:
+        summands = _times(summands, _power(tilted_repeated, circle))
+    # The first point is its own mirror image.
+    half = jnp.where(jnp.arange(len(circle.sines)) == 0, 0.5, 1.0).astype(tilt.dtype)
+    weights = half[:, None, None] * (jnp.exp(log_scale) * circle.step / math.pi)[None]
+    summands = _selection.stored(
+        lambda real, imaginary, weights: (weights * real, weights * imaginary), *summands, weights
+    )
+    without = _without_each(summands, circle, tilted)
+    if tilted_repeated is None:
+        return without, None
+    return without, _without_each(summands, circle, tilted_repeated)
+
+
+def _tilt(target: float, single: Events, repeated: Events | None) -> jax.Array:
+    """The logarithm of the ratio by which all odds change so that N has about the target as mean.
+
+    Hazard: the mean is flat where all events are certain. Choice: Newton's method for the logarithm
+    of the mean, with bisection where it leaves the bracket. Cost: two passes for each step.
+    """
+
+    def total(term: Callable[..., jax.Array]) -> jax.Array:
+        result = term(single.probabilities, single.complements).sum(axis=0)
+        if repeated is None:
+            return result
+        terms = term(repeated.probabilities, repeated.complements)
+        return result + (repeated.counts * terms).sum(axis=0)
+
+    def step(_: Any, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        tilt, low, high = state
+        ratio = jnp.exp(tilt)[None]
+        mean = total(lambda p, complement: ratio * p / (complement + ratio * p))
+        slope = total(lambda p, complement: ratio * p * complement / (complement + ratio * p) ** 2)
+        low = jnp.where(mean < target, tilt, low)
+        high = jnp.where(mean < target, high, tilt)
+        mean = jnp.maximum(mean, 1e-30)
+        newton = tilt + mean / (slope + 1e-30) * jnp.log(target / mean)
+        is_inside = (newton >= low) & (newton <= high)
+        return jnp.where(is_inside, newton, 0.5 * (low + high)), low, high
+
+    zero = jnp.zeros_like(single.probabilities[0])
+    start = (zero, zero - _HIGHEST_TILT, zero + _HIGHEST_TILT)
+    return jax.lax.fori_loop(0, _STEPS, step, start)[0]
+
+
+def _tilted(events: Events, ratio: jax.Array) -> _Tilted:
+    scaled = ratio[None] * events.probabilities
+    scales = events.complements + scaled
+    return _Tilted(scaled / scales, events.complements / scales, scales, events.counts)
+
+
+def _variance(tilted: _Tilted) -> jax.Array:
+    variances = tilted.probabilities * tilted.complements
+    return (variances if tilted.counts is None else tilted.counts * variances).sum(axis=0)
+
+
+def _log_scales(k: int, events: Events, tilted: _Tilted, ratio: jax.Array) -> jax.Array:
+    """The logarithms of the scales, divided by r for the first k - 1 events."""
+    first = _log_scale(events.complements[: k - 1], tilted.scales[: k - 1] / ratio[None], 1 / ratio)
+    others = _log_scale(events.probabilities[k - 1 :], tilted.scales[k - 1 :], ratio)
+    return jnp.concatenate([first, others])
+
+
+def _log_scale(probability: jax.Array, scale: jax.Array, ratio: jax.Array) -> jax.Array:
+    """The logarithm of the scale 1 + p (r - 1), without loss for many events with a small p."""
+    is_small = probability < 0.5
+    of_small = jnp.log1p(jnp.where(is_small, probability * (ratio[None] - 1), 0.0))
+    return jnp.where(is_small, of_small, jnp.log(scale))
+
+
+def _circle(variance: jax.Array) -> _Circle:
+    """Evenly spaced points up to the angle from which all summands are negligible."""
+    accuracy = -math.log(float(jnp.finfo(variance.dtype).eps))
+    num_points = _num_points(accuracy)
+    # 1 - cos t = accuracy / V at the farthest angle t, if there is one.
+    share = 0.5 * accuracy / jnp.maximum(variance, 0.5 * accuracy)
+    step = 2 * jnp.arcsin(jnp.sqrt(share)) / (num_points - 0.5)
+    angles = jnp.arange(num_points).astype(step.dtype)[:, None, None] * step[None]
+    arrays = (jnp.sin(angles), 2 * jnp.square(jnp.sin(0.5 * angles)), step)
+    return _Circle(*jax.lax.optimization_barrier(arrays))
+
+
+@functools.lru_cache
+def _num_points(accuracy: float) -> int:
+    """The number of points, for an error of exp(-accuracy) for any events.
+
+    The error is P(N >= k - 1 + m) if 2 pi / m is the step. This is hardest for unlikely events and
+    the largest variance V that needs the whole circle. There it is at most exp(-V h(m / V)), by
+    Bennett's inequality.
+    """
+    variance = accuracy / 2
+    points = 2
+    while True:
+        excess = (2 * points - 1) / variance
+        if variance * ((1 + excess) * math.log1p(excess) - excess) >= accuracy:
+            return points
+        points += 1
+
+
+def _times(
+    one: tuple[jax.Array, jax.Array], other: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    """The product of complex numbers, as real and imaginary parts."""
+    return one[0] * other[0] - one[1] * other[1], one[0] * other[1] + one[1] * other[0]
+
+
+def _product(amplitudes: jax.Array, circle: _Circle) -> tuple[jax.Array, jax.Array]:
+    """The product of the factors 1 - |v| (1 - cos t) + i v sin t, `[S, n, b]`.
+
+    Hazard: XLA on the CPU does not vectorize a product of complex numbers over an axis. Choice:
+    written out, in two stages. Cost: none.
+    """
+    groups = amplitudes.reshape(GROUP, -1, *amplitudes.shape[1:])
+
+    def product_of_groups(
+        groups: jax.Array, sines: jax.Array, versines: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        factors = (
+            (1 - jnp.abs(v)[None] * versines[:, None], v[None] * sines[:, None]) for v in groups
+        )
+        return functools.reduce(_times, factors)
+
+    def product(real: jax.Array, imaginary: jax.Array) -> tuple[jax.Array, jax.Array]:
+        factors = ((real[:, i], imaginary[:, i]) for i in range(real.shape[1]))
+        return functools.reduce(_times, factors)
+
+    parts = _selection.stored(product_of_groups, groups, circle.sines, circle.versines)
+    return _selection.stored(product, *parts)
+
+
+def _power(tilted: _Tilted, circle: _Circle) -> tuple[jax.Array, jax.Array]:
+    """The product of the factors of repeated events, to the power of their counts: `[S, n, b]`."""
+    q, complements, _, counts = tilted
+    squares = -2 * (q * complements)[None] * circle.versines[:, None]
+    sizes = jnp.exp(0.5 * (counts[None] * jnp.log1p(squares)).sum(axis=1))
+    angles = counts[None] * _angles(q[None], circle.sines[:, None], circle.versines[:, None])
+    angle = angles.sum(axis=1)
+    return sizes * jnp.cos(angle), sizes * jnp.sin(angle)
+
+
+def _angles(q: jax.Array, sine: jax.Array, versine: jax.Array) -> jax.Array:
+    """The angles of 1 - q (1 - cos t) + i q sin t, for t from 0 to below pi and q up to some 1/2.
+
+    Identities: tan(a / 2) = sin a / (1 + cos a) = tan a / (1 + sqrt(1 + tan(a)^2)), and Taylor's
+    series. Hazard: XLA on the CPU calls a function for each arc tangent. Choice: halve the angle
+    three times, from at most pi. Cost: three quotients and roots.
+    """
+    real, imaginary = 1 - q * versine, q * sine
+    tangent = imaginary / (jnp.sqrt(real * real + imaginary * imaginary) + real)
+    for _ in range(2):
+        tangent = tangent / (1 + jnp.sqrt(1 + tangent * tangent))
+    series = jnp.zeros_like(tangent)
+    for degree in reversed(range(1, 24, 2) if q.dtype == jnp.float64 else range(1, 12, 2)):
+        series = (-1) ** (degree // 2) / degree + series * tangent * tangent
+    return 8 * tangent * series
+
+
+def _without_each(
+    summands: tuple[jax.Array, jax.Array], circle: _Circle, tilted: _Tilted
+) -> jax.Array:
+    """The sum over the points of the real part of the summands divided by each factor."""
+    q, complements, scales, _ = tilted
+    twice_variances = 2 * q * complements
+    quotients = [
+        (real * (1 - q * versine) + imaginary * (q * sine)) / (1 - twice_variances * versine)
+        for real, imaginary, sine, versine in zip(
+            *(array[:, None] for array in (*summands, circle.sines, circle.versines)), strict=True
+        )
+    ]
+    return sum(quotients[1:], quotients[0]) / scales
