@@ -23,18 +23,17 @@ _HIGHEST_TILT = 40.0
 
 
 class Events(NamedTuple):
-    """Independent events.
-
-    Attributes:
-        probabilities: `[E, n, b]`.
-        complements: one minus the probabilities, without cancellation, `[E, n, b]`.
-        counts: how often each event is repeated, not necessarily a whole number, `[E, 1, b]`; None
-            for single events.
-    """
+    """Independent events, `[E, n, b]`: their probabilities, and 1 - p without cancellation."""
 
     probabilities: jax.Array
     complements: jax.Array
-    counts: jax.Array | None = None
+
+
+class Repeated(NamedTuple):
+    """Events with the numbers of their repetitions `[E, 1, b]`, not necessarily whole numbers."""
+
+    events: Events
+    counts: jax.Array
 
 
 class _Tilted(NamedTuple):
@@ -44,13 +43,11 @@ class _Tilted(NamedTuple):
         probabilities: p r / (1 - p + p r) for the ratio r.
         complements: one minus these.
         scales: 1 - p + p r.
-        counts: those of the events.
     """
 
     probabilities: jax.Array
     complements: jax.Array
     scales: jax.Array
-    counts: jax.Array | None
 
 
 class _Circle(NamedTuple):
@@ -74,7 +71,7 @@ def num_likely(k: int) -> int:
 
 
 def leave_one_out(
-    k: int, single: Events, repeated: Events | None
+    k: int, single: Events, repeated: Repeated | None
 ) -> tuple[jax.Array, jax.Array | None]:
     """P(N = k - 1) without each event, `[E, n, b]`, for single and for repeated events.
 
@@ -97,16 +94,19 @@ def leave_one_out(
     logs = _log_scales(k, single, tilted, ratio)
     log_scale = logs.sum(axis=0)
     amplitudes = jnp.concatenate([-tilted.complements[: k - 1], tilted.probabilities[k - 1 :]])
-    variance = _variance(tilted)
-    tilted_repeated = None if repeated is None else _tilted(repeated, ratio)
-    if repeated is not None and tilted_repeated is not None:
-        variance += _variance(tilted_repeated)
-        logs = _log_scale(repeated.probabilities, tilted_repeated.scales, ratio)
-        log_scale += (repeated.counts * logs).sum(axis=0)
+    variance = (tilted.probabilities * tilted.complements).sum(axis=0)
+    tilted_repeated = None
+    if repeated is not None:
+        events, counts = repeated
+        tilted_repeated = _tilted(events, ratio)
+        variances = tilted_repeated.probabilities * tilted_repeated.complements
+        variance += (counts * variances).sum(axis=0)
+        logs = _log_scale(events.probabilities, tilted_repeated.scales, ratio)
+        log_scale += (counts * logs).sum(axis=0)
     circle = _circle(jax.lax.stop_gradient(variance))
     summands = _product(amplitudes, circle)
-    if tilted_repeated is not None:
-        summands = _times(summands, _power(tilted_repeated, circle))
+    if repeated is not None and tilted_repeated is not None:
+        summands = _times(summands, _power(tilted_repeated, repeated.counts, circle))
     # The first point is its own mirror image.
     half = jnp.where(jnp.arange(len(circle.sines)) == 0, 0.5, 1.0).astype(tilt.dtype)
     weights = half[:, None, None] * (jnp.exp(log_scale) * circle.step / math.pi)[None]
@@ -119,25 +119,29 @@ def leave_one_out(
     return without, _without_each(summands, circle, tilted_repeated)
 
 
-def _tilt(target: float, single: Events, repeated: Events | None) -> jax.Array:
+def _tilt(target: float, single: Events, repeated: Repeated | None) -> jax.Array:
     """The logarithm of the ratio by which all odds change so that N has about the target as mean.
 
     Hazard: the mean is flat where all events are certain. Choice: Newton's method for the logarithm
     of the mean, with bisection where it leaves the bracket. Cost: two passes for each step.
     """
 
-    def total(term: Callable[..., jax.Array]) -> jax.Array:
-        result = term(single.probabilities, single.complements).sum(axis=0)
-        if repeated is None:
-            return result
-        terms = term(repeated.probabilities, repeated.complements)
-        return result + (repeated.counts * terms).sum(axis=0)
-
     def step(_: Any, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         tilt, low, high = state
-        ratio = jnp.exp(tilt)[None]
-        mean = total(lambda p, complement: ratio * p / (complement + ratio * p))
-        slope = total(lambda p, complement: ratio * p * complement / (complement + ratio * p) ** 2)
+        ratio = _selection.stored(jnp.exp, tilt)[None]
+
+        def moments(p: jax.Array, complement: jax.Array) -> tuple[jax.Array, jax.Array]:
+            q = ratio * p / (complement + ratio * p)
+            return q, q * (1 - q)
+
+        def counted(p: jax.Array, complement: jax.Array, count: jax.Array) -> Any:
+            mean, slope = moments(p, complement)
+            return count * mean, count * slope
+
+        mean, slope = _total(moments, *single)
+        if repeated is not None:
+            more = _total(counted, *repeated.events, repeated.counts)
+            mean, slope = mean + more[0], slope + more[1]
         low = jnp.where(mean < target, tilt, low)
         high = jnp.where(mean < target, high, tilt)
         mean = jnp.maximum(mean, 1e-30)
@@ -150,15 +154,30 @@ def _tilt(target: float, single: Events, repeated: Events | None) -> jax.Array:
     return jax.lax.fori_loop(0, _STEPS, step, start)[0]
 
 
+def _total(
+    terms: Callable[..., tuple[jax.Array, jax.Array]], *events: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """The sums over the events of two terms, functions of entries of arrays `[E, ...]`.
+
+    Hazard: XLA on the CPU sums over an axis outside of its vectorized loops. Choice: add entry by
+    entry, in two stages. Cost: none.
+    """
+
+    def total(terms: list[tuple[jax.Array, jax.Array]]) -> tuple[jax.Array, jax.Array]:
+        return functools.reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), terms)
+
+    def of_groups(*groups: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return total([terms(*entries) for entries in zip(*groups, strict=True)])
+
+    groups = (array.reshape(GROUP, -1, *array.shape[1:]) for array in events)
+    one, other = _selection.stored(of_groups, *groups)
+    return total(list(zip(one, other, strict=True)))
+
+
 def _tilted(events: Events, ratio: jax.Array) -> _Tilted:
     scaled = ratio[None] * events.probabilities
     scales = events.complements + scaled
-    return _Tilted(scaled / scales, events.complements / scales, scales, events.counts)
-
-
-def _variance(tilted: _Tilted) -> jax.Array:
-    variances = tilted.probabilities * tilted.complements
-    return (variances if tilted.counts is None else tilted.counts * variances).sum(axis=0)
+    return _Tilted(scaled / scales, events.complements / scales, scales)
 
 
 def _log_scales(k: int, events: Events, tilted: _Tilted, ratio: jax.Array) -> jax.Array:
@@ -235,14 +254,17 @@ def _product(amplitudes: jax.Array, circle: _Circle) -> tuple[jax.Array, jax.Arr
     return _selection.stored(product, *parts)
 
 
-def _power(tilted: _Tilted, circle: _Circle) -> tuple[jax.Array, jax.Array]:
+def _power(tilted: _Tilted, counts: jax.Array, circle: _Circle) -> tuple[jax.Array, jax.Array]:
     """The product of the factors of repeated events, to the power of their counts: `[S, n, b]`."""
-    q, complements, _, counts = tilted
-    squares = -2 * (q * complements)[None] * circle.versines[:, None]
-    sizes = jnp.exp(0.5 * (counts[None] * jnp.log1p(squares)).sum(axis=1))
-    angles = counts[None] * _angles(q[None], circle.sines[:, None], circle.versines[:, None])
-    angle = angles.sum(axis=1)
-    return sizes * jnp.cos(angle), sizes * jnp.sin(angle)
+    sines, versines = circle.sines[None], circle.versines[None]
+
+    def logarithms(q: jax.Array, complement: jax.Array, count: jax.Array) -> Any:
+        square = -2 * (q * complement)[:, None] * versines
+        size, angle = 0.5 * jnp.log1p(square), _angles(q[:, None], sines, versines)
+        return count[:, None] * size, count[:, None] * angle
+
+    size, angle = _total(logarithms, tilted.probabilities, tilted.complements, counts)
+    return jnp.exp(size) * jnp.cos(angle), jnp.exp(size) * jnp.sin(angle)
 
 
 def _angles(q: jax.Array, sine: jax.Array, versine: jax.Array) -> jax.Array:
@@ -266,7 +288,7 @@ def _without_each(
     summands: tuple[jax.Array, jax.Array], circle: _Circle, tilted: _Tilted
 ) -> jax.Array:
     """The sum over the points of the real part of the summands divided by each factor."""
-    q, complements, scales, _ = tilted
+    q, complements, scales = tilted
     twice_variances = 2 * q * complements
     quotients = [
         (real * (1 - q * versine) + imaginary * (q * sine)) / (1 - twice_variances * versine)

@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -24,7 +25,7 @@ _COARSE = np.arange(-6.0, 6.5, 0.125)
 # All nodes are computed at once if their largest arrays fit in this many bytes, else one at a time.
 _BYTES_AT_ONCE = 1 << 26
 # Measured: see benchmarks/README.md.
-_HIGHEST_MULTIPLIED_RANK = 16
+_HIGHEST_MULTIPLIED_RANK = 32
 
 
 def expected_top_k_value(
@@ -259,17 +260,27 @@ def _integrate(
     the Fourier transform of the integrand; Gauss quadrature needs over 1.5 times as many nodes.
     Cost: all nodes at once, or one after the other if that takes too much memory.
     """
-    width = (interval.high - interval.low) / num_nodes
-    steps = jnp.arange(num_nodes).astype(gaps.dtype)[:, None] + 0.5
-    nodes = interval.low[None] + steps * width[None]
+    width, nodes = _nodes(interval, num_nodes)
     size = k * gaps.shape[-1] + 4 * (0 if weights is None else len(points))
     at_nodes = functools.partial(_sums_over_nodes, k, gaps, weights, points)
-    if nodes.size * size * gaps.dtype.itemsize <= _BYTES_AT_ONCE:
-        sums = at_nodes(nodes)
-    else:
-        sums = jax.tree.map(lambda part: part.sum(axis=0), jax.lax.map(at_nodes, nodes[:, None]))
-    above, probabilities, table = sums
+    above, probabilities, table = _over_nodes(at_nodes, nodes, size)
     return interval.low + width * above, width[:, None] * probabilities, width[:, None] * table
+
+
+def _nodes(interval: _Interval, num_nodes: int) -> tuple[jax.Array, jax.Array]:
+    """The distance of the nodes, [b], and the nodes, [n, b]."""
+    width = (interval.high - interval.low) / num_nodes
+    steps = jnp.arange(num_nodes).astype(width.dtype)[:, None] + 0.5
+    return width, interval.low[None] + steps * width[None]
+
+
+def _over_nodes(
+    at_nodes: Callable[[jax.Array], tuple[jax.Array, ...]], nodes: jax.Array, size: int
+) -> tuple[jax.Array, ...]:
+    """The sums of a function over the nodes [n, b]; `size` numbers per node are in memory."""
+    if nodes.size * size * nodes.dtype.itemsize <= _BYTES_AT_ONCE:
+        return at_nodes(nodes)
+    return jax.tree.map(lambda part: part.sum(axis=0), jax.lax.map(at_nodes, nodes[:, None]))
 
 
 def _sums_over_nodes(
@@ -320,12 +331,10 @@ def _integrate_by_contour(
     Identity: the density of the k-th largest is the sum of the densities of all classes, each times
     the probability that k - 1 others exceed it, and tau is its mean. All terms are positive.
     """
-    width = (interval.high - interval.low) / num_nodes
-    steps = jnp.arange(num_nodes).astype(gaps.dtype)[:, None] + 0.5
-    nodes = interval.low[None] + steps * width[None]
+    width, nodes = _nodes(interval, num_nodes)
+    size = 4 * (gaps.shape[-1] + (0 if weights is None else len(points)))
     at_nodes = functools.partial(_contour_sums_over_nodes, k, gaps, weights, points)
-    sums = jax.tree.map(lambda part: part.sum(axis=0), jax.lax.map(at_nodes, nodes[:, None]))
-    total, moment, probabilities, table = sums
+    total, moment, probabilities, table = _over_nodes(at_nodes, nodes, size)
     return moment / total, width[:, None] * probabilities, width[:, None] * table
 
 
@@ -341,8 +350,8 @@ def _contour_sums_over_nodes(
     repeated = None
     if weights is not None:
         column = jnp.broadcast_to(jnp.asarray(points, gaps.dtype)[:, None], weights.T.shape)
-        repeated, densities_at_points = _events(nodes[None] - _padded(column, -_FAR))
-        repeated = repeated._replace(counts=_padded(weights.T, 0.0))
+        events, densities_at_points = _events(nodes[None] - _padded(column, -_FAR))
+        repeated = _contour.Repeated(events, _padded(weights.T, 0.0))
     without, without_at_points = _contour.leave_one_out(k, single, repeated)
     parts = jax.lax.optimization_barrier(densities * without)
     density = parts.sum(axis=0)

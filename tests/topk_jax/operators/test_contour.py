@@ -54,13 +54,12 @@ def test_without_each_event(rng, dtype):
     single, repeated, counts = (np.array(part).T[:, None] for part in zip(*rows, strict=True))
     with jax.enable_x64(dtype == "float64"):
 
-        def events(logits, counts=None):
-            chances = [jnp.asarray(expit(sign * logits), dtype) for sign in (1, -1)]
-            return _contour.Events(*chances, counts)
+        def events(logits):
+            return _contour.Events(*(jnp.asarray(expit(sign * logits), dtype) for sign in (1, -1)))
 
-        of_single, of_repeated = jax.jit(
-            lambda single, repeated: _contour.leave_one_out(RANK, single, repeated)
-        )(events(single), events(repeated, jnp.asarray(counts, dtype)))
+        of_single, of_repeated = jax.jit(lambda *parts: _contour.leave_one_out(RANK, *parts))(
+            events(single), _contour.Repeated(events(repeated), jnp.asarray(counts, dtype))
+        )
     eps = float(np.finfo(dtype).eps)
     for row in range(len(rows)):
         times = counts[:, 0, row].astype(int)
