@@ -14,16 +14,16 @@ from benchmarks import command, timing
 from topk_jax.operators import _top_k
 
 # Rows, classes.
-SHAPES = ((640, 100), (320, 1081), (64, 10_000), (8, 100_000))
+SHAPES = ((640, 100), (320, 1081), (320, 2048), (64, 4096), (64, 10_000), (8, 100_000))
 RANKS = (1, 2, 6, 11, 21, 51, 101)
 _NEVER = 2**30
-# The highest ranks that descent and selection always find, and the lengths per rank from which
-# selection, and selection in chunks, are used.
+# The longest row for descent, the highest ranks that descent and selection always find, and the
+# lengths per rank from which selection, and selection in chunks, are used.
 WAYS = {
-    "descent": (_NEVER, 0, _NEVER, _NEVER),
-    "selection": (0, _NEVER, _NEVER, _NEVER),
-    "selection in chunks": (0, _NEVER, _NEVER, _top_k._CHUNK),
-    "bisection": (0, 0, _NEVER, _NEVER),
+    "descent": (_NEVER, _NEVER, 0, _NEVER, _NEVER),
+    "selection": (0, 0, _NEVER, _NEVER, _NEVER),
+    "selection in chunks": (0, 0, _NEVER, _NEVER, _top_k._CHUNK),
+    "bisection": (0, 0, 0, _NEVER, _NEVER),
 }
 
 
@@ -59,6 +59,7 @@ def row(shape: tuple[int, int], k: int, repetitions: int) -> dict[str, Any]:
 
 def _compiled(way: tuple[int, ...], scores: jax.Array, k: int) -> timing.Contestant:
     names = (
+        "_LONGEST_SHORT_ROW",
         "_HIGHEST_DESCENT",
         "_HIGHEST_SELECTED_RANK",
         "_SELECTED_LENGTH_PER_RANK",

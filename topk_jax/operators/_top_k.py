@@ -11,7 +11,8 @@ from topk_jax import _checks, _numerics, _selection
 __all__ = ["top_k_sum", "top_k_value"]
 
 # Measured: see benchmarks/README.md.
-_HIGHEST_DESCENT = 12
+_LONGEST_SHORT_ROW = 2048
+_HIGHEST_DESCENT = 16
 _HIGHEST_SELECTED_RANK = 8
 _SELECTED_LENGTH_PER_RANK = 64
 _CHUNK = 8
@@ -115,26 +116,31 @@ def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k-th largest entry along the last axis and its index, `[..., 1]` both.
 
-    Equal entries rank in the order of their indices.
+    Equal entries rank in the order of their indices. It depends on the method whether -0 and 0 are
+    equal.
 
     Hazard: the time of a partial selection grows with k, and on the CPU it processes one entry at a
-    time. Choice: passes over all entries that XLA vectorizes on the CPU: one for each of the k
-    largest, or for large k a bisection, whose time does not depend on k.
+    time. Choice: for large k a bisection, whose time does not depend on k. On the CPU, for short
+    rows, passes over all entries that XLA vectorizes: one for each of the k largest, or a
+    bisection.
     """
     hidden = jax.lax.stop_gradient(scores)
-    selects = k <= _HIGHEST_SELECTED_RANK or scores.shape[-1] >= _SELECTED_LENGTH_PER_RANK * k
+    length = scores.shape[-1]
 
-    def elsewhere(scores: jax.Array) -> jax.Array:
-        return (
-            largest(scores, k)[1][..., -1:] if selects else _selection.kth_by_bisection(scores, k)
-        )
+    def by_rank(scores: jax.Array) -> jax.Array:
+        if k <= _HIGHEST_SELECTED_RANK or length >= _SELECTED_LENGTH_PER_RANK * k:
+            return largest(scores, k)[1][..., -1:]
+        return _selection.kth_by_bisection(scores, k)
 
-    if k <= _HIGHEST_DESCENT:
-        index = jax.lax.platform_dependent(
-            hidden, cpu=lambda scores: _selection.kth_by_descent(scores, k), default=elsewhere
-        )
+    def of_short_rows(scores: jax.Array) -> jax.Array:
+        if k <= _HIGHEST_DESCENT:
+            return _selection.kth_by_descent(scores, k)
+        return _selection.kth_by_bisection(scores, k)
+
+    if length <= _LONGEST_SHORT_ROW:
+        index = jax.lax.platform_dependent(hidden, cpu=of_short_rows, default=by_rank)
     else:
-        index = elsewhere(hidden)
+        index = by_rank(hidden)
     return _entries(scores, index), index
 
 
@@ -145,7 +151,7 @@ def pad_for_selection(scores: jax.Array, k: int, *, only_last: bool = False) -> 
     CPU and runs once for each use. Choice: pad the scores before the noise is added. Cost: none.
     """
     length = scores.shape[-1]
-    if only_last and jax.default_backend() == "cpu":
+    if only_last and length <= _LONGEST_SHORT_ROW and jax.default_backend() == "cpu":
         missing = math.prod(_selection.table_shape(length)) - length
     else:
         missing = -length % _CHUNK if _in_chunks(length, k) else 0

@@ -12,14 +12,14 @@ from topk_jax.operators import _perturbed, _top_k
 pytestmark = pytest.mark.slow
 
 GROUP_SIZE = {"all at once": 2**30, "one row at a time": 1, "four rows at a time": 250}
-# The highest rank that descent finds, the highest that is selected, the length for each rank
-# from which it always is, and the length for each rank from which it is selected in chunks.
+# The longest row that descent searches and its highest rank, the highest rank that is selected, the
+# length for each rank from which it always is, and from which it is selected in chunks.
 SELECTION = {
-    "descent": (2**30, 0, 2**30, 2**30),
-    "selection": (0, 2**30, 2**30, 2**30),
+    "descent": (2**30, 2**30, 0, 2**30, 2**30),
+    "selection": (0, 0, 2**30, 2**30, 2**30),
     # There have to be as many chunks as ranks.
-    "selection in chunks": (0, 2**30, 2**30, _top_k._CHUNK),
-    "bisection": (0, 0, 2**30, 2**30),
+    "selection in chunks": (0, 0, 2**30, 2**30, _top_k._CHUNK),
+    "bisection": (0, 0, 0, 2**30, 2**30),
 }
 
 
@@ -34,7 +34,8 @@ def ranks(request, monkeypatch):
 
 
 def _select_by(monkeypatch, name):
-    highest_descent, highest_rank, selected_length, chunked_length = SELECTION[name]
+    longest_row, highest_descent, highest_rank, selected_length, chunked_length = SELECTION[name]
+    monkeypatch.setattr(_top_k, "_LONGEST_SHORT_ROW", longest_row)
     monkeypatch.setattr(_top_k, "_HIGHEST_DESCENT", highest_descent)
     monkeypatch.setattr(_top_k, "_HIGHEST_SELECTED_RANK", highest_rank)
     monkeypatch.setattr(_top_k, "_SELECTED_LENGTH_PER_RANK", selected_length)
