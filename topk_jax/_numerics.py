@@ -15,6 +15,9 @@ def finite_scores(logits: jax.Array) -> jax.Array:
 
     Hazard: the difference of two masked scores is NaN. Choice: a finite floor with zero gradient.
     Cost: one elementwise pass, which XLA fuses into the next one.
+
+    Hazard: XLA on the CPU computes a maximum by one instruction that may lose a NaN. Choice:
+    results are marked by the scores that were given, not by these.
     """
     return jnp.maximum(logits, FLOOR)
 

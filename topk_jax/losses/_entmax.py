@@ -54,9 +54,8 @@ def entmax_loss(logits: ArrayLike, labels: ArrayLike, *, alpha: ArrayLike) -> ja
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=1, at_most=2)
-    scores = _numerics.finite_scores(scores)
-    loss, _ = _loss(scores, alpha, labels)
-    return _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
+    loss, _ = _loss(_numerics.finite_scores(scores), alpha, labels)
+    return _numerics.nan_where_invalid(loss, scores, labels)
 
 
 def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> jax.Array:

@@ -67,12 +67,13 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
     """
     last = classes_last(scores, axis)
     alpha = _checks.scalar(alpha, "alpha", last.dtype, at_least=1, at_most=2)
-    return jnp.moveaxis(probabilities(_numerics.finite_scores(last), alpha), -1, axis)
+    result = probabilities(_numerics.finite_scores(last), alpha)
+    return jnp.moveaxis(_numerics.nan_where_invalid_vectors(result, last), -1, axis)
 
 
 @jax.custom_jvp
 def probabilities(scores: jax.Array, alpha: jax.Array) -> jax.Array:
-    """The entmax of scores [..., L] that are above -inf; NaN where one of them is NaN."""
+    """The entmax of finite scores [..., L]."""
     return solve(scores, alpha).probabilities(scores, alpha)
 
 
@@ -99,7 +100,7 @@ class Solution(NamedTuple):
 
 
 def solve(scores: jax.Array, alpha: jax.Array) -> Solution:
-    """What gives the entmax of scores [..., L] that are above -inf.
+    """What gives the entmax of finite scores [..., L].
 
     Identity: let z be the scores less the largest, a = alpha - 1, b(w) = (1 + a w z)_+ and
     r(w) = b(w)^(1/a), which is e^z at a = 0. Then p = r(w) / sum r(w) where w solves

@@ -73,9 +73,10 @@ def p_norm_top_k(
     k = _checks.rank(k, last.shape[-1])
     p = _checks.scalar(p, "p", last.dtype, above=1, at_most=2)
     regularization = _checks.scalar(regularization, "regularization", last.dtype, above=0)
-    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(last), last)
+    finite = _numerics.finite_scores(last)
     kth = jax.lax.stop_gradient(kth_largest(finite, k)[0])
-    return jnp.moveaxis(_mask(k, finite - kth, p, regularization), -1, axis)
+    mask = _mask(k, finite - kth, p, regularization)
+    return jnp.moveaxis(_numerics.nan_where_invalid_vectors(mask, last), -1, axis)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -126,3 +126,21 @@ def test_slopes_in_p_and_the_regularization(rng):
             np.testing.assert_allclose(
                 of_regularization, differences / (2 * step), rtol=0, atol=1e-7
             )
+
+
+@pytest.mark.parametrize("size", [64, 500])
+@pytest.mark.parametrize(
+    "operator",
+    [
+        lambda scores: operators.p_norm_top_k(scores, 3, p=4 / 3, regularization=1.0),
+        lambda scores: operators.entmax(scores, alpha=1.5),
+        lambda scores: operators.entmax(scores, alpha=1.3),
+    ],
+)
+def test_a_nan_is_found_in_vectorized_loops(rng, size, operator):
+    # XLA's maximum loses a NaN in some of them.
+    scores = rng.normal(size=(8, size)).astype(np.float32)
+    scores[::2, size // 3] = np.nan
+    mask = for_users(operator)(scores)
+    np.testing.assert_array_equal(np.isnan(mask).all(axis=-1), np.arange(8) % 2 == 0)
+    np.testing.assert_array_equal(np.isnan(mask).any(axis=-1), np.arange(8) % 2 == 0)

@@ -100,7 +100,13 @@ def test_a_key_draws_the_same_noise_on_every_path(key, rng, monkeypatch, per_exa
 
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 5, 6])
 def test_equal_scores_rank_by_index(ranks, k):
-    scores = jnp.array([[1.0, 2.0, 1.0, 2.0, 1.0, -jnp.inf], [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
+    scores = jnp.array(
+        [
+            [1.0, 2.0, 1.0, 2.0, 1.0, -jnp.inf],
+            [0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            [-jnp.inf, 1.0, -jnp.inf, 2.0, 1.0, 3.0],
+        ]
+    )
     value, index = _top_k.kth_largest(scores, k)
     order = np.argsort(-np.asarray(scores), axis=-1, kind="stable")
     np.testing.assert_array_equal(index[:, 0], order[:, k - 1])
