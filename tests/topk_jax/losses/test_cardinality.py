@@ -110,6 +110,15 @@ def test_costs(rng):
         np.testing.assert_array_equal(costs_of(logits, labels, 0.0)[:, index], errors)
 
 
+def test_sizes_have_any_order(rng):
+    logits, labels = jnp.asarray(rng.normal(size=(4, 8)), jnp.float32), jnp.arange(4)
+    descending = jax.jit(
+        lambda weight: losses.cardinality_costs(logits, labels, sizes=SIZES[::-1], weight=weight)
+    )
+    expected = reference.cardinality_costs(logits, labels, sizes=SIZES, weight=0.05)
+    np.testing.assert_allclose(descending(0.05)[:, ::-1], expected, rtol=ROUNDING)
+
+
 def test_costs_have_no_gradient_and_mark_broken_examples(rng):
     logits = jnp.asarray(rng.normal(size=(4, 8)), jnp.bfloat16).at[1, 5].set(jnp.nan)
     labels = jnp.array([0, 1, 8, -1])
@@ -117,11 +126,11 @@ def test_costs_have_no_gradient_and_mark_broken_examples(rng):
     assert costs.dtype == jnp.float32
     np.testing.assert_array_equal(np.isnan(costs), [[False] * 3] + [[True] * 3] * 3)
 
-    def total(logits):
-        return losses.cardinality_costs(logits, labels, sizes=SIZES, weight=0.05)[0].sum()
+    def total(logits, weight):
+        return losses.cardinality_costs(logits, labels, sizes=SIZES, weight=weight)[0].sum()
 
-    gradient = jax.jit(jax.grad(total))(logits)
-    np.testing.assert_array_equal(gradient, 0)
+    for gradient in jax.jit(jax.grad(total, argnums=(0, 1)))(logits, 0.05):
+        np.testing.assert_array_equal(gradient, 0)
 
 
 @pytest.mark.parametrize(
