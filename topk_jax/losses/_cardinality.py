@@ -51,7 +51,7 @@ def cardinality_aware(selector_logits: ArrayLike, costs: ArrayLike) -> jax.Array
     weights = jnp.where(finite > _numerics.FLOOR, 1 - costs, 0)
     gaps = finite - finite.max(axis=-1, keepdims=True)
     surprises = jnp.log(jnp.exp(gaps).sum(axis=-1, keepdims=True)) - gaps
-    values = jnp.where(weights == 0, 0, weights * surprises).sum(axis=-1)
+    values = (weights * surprises).sum(axis=-1)
     in_range = ((costs >= 0) & (costs <= 1)).all(axis=-1, keepdims=True)
     return _numerics.nan_where_invalid_scores(values, jnp.where(in_range, scores, jnp.nan))
 
