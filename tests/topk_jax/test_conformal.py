@@ -33,9 +33,11 @@ CASES = [
 
 
 def tied_probabilities(rng):
-    """Multiples of 1/64 that add up to 1, many of them equal or 0."""
+    """Multiples of 1/64 that add up to 1, many of them equal or 0 of either sign."""
     cuts = np.sort(rng.integers(0, 17, size=(N, L - 1)) * 4, axis=-1)
-    return np.diff(cuts, axis=-1, prepend=0, append=64).astype(np.float32) / 64
+    sixtyfourths = np.diff(cuts, axis=-1, prepend=0, append=64).astype(np.float32)
+    negative_zeros = (sixtyfourths == 0) & (rng.random((N, L)) < 0.5)
+    return np.where(negative_zeros, np.float32(-0.0), sixtyfourths / 64)
 
 
 def parameters_of(kind, drawn, key):
@@ -145,6 +147,13 @@ def test_logits_taken_for_probabilities_have_no_scores(rng, kind):
     logits = np.concatenate([rng.normal(size=(N - 1, L)), np.full((1, L), 0.5)]).astype(np.float32)
     assert jnp.isnan(sets.conformal_scores(logits, kind=kind, **KINDS[kind])).all()
     assert not sets.conformal_set(logits, 1e9, kind=kind, **KINDS[kind]).any()
+
+
+def test_a_set_beside_a_score_of_nan_is_empty():
+    scores = jnp.array([[0.25, jnp.nan, 0.5], [0.25, 1.0, 0.5]])
+    np.testing.assert_array_equal(
+        sets.score_set(scores, 0.5), [[False, False, False], [True, False, True]]
+    )
 
 
 # One quantile
