@@ -13,7 +13,7 @@ import pytest
 from tests import reference
 from tests.topk_jax.probabilities import softmax_of
 from topk_jax import sets
-from topk_jax.sets import _clusters
+from topk_jax.sets import _clusters, _quantiles
 
 N, L = 12, 5
 COUNTS = np.array([50, 20, 8, 4, 1])
@@ -327,6 +327,11 @@ def two_kinds_of_classes(rng, size):
     return scores[order].astype(np.float32), labels[order]
 
 
+def describing_half(key, number):
+    """The examples that describe the classes."""
+    return np.asarray(jax.random.uniform(jax.random.split(key)[0], (number,))) < 0.5
+
+
 def test_clusters_of_classes_share_their_quantile(rng, key):
     scores, labels = two_kinds_of_classes(rng, 60)
     settings: dict[str, Any] = {"error": 0.1, "num_clusters": 2, "num_classes": 7}
@@ -336,9 +341,9 @@ def test_clusters_of_classes_share_their_quantile(rng, key):
     # The seventh class has no examples: it gets the quantile of all.
     assert len(set(quantiles[:3])) == len(set(quantiles[3:6])) == len(set(quantiles[5:])) - 1 == 1
     assert quantiles[0] < 1 < quantiles[6] < quantiles[3]
-    split = np.asarray(jax.random.uniform(jax.random.split(key)[0], (len(labels),))) >= 0.5
+    calibrates = ~describing_half(key, len(labels))
     for low, high, index in ((0, 3, 0), (3, 6, 3), (0, 6, 6)):
-        inside = split & (labels >= low) & (labels < high)
+        inside = calibrates & (labels >= low) & (labels < high)
         assert quantiles[index] == reference.conformal_quantile(scores[inside], error=0.1)
     again = sets.clustered_quantiles(scores, labels, key=key, clustering_part=0.5, **settings)
     np.testing.assert_array_equal(quantiles, again)
@@ -357,14 +362,101 @@ def test_classes_with_few_examples_have_the_quantile_of_all(rng, key):
     np.testing.assert_array_equal(by_default, quantiles)
 
 
+@pytest.mark.parametrize("has_third", [True, False])
+def test_nine_examples_describe_a_class_and_eight_do_not(rng, key, has_third):
+    describes = describing_half(key, 360)
+    places = np.flatnonzero(describes)
+    labels = (np.arange(360) % 2).astype(np.int32)
+    labels[places[:8]] = 3
+    if has_third:
+        labels[places[8:17]] = 2
+    scores = (rng.random(360) + labels).astype(np.float32)
+    quantiles = sets.clustered_quantiles(
+        scores, labels, key=key, error=0.1, num_clusters=2, clustering_part=0.5, num_classes=7
+    )
+    expected = [
+        reference.conformal_quantile(scores[~describes & np.isin(labels, inside)], error=0.1)
+        for inside in ((0,), (1, 2), (0, 1, 2, 3))
+    ]
+    # Two described classes are not more than the clusters.
+    np.testing.assert_array_equal(
+        quantiles, np.float32(expected)[[0, 1, 1, 2, 2, 2, 2] if has_third else [2] * 7]
+    )
+
+
+def test_one_cluster_is_all_classes(rng, key):
+    describes = describing_half(key, 48)
+    # The last class is not described, and has the largest scores.
+    labels = np.where(describes, np.arange(48) % 5, np.arange(48) % 6).astype(np.int32)
+    scores = (rng.random(48) + (labels == 5)).astype(np.float32)
+    quantiles = sets.clustered_quantiles(
+        scores, labels, key=key, error=0.3, num_clusters=1, clustering_part=0.5, num_classes=6
+    )
+    expected = reference.conformal_quantile(scores[~describes], error=0.3)
+    np.testing.assert_array_equal(quantiles, np.full(6, np.float32(expected)))
+
+
 def test_the_authors_choice_of_clusters():
     # 100 classes of 50 examples: 50 * 100 / 175 = 28.57 describe, in 14 clusters.
     labels = np.repeat(np.arange(100), 50)
     assert _clusters._authors_choice(labels, 100, Fraction(1, 10)) == (14, 28 / 50)
+    wrong = np.append(labels, [-1, 100, 100])
+    assert _clusters._authors_choice(wrong, 100, Fraction(1, 10)) == (14, 28 / 50)
     # A class of 5 is left out: 9 of each of the other 99 count.
     rare = np.append(labels[:-50], np.full(5, 99))
     assert _clusters._authors_choice(rare, 100, Fraction(1, 10)) == (2, 5 / 9)
     assert _clusters._authors_choice(labels, 100, Fraction(0)) == (1, 0.0)
+
+
+def test_classes_are_described_by_their_quantiles(rng):
+    labels = np.array([0] * 7 + [1] * 4 + [3], np.int32)
+    scores = rng.normal(size=N).astype(np.float32)
+    calibration = _quantiles.Calibration(jnp.asarray(scores), jnp.asarray(labels), jnp.array(True))
+    described = jax.jit(
+        lambda given: _clusters._descriptions(_quantiles.grouped(given, given.labels, L))
+    )(calibration)
+    for label in (0, 1, 3):
+        expected = np.quantile(scores[labels == label], [0.5, 0.6, 0.7, 0.8, 0.9])
+        # A product and a sum in float32.
+        np.testing.assert_allclose(described[label], expected, rtol=0, atol=1e-6)
+
+
+def test_classes_weigh_as_the_roots_of_their_sizes():
+    # Two of three classes are joined: with weights of 2, 1 and 1 at 0, 1 and 1.21 further, that is
+    # the first two, and with weights of 4, 1 and 1 it would be the last two.
+    labels = np.repeat(np.arange(3, dtype=np.int32), [240, 60, 60])
+    scores = np.array([0.0, 1.0, 2.21], np.float32)[labels]
+    quantiles = sets.clustered_quantiles(
+        scores,
+        labels,
+        key=jax.random.key(0),
+        error=0.1,
+        num_clusters=2,
+        clustering_part=0.5,
+        num_classes=7,
+    )
+    # A fifth of the first cluster has a score of 1.
+    np.testing.assert_array_equal(quantiles[:3], np.float32([1.0, 1.0, 2.21]))
+
+
+def test_first_centers_are_far_apart_and_have_weight(key):
+    points = jnp.array([[0.0], [0.0], [0.0], [0.0], [1.0], [2.0], [1e3]])
+    weights = jnp.array([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0])
+    centers = jax.jit(jax.vmap(lambda each: _clusters._spread_centers(each, points, weights, 3)))(
+        jax.random.split(key, 8)
+    )
+    np.testing.assert_array_equal(np.sort(centers[..., 0], axis=-1), [[0.0, 1.0, 2.0]] * 8)
+
+
+def test_k_means_ends_where_every_point_has_the_nearest_center(rng, key):
+    points = jnp.asarray(rng.normal(size=(60, 2)), jnp.float32)
+    weights = np.float32(rng.random(60))
+    found = np.asarray(jax.jit(_clusters._k_means, static_argnums=3)(key, points, weights, 4))
+    centers = np.stack(
+        [np.average(points[found == i], axis=0, weights=weights[found == i]) for i in range(4)]
+    )
+    distances = ((np.asarray(points)[:, None] - centers) ** 2).sum(axis=-1)
+    np.testing.assert_array_equal(distances.argmin(axis=-1), found)
 
 
 def test_k_means_finds_the_best_of_all_partitions(rng, key):
@@ -383,10 +475,15 @@ def test_k_means_finds_the_best_of_all_partitions(rng, key):
                 total += (mass * ((places[inside] - center) ** 2).sum(axis=-1)).sum()
         return total
 
-    found = np.asarray(_clusters._k_means(key, points, weights, 3)).tolist()
     best = min(cost(clusters) for clusters in itertools.product(range(3), repeat=8))
-    # Ten starts find the least of eight points; the sums differ by roundings.
-    assert cost(found) == pytest.approx(best, rel=1e-5)
+    k_means = jax.jit(_clusters._k_means, static_argnums=3)
+    for each in jax.random.split(key, 5):
+        found = np.asarray(k_means(each, points, weights, 3)).tolist()
+        # Ten starts find the least of eight points; the sums differ by roundings.
+        assert cost(found) == pytest.approx(best, rel=1e-5)
+    # Of three clusters of two different points, one is empty.
+    twice = np.array(k_means(key, jnp.repeat(points[:2], 4, axis=0), weights + 1.0, 3))
+    np.testing.assert_array_equal(twice == twice[0], np.arange(8) < 4)
 
 
 # Temperature
@@ -406,8 +503,10 @@ def test_temperature_is_where_the_cross_entropy_is_least(rng, scale):
 def test_temperature_of_labels_without_doubt_and_without_sense():
     logits, right = jnp.array([[3.0, 1.0], [0.0, 2.0]]), jnp.array([0, 1])
     confident = sets.temperature(logits, right)
-    # softmax(-2 / T) is then 0 in float32.
-    assert 2.0**-20 <= confident < 2 / 80
+    # exp(-2 / T) is then 0 in float32.
+    assert 2.0**-20 <= confident < 2 / 104
+    # Of equal logits, all temperatures have the same loss.
+    assert sets.temperature(jnp.zeros((2, 2)), right) == 1
     assert sets.temperature(logits, 1 - right) == pytest.approx(2.0**20)
     assert jnp.isnan(sets.temperature(logits, jnp.array([0, 2])))
     assert jnp.isnan(sets.temperature(logits.at[0, 0].set(jnp.nan), right))
@@ -429,7 +528,7 @@ def test_macro_thresholds_keep_the_best_quotients(rng, k):
         # fractions may differ by a rounding of float64.
         left = np.where(chosen, -np.inf, quotients)
         if rank == N * L:
-            assert chosen.all()
+            assert np.isneginf(thresholds).all()
             continue
         assert quotients[chosen].min(initial=np.inf) > left.max() * (1 - 1e-9)
         following = int((left >= left.max() * (1 - 1e-6)).sum())
@@ -486,6 +585,15 @@ def test_a_nan_makes_every_quantile_nan(rng, name):
     probabilities = softmax_of(rng, N, L)
     assert not jnp.isnan(EACH[name](probabilities)).any()
     assert jnp.isnan(EACH[name](probabilities.at[3, LABELS[3]].set(jnp.nan))).all()
+
+
+def test_a_nan_makes_thresholds_of_every_class_and_quantiles_of_ranks_nan(rng):
+    probabilities = softmax_of(rng, N, L)
+    broken = probabilities.at[3, LABELS[3]].set(jnp.nan)
+    all_classes = sets.macro_average_k_thresholds(broken, k=L, class_counts=COUNTS)
+    assert jnp.isnan(all_classes).all()
+    of_ranks = sets.rank_calibrated_quantiles(probabilities, broken, LABELS, error=0.25)
+    assert jnp.isnan(jnp.stack(of_ranks)).all()
 
 
 @pytest.mark.parametrize("label", [-1, L])
