@@ -147,6 +147,11 @@ def test_parameters_in_words_are_those_of_the_scores():
     assert RULES["saps"].parameters == {"rank_penalty": 0.2}
 
 
+@pytest.mark.parametrize("name", WITH_SCORES)
+def test_a_rule_has_the_name_of_its_score_or_that_of_its_quantile(name):
+    assert RULES[name].score["kind"] == (name if RULES[name].quantile == "all" else "lac")
+
+
 def test_programs_of_any_number_of_examples_have_the_sets_of_each_rule():
     rules = {name: calibrated(name) for name in RULES}
     (number,) = jax.export.symbolic_shape("n")
