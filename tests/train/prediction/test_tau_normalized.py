@@ -8,7 +8,9 @@ import pytest
 
 from tests.train.forked import check_mistakes, start_each
 from train import experiment
-from train.evaluation.metric import LOSS
+from train.evaluation import summaries
+from train.evaluation.metric import LOSS, Metric
+from train.evaluation.thresholds import average_k_thresholds
 from train.foundation.errors import UserError
 from train.prediction import tau_normalized, trained
 from train.workdir.runs import Run, identity
@@ -46,6 +48,21 @@ def test_the_run_is_that_with_the_best_tau(finished_run, normalized):
     assert tau == max(accuracies, key=accuracies.get)
     assert len(set(losses.values())) == len(losses)
     assert tau_normalized.choose(earlier, LOSS) == min(losses, key=losses.get)
+    counts, ks = earlier.class_counts, earlier.config["eval"]["ks"]
+    thresholds = {one: average_k_thresholds(predicted[one], ks) for one in predicted}
+    average = Metric.accuracy("average", 1)
+    accuracies_of_sets = {
+        one: summaries.summarize(predicted[one], thresholds[one], counts).metrics[average]
+        for one in predicted
+    }
+    assert tau_normalized.choose(earlier, average) == max(
+        accuracies_of_sets, key=accuracies_of_sets.get
+    )
+    # Sets of the test split have the thresholds of validation.
+    test = found.predict("test")
+    for one, value in summaries.summarize(test, thresholds[tau], counts).metrics.items():
+        written = found.results["test"][one.name]
+        assert written is None or written == pytest.approx(value, rel=1e-5)
     # On one device and on eight: float32 rounding.
     validation = found.results["validation"]
     np.testing.assert_allclose(validation["loss"], losses[tau], rtol=1e-5)
