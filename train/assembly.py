@@ -38,7 +38,7 @@ from train.training.losses import find_loss
 from train.training.objectives import Hyperparameters, Objective, class_logits
 from train.training.optimizer import Optimizer
 from train.training.state import TrainState, initial_state, parameters_digest
-from train.workdir import run_files, terminal
+from train.workdir import extensions, run_files, terminal
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 from train.workdir.skipped_images import SkippedImages
@@ -228,7 +228,9 @@ class Assembly:
             self.config["loss"],
             self.class_counts,
             sampling=self.config["dataset"]["sampling"],
-            num_steps=self.config["num_epochs"] * self.steps_per_epoch,
+            num_epochs=self.config["num_epochs"],
+            steps_per_epoch=self.steps_per_epoch,
+            extensions=self.config.get(extensions.FIELD, ()),
         )
         hyperparameters = self.devices.replicate({**self.hyperparameters, **weights})
         return lambda state, batch: compiled(state, hyperparameters, batch)

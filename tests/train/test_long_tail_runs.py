@@ -1,6 +1,7 @@
 """Runs for long tails: class weights that begin late, heads of another kind, heads trained anew."""
 
 import json
+import shutil
 
 import jax
 import numpy as np
@@ -39,18 +40,24 @@ WEIGHTED = {
 }
 
 
+@pytest.fixture(scope="module")
+def unbroken(finished_run, standard_promotion, tmp_path_factory):
+    """The workdir of a run with weights, and its results."""
+    workdir = tmp_path_factory.mktemp("weighted") / "run"
+    return workdir, experiment.run(make_config(finished_run, WEIGHTED), workdir)
+
+
 @pytest.mark.slow
-def test_a_run_goes_on_around_the_first_step_of_its_weights(finished_run, tmp_path):
+def test_a_run_goes_on_around_the_first_step_of_its_weights(finished_run, unbroken, tmp_path):
     config = make_config(finished_run, WEIGHTED)
-    unbroken = experiment.run(config, tmp_path / "unbroken")
     # It goes on from the checkpoint of step 27, before the first step of the weights.
     with power_cut_at(31):
         experiment.run(config, tmp_path / "run")
     results = experiment.run(config, tmp_path / "run")
-    assert results["parameters_digest"] == unbroken["parameters_digest"]
+    assert results["parameters_digest"] == unbroken[1]["parameters_digest"]
     config["loss"]["class_weights_from"] = 0.99
     later = experiment.run(config, tmp_path / "later")
-    assert later["parameters_digest"] != unbroken["parameters_digest"]
+    assert later["parameters_digest"] != unbroken[1]["parameters_digest"]
     # As a finished run, which another one starts from.
     classifier = trained.load(tmp_path / "run")
     assert classifier.params["head"]["log_scale"] != 0
@@ -60,6 +67,18 @@ def test_a_run_goes_on_around_the_first_step_of_its_weights(finished_run, tmp_pa
         assemble(make_config(finished_run, {**WEIGHTED, "model.start_from": str(tmp_path / "run")}))
     )
     assert found.params["head"]["log_scale"] == classifier.params["head"]["log_scale"]
+
+
+@pytest.mark.slow
+def test_weights_stay_on_in_an_extended_run(finished_run, unbroken, tmp_path):
+    workdir = tmp_path / "run"
+    shutil.copytree(unbroken[0], workdir)
+    longer = {**WEIGHTED, "num_epochs": 3}
+    extended = experiment.run(make_config(finished_run, longer), workdir, extend=True)
+    # Of three epochs: from step 28 on, as of the two.
+    longer["loss.class_weights_from"] = 28 / 57
+    from_start = experiment.run(make_config(finished_run, longer), tmp_path / "from_start")
+    assert extended["parameters_digest"] == from_start["parameters_digest"]
 
 
 def test_a_scaled_cosine_head_makes_cross_entropy_of_ldam_without_margins(finished_run, rng):

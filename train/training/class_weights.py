@@ -1,6 +1,6 @@
 """Weights of the classes in the training loss, and the step from which they apply."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +15,13 @@ KINDS = ("none", "class_balanced")
 
 
 def hyperparameters(
-    settings: Mapping[str, Any], class_counts: np.ndarray, *, sampling: str, num_steps: int
+    settings: Mapping[str, Any],
+    class_counts: np.ndarray,
+    *,
+    sampling: str,
+    num_epochs: int,
+    steps_per_epoch: int,
+    extensions: Sequence[Sequence[int]],
 ) -> dict[str, Any]:
     """The weights and their first step, as inputs of the compiled step; empty without weights.
 
@@ -26,7 +32,9 @@ def hyperparameters(
         settings: `config.loss`.
         class_counts: the training images of each class, [L].
         sampling: `config.dataset.sampling`.
-        num_steps: the steps of the whole run.
+        num_epochs: the epochs of the whole run.
+        steps_per_epoch: the steps of one epoch.
+        extensions: for each extension of the run the epochs before it, and the steps made by then.
 
     Raises:
         UserError: a class has no training images.
@@ -34,15 +42,31 @@ def hyperparameters(
     if settings["class_weights"] == "none":
         return {}
     check_all_positive(class_counts, "config.loss.class_weights must be 'none'")
+    first = _first_step(settings["class_weights_from"], num_epochs, steps_per_epoch, extensions)
     beta = settings["class_weights_beta"]
     weights = np.asarray(class_balanced_weights(class_counts, beta=beta), np.float64)
     draws = np.ones(len(class_counts)) if sampling == "class_balanced" else class_counts
     return {
         "class_weights": {
             "weights": (weights / np.average(weights, weights=draws)).astype(np.float32),
-            "first_step": np.int32(round(settings["class_weights_from"] * num_steps)),
+            "first_step": np.int32(first),
         }
     }
+
+
+def _first_step(
+    share: float, num_epochs: int, steps_per_epoch: int, extensions: Sequence[Sequence[int]]
+) -> int:
+    """The first step of the weights, after a share of the steps of the run.
+
+    An extension moves this step to a later one, but not once the run has made steps with weights:
+    the weights would be off again until the later step.
+    """
+    for epochs, steps_made in extensions:
+        first = round(share * (epochs * steps_per_epoch))
+        if first < steps_made:
+            return first
+    return round(share * (num_epochs * steps_per_epoch))
 
 
 def weigh(

@@ -9,8 +9,9 @@ from train.foundation.errors import UserError
 from train.workdir import run_files
 
 # In the configuration of a run that was extended, and in no recipe: for each extension the epochs
-# that the run had before it, and the steps that it had made. With a cosine schedule these steps
-# had other rates than those of a run that was started with more epochs.
+# that the run had before it, and the steps that it had made. With a cosine schedule, or with
+# class weights that begin late, these steps are other ones than those of a run that was started
+# with more epochs.
 FIELD = "extensions"
 CHECK = fields.several(fields.several(fields.integer(0)))
 

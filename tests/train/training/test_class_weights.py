@@ -12,13 +12,14 @@ LABELS = np.array([2, 0, 1, 2], np.int32)
 LOSSES = np.array([1.0, 2.0, 3.0, 0.5], np.float32)
 
 
-def hyperparameters(first=0.0, *, counts=COUNTS, sampling="uniform", num_steps=10):
+def hyperparameters(first=0.0, *, counts=COUNTS, sampling="uniform", num_epochs=10, **run):
     settings = {
         "class_weights": "class_balanced",
         "class_weights_beta": 0.99,
         "class_weights_from": first,
     }
-    return class_weights.hyperparameters(settings, counts, sampling=sampling, num_steps=num_steps)
+    run = {"num_epochs": num_epochs, "steps_per_epoch": 1, "extensions": (), **run}
+    return class_weights.hyperparameters(settings, counts, sampling=sampling, **run)
 
 
 # One over the effective number of examples of Cui et al. (2019), to a factor.
@@ -39,8 +40,8 @@ def test_the_mean_weight_of_the_drawn_examples_is_one(sampling, draws):
 def test_weights_apply_from_their_first_step_without_another_program():
     weigh = jax.jit(class_weights.weigh)
     # In floating point, 0.29 of 100 is less than 29.
-    for first, num_steps, expected in ((0.0, 10, 0), (0.8, 10, 8), (0.29, 100, 29), (0.5, 9, 4)):
-        values = hyperparameters(first, num_steps=num_steps)
+    for first, num_epochs, expected in ((0.0, 10, 0), (0.8, 10, 8), (0.29, 100, 29), (0.5, 9, 4)):
+        values = hyperparameters(first, num_epochs=num_epochs)
         assert values["class_weights"]["first_step"] == expected
         weights = values["class_weights"]["weights"]
         for step in (expected - 1, expected, expected + 1):
@@ -51,9 +52,30 @@ def test_weights_apply_from_their_first_step_without_another_program():
     assert weigh._cache_size() == 1
 
 
+@pytest.mark.parametrize(
+    ("extensions", "expected"),
+    [
+        # Without an extension: after 0.6 of 10 epochs of 19 steps.
+        ([], 114),
+        # The shorter run, of 5 epochs, weights its steps from step 57 on.
+        ([[5, 57]], 114),
+        ([[5, 58]], 57),
+        ([[5, 95]], 57),
+        # Two extensions: the weights had begun before the first, before the second, before neither.
+        ([[5, 95], [8, 152]], 57),
+        ([[5, 40], [8, 152]], 91),
+        ([[5, 40], [8, 91]], 114),
+    ],
+)
+def test_weights_that_have_begun_stay_on_in_an_extended_run(extensions, expected):
+    values = hyperparameters(0.6, steps_per_epoch=19, extensions=extensions)
+    assert values["class_weights"]["first_step"] == expected
+
+
 def test_without_weights_losses_stay_as_they_are():
     settings = {"class_weights": "none"}
-    values = class_weights.hyperparameters(settings, COUNTS, sampling="uniform", num_steps=1)
+    run = {"num_epochs": 1, "steps_per_epoch": 1, "extensions": ()}
+    values = class_weights.hyperparameters(settings, COUNTS, sampling="uniform", **run)
     assert values == {}
     assert class_weights.weigh(LOSSES, LABELS, values, np.int32(0)) is LOSSES
 
