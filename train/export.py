@@ -44,7 +44,6 @@ _TAU = flags.DEFINE_float(
     None,
     "With --format=tau_normalized: the power; by default the one of 0, 0.1, …, 1 that is best on "
     "the validation split.",
-    lower_bound=0,
 )
 _SELECT_BY = flags.DEFINE_string(
     "select_by",
@@ -155,6 +154,8 @@ def _write_tau_normalized(chosen: ChosenClassifier, out: Path) -> None:
             raise UserError(f"--select_by must be {wrong}; got {name!r}")
         tau = tau_normalized.choose(classifier, Metric.parse(name))
         show_line(f"tau          {tau:g}, by the {Metric.parse(name).in_words} of validation")
+    else:
+        tau_normalized.check_tau(classifier, tau)
     results = tau_normalized.write(classifier, tau, out)
     terminal.show_results(
         results, {"workdir": out}, optimizes_top_k=classifier.assembly.loss.optimizes_top_k

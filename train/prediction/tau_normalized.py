@@ -23,7 +23,7 @@ from train.evaluation import metric, summaries
 from train.evaluation.metric import LOSS, Metric
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.thresholds import average_k_thresholds
-from train.foundation import files
+from train.foundation import fields, files
 from train.foundation.errors import UserError
 from train.prediction.trained import TrainedClassifier
 from train.training.objectives import Objective
@@ -34,6 +34,9 @@ from train.workdir.progress import Progress
 
 # What is tried: the range of the paper.
 TAUS = tuple(step / 10 for step in range(11))
+# A tau above 1 may make lengths from this one to its reciprocal. In float32, logits of longer
+# weights have rounding errors of about 1, and those of shorter ones vanish beside 1 in a softmax.
+_SHORTEST = float(np.finfo(np.float32).eps)
 
 
 def check(classifier: TrainedClassifier) -> None:
@@ -53,6 +56,28 @@ def check(classifier: TrainedClassifier) -> None:
         raise UserError(
             f"--workdir {classifier.workdir} is tau-normalized already; give the run that it was "
             "made of"
+        )
+
+
+def check_tau(classifier: TrainedClassifier, tau: float) -> None:
+    """Refuses a tau with which the logits lose their meaning in float32.
+
+    The lengths become length^(1 - tau). A tau from 0 to 1, the range of the paper, always fits.
+
+    Raises:
+        UserError: it is negative, not finite, or too large for the lengths of this head.
+    """
+    ((_, head),) = classifier.params["head"].items()
+    lengths = _lengths(head["kernel"])
+    # Lengths of 1, to the precision of float32, stay 1 with any tau.
+    log = max(float(np.abs(np.log(lengths)).max()), _SHORTEST)
+    # A whole number: the message does not round it.
+    largest = math.floor(1 - math.log(_SHORTEST) / log)
+    if wrong := fields.Number(at_least=0, at_most=largest)(tau):
+        raise UserError(
+            f"--tau must be {wrong}, for logits that float32 can tell apart: the weights of the "
+            f"run in --workdir {classifier.workdir} have lengths from {lengths.min():.3g} to "
+            f"{lengths.max():.3g}; got {tau}"
         )
 
 
@@ -136,8 +161,13 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
 
 def _factors(kernel: Any, tau: float) -> np.ndarray:
     """The factor of the weights of each class, [1, L]; 1 where they are all 0."""
+    return _lengths(kernel).astype(np.float32) ** np.float32(-tau)
+
+
+def _lengths(kernel: Any) -> np.ndarray:
+    """The length of the weights of each class, [1, L]; 1 where they are all 0."""
     lengths = np.linalg.norm(np.asarray(kernel, np.float64), axis=0, keepdims=True)
-    return np.where(lengths > 0, lengths, 1).astype(np.float32) ** np.float32(-tau)
+    return np.where(lengths > 0, lengths, 1)
 
 
 def _rescaled(found: Predictions, objective: Objective, factors: np.ndarray) -> Predictions:

@@ -118,6 +118,27 @@ def test_a_class_without_weights_keeps_them(finished_run):
     np.testing.assert_allclose(lengths, np.arange(10) != 3, rtol=1e-6)
 
 
+def test_a_tau_that_leaves_the_precision_of_float32_is_refused(finished_run):
+    classifier = trained.load(finished_run)
+    head = dict(classifier.params["head"]["Dense_0"])
+    classifier.params["head"] = {"Dense_0": head}
+    weights = np.array(head["kernel"]) / np.linalg.norm(head["kernel"], axis=0)
+    # Lengths from 2^-23 to 2^23, the precision of float32: 1 + 23 log(2) / |log(length)|.
+    for length, largest in ((1e-3, 3), (1e3, 3), (1e-10, 1), (1.5, 40)):
+        head["kernel"] = weights.copy()
+        head["kernel"][:, 3] *= length
+        for tau in (0.0, 1.0, float(largest)):
+            tau_normalized.check_tau(classifier, tau)
+            kernel, _ = kernel_and_bias(tau_normalized.with_tau(classifier, tau))
+            # Rounding of the length to float32, 6e-8, times the power, and of the power.
+            lengths = np.where(np.arange(10) == 3, length ** (1 - tau), 1)
+            np.testing.assert_allclose(np.linalg.norm(kernel, axis=0), lengths, rtol=5e-6)
+        message = rf"--tau must be a finite number at least 0 and at most {largest}, .*; got {{}}$"
+        for tau in (largest + 1.0, 1e30, np.inf, np.nan, -1.0):
+            with pytest.raises(UserError, match=message.format(re.escape(str(tau)))):
+                tau_normalized.check_tau(classifier, tau)
+
+
 def test_other_heads_are_refused(finished_run):
     classifier = trained.load(finished_run)
     classifier.config["model"] |= {"head": "cosine", "scale": 20.0}
@@ -131,6 +152,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(finished_run, tmp_path):
     mistakes = [
         ([run, to_run, f"--out={tmp_path}"], "--out must be a folder that does not exist"),
         ([run, to_run, out, "--tau=1", "--select_by=loss"], "only one of --tau and --select_by"),
+        ([run, to_run, out, "--tau=nan"], "--tau must be a finite number at least 0 and at most "),
         ([run, to_run, out, "--select_by=top_7_accuracy"], "--select_by must be one of "),
         ([run, out, "--top_k=1", "--tau=1"], "--tau goes with --format=tau_normalized"),
         ([run, to_run, out, "--top_k=1"], "--top_k goes with --format=program"),
