@@ -66,7 +66,9 @@ def odd_even(comparator: Comparator, scores: jax.Array) -> PassBack:
             columns = _apply_from_0(_log_mix, last_gates, *columns)
         (evens, odds), _ = jax.lax.scan(two_layers_back, columns, pairs_of_gates, reverse=True)
         pairs = jnp.stack([evens[: len(odds)], odds], axis=1)
-        return jnp.concatenate([pairs.reshape(-1, *column.shape[1:]), evens[len(odds) :]])
+        # Sizes in full, because an empty batch leaves none to infer.
+        pairs = pairs.reshape(2 * len(odds), *column.shape[1:])
+        return jnp.concatenate([pairs, evens[len(odds) :]])
 
     return pass_back
 
@@ -139,7 +141,7 @@ def bitonic(comparator: Comparator, scores: jax.Array) -> PassBack:
 
 def _at_distance(lanes: jax.Array, distance: int) -> tuple[jax.Array, jax.Array]:
     """The first and second lanes of the comparators of a layer, `[blocks, distance, ...]` both."""
-    blocks = lanes.reshape(-1, 2, distance, *lanes.shape[1:])
+    blocks = lanes.reshape(len(lanes) // (2 * distance), 2, distance, *lanes.shape[1:])
     return blocks[:, 0], blocks[:, 1]
 
 

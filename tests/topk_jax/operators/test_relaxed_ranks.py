@@ -98,6 +98,15 @@ def test_edges(name, rng):
 
 
 @every_relaxation
+def test_an_empty_batch(name):
+    relaxed = functools.partial(operators.relaxed_ranks, k=K, **RELAXATIONS[name])
+    assert jax.eval_shape(relaxed, jnp.zeros((2, 0, SIZE))).shape == (2, 0, K, SIZE)
+    loss = functools.partial(losses.relaxed_top_k_cross_entropy, top_k_weights=[0.5, 0.5])
+    empty = jnp.zeros((0, SIZE)), jnp.zeros(0, jnp.int32)
+    assert jax.eval_shape(functools.partial(loss, **RELAXATIONS[name]), *empty).shape == (0,)
+
+
+@every_relaxation
 @pytest.mark.long
 def test_small_temperatures_sort(name, rng):
     # Scores that are 1 apart; the tails of a Cauchy swap are tau / pi.
