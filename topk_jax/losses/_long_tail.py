@@ -122,13 +122,19 @@ def vector_scaling(
     gamma = _checks.scalar(gamma, "gamma", scores.dtype, at_least=0)
     tau = _checks.scalar(tau, "tau", scores.dtype, at_least=0)
     factors = (counts / counts.max()) ** gamma
-    of_label = _numerics.score_of_label(_numerics.finite_scores(scores), labels)[..., None]
+    # Hazard: a floor that is multiplied by the factor of a rare class is not far below the other
+    # scores any more. Choice: the floor is added after the products. Cost: two selections.
+    is_masked = scores <= _numerics.FLOOR
+    known = jnp.where(is_masked, 0, scores)
+    floors = jnp.where(is_masked, _numerics.FLOOR, 0).astype(scores.dtype)
+    of_label = _numerics.score_of_label(known, labels)[..., None]
     # Identity: Delta_j s_j - Delta_y s_y = Delta_j (s_j - s_y) + (Delta_j - Delta_y) s_y. Hazard:
     # at scores of 1e4 the difference of the products loses the digits of a gap of 1, also where
     # both factors are the same. Choice: the sum, whose terms are small where scores and factors are
     # close. Cost: one product and one sum per class, in the same pass.
-    scaled = jnp.broadcast_to(factors, scores.shape) * _softmax.gaps_to_label(scores, labels)
+    scaled = jnp.broadcast_to(factors, scores.shape) * _softmax.gaps_to_label(known, labels)
     gaps = scaled + _class_gaps(factors, labels) * of_label + _prior_gaps(counts, tau, labels)
+    gaps = gaps + _softmax.gaps_to_label(floors, labels)
     losses = jax.nn.softplus(_softmax.log_odds_of_others(gaps, labels))
     return _numerics.nan_where_invalid(losses, scores, labels)
 

@@ -128,6 +128,30 @@ def test_equal_factors_keep_the_digits_of_close_scores():
     np.testing.assert_allclose(found, np.log1p(np.exp(gap)), rtol=ROUNDING)
 
 
+def test_masks_of_rare_classes_stay_masks():
+    """The factors of the rare classes are 1e-9, 1e-31 and, in float32, 0."""
+    masked_class_0 = np.float32([-np.inf, 1.0, 2.0, -1.0])
+    counts = np.array([1, 10**9, 10**9, 10**9])
+
+    @jax.jit
+    @jax.vmap
+    def of_every_gamma(gamma):
+        def loss(logits, label):
+            return losses.vector_scaling(logits, label, class_counts=counts, gamma=gamma, tau=0.0)
+
+        return jax.vmap(jax.value_and_grad(loss), (None, 0))(masked_class_0, jnp.array([1, 0]))
+
+    values, gradients = of_every_gamma(jnp.array([1.0, 3.5, 10.0]))
+    # The other classes have equal counts and factors of 1.
+    odds = np.exp([1.0, 2.0, -1.0])
+    assert_close(values[:, 0], np.full(3, np.log(odds.sum() / odds[0])))
+    expected = odds / odds.sum()
+    assert_close(gradients[:, 0], np.tile([0.0, *(expected - [1, 0, 0])], (3, 1)))
+    # The loss of a masked label is infinite; a floor of -1e30 stands for its score.
+    assert (np.asarray(values[:, 1]) >= 1e30).all()
+    assert_close(gradients[:, 1], np.tile([0.0, 1 / 3, 1 / 3, 1 / 3], (3, 1)))
+
+
 @pytest.mark.parametrize("beta", [0.0, 0.5, 0.9, 0.9999, 1 - 1e-7, 1 - 2**-52])
 def test_weights_against_exact_arithmetic(beta):
     counts = [1, 2, 5, 40, 300]
