@@ -46,9 +46,7 @@ def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, *, q: ArrayL
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
     q = _checks.scalar(q, "q", scores.dtype, above=0, at_most=1)
-    entropy = jax.nn.softplus(
-        _softmax.log_odds_of_others(_softmax.gaps_to_label(scores, labels), labels)
-    )
+    entropy = _cross_entropy(scores, labels)
     losses = _one_less_exponential(q * entropy) / q
     return _numerics.nan_where_invalid(losses, scores, labels)
 
@@ -102,11 +100,18 @@ def symmetric_cross_entropy(
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=0)
     beta = _checks.scalar(beta, "beta", scores.dtype, at_least=0)
     log_zero = _checks.scalar(log_zero, "log_zero", scores.dtype, below=0)
-    rival = _softmax.log_odds_of_others(_softmax.gaps_to_label(scores, labels), labels)
-    # Identity: 1 - p_y = sigmoid(rival). Hazard: the difference has no digit left where the label
-    # is certain. Choice: the sigmoid. Cost: one sigmoid per example.
-    losses = alpha * jax.nn.softplus(rival) - beta * log_zero * jax.nn.sigmoid(rival)
+    entropy = _cross_entropy(scores, labels)
+    # Identity: 1 - p_y = sigmoid(rival) = 1 - e^-CE. Hazard: the slope of the sigmoid, which JAX
+    # computes as y (1 - y), loses the digits of an unlikely label, and is 0 from odds of e^17 on.
+    # Choice: the exponential. Cost: two exponentials per example.
+    losses = alpha * entropy - beta * log_zero * _one_less_exponential(entropy)
     return _numerics.nan_where_invalid(losses, scores, labels)
+
+
+def _cross_entropy(scores: jax.Array, labels: jax.Array) -> jax.Array:
+    return jax.nn.softplus(
+        _softmax.log_odds_of_others(_softmax.gaps_to_label(scores, labels), labels)
+    )
 
 
 def _one_less_exponential(values: jax.Array) -> jax.Array:

@@ -85,3 +85,17 @@ def test_symmetric_cross_entropy_keeps_the_digits_of_a_tiny_loss():
     logits, labels = jnp.array([[30.0, 0.0]]), jnp.array([0])
     found = jax.jit(losses.symmetric_cross_entropy)(logits, labels, alpha=0.5, beta=0.25)
     np.testing.assert_allclose(found, 1.5 * np.exp([-30.0]), rtol=ROUNDING)
+
+
+def test_symmetric_cross_entropy_keeps_the_digits_of_a_small_slope():
+    # The slope of -A (1 - p_y) in the largest logit is 4 p_y (1 - p_y), where p_y is at most 1/2.
+    gaps = np.array([0.0, 5.0, 12.0, 17.0, 30.0, 80.0])
+    logits = jnp.asarray(np.stack([gaps, np.zeros(6)], axis=1), jnp.float32)
+    odds = np.exp(-gaps)
+    expected = 4 * odds / (1 + odds) ** 2
+    for label, sign in ((1, 1.0), (0, -1.0)):
+        loss, labels = losses.symmetric_cross_entropy, jnp.full(6, label)
+        _, slopes = value_and_gradient(loss, logits, labels, alpha=0.0, beta=1.0)
+        # An exponent of 80 is rounded to 4e-6.
+        np.testing.assert_allclose(slopes[:, 0], sign * expected, rtol=1e-5)
+        np.testing.assert_allclose(slopes[:, 1], -sign * expected, rtol=1e-5)
