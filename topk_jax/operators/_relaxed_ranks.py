@@ -64,6 +64,9 @@ def relaxed_ranks(
     that sum to 1. The sum over all ranks of a class is 1 with a network alone; the sum over some
     ranks can exceed 1 with the other methods.
 
+    A network rounds the scores that it mixes. So the error of its probabilities grows with the
+    range of the scores over tau: up to 4e-3 was seen in float32 for a range of 2e4 and tau = 0.3.
+
     Args:
         scores: floating-point array with L entries along `axis`.
         k: static number of ranks, from 1 to L.

@@ -97,6 +97,13 @@ def test_edges(name, rng):
     assert_reference(name, hurt_ranks[2:4], hurt_gradient[2:4], hurt[2:4])
 
 
+def test_equal_scores_far_below_the_largest_stay_equal():
+    """In float32 a rounded mixture of two scores of 1e4 would differ from both by 1e-3."""
+    scores = jnp.zeros((8, SIZE)).at[:, 0].set(1e4)
+    ranks, gradient = ranks_and_gradient("odd_even", K, scores, weights())
+    assert_reference("odd_even", ranks, gradient, scores)
+
+
 @every_relaxation
 def test_an_empty_batch(name):
     relaxed = functools.partial(operators.relaxed_ranks, k=K, **RELAXATIONS[name])
