@@ -261,25 +261,38 @@ def scalar(
     at_most: float | None = None,
     below: float | None = None,
 ) -> jax.Array:
-    """Returns a real scalar in `dtype`; its bounds are checked if it is concrete."""
-    value = _real_array(number, name)
+    """Returns a real scalar in `dtype`; its bounds are checked if it is concrete.
+
+    A number that becomes infinite or falls to `above` in `dtype` is refused too. XLA takes a
+    denormal number for 0. A number may rise to `below`, as 1 - 1e-9 does in float32.
+    """
+    # A number that overflows is refused below.
+    with np.errstate(over="ignore"):
+        value = _real_array(number, name)
     if value.ndim != 0:
         raise ValueError(f"{name} must be a scalar, got shape {value.shape}.")
     values = _concrete(number)
     if values is not None:
-        concrete = float(values)
+        given, rounded = float(values), _as_computed(values, dtype)
         # NaN fails each of these comparisons.
         bounds = [
-            (at_least, "at least", lambda bound: concrete >= bound),
-            (above, "greater than", lambda bound: concrete > bound),
-            (at_most, "at most", lambda bound: concrete <= bound),
-            (below, "less than", lambda bound: concrete < bound),
+            (at_least, "at least", operator.ge),
+            (above, "greater than", operator.gt),
+            (at_most, "at most", operator.le),
+            (below, "less than", operator.lt),
         ]
         stated = [(bound, words, holds) for bound, words, holds in bounds if bound is not None]
-        if not all(holds(bound) for bound, _, holds in stated) or not np.isfinite(concrete):
-            words = [f"{words} {bound:g}" for bound, words, _ in stated] or ["a number"]
-            allowed = " and ".join([*(["finite"] if np.isinf(concrete) else []), *words])
-            raise ValueError(f"{name} must be {allowed}, got {concrete:g}.")
+        allowed = [f"{words} {bound:g}" for bound, words, _ in stated] or ["a number"]
+
+        def refusal(concrete: float, got: str) -> ValueError:
+            finite = ["finite"] if np.isinf(concrete) else []
+            return ValueError(f"{name} must be {' and '.join([*finite, *allowed])}, got {got}.")
+
+        if not all(holds(given, bound) for bound, _, holds in stated) or not np.isfinite(given):
+            raise refusal(given, f"{given:g}")
+        if np.isinf(rounded) or (above is not None and rounded <= above):
+            counts_as = f"which counts as {rounded:g} in {np.dtype(dtype).name}"
+            raise refusal(rounded, f"{given!r}, {counts_as}")
     return value.astype(dtype)
 
 
@@ -458,6 +471,13 @@ def _concrete(given: Any) -> np.ndarray | None:
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
         return None
     return np.asarray(given)
+
+
+def _as_computed(number: np.ndarray, dtype: jnp.dtype) -> float:
+    """A scalar as XLA has it in `dtype`: rounded, and 0 for a denormal number."""
+    with np.errstate(over="ignore"):
+        rounded = float(number.astype(dtype))
+    return 0.0 if abs(rounded) < jnp.finfo(dtype).tiny else rounded
 
 
 def _as_int(number: Any, name: str) -> int:

@@ -219,6 +219,33 @@ REFUSALS = {
             (True, TypeError, "tau must be real, got dtype bool."),
         ],
     ),
+    "scalar that float32 rounds": (
+        lambda value: _checks.scalar(value, "p", FLOAT, above=1),
+        [
+            (
+                1 + 1e-9,
+                ValueError,
+                "p must be greater than 1, got 1.000000001, which counts as 1 in float32.",
+            ),
+            (
+                1e39,
+                ValueError,
+                "p must be finite and greater than 1, got 1e+39, which counts as inf in float32.",
+            ),
+            (np.inf, ValueError, "p must be finite and greater than 1, got inf."),
+        ],
+    ),
+    "scalar that float32 takes for 0": (
+        lambda value: _checks.scalar(value, "alpha", FLOAT, above=0),
+        [
+            (
+                tiny,
+                ValueError,
+                f"alpha must be greater than 0, got {tiny}, which counts as 0 in float32.",
+            )
+            for tiny in (1e-50, 1e-40)
+        ],
+    ),
     "scalar from below": (
         lambda value: _checks.scalar(value, "error", FLOAT, at_least=0, below=1),
         [
@@ -337,6 +364,10 @@ def test_what_is_allowed_comes_back():
     np.testing.assert_array_equal(_checks.ranks(2, 3, (2,)), [2, 2])
     np.testing.assert_array_equal(_checks.ranks(np.array([0, 3]), 3, (2,)), [0, 3])
     assert _checks.scalar(1, "tau", FLOAT, above=0).dtype == FLOAT
+    smallest = float(np.finfo(FLOAT).tiny)
+    assert _checks.scalar(smallest, "tau", FLOAT, above=0) == smallest
+    assert _checks.scalar(1e-40, "tau", FLOAT, at_least=0).dtype == FLOAT
+    assert _checks.scalar(1 - 1e-9, "error", FLOAT, below=1) == 1
     assert _checks.threshold(np.inf, FLOAT) == np.inf
     assert _checks.per_class([1, 2, 3], "margins", 3, FLOAT).dtype == FLOAT
     assert _checks.axis_size(None) == 1
