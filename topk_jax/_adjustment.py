@@ -31,8 +31,8 @@ def adjust_logits(logits: ArrayLike, *, class_counts: ArrayLike, tau: ArrayLike 
 
     Raises:
         TypeError: `logits` is not floating-point, or `class_counts` or `tau` is not real.
-        ValueError: `class_counts` is not one positive number per class, or `tau` is negative or not
-            a scalar.
+        ValueError: `class_counts` is not one positive and finite number per class, or `tau` is
+            negative or not a scalar.
 
     Example:
         >>> import jax.numpy as jnp

@@ -387,12 +387,16 @@ def per_class(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) 
 def class_counts(counts: ArrayLike, name: str, num_classes: int | None = None) -> jax.Array:
     """Returns the number of examples of each class, [L], or raises if one is not positive.
 
+    Their sum and their shares of it have to be within float32, whatever the type of the scores is.
+
     Args:
         counts: the user's argument.
         name: the argument's name.
         num_classes: L, where another argument determines it.
     """
-    converted = _real_array(counts, name)
+    # A number that overflows is refused below.
+    with np.errstate(over="ignore"):
+        converted = _real_array(counts, name)
     if num_classes is not None and converted.shape != (num_classes,):
         raise ValueError(
             f"{name} must have one value for each of the {num_classes} classes, got shape "
@@ -401,11 +405,21 @@ def class_counts(counts: ArrayLike, name: str, num_classes: int | None = None) -
     if converted.ndim != 1 or converted.shape[0] == 0:
         raise ValueError(f"{name} must have one value for each class, got shape {converted.shape}.")
     concrete = _concrete(counts)
-    if concrete is not None and not (concrete > 0).all():
-        wrong = int((~(concrete > 0)).argmax())
-        raise ValueError(
-            f"{name} must be positive for each class, got {concrete[wrong]} for class {wrong}."
-        )
+    if concrete is not None:
+        positive = (concrete > 0) & np.isfinite(concrete)
+        if not positive.all():
+            wrong = int(positive.argmin())
+            raise ValueError(
+                f"{name} must be positive and finite for each class, got {concrete[wrong]} for "
+                f"class {wrong}."
+            )
+        smallest, total = float(concrete.min()), concrete.sum(dtype=np.float64)
+        limits = np.finfo(np.float32)
+        if min(smallest, smallest / total) < limits.tiny or total > limits.max:
+            raise ValueError(
+                f"{name} must have a sum and shares of it that are within float32, got counts from "
+                f"{smallest:g} to {concrete.max():g}."
+            )
     return converted
 
 

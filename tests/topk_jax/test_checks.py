@@ -281,7 +281,30 @@ REFUSALS = {
         lambda value: counts_of(_checks.class_counts, value),
         [
             (1, ValueError, "counts must have one value for each class, got shape ()."),
-            ([3, 0], ValueError, "counts must be positive for each class, got 0 for class 1."),
+            (
+                [3, 0],
+                ValueError,
+                "counts must be positive and finite for each class, got 0 for class 1.",
+            ),
+            (
+                [3, np.inf],
+                ValueError,
+                "counts must be positive and finite for each class, got inf for class 1.",
+            ),
+            *(
+                (
+                    counts,
+                    ValueError,
+                    "counts must have a sum and shares of it that are within float32, "
+                    f"got counts from {extremes}.",
+                )
+                for counts, extremes in (
+                    ([1, 1e39], "1 to 1e+39"),
+                    ([3e38, 3e38], "3e+38 to 3e+38"),
+                    ([1e-5, 1e35], "1e-05 to 1e+35"),
+                    ([1e-40, 1e-40], "1e-40 to 1e-40"),
+                )
+            ),
         ],
     ),
     "training_counts": (

@@ -43,8 +43,8 @@ def logit_adjusted_cross_entropy(
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `class_counts` or
             `tau` is not real.
-        ValueError: the shapes do not match, a count is not positive, or `tau` is negative or not a
-            scalar.
+        ValueError: the shapes do not match, a count is not positive and finite, or `tau` is
+            negative or not a scalar.
 
     Example:
         >>> import jax.numpy as jnp
@@ -101,8 +101,8 @@ def vector_scaling(
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `class_counts`,
             `gamma` or `tau` is not real.
-        ValueError: the shapes do not match, a count is not positive, or `gamma` or `tau` is
-            negative or not a scalar.
+        ValueError: the shapes do not match, a count is not positive and finite, or `gamma` or
+            `tau` is negative or not a scalar.
 
     Example:
         >>> import jax.numpy as jnp
@@ -159,8 +159,8 @@ def class_balanced_weights(class_counts: ArrayLike, *, beta: ArrayLike) -> jax.A
 
     Raises:
         TypeError: an argument is not real.
-        ValueError: `class_counts` is not a vector of positive numbers, or `beta` is not a scalar in
-            [0, 1).
+        ValueError: `class_counts` is not a vector of positive and finite numbers, or `beta` is not
+            a scalar in [0, 1).
 
     Example:
         >>> from topk_jax import losses

@@ -152,8 +152,8 @@ def class_margins(class_counts: ArrayLike, *, max_margin: ArrayLike) -> jax.Arra
 
     Raises:
         TypeError: an argument is not real.
-        ValueError: `class_counts` is not a vector of positive numbers, or `max_margin` is negative
-            or not a scalar.
+        ValueError: `class_counts` is not a vector of positive and finite numbers, or `max_margin`
+            is negative or not a scalar.
 
     Example:
         >>> from topk_jax import losses

@@ -16,7 +16,7 @@ COUNTS_REFUSALS = (
     (
         {"class_counts": [1] * (NUM_CLASSES - 1) + [0]},
         ValueError,
-        "class_counts must be positive for each class, got 0 for class 7",
+        "class_counts must be positive and finite for each class, got 0 for class 7",
     ),
     ({"class_counts": "12"}, TypeError, "class_counts must be a real number or array, got str"),
     ({"class_counts": [1j] * NUM_CLASSES}, TypeError, "class_counts must be real, got dtype"),
