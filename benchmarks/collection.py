@@ -2,13 +2,13 @@
 
     python -m benchmarks.collection [--repetitions=21] [--examples=100000] [--output=FILE.json]
 
-Needs jax, numpy and optax. Includes pytopk, difftopk, entmax and TorchCP where they are installed;
-all need PyTorch. It measures on the CPU, in float32, forward and backward of the mean loss. LapSum
-and DFTopK have no package.
+Needs jax, numpy and optax. Includes pytopk, difftopk, entmax, LapSum and TorchCP where they are
+installed; all need PyTorch. LapSum is built from its authors' repository, and DFTopK has no
+package. It measures on the CPU, in float32, forward and backward of the mean loss.
 """
 
 import functools
-import importlib.metadata
+import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +28,8 @@ CANDIDATES = 16
 TEMPERATURES = (0.01, 0.1, 1.0, 10.0)
 ERROR = 0.1
 CONFORMAL_CLASSES = 1000
+# Examples whose probabilities are in memory at a time.
+CONFORMAL_BATCH = 1000
 _TOP_K_WEIGHTS = (0.5, 0.0, 0.0, 0.0, 0.5)
 
 Loss = Callable[[jax.Array, jax.Array], jax.Array]
@@ -39,15 +41,16 @@ def main() -> None:
     """Measures everything and prints or writes the results as JSON."""
     parser = command.parser(__doc__, repetitions=21)
     parser.add_argument(
-        "--examples", type=command.whole_number(100), default=100_000, help="of the conformal sets"
+        "--examples",
+        type=command.whole_number(CONFORMAL_BATCH),
+        default=100_000,
+        help=f"of the conformal sets, a multiple of {CONFORMAL_BATCH}",
     )
     arguments = parser.parse_args()
-    machine = timing.machine()
-    for name in ("difftopk", "entmax", "torchcp"):
-        if importlib.util.find_spec(name) is not None:
-            machine["versions"][name] = importlib.metadata.version(name)
+    if arguments.examples % CONFORMAL_BATCH:
+        parser.error(f"--examples must be a multiple of {CONFORMAL_BATCH}")
     results = {
-        "machine": machine,
+        "machine": timing.machine("difftopk", "entmax", "lapsum", "torchcp"),
         "repetitions": arguments.repetitions,
         "losses": [row(*shape, arguments.repetitions) for shape in SHAPES],
         "relaxations": relaxations(),
@@ -140,6 +143,16 @@ def peers() -> dict[str, Peer]:
         found["relaxed, odd_even"] = relaxed("odd_even", distribution="cauchy")
         found["relaxed, neural_sort"] = relaxed("neuralsort")
         found["relaxed, soft_sort"] = relaxed("softsort")
+    if importlib.util.find_spec("lapsum") is not None:
+        import torch  # noqa: PLC0415
+
+        log_soft_topk = importlib.import_module("lapsum.topk").log_soft_topk
+
+        def lapsum(scores: Any, classes: Any) -> Any:
+            sizes, alpha = torch.full((len(scores), 1), float(RANK)), torch.tensor(1.0)
+            return torch.nn.functional.nll_loss(log_soft_topk(scores, sizes, alpha), classes)
+
+        found["lapsum_top_k_loss"] = lambda _num_classes: lapsum
     return found
 
 
@@ -152,17 +165,18 @@ def row(batch: int, num_classes: int, repetitions: int) -> dict[str, Any]:
     found: dict[str, dict[str, Any]] = {}
     for name, loss in our_losses(num_classes).items():
         compiled = timing.value_and_gradient(loss).lower(logits, labels).compile()
-        gradient = compiled(logits, labels)[1]
+        value, gradient = compiled(logits, labels)
         found[name] = {
+            "value": float(value),
             "logit_arrays": timing.logit_arrays(compiled, logits),
             "nonzeros": float((gradient != 0).sum(axis=-1).mean()),
         }
         contestants[name] = timing.blocking(compiled, logits, labels)
-    theirs = {
-        f"their {name}": _in_torch(make(num_classes), logits, labels)
-        for name, make in peers().items()
-    }
-    seconds = timing.medians_in_turns(contestants | theirs, repetitions, settle=bool(theirs))
+    theirs = {name: _in_torch(make(num_classes), logits, labels) for name, make in peers().items()}
+    for name, contestant in theirs.items():
+        contestants[f"their {name}"] = contestant
+        found[name]["their_value"] = float(contestant())
+    seconds = timing.medians_in_turns(contestants, repetitions, settle=bool(theirs))
     for name, one in found.items():
         one["seconds"] = seconds[name]
         one["their_seconds"] = seconds.get(f"their {name}")
@@ -213,8 +227,7 @@ def conformal(examples: int, repetitions: int) -> dict[str, dict[str, Any]]:
     """Seconds to calibrate on logits with labels, and to predict the sets of as many, by kind."""
     rng = np.random.default_rng(0)
     logits = jnp.asarray(2.5 * rng.standard_normal((examples, CONFORMAL_CLASSES), dtype=np.float32))
-    key = jax.random.key(0)
-    labels = jax.random.categorical(key, logits)
+    labels = jax.random.categorical(jax.random.key(0), logits)
     found: dict[str, dict[str, Any]] = {}
     theirs = _torchcp()
     for kind, parameters in {
@@ -223,24 +236,8 @@ def conformal(examples: int, repetitions: int) -> dict[str, dict[str, Any]]:
         "raps": {"rank_penalty": 0.01, "unpenalized_ranks": 5},
         "saps": {"rank_penalty": 0.1},
     }.items():
-        settings: dict[str, Any] = {"kind": kind, **parameters}
-        if kind != "lac":
-            settings["key"] = key
-
-        @jax.jit
-        def calibrated(
-            logits: jax.Array, labels: jax.Array, settings: dict[str, Any] = settings
-        ) -> jax.Array:
-            probabilities = jax.nn.softmax(logits)
-            scores = sets.conformal_label_scores(probabilities, labels, **settings)
-            return sets.conformal_quantile(scores, labels, error=ERROR)
-
-        @jax.jit
-        def predicted(
-            logits: jax.Array, quantile: jax.Array, settings: dict[str, Any] = settings
-        ) -> jax.Array:
-            return sets.conformal_set(jax.nn.softmax(logits), quantile, **settings)
-
+        functions = _conformal_functions({"kind": kind, **parameters})
+        calibrated, predicted = (jax.jit(function) for function in functions)
         quantile = calibrated(logits, labels)
         contestants: dict[str, timing.Contestant] = {
             "calibrate": timing.blocking(calibrated, logits, labels),
@@ -250,6 +247,34 @@ def conformal(examples: int, repetitions: int) -> dict[str, dict[str, Any]]:
             contestants |= theirs(kind, parameters, np.asarray(logits), np.asarray(labels))
         found[kind] = timing.medians_in_turns(contestants, repetitions)
     return found
+
+
+def _conformal_functions(settings: dict[str, Any]) -> tuple[Callable[..., jax.Array], ...]:
+    """Calibration and prediction in batches, as docs/conformal.md has them for many examples."""
+
+    def in_batches(function: Callable[..., jax.Array], *arrays: jax.Array) -> jax.Array:
+        def of_batch(batch: tuple[jax.Array, ...]) -> jax.Array:
+            key, logits, *others = batch
+            # The scores of "lac" are never random.
+            randomness = {} if settings["kind"] == "lac" else {"key": key}
+            return function(jax.nn.softmax(logits), *others, **settings, **randomness)
+
+        batches = [array.reshape(-1, CONFORMAL_BATCH, *array.shape[1:]) for array in arrays]
+        keys = jax.random.split(jax.random.key(0), len(batches[0]))
+        results = jax.lax.map(of_batch, (keys, *batches))
+        return results.reshape(-1, *results.shape[2:])
+
+    def calibrated(logits: jax.Array, labels: jax.Array) -> jax.Array:
+        scores = in_batches(sets.conformal_label_scores, logits, labels)
+        return sets.conformal_quantile(scores, labels, error=ERROR)
+
+    def predicted(logits: jax.Array, quantile: jax.Array) -> jax.Array:
+        def sets_of(probabilities: jax.Array, **given: Any) -> jax.Array:
+            return sets.conformal_set(probabilities, quantile, **given)
+
+        return in_batches(sets_of, logits)
+
+    return calibrated, predicted
 
 
 def _torchcp() -> Callable[..., dict[str, timing.Contestant]] | None:
@@ -290,9 +315,11 @@ def _in_torch(
     scores = torch.tensor(np.asarray(logits), requires_grad=True)
     classes = torch.tensor(np.asarray(labels), dtype=torch.int64)
 
-    def run() -> None:
+    def run() -> Any:
         scores.grad = None
-        loss(scores, classes).backward()
+        value = loss(scores, classes)
+        value.backward()
+        return value.detach()
 
     return run
 

@@ -93,10 +93,10 @@ def _status_bytes(status: Path, name: str) -> int:
     return 1024 * int(line.split()[1])
 
 
-def machine() -> dict[str, Any]:
-    """The hardware and the versions that a result depends on."""
+def machine(*peers: str) -> dict[str, Any]:
+    """The hardware and the versions that a result depends on, also of other people's packages."""
     versions = {}
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *peers):
         try:
             versions[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:
