@@ -132,7 +132,6 @@ def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: int) -> jax.Arra
     for each bit, and three more.
     """
     rows, counts = _selection.once(rows), _selection.once(counts)
-    normal = _numerics.flushed(rows)
     # Barriers: the thresholds that are returned are those that were counted.
     frequencies = _selection.once(counts / counts.sum())
 
@@ -142,7 +141,7 @@ def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: int) -> jax.Arra
         return _selection.once(jnp.where(factor > 0.0, positive, 0.0))
 
     def num_kept(factor: jax.Array) -> jax.Array:
-        return (normal >= thresholds(factor)[None]).sum()
+        return (rows >= thresholds(factor)[None]).sum()
 
     def try_bit(_: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         found, bit = state
@@ -154,17 +153,17 @@ def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: int) -> jax.Arra
     start = (jnp.zeros((), unsigned), jnp.asarray(_ordinals.highest_bit(unsigned)))
     found, _ = jax.lax.fori_loop(0, 8 * unsigned.itemsize, try_bit, start)
     lower = _ordinals.to_floats(found + unsigned.type(1), rows.dtype)
-    quotients = jnp.where(normal >= thresholds(lower)[None], normal / frequencies[None], jnp.inf)
+    quotients = jnp.where(rows >= thresholds(lower)[None], rows / frequencies[None], jnp.inf)
     middle = (lower + quotients.min()) / 2.0
-    separates = (num_kept(middle) == num_kept(lower)) & (middle > lower)
-    factor = jnp.where(separates, middle, lower)
+    # Every factor below the lower one keeps too many.
+    factor = jnp.where(num_kept(middle) == num_kept(lower), middle, lower)
     return jnp.where(jnp.isnan(rows).any(), jnp.nan, thresholds(factor))
 
 
 @jax.jit
 def _class_thresholds(rows: jax.Array, labels: jax.Array, ranks: jax.Array) -> jax.Array:
     num_classes = rows.shape[-1]
-    sizes = jnp.zeros(num_classes, int).at[labels].add(1, mode="drop", wrap_negative_indices=False)
+    sizes = jnp.zeros(num_classes, int).at[labels].add(1, mode="drop")
     kept = ranks[sizes]
     between = jax.vmap(_average.separating_threshold, in_axes=(1, 0))(rows, kept)
     # Every example has the class.

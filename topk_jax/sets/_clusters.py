@@ -142,7 +142,7 @@ def _clustered_quantiles(
         calibration, jnp.where(describes, labels, num_classes), num_classes
     )
     # With fewer examples the quantile of the class would be infinite.
-    described = (covered[classes.sizes] <= classes.sizes) & (classes.sizes > 0)
+    described = covered[classes.sizes] <= classes.sizes
     points = jnp.where(described[:, None], _descriptions(classes), 0.0)
     weights = jnp.where(described, jnp.sqrt(classes.sizes.astype(points.dtype)), 0.0)
     clusters = _k_means(means_key, points, weights, num_clusters)

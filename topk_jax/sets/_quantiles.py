@@ -408,11 +408,12 @@ def covered_of_each_size(num_examples: int, error: Fraction) -> np.ndarray:
 
 
 def grouped(calibration: Calibration, groups: jax.Array, num_groups: int) -> Groups:
-    """The scores by group [n]; those of a group outside [0, num_groups) are at the ends."""
-    # Not `bincount`, which counts negative numbers as 0.
-    sizes = jnp.zeros(num_groups, int).at[groups].add(1, mode="drop", wrap_negative_indices=False)
-    num_before = (groups < 0).sum()
-    starts = num_before + jnp.cumsum(sizes) - sizes
+    """The scores by group [n]; those of groups from `num_groups` up are at the end.
+
+    No group may be negative. Negative labels, which are not valid, give results without a meaning.
+    """
+    sizes = jnp.zeros(num_groups, int).at[groups].add(1, mode="drop")
+    starts = jnp.cumsum(sizes) - sizes
     _, ascending = jax.lax.sort((groups, calibration.scores), num_keys=2)
     return Groups(ascending, starts, sizes)
 
@@ -510,9 +511,8 @@ def _rank_calibrated_quantiles(
     groups = grouped(calibration, labels, num_classes)
     ranks = grouped(places, labels, num_classes)
     sizes = groups.sizes
-    # Infinity for a class that may not have a label beyond any rank.
-    none_allowed = allowed[sizes] < 0
-    limits = value_of_rank(ranks, jnp.where(none_allowed, sizes + 1, sizes - allowed[sizes]))
+    # Where not even 0 labels may be beyond a rank, -1 are allowed, and the limit is infinite.
+    limits = value_of_rank(ranks, sizes - allowed[sizes])
     is_beyond = places.scores > _numerics.value_of_class(limits, labels)
     num_beyond = jnp.zeros_like(sizes).at[labels].add(is_beyond.astype(sizes.dtype), mode="drop")
     rounded_up = (num_beyond > room[sizes]).astype(sizes.dtype)
