@@ -86,6 +86,24 @@ def test_labels_and_sets_have_the_scores_of_all_classes_to_the_last_bit(rng, key
         np.testing.assert_array_equal(sets.score_set(scores, by_class), scores <= by_class)
 
 
+def test_no_score_of_aps_exceeds_1(rng):
+    # The first four add up to more than 1, as rounded probabilities do.
+    probabilities = np.float32([[0.4, 0.3, 0.2, 0.1 + 2.0**-20, 0.0]] * N)
+    assert (probabilities.astype(np.float64).sum(axis=-1) > 1).all()
+    labels = np.full(N, 4, np.int32)
+    scores = np.asarray(sets.conformal_scores(probabilities, kind="aps"))
+    np.testing.assert_array_equal(scores.max(axis=-1), np.ones(N))
+    alone = sets.conformal_label_scores(probabilities, labels, kind="aps")
+    np.testing.assert_array_equal(alone, np.ones(N))
+    assert sets.conformal_set(probabilities, 1.0, kind="aps").all()
+    # A class without examples is in every set where classes count alone.
+    quantiles = sets.interpolated_quantiles(
+        scores[:, 0], np.zeros(N, np.int32), error=0.25, weight=1.0, num_classes=L
+    )
+    chosen = np.asarray(sets.conformal_set(probabilities, quantiles, kind="aps"))
+    assert chosen[:, 1:].all()
+
+
 @pytest.mark.parametrize("kind", RANDOMISED)
 def test_scores_without_a_key_are_the_smallest(rng, key, kind):
     probabilities = softmax_of(rng, N, L)

@@ -92,7 +92,7 @@ def conformal_scores(
         \text{lac:} \quad & 1 - p_l \\
         \text{margin:} \quad & \max_{j \ne l} p_j - p_l \\
         \text{rank:} \quad & r_l \\
-        \text{aps:} \quad & a_l = \sum_{j : p_j > p_l} p_j + (1 - U) \, p_l \\
+        \text{aps:} \quad & a_l = \min \Big( \sum_{j : p_j > p_l} p_j + (1 - U) \, p_l, 1 \Big) \\
         \text{raps:} \quad & a_l + \lambda \, (r_l - k)_+ \\
         \text{saps:} \quad & U p_{[1]} \text{ if } r_l = 1,
         \text{ else } p_{[1]} + (r_l - 2 + U) \, \lambda \\
@@ -102,6 +102,8 @@ def conformal_scores(
     0 in "saps". These are the smallest scores over U, so the sets of a given quantile are the
     largest: they are conservative for a quantile of scores with a key. A quantile of scores without
     a key is valid only for scores without a key. Use another key for each batch.
+
+    Rounded probabilities may add up to a little more than 1. No score "aps" exceeds 1.
 
     Classes of equal probability have equal scores. So do a label here and in
     `conformal_label_scores`, to the last bit.
@@ -497,8 +499,9 @@ def _score(places: _Places, penalties: jax.Array, kind: str) -> jax.Array:
         later = (places.largest + places.shift) + penalties[places.above.num]
         return jnp.where(places.above.num == 0, places.uniform * places.largest, later)
     own = _units((1.0 - places.uniform) * places.probability, kind)
-    total = (places.above.units + own).astype(places.probability.dtype)
-    mass = total / _unit(total.dtype)
+    # Rounded probabilities may add up to more than 1.
+    unit = _unit(places.probability.dtype)
+    mass = jnp.minimum(places.above.units + own, int(unit)).astype(places.probability.dtype) / unit
     return mass if kind == "aps" else mass + penalties[places.above.num]
 
 
