@@ -381,6 +381,20 @@ def test_classes_with_few_examples_have_the_quantile_of_all(rng, key):
 
 
 @pytest.mark.parametrize("has_third", [True, False])
+def test_a_class_of_infinite_scores_leaves_the_clusters_of_the_others(rng, key):
+    scores, labels = two_kinds_of_classes(rng, 60)
+    scores[labels == 5] = np.inf
+    quantiles = sets.clustered_quantiles(
+        scores, labels, key=key, error=0.2, num_clusters=2, clustering_part=0.5, num_classes=7
+    )
+    calibrates = ~describing_half(key, len(labels))
+    expected = [
+        reference.conformal_quantile(scores[calibrates & np.isin(labels, inside)], error=0.2)
+        for inside in ((0, 1, 2), (3, 4), range(6))
+    ]
+    np.testing.assert_array_equal(quantiles, np.float32(expected)[[0, 0, 0, 1, 1, 2, 2]])
+
+
 def test_nine_examples_describe_a_class_and_eight_do_not(rng, key, has_third):
     describes = describing_half(key, 360)
     places = np.flatnonzero(describes)

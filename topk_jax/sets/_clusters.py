@@ -36,7 +36,8 @@ def clustered_quantiles(
     0.5 to 0.9. A k-means, in which a class has the weight :math:`\sqrt{n_c}`, makes clusters of
     them. The quantile of a class is the conformal quantile of the other examples of its cluster. A
     class with fewer than :math:`1 / \varepsilon - 1` examples in the first part gets the conformal
-    quantile of all other examples. So do all classes if they are not more than the clusters.
+    quantile of all other examples. So does a class with an infinite score among its five quantiles,
+    which has no distance to others. So do all classes if the rest are not more than the clusters.
 
     The sets miss the examples of each cluster at a rate of at most :math:`\varepsilon`, and those
     of a class as far as its scores are distributed as those of its cluster.
@@ -53,8 +54,8 @@ def clustered_quantiles(
             down, where m is the size of the smallest class, but at least 1 / error - 1, and K is
             the number of classes with m examples.
         clustering_part: the scalar part of the examples that describes the classes, in [0, 1); by
-            default the authors' choice, K / (75 + K), or 0 if there are fewer than two clusters. It
-            is given if and only if `num_clusters` is.
+            default m K / (75 + K) rounded down, divided by m, where the authors take K / (75 + K);
+            or 0 if there are fewer than two clusters. It is given if and only if `num_clusters` is.
         num_classes: the static number L of classes; needed for the scores of the labels alone.
 
     Returns:
@@ -142,8 +143,10 @@ def _clustered_quantiles(
         calibration, jnp.where(describes, labels, num_classes), num_classes
     )
     # With fewer examples the quantile of the class would be infinite.
-    described = covered[classes.sizes] <= classes.sizes
-    points = jnp.where(described[:, None], _descriptions(classes), 0.0)
+    points = _descriptions(classes)
+    # Infinite scores have no distances: one such class would put all classes into one cluster.
+    described = (covered[classes.sizes] <= classes.sizes) & jnp.isfinite(points).all(axis=-1)
+    points = jnp.where(described[:, None], points, 0.0)
     weights = jnp.where(described, jnp.sqrt(classes.sizes.astype(points.dtype)), 0.0)
     clusters = _k_means(means_key, points, weights, num_clusters)
     enough = (num_clusters > 1) & (described.sum() > num_clusters)
