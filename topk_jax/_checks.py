@@ -282,10 +282,10 @@ def scalar(
             (below, "less than", operator.lt),
         ]
         stated = [(bound, words, holds) for bound, words, holds in bounds if bound is not None]
-        allowed = [f"{words} {bound:g}" for bound, words, _ in stated] or ["a number"]
+        allowed = [f"{words} {bound:g}" for bound, words, _ in stated] or ["a finite number"]
 
         def refusal(concrete: float, got: str) -> ValueError:
-            finite = ["finite"] if np.isinf(concrete) else []
+            finite = ["finite"] if np.isinf(concrete) and stated else []
             return ValueError(f"{name} must be {' and '.join([*finite, *allowed])}, got {got}.")
 
         if not all(holds(given, bound) for bound, _, holds in stated) or not np.isfinite(given):
@@ -304,8 +304,18 @@ def choice(given: Any, name: str, allowed: tuple[str, ...]) -> str:
         )
     if not isinstance(given, str) or given not in allowed:
         listed = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
-        raise ValueError(f"{name} must be {listed}, got {given!r}.")
+        got = repr(given) if isinstance(given, str) else described(given)
+        raise ValueError(f"{name} must be {listed}, got {got}.")
     return given
+
+
+def described(given: Any) -> str:
+    """The user's argument in a few words, on one line: an array by its shape."""
+    if isinstance(given, jax.Array | np.ndarray):
+        return f"an array of shape {given.shape}"
+    words = repr(given)
+    kind = f"type {type(given).__name__}"
+    return f"{words} of {kind}" if len(words) <= 60 and "\n" not in words else f"one of {kind}"
 
 
 def static_boolean(given: Any, name: str) -> bool:
@@ -382,6 +392,27 @@ def per_class(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) 
         wrong = concrete[~(concrete >= 0)].flat[0]
         raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
     return converted.astype(dtype)
+
+
+def relative_weights(
+    weights: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype
+) -> jax.Array:
+    """Returns one weight per class, [L], of which the ratios count, or raises if there are none.
+
+    The ratios of infinite weights, and of zeros alone, are undefined.
+    """
+    # A weight that overflows is refused below.
+    with np.errstate(over="ignore"):
+        converted = per_class(weights, name, num_classes, dtype)
+    concrete = _concrete(weights)
+    if concrete is not None:
+        largest = concrete.max()  # NaN was refused above.
+        if not 0 < _as_computed(largest, dtype) < np.inf:
+            raise ValueError(
+                f"{name} must be finite and not all 0 in {np.dtype(dtype).name}, got a largest one "
+                f"of {float(largest):g}."
+            )
+    return jnp.broadcast_to(converted, (num_classes,))
 
 
 def class_counts(counts: ArrayLike, name: str, num_classes: int | None = None) -> jax.Array:
@@ -504,9 +535,7 @@ def _as_int(number: Any, name: str) -> int:
     try:
         return operator.index(number)
     except TypeError as error:
-        raise TypeError(
-            f"{name} must be an integer, got {number!r} of type {type(number).__name__}."
-        ) from error
+        raise TypeError(f"{name} must be an integer, got {described(number)}.") from error
 
 
 def _as_decimal(number: Any, name: str) -> Fraction:
@@ -515,9 +544,7 @@ def _as_decimal(number: Any, name: str) -> Fraction:
             f"{name} must be a static number, got a traced value: mark it static under jit."
         )
     if isinstance(number, bool | np.bool_) or not isinstance(number, numbers.Real):
-        raise TypeError(
-            f"{name} must be a real number, got {number!r} of type {type(number).__name__}."
-        )
+        raise TypeError(f"{name} must be a real number, got {described(number)}.")
     if not np.isfinite(float(number)):
         raise ValueError(f"{name} must be a finite number, got {number}.")
     return Fraction(str(number))

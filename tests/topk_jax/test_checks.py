@@ -255,7 +255,7 @@ REFUSALS = {
     ),
     "scalar without bounds": (
         lambda value: _checks.scalar(value, "scale", FLOAT),
-        [(np.nan, ValueError, "scale must be a number, got nan.")],
+        [(np.nan, ValueError, "scale must be a finite number, got nan.")],
     ),
     "threshold": (
         lambda value: _checks.threshold(value, FLOAT),

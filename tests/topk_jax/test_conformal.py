@@ -287,6 +287,20 @@ def test_quantiles_of_a_label_shift_are_the_reference(rng):
             )
 
 
+def test_traced_weights_without_ratios_have_no_quantiles(rng):
+    scores, labels = rng.random(N).astype(np.float32), labels_of(rng)
+    quantiles = jax.jit(
+        lambda weights: sets.label_shift_quantiles(
+            scores, labels, error=0.5, weights=weights, num_classes=L
+        )
+    )
+    assert not jnp.isnan(quantiles(jnp.ones(L).at[2].set(0.0))).any()
+    for wrong in (jnp.zeros(L), *(jnp.ones(L).at[2].set(x) for x in (jnp.inf, jnp.nan, -1.0))):
+        assert jnp.isnan(quantiles(wrong)).all()
+    # The sum of these overflows.
+    assert jnp.isnan(quantiles(jnp.full(L, 1e38))).all()
+
+
 def test_coverage_holds_under_a_label_shift(rng):
     # Class 1 has larger scores, and is rare here and frequent among the new examples.
     num_draws, num_examples, error = 4000, 30, 0.2
@@ -367,20 +381,6 @@ def test_clusters_of_classes_share_their_quantile(rng, key):
     np.testing.assert_array_equal(quantiles, again)
 
 
-def test_classes_with_few_examples_have_the_quantile_of_all(rng, key):
-    scores, labels = two_kinds_of_classes(rng, 8)
-    # Nine examples are needed at an error of 0.1, and no class has more than eight.
-    quantiles = sets.clustered_quantiles(
-        scores, labels, key=key, error=0.1, num_clusters=2, clustering_part=0.0, num_classes=6
-    )
-    expected = sets.conformal_quantile(scores, labels, error=0.1)
-    np.testing.assert_array_equal(quantiles, np.full(6, expected))
-    # So does the authors' choice for so few classes, which is one cluster.
-    by_default = sets.clustered_quantiles(scores, labels, key=key, error=0.1, num_classes=6)
-    np.testing.assert_array_equal(by_default, quantiles)
-
-
-@pytest.mark.parametrize("has_third", [True, False])
 def test_a_class_of_infinite_scores_leaves_the_clusters_of_the_others(rng, key):
     scores, labels = two_kinds_of_classes(rng, 60)
     scores[labels == 5] = np.inf
@@ -395,6 +395,20 @@ def test_a_class_of_infinite_scores_leaves_the_clusters_of_the_others(rng, key):
     np.testing.assert_array_equal(quantiles, np.float32(expected)[[0, 0, 0, 1, 1, 2, 2]])
 
 
+def test_classes_with_few_examples_have_the_quantile_of_all(rng, key):
+    scores, labels = two_kinds_of_classes(rng, 8)
+    # Nine examples are needed at an error of 0.1, and no class has more than eight.
+    quantiles = sets.clustered_quantiles(
+        scores, labels, key=key, error=0.1, num_clusters=2, clustering_part=0.0, num_classes=6
+    )
+    expected = sets.conformal_quantile(scores, labels, error=0.1)
+    np.testing.assert_array_equal(quantiles, np.full(6, expected))
+    # So does the authors' choice for so few classes, which is one cluster.
+    by_default = sets.clustered_quantiles(scores, labels, key=key, error=0.1, num_classes=6)
+    np.testing.assert_array_equal(by_default, quantiles)
+
+
+@pytest.mark.parametrize("has_third", [True, False])
 def test_nine_examples_describe_a_class_and_eight_do_not(rng, key, has_third):
     describes = describing_half(key, 360)
     places = np.flatnonzero(describes)
@@ -680,7 +694,16 @@ KEY = jax.random.key(0)
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: untyped.conformal_scores(P, kind="LAC"), ValueError, "kind must be one of lac, "),
+        (
+            lambda: untyped.conformal_scores(P, kind="LAC"),
+            ValueError,
+            "kind must be 'lac', 'margin', .* got 'LAC'",
+        ),
+        (
+            lambda: untyped.conformal_scores(P, kind=["aps"]),
+            ValueError,
+            r"kind .* got \['aps'\] of",
+        ),
         (lambda: untyped.conformal_scores(P > 0, kind="lac"), TypeError, "probabilities must be"),
         (
             lambda: untyped.conformal_scores(P, kind="raps", rank_penalty=0.1),
@@ -690,7 +713,17 @@ KEY = jax.random.key(0)
         (
             lambda: untyped.conformal_scores(P, kind="lac", key=KEY),
             ValueError,
-            "key must be None for kind 'lac'",
+            r"key must be None for kind 'lac', got an array of shape \(\)\.",
+        ),
+        (
+            lambda: untyped.conformal_scores(P, kind="lac", class_counts=np.arange(1, 1001)),
+            ValueError,
+            r"class_counts must be None for kind 'lac', got an array of shape \(1000,\)\.",
+        ),
+        (
+            lambda: untyped.conformal_scores(P, kind="lac", class_counts=[1] * 1000),
+            ValueError,
+            r"class_counts must be None for kind 'lac', got one of type list\.",
         ),
         (lambda: untyped.conformal_scores(P, kind="aps", key=3), TypeError, "key must be a key"),
         (
@@ -732,7 +765,22 @@ KEY = jax.random.key(0)
         (
             lambda: untyped.class_conditional_quantiles(S, Y, error=0.1),
             ValueError,
-            "num_classes must be given",
+            "num_classes must be an integer for the scores of the labels alone, got None",
+        ),
+        (
+            lambda: untyped.class_conditional_quantiles(3.0, Y, error=0.1),
+            ValueError,
+            r"scores must have at least one axis .* got shape \(\)",
+        ),
+        *(
+            (
+                lambda scores=scores: untyped.class_conditional_quantiles(
+                    scores, Y, error=0.1, num_classes=np.full(1001, 2)
+                ),
+                TypeError,
+                r"num_classes must be an integer, got an array of shape \(1001,\)",
+            )
+            for scores in (P, S)
         ),
         (
             lambda: untyped.class_conditional_quantiles(P, Y, error=0.1, num_classes=4),
@@ -745,19 +793,47 @@ KEY = jax.random.key(0)
             "weight must be .* at most 1",
         ),
         (
+            lambda: untyped.interpolated_quantiles(
+                P, Y, error=0.1, weight=0.5, largest_score=np.inf
+            ),
+            ValueError,
+            "largest_score must be a finite number, got inf",
+        ),
+        (
             lambda: untyped.label_shift_quantiles(P, Y, error=0.1, weights=[1.0, -1.0, 1.0]),
             ValueError,
             "weights must be at least 0",
         ),
-        (
-            lambda: untyped.rank_calibrated_quantiles(P, S[:1], Y, error=0.1),
-            ValueError,
-            "labels must have shape",
+        *(
+            (
+                lambda weights=weights: untyped.label_shift_quantiles(
+                    P, Y, error=0.1, weights=weights
+                ),
+                ValueError,
+                f"weights must be finite and not all 0 in float32, got a largest one of {largest}",
+            )
+            for weights, largest in (
+                ([np.inf, 1, 1], "inf"),
+                (np.zeros(3), "0"),
+                (0.0, "0"),
+                ([1.0, 1e39, 1.0], r"1e\+39"),
+                (np.full(3, 1e-40), "1e-40"),
+            )
+        ),
+        *(
+            (
+                lambda ranks=ranks: untyped.rank_calibrated_quantiles(
+                    S, ranks, Y, error=0.1, num_classes=3
+                ),
+                ValueError,
+                r"ranks must have shape \(2,\), as scores has, got shape",
+            )
+            for ranks in (P, S[:1])
         ),
         (
             lambda: untyped.clustered_quantiles(P, Y, key=KEY, error=0.1, num_clusters=2),
             ValueError,
-            "num_clusters and clustering_part must be given both",
+            "num_clusters and clustering_part must be given both .* got only num_clusters",
         ),
         (
             lambda: jax.jit(lambda y: untyped.clustered_quantiles(P, y, key=KEY, error=0.1))(Y),
@@ -774,5 +850,6 @@ KEY = jax.random.key(0)
     ],
 )
 def test_refusals(call, error, message):
-    with pytest.raises(error, match=message):
+    with pytest.raises(error, match=message) as raised:
         call()
+    assert "\n" not in str(raised.value)

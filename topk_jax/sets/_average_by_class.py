@@ -42,7 +42,8 @@ def macro_average_k_thresholds(
         TypeError: `probabilities` is not floating-point, `k` is not a static real number, or
             `class_counts` is not real.
         ValueError: `k` is outside [1, L], there is no example, there are more probabilities than
-            can be counted, or `class_counts` has a wrong shape or a value that is not positive.
+            can be counted, or `class_counts` has a wrong shape or a value that is not positive and
+            finite.
 
     Example:
         >>> import jax.numpy as jnp

@@ -84,14 +84,13 @@ def clustered_quantiles(
 
     Source: Ding et al. (2023), "Class-conditional conformal prediction with many classes".
     """
-    num_classes = _quantiles.number_of_classes(scores, labels, num_classes)
-    calibration = _quantiles.calibration_of(scores, labels, num_classes)
+    calibration, num_classes = _quantiles.calibration_by_class(scores, labels, num_classes)
     key = _checks.random_keys(key, "key", ())
     rate, num_examples = _checks.static_error(error), calibration.labels.size
     if (num_clusters is None) != (clustering_part is None):
+        only = "clustering_part" if num_clusters is None else "num_clusters"
         raise ValueError(
-            "num_clusters and clustering_part must be given both or not at all, got "
-            f"{num_clusters} and {clustering_part}."
+            f"num_clusters and clustering_part must be given both or not at all, got only {only}."
         )
     if num_clusters is None or clustering_part is None:
         num_clusters, clustering_part = _authors_choice(labels, num_classes, rate)

@@ -167,8 +167,7 @@ def class_conditional_quantiles(
     Source: Vovk et al. (2005), "Algorithmic learning in a random world", section 4.5, where this is
     a Mondrian predictor; Vovk (2012), "Conditional validity of inductive conformal predictors".
     """
-    num_classes = number_of_classes(scores, labels, num_classes)
-    calibration = calibration_of(scores, labels, num_classes)
+    calibration, num_classes = calibration_by_class(scores, labels, num_classes)
     ranks = covered_of_each_size(calibration.labels.size, _checks.static_error(error))
     return _class_conditional_quantiles(calibration, ranks, num_classes)
 
@@ -197,8 +196,8 @@ def interpolated_quantiles(
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
         weight: a scalar in [0, 1], the weight of the class (t above). May be traced.
-        largest_score: a scalar that no score exceeds; 1, the default, for "lac" and "aps". It
-            replaces infinite quantiles of classes. May be traced.
+        largest_score: a finite scalar that no score exceeds; 1, the default, for "lac" and "aps".
+            It replaces infinite quantiles of classes. May be traced.
         num_classes: the static number L of classes; needed for the scores of the labels alone.
 
     Returns:
@@ -208,7 +207,8 @@ def interpolated_quantiles(
     Raises:
         TypeError: an argument has a wrong type, or `error` is not a static real number.
         ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
-            that of the scores, `error` is outside [0, 1), or `weight` is outside [0, 1].
+            that of the scores, `error` is outside [0, 1), `weight` is outside [0, 1], or
+            `largest_score` is not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -221,8 +221,7 @@ def interpolated_quantiles(
     Source: Ding, Fermanian and Salmon (2025), "Conformal prediction for long-tailed
     classification", Interp-Q.
     """
-    num_classes = number_of_classes(scores, labels, num_classes)
-    calibration = calibration_of(scores, labels, num_classes)
+    calibration, num_classes = calibration_by_class(scores, labels, num_classes)
     dtype = calibration.scores.dtype
     weight = _checks.scalar(weight, "weight", dtype, at_least=0, at_most=1)
     largest = _checks.scalar(largest_score, "largest_score", dtype)
@@ -263,18 +262,21 @@ def label_shift_quantiles(
         labels: integer classes, `[...]`.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
-        weights: w above, at least 0, one value per class, `[L]`. May be traced.
+        weights: w above, finite, at least 0 and not all 0: one value per class, `[L]`, or a scalar.
+            May be traced.
         num_classes: the static number L of classes; needed for the scores of the labels alone.
 
     Returns:
         One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
-        (float32 or float64); all are NaN if a score is NaN or a label is outside [0, L). Weights
-        are added up in this dtype: a sum within 16 roundings of the required one suffices.
+        (float32 or float64); all are NaN if a score is NaN, a label is outside [0, L), or weights
+        are traced and not as above. Weights are added up in this dtype: a sum within 16 roundings
+        of the required one suffices, and a sum that overflows makes all quantiles NaN.
 
     Raises:
         TypeError: an argument has a wrong type, or `error` is not a static real number.
         ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
-            that of the scores, `error` is outside [0, 1), or a weight is negative.
+            that of the scores, `error` is outside [0, 1), or a weight is negative or infinite, or
+            all are 0.
 
     Example:
         >>> import jax.numpy as jnp
@@ -288,11 +290,9 @@ def label_shift_quantiles(
     classification under label shift"; Tibshirani et al. (2019), "Conformal prediction under
     covariate shift", for the weighted quantile.
     """
-    num_classes = number_of_classes(scores, labels, num_classes)
-    calibration = calibration_of(scores, labels, num_classes)
+    calibration, num_classes = calibration_by_class(scores, labels, num_classes)
     dtype = calibration.scores.dtype
-    of_classes = _checks.per_class(weights, "weights", num_classes, dtype)
-    of_classes = jnp.broadcast_to(of_classes, (num_classes,))
+    of_classes = _checks.relative_weights(weights, "weights", num_classes, dtype)
     rate = _checks.static_error(error)
     return _label_shift_quantiles(calibration, of_classes, float(1 - rate))
 
@@ -355,8 +355,12 @@ def rank_calibrated_quantiles(
     Source: Shi et al. (2024), "Conformal prediction for class-wise coverage via augmented label
     rank calibration", option II.
     """
-    num_classes = number_of_classes(scores, labels, num_classes)
-    calibration = calibration_of(scores, labels, num_classes)
+    calibration, num_classes = calibration_by_class(scores, labels, num_classes)
+    ranks = _checks.floating_array(ranks, "ranks")
+    if ranks.shape != np.shape(scores):
+        raise ValueError(
+            f"ranks must have shape {np.shape(scores)}, as scores has, got shape {ranks.shape}."
+        )
     places = calibration_of(ranks, labels, num_classes, name="ranks")
     rate, num_examples = _checks.static_error(error), calibration.labels.size
     return _rank_calibrated_quantiles(
@@ -386,18 +390,29 @@ def calibration_of(
     return Calibration(of_labels.reshape(-1), labels.reshape(-1), valid)
 
 
-def number_of_classes(scores: ArrayLike, labels: ArrayLike, num_classes: int | None) -> int:
-    """The number of classes of the scores, which is given where they are those of the labels."""
-    shape = np.shape(scores)
-    if shape == np.shape(labels):
+def calibration_by_class(
+    scores: ArrayLike, labels: ArrayLike, num_classes: int | None
+) -> tuple[Calibration, int]:
+    """The scores of the labels, and the number of classes, or raises.
+
+    The number has to be given where the scores are those of the labels alone.
+    """
+    values = _checks.floating_array(scores, "scores")
+    if num_classes is not None:
+        num_classes = _checks.whole_number(num_classes, "num_classes", minimum=1)
+    if values.shape == np.shape(labels):
         if num_classes is None:
-            raise ValueError("num_classes must be given for the scores of the labels alone.")
-        return _checks.whole_number(num_classes, "num_classes", minimum=1)
-    if num_classes not in (None, shape[-1]):
+            raise ValueError(
+                "num_classes must be an integer for the scores of the labels alone, got None."
+            )
+    elif num_classes not in (None, values.shape[-1]):
         raise ValueError(
-            f"num_classes must be {shape[-1]} where scores has shape {shape}, got {num_classes}."
+            f"num_classes must be {values.shape[-1]} where scores has shape {values.shape}, got "
+            f"{num_classes}."
         )
-    return shape[-1]
+    else:
+        num_classes = values.shape[-1]
+    return calibration_of(values, labels, num_classes), num_classes
 
 
 def covered_of_each_size(num_examples: int, error: Fraction) -> np.ndarray:
@@ -480,6 +495,7 @@ def _label_shift_quantiles(
     """The quantiles of weighted scores. The sums are not exact, so they have 16 roundings to spare.
 
     Without these, equal weights could give a quantile other than that of `conformal_quantile`.
+    Traced weights that would be refused give NaN.
     """
     of_examples = _numerics.value_of_class(weights, calibration.labels)
     ascending, of_examples = jax.lax.sort((calibration.scores, of_examples), num_keys=1)
@@ -488,7 +504,8 @@ def _label_shift_quantiles(
     required = coverage.astype(sums.dtype) * (sums[-1] + weights) * spare
     places = jnp.searchsorted(sums, required)
     reached = jnp.append(ascending, jnp.inf)[places]
-    return jnp.where(calibration.valid, reached, jnp.nan)
+    have_ratios = (weights >= 0.0).all() & (weights > 0.0).any() & jnp.isfinite(required).all()
+    return jnp.where(calibration.valid & have_ratios, reached, jnp.nan)
 
 
 @partial(jax.jit, static_argnames="num_classes")

@@ -300,8 +300,7 @@ def _parameters(
     class_weights: ArrayLike | None,
 ) -> dict[str, Any]:
     """The parameters that were given, by name, or raises if they are not those of the kind."""
-    if kind not in _PARAMETERS:
-        raise ValueError(f"kind must be one of {', '.join(_PARAMETERS)}, got {kind!r}.")
+    kind = _checks.choice(kind, "kind", tuple(_PARAMETERS))
     parameters = {
         "key": key,
         "rank_penalty": rank_penalty,
@@ -314,7 +313,8 @@ def _parameters(
     for name in sorted(needed - given.keys()):
         raise ValueError(f"{name} must be given for kind {kind!r}, got None.")
     for name in sorted(given.keys() - needed - possible):
-        raise ValueError(f"{name} must be None for kind {kind!r}, got {given[name]}.")
+        got = _checks.described(given[name])
+        raise ValueError(f"{name} must be None for kind {kind!r}, got {got}.")
     return given
 
 
