@@ -13,6 +13,7 @@ image. The noise should be about as large as the margin, 1.
 
 from ml_collections import ConfigDict, config_dict
 
+from configs.own_data import loss_fields
 from configs.recipe import complete
 
 
@@ -28,21 +29,7 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
                 "data_dir": config_dict.placeholder(str),
             },
             "model": {"name": "small_cnn"},
-            # Each loss uses the fields that it needs.
-            "loss": {
-                "name": loss,
-                "k": 3,
-                "epsilon": 1.0,
-                "num_samples": 10,
-                "tau": 1.0,
-                "gamma": 1.0,
-                "max_margin": 0.2,
-                "scale": 20.0,
-                "alpha": 0.3,
-                "beta": 0.01,
-                "weight": 0.01,
-                "label_learning_rate": 1.0,
-            },
+            "loss": loss_fields(loss),
             "optimizer": {
                 "learning_rate": 0.05,
                 "weight_decay": 1e-4,

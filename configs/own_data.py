@@ -1,4 +1,4 @@
-"""The fields that the recipes for your own data share."""
+"""The fields that recipes share after whose colon any loss may stand."""
 
 from typing import Any
 
@@ -33,6 +33,7 @@ _OF_LOSS: dict[str, dict[str, Any]] = {
         "art_lambda": 0.0,
         "num_candidates": 16,
     },
+    "lapsum_top_k": {"alpha": 1.0},
     "entmax": {"alpha": 1.5},
 }
 OPTIMIZER = {

@@ -4,9 +4,8 @@
     python -m train.main --config=configs/synthetic_species.py:average_k
 
 Needs no download and takes two minutes on two cores. The true distribution of the data is known, so
-the results include those of the best classifier on the same test images ("bayes"). With the default
-parameters it has a top-1 accuracy of 0.785, a top-5 accuracy of 0.984 and an average-5 accuracy of
-0.995, each within 0.004.
+the results include those of the best classifier on the same test images ("bayes"): a top-1 accuracy
+of 0.792, a top-5 accuracy of 0.982 and an average-5 accuracy of 0.994.
 """
 
 from typing import Any
@@ -23,7 +22,7 @@ _LOSSES: dict[str, dict[str, Any]] = {
     "logit_adjusted_cross_entropy": {"tau": 1.0, "select_by": "macro_top_5_accuracy"},
     "vector_scaling": {"gamma": 0.1, "tau": 1.0, "select_by": "macro_top_5_accuracy"},
     "generalized_cross_entropy": {"q": 0.7},
-    "symmetric_cross_entropy": {"alpha": 1.0, "beta": 1.0},
+    "symmetric_cross_entropy": {"alpha": 6.0, "beta": 0.1},
     "top_k_hinge": {"k": 5},
     "convex_top_k_hinge": {"k": 5},
     "calibrated_top_k_hinge": {"k": 5},
