@@ -240,7 +240,7 @@ def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebod
         ([f"--workdir={earlier}"], "classes.json is missing"),
         (
             [run, "--split=tset"],
-            "--split must be one of balanced_test, test, train, validation; did you mean",
+            "--split must be one of balanced_test, test, train, validation (did you mean",
         ),
         (
             [run, "--ks=1,11"],

@@ -120,8 +120,14 @@ def optional(field: Field) -> Field:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """The end of a message about a name that is not known: the nearest one, if any is near."""
+    nearest = _nearest(name, known)
+    return f"; {nearest}" if nearest else ""
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    """The question whether the nearest name is meant; empty if none is near."""
     nearest = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else ""
+    return f"did you mean {nearest[0]!r}?" if nearest else ""
 
 
 def one_of(names: Collection[str]) -> Field:
@@ -130,7 +136,9 @@ def one_of(names: Collection[str]) -> Field:
     def check(value: Any) -> str | None:
         if isinstance(value, str) and value in names:
             return None
-        return f"one of {', '.join(sorted(names))}{did_you_mean(str(value), names)}"
+        # In parentheses: messages go on after it.
+        nearest = _nearest(str(value), names)
+        return f"one of {', '.join(sorted(names))}" + (f" ({nearest})" if nearest else "")
 
     return check
 

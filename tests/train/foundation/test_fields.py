@@ -33,7 +33,7 @@ REFUSED = [
     (fields.boolean(), 1, "True or False"),
     (fields.text(), "", "a text that is not empty"),
     (fields.text(optional=True), 3, "a text that is not empty, or None"),
-    (fields.one_of(["digits", "flowers"]), "digit", "did you mean 'digits'?"),
+    (fields.one_of(["digits", "flowers"]), "digit", "flowers (did you mean 'digits'?)"),
     (fields.one_of(["a", "b"]), "zzz", "one of a, b"),
     (fields.several(fields.integer(1)), (), "a tuple with at least one element"),
     (fields.several(fields.integer(1)), 3, "a tuple with at least one element"),

@@ -103,7 +103,7 @@ def test_a_run_is_trained_and_evaluated_beside_files_with_the_names_of_ours(comm
 MISTAKES = {
     "unknown command": (["trian"], "the command must be one of compare, embed, evaluate, "),
     "flags alone": (["--config=digits"], "the command must be one of "),
-    "unknown recipe": (["train", "--config=digit"], "did you mean 'digits'?; got 'digit'"),
+    "unknown recipe": (["train", "--config=digit"], "(did you mean 'digits'?); got 'digit'"),
     "no recipe": (["train", "--config=own_data"], "the name of a recipe, one of cifar100, digits"),
     "missing file": (["train", "--config=configs/x.py"], "there is no configs/x.py"),
     "loss": (["train", "--config=cifar100:adaboost"], "the recipe has no loss 'adaboost'"),

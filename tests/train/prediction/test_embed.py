@@ -119,7 +119,7 @@ def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
     assert not np.allclose(used.compiled()(images), by_imagenet.compiled()(images))
     for arguments, message in (
         ((), r"^--weights: .* can be for each of resnet50, twin; --model=NAME says which$"),
-        (("twn",), r"^--model must be one of .*; did you mean 'twin'\?; got 'twn'$"),
+        (("twn",), r"^--model must be one of .* \(did you mean 'twin'\?\); got 'twn'$"),
         (("mlp",), r"^--model must be one of the networks with .*; got 'mlp'$"),
         (("resnet34",), r"^--weights: .* does not fit resnet34, it holds resnet50 or twin: it la"),
         (

@@ -181,8 +181,8 @@ FOLDERS = {
     ),
     "an unknown augmentation": (
         photos(),
-        "augmentation must be one of crop_flip, flip, none, randaugment, random_resized_crop; did "
-        "you mean 'flip'?; got 'flips'",
+        "augmentation must be one of crop_flip, flip, none, randaugment, random_resized_crop (did "
+        "you mean 'flip'?); got 'flips'",
         {"dataset.augmentation": "flips"},
     ),
     "no size": (
