@@ -20,7 +20,7 @@ from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.nested import differences
 from train.models import load_pretrained
-from train.training import earlier_run, normalization
+from train.training import class_weights, earlier_run, normalization
 from train.training.loop import AfterEpoch, Loop
 from train.training.losses import find_loss
 from train.training.state import TrainState, num_parameters, parameters_digest, start_from
@@ -86,6 +86,7 @@ def run(
                 "validation": metric.to_json(validation.metrics),
                 "test": metric.to_json(test.metrics),
                 **_best_possible(assembly),
+                **_class_weights(assembly),
             }
             return reporter.results(results, test.size_counts)
 
@@ -346,3 +347,17 @@ def _best_possible(assembly: Assembly) -> dict[str, Any]:
         assembly.class_counts,
     )
     return {"bayes": metric.to_json(best)}
+
+
+def _class_weights(assembly: Assembly) -> dict[str, Any]:
+    """The epoch in which the class weights begin, where there are weights."""
+    config = assembly.config
+    if config["loss"]["class_weights"] == "none":
+        return {}
+    first = class_weights.first_epoch(
+        config["loss"],
+        num_epochs=config["num_epochs"],
+        steps_per_epoch=assembly.steps_per_epoch,
+        extensions=config.get(extensions.FIELD, ()),
+    )
+    return {"class_weights_epoch": first}

@@ -55,6 +55,7 @@ def test_a_run_goes_on_around_the_first_step_of_its_weights(finished_run, unbrok
         experiment.run(config, tmp_path / "run")
     results = experiment.run(config, tmp_path / "run")
     assert results["parameters_digest"] == unbroken[1]["parameters_digest"]
+    assert results["class_weights_epoch"] == 2
     config["loss"]["class_weights_from"] = 0.99
     later = experiment.run(config, tmp_path / "later")
     assert later["parameters_digest"] != unbroken[1]["parameters_digest"]

@@ -54,6 +54,25 @@ def hyperparameters(
     }
 
 
+def first_epoch(
+    settings: Mapping[str, Any],
+    *,
+    num_epochs: int,
+    steps_per_epoch: int,
+    extensions: Sequence[Sequence[int]],
+) -> int:
+    """The epoch, counted from 1, in which the weights begin.
+
+    Args:
+        settings: `config.loss`, with class weights.
+        num_epochs: the epochs of the whole run.
+        steps_per_epoch: the steps of one epoch.
+        extensions: as of `hyperparameters`.
+    """
+    first = _first_step(settings["class_weights_from"], num_epochs, steps_per_epoch, extensions)
+    return first // steps_per_epoch + 1
+
+
 def _first_step(
     share: float, num_epochs: int, steps_per_epoch: int, extensions: Sequence[Sequence[int]]
 ) -> int:

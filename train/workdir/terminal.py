@@ -79,7 +79,7 @@ class Terminal:
 def show_results(
     results: Mapping[str, Any], files: Mapping[str, Path], *, optimizes_top_k: bool
 ) -> None:
-    """Prints the closing table: the test metrics, a note on them, and where every file is.
+    """Prints the closing table: the test metrics, notes on them, and where every file is.
 
     Args:
         results: what `results.json` has.
@@ -97,8 +97,14 @@ def show_results(
         show_line("what the true class probabilities reach on the same images:")
         console.print(_table(from_json(results["bayes"])))
     loss = results["config"]["loss"]
+    notes = []
     if optimizes_top_k and loss["k"] > 1:
-        console.print(_note_on_metrics(loss["name"], loss["k"]), markup=False)
+        notes.append(_note_on_metrics(loss["name"], loss["k"]))
+    # Without class weights, and in a run of an earlier version, the field is not there.
+    if results["best_epoch"] < results.get("class_weights_epoch", 1):
+        notes.append(_note_on_class_weights(results))
+    for note in notes:
+        console.print(note, markup=False)
         show_line("")
     show_files(files)
 
@@ -148,6 +154,18 @@ def _note_on_metrics(name: str, k: int) -> str:
         f"Note: {name} with k = {k} is a top-{k} loss. It does not optimise the top-1 accuracy, "
         f"which is not the number to read here; the top-{k} accuracy is."
     )
+
+
+def _note_on_class_weights(results: Mapping[str, Any]) -> str:
+    config = results["config"]
+    note = (
+        f"Note: the selected epoch {results['best_epoch']} is before the class weights begin, in "
+        f"epoch {results['class_weights_epoch']}. Its parameters were trained without them."
+    )
+    other = Metric.accuracy("top", min(config["eval"]["ks"]), "macro").name
+    if config["select_by"] == other:
+        return note
+    return f"{note} --config.select_by={other} may select a later epoch."
 
 
 def _table(metrics: Mapping[Metric, float | None]) -> Table:

@@ -68,8 +68,12 @@ def test_weights_apply_from_their_first_step_without_another_program():
     ],
 )
 def test_weights_that_have_begun_stay_on_in_an_extended_run(extensions, expected):
-    values = hyperparameters(0.6, steps_per_epoch=19, extensions=extensions)
+    run = {"num_epochs": 10, "steps_per_epoch": 19, "extensions": extensions}
+    values = hyperparameters(0.6, **run)
     assert values["class_weights"]["first_step"] == expected
+    # Epoch 1 has the steps from 0 to 18.
+    epoch = class_weights.first_epoch({"class_weights_from": 0.6}, **run)
+    assert epoch == {57: 4, 91: 5, 114: 7}[expected]
 
 
 def test_without_weights_losses_stay_as_they_are():

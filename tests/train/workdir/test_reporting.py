@@ -447,6 +447,37 @@ def test_the_numbers_of_a_top_k_loss_come_with_a_note(tmp_path, capsys, loss, k)
         assert "does not optimise the top-1 accuracy, which is not the number to read" in output
 
 
+@pytest.mark.parametrize(
+    ("select_by", "best_epoch", "first_epoch", "hint"),
+    [
+        (
+            "top_3_accuracy",
+            2,
+            3,
+            " --config.select_by=macro_top_1_accuracy may select a later epoch.",
+        ),
+        ("macro_top_1_accuracy", 2, 3, ""),
+        ("top_3_accuracy", 3, 3, None),
+        ("top_3_accuracy", 1, 1, None),
+        ("top_3_accuracy", 1, None, None),
+    ],
+)
+def test_an_epoch_before_the_class_weights_comes_with_a_note(
+    capsys, select_by, best_epoch, first_epoch, hint
+):
+    loss = {"name": "cross_entropy"}
+    config = {"select_by": select_by, "eval": {"ks": (1, 3)}, "loss": loss}
+    begins = {} if first_epoch is None else {"class_weights_epoch": first_epoch}
+    results = {**RESULTS, "config": config, "best_epoch": best_epoch, **begins}
+    terminal.show_results(results, {}, optimizes_top_k=False)
+    output = " ".join(capsys.readouterr().out.split())
+    if hint is None:
+        assert "Note" not in output
+    else:
+        assert "Note: the selected epoch 2 is before the class weights begin, in epoch 3." in output
+        assert output.endswith(f"Its parameters were trained without them.{hint}")
+
+
 def shown_on_a_terminal(tmp_path, monkeypatch, steps):
     """What a terminal of 120 columns gets of a run that goes on after its first epoch."""
     ours, theirs = pty.openpty()
