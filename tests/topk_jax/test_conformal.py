@@ -761,6 +761,16 @@ KEY = jax.random.key(0)
         (lambda: untyped.score_set(P, "high"), TypeError, "quantiles must be a real"),
         (lambda: untyped.conformal_quantile(S, Y, error=1), ValueError, "error must be .* less"),
         (lambda: untyped.conformal_quantile(S, S, error=0.1), TypeError, "labels must be an int"),
+        (
+            lambda: untyped.conformal_quantile(S, Y[:1], error=0.1),
+            ValueError,
+            r"labels must have shape \(2,\) where scores has shape \(2,\), got shape \(1,\)",
+        ),
+        (
+            lambda: untyped.class_conditional_quantiles(S, Y[:1], error=0.1, num_classes=3),
+            ValueError,
+            r"labels must have shape \(2,\) where scores has shape \(2,\), got shape \(1,\)",
+        ),
         (lambda: untyped.conformal_quantile(P[:0], Y[:0], error=0.1), ValueError, "scores must h"),
         (
             lambda: untyped.class_conditional_quantiles(S, Y, error=0.1),

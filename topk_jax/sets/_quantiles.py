@@ -378,8 +378,8 @@ def calibration_of(
 ) -> Calibration:
     """The scores of the labels, from those of all classes or of the labels alone, or raises."""
     values = _checks.floating_array(scores, name)
-    if values.shape == np.shape(labels):
-        labels = _checks.integer_array(labels, "labels", values.shape)
+    if _of_labels_alone(values, labels):
+        labels = _checks.integer_array(labels, "labels", values.shape, of=(name, values.shape))
         of_labels, known = values, num_classes
     else:
         values, labels = _checks.logits_and_labels(scores, labels, name=name)
@@ -400,7 +400,7 @@ def calibration_by_class(
     values = _checks.floating_array(scores, "scores")
     if num_classes is not None:
         num_classes = _checks.whole_number(num_classes, "num_classes", minimum=1)
-    if values.shape == np.shape(labels):
+    if _of_labels_alone(values, labels):
         if num_classes is None:
             raise ValueError(
                 "num_classes must be an integer for the scores of the labels alone, got None."
@@ -413,6 +413,16 @@ def calibration_by_class(
     else:
         num_classes = values.shape[-1]
     return calibration_of(values, labels, num_classes), num_classes
+
+
+def _of_labels_alone(values: jax.Array, labels: ArrayLike) -> bool:
+    """Whether the scores are those of the labels alone, [...], and not of all classes.
+
+    A vector of labels with a vector of scores of another length is a mistake in either case. The
+    scores are then taken for those of the labels, so that the message asks for their shape.
+    """
+    shape = np.shape(labels)
+    return shape == values.shape or len(shape) == values.ndim == 1
 
 
 def covered_of_each_size(num_examples: int, error: Fraction) -> np.ndarray:
