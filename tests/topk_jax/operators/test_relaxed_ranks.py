@@ -235,8 +235,8 @@ def test_the_loss_does_not_saturate(name):
     assert np.isfinite(value)
     if name in ("odd_even", "optimal"):
         ranks = reference.relaxed_ranks(np.asarray(logits), 1, **relaxation)[:, 0]
-        # A dozen roundings: the tails have all their digits.
-        np.testing.assert_allclose(value, -np.log(ranks[0, 0] * ranks[1, 4]), rtol=2e-6)
+        # The tails have all their digits. A lane at 900 is rounded to 3e-5, of a loss of 15.
+        np.testing.assert_allclose(value, -np.log(ranks[0, 0] * ranks[1, 4]), rtol=5e-6)
     # A logistic tail is exponential; the others have a logarithmic loss, whose slope is small.
     assert gradient[0, 0] < (0 if name in ("odd_even", "optimal") else -0.5)
 
