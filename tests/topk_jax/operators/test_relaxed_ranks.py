@@ -252,3 +252,12 @@ def test_sizes_without_weight_have_finite_slopes():
         )
 
     assert np.isfinite(slopes(jnp.array([0.0, 1.0, 0.0]))).all()
+
+
+def test_the_tail_of_a_cauchy_swap_has_all_its_digits():
+    gaps = np.array([1.3, 97.0, 911.0, 1.7e4], np.float32)
+    scores = jnp.stack([jnp.zeros(4), gaps], axis=-1)
+    chances = operators.relaxed_ranks(scores, 1, method="odd_even", tau=0.5)[:, 0, 0]
+    # An exponential of a logarithm of up to 12.
+    expected = np.arctan2(1.0, gaps.astype(np.float64) / 0.5) / np.pi
+    np.testing.assert_allclose(chances, expected, rtol=2e-6)
