@@ -139,8 +139,8 @@ def test_slopes_in_p_and_the_regularization(rng):
 )
 def test_a_nan_is_found_in_vectorized_loops(rng, size, operator):
     # XLA's maximum loses a NaN in some of them.
-    scores = rng.normal(size=(8, size)).astype(np.float32)
+    scores = rng.normal(size=(32, size)).astype(np.float32)
     scores[::2, size // 3] = np.nan
     mask = for_users(operator)(scores)
-    np.testing.assert_array_equal(np.isnan(mask).all(axis=-1), np.arange(8) % 2 == 0)
-    np.testing.assert_array_equal(np.isnan(mask).any(axis=-1), np.arange(8) % 2 == 0)
+    np.testing.assert_array_equal(np.isnan(mask).all(axis=-1), np.arange(32) % 2 == 0)
+    np.testing.assert_array_equal(np.isnan(mask).any(axis=-1), np.arange(32) % 2 == 0)
