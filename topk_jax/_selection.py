@@ -28,7 +28,19 @@ def largest_threshold(values: jax.Array, allows: Callable[[jax.Array], jax.Array
     Hazard: a full sort is slow, and a partial sort is slow for many values. Choice: one pass over
     the values for each bit, for any rank. Cost: 32 passes (64 for float64), and one copy.
     """
-    ordinals, largest = _largest_ordinal(values, allows, values.max())
+    ordinals = _ordinals.to_ordinals(values)
+    unsigned = ordinals.dtype
+
+    def try_bit(_: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        found, bit = state
+        candidate = found | bit
+        return jnp.where(allows(ordinals >= candidate), candidate, found), bit >> unsigned.type(1)
+
+    # Only the shape of the maximum is used, so XLA does not compute it. Under shard_map the initial
+    # value of the loop must vary over the devices as the values do.
+    nothing = jnp.zeros_like(values.max(), dtype=unsigned)
+    start = (nothing, jnp.asarray(_ordinals.highest_bit(unsigned)))
+    largest, _ = jax.lax.fori_loop(0, 8 * unsigned.itemsize, try_bit, start)
     return jnp.where(ordinals >= largest, values, jnp.inf).min()
 
 
@@ -100,12 +112,6 @@ def kth_by_bisection(scores: jax.Array, k: int) -> jax.Array:
     found = _over_row(_SMALLEST, _if_at_least, columns, threshold)
     above = _over_row(_SUM, _is_above, columns, found)
     return _nth_index(_is_equal, columns, found, n=k - above, length=scores.shape[-1])
-
-
-def nth_true(mask: jax.Array, n: jax.Array) -> jax.Array:
-    """The index of the n-th true entry along the last axis, for `n` of shape `[..., 1]`."""
-    columns = _columns(mask.astype(jnp.float32))
-    return _nth_index(_is_equal, columns, jnp.ones_like(n, jnp.float32), n=n, length=mask.shape[-1])
 
 
 def _nth_index(
@@ -253,28 +259,6 @@ def _in_pairs(of_two: Callable[[Any, Any], Any], terms: list[jax.Array]) -> jax.
         pairs = zip(terms[::2], terms[1::2], strict=False)
         terms = [of_two(*pair) for pair in pairs] + terms[len(terms) // 2 * 2 :]
     return terms[0]
-
-
-def _largest_ordinal(
-    values: jax.Array, allows: Callable[[jax.Array], jax.Array], like: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """The ordinals of the values, and the largest ordinal that `allows` accepts.
-
-    The second has the shape of `like`, which is an expression of the values. Only its shape is
-    used, so XLA does not compute it. Under shard_map the initial value of the loop must vary over
-    the devices as the values do.
-    """
-    ordinals = _ordinals.to_ordinals(values)
-    unsigned = ordinals.dtype
-
-    def try_bit(_: Any, state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        found, bit = state
-        candidate = found | bit
-        return jnp.where(allows(ordinals >= candidate), candidate, found), bit >> unsigned.type(1)
-
-    start = (jnp.zeros_like(like, dtype=unsigned), jnp.asarray(_ordinals.highest_bit(unsigned)))
-    found, _ = jax.lax.fori_loop(0, 8 * unsigned.itemsize, try_bit, start)
-    return ordinals, found
 
 
 def sum_in_blocks(values: jax.Array) -> jax.Array:

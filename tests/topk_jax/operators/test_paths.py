@@ -121,5 +121,11 @@ def test_the_nth_true_entry(rng, length, distinct):
     count = mask.sum(axis=-1, keepdims=True)
     n = rng.integers(1, count + 1).astype(np.int32)
     expected = [np.flatnonzero(row)[rank - 1] for row, (rank,) in zip(mask, n, strict=True)]
-    for function in (_selection.nth_true, jax.vmap(_selection.nth_true)):
+
+    def nth_true(mask, n):
+        columns = _selection._columns(mask.astype(jnp.float32))
+        number = jnp.ones_like(n, jnp.float32)
+        return _selection._nth_index(_selection._is_equal, columns, number, n=n, length=length)
+
+    for function in (nth_true, jax.vmap(nth_true)):
         np.testing.assert_array_equal(jax.jit(function)(mask, n)[:, 0], expected)
