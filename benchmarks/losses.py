@@ -1,8 +1,10 @@
 """The noised loss compared with its noise alone, cross-entropy and other implementations.
 
-    python -m benchmarks.losses [--device=cpu] [--repetitions=21] [--output=FILE.json]
+    python -m benchmarks.losses [--device=cpu] [--sections memory ...] [--smallest]
+        [--repetitions=21] [--output=FILE.json]
 
-Needs jax, numpy and optax. Includes pytopk, which needs PyTorch, if it is installed.
+Needs jax, numpy and optax. Includes pytopk, which needs PyTorch, if it is installed, and
+beside it the same compiled by `torch.compile` on a GPU.
 """
 
 import functools
@@ -40,6 +42,7 @@ EXPECTED = ((64, 100, 10, 5), (64, 1081, 10, 5), (64, 1081, 10, 100))
 FLATNESS = tuple((256, 1000, 10, k) for k in (1, 2, 5, 10, 20, 50, 100))
 # Target: the memory does not grow with M.
 MEMORY = tuple((256, 10_000, num_samples, 5) for num_samples in (5, 50))
+SECTIONS = {"seconds": SHAPES, "expected": EXPECTED, "flat_in_k": FLATNESS, "memory": MEMORY}
 EPSILON = 1.0
 
 
@@ -47,16 +50,23 @@ def main() -> None:
     """Measures every shape and prints or writes the results as JSON."""
     parser = command.parser(__doc__, repetitions=21)
     command.add_device(parser)
+    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS))
+    parser.add_argument(
+        "--smallest", action="store_true", help="the first shape of each section alone"
+    )
     arguments = parser.parse_args()
     jax.config.update("jax_default_device", arguments.device)
-    results = {
-        "machine": timing.machine(),
-        "repetitions": arguments.repetitions,
-        "seconds": [row(shape, arguments.repetitions) for shape in SHAPES],
-        "expected": [row(shape, arguments.repetitions, peers=False) for shape in EXPECTED],
-        "flat_in_k": [row(shape, arguments.repetitions, peers=False) for shape in FLATNESS],
-        "memory": [_alone(memory, shape) for shape in MEMORY],
+    repetitions = arguments.repetitions
+    measure: dict[str, Callable[[tuple[int, int, int, int]], dict[str, Any]]] = {
+        "seconds": lambda shape: row(shape, repetitions),
+        "expected": lambda shape: row(shape, repetitions, peers=False),
+        "flat_in_k": lambda shape: row(shape, repetitions, peers=False),
+        "memory": lambda shape: _alone(memory, shape),
     }
+    results: dict[str, Any] = {"machine": timing.machine(), "repetitions": repetitions}
+    for section in arguments.sections:
+        shapes = SECTIONS[section][: 1 if arguments.smallest else None]
+        results[section] = [measure[section](shape) for shape in shapes]
     command.write(results, arguments.output)
 
 
@@ -84,6 +94,8 @@ def row(
         contestants["optax perturbed"] = _optax(logits, labels, keys, k, num_samples)
     if peers and pytopk is not None:
         contestants["pytopk"] = _pytopk(logits, labels, k, num_samples)
+        if jax.default_backend() == "gpu":
+            contestants["pytopk, compiled"] = _pytopk(logits, labels, k, num_samples, compiled=True)
     seconds = timing.medians_in_turns(contestants, repetitions, settle=True)
     return {"batch": batch, "classes": num_classes, "M": num_samples, "K": k, "seconds": seconds}
 
@@ -172,8 +184,11 @@ def _optax(
     return timing.forward_and_backward(loss, logits, labels, keys)
 
 
-def _pytopk(logits: np.ndarray, labels: np.ndarray, k: int, num_samples: int) -> timing.Contestant:
+def _pytopk(
+    logits: np.ndarray, labels: np.ndarray, k: int, num_samples: int, *, compiled: bool = False
+) -> timing.Contestant:
     loss = pytopk.BalNoisedTopK(k=k, epsilon=EPSILON, n_sample=num_samples)
+    loss = torch.compile(loss) if compiled else loss
     device = "cuda" if jax.default_backend() == "gpu" else "cpu"
     scores = torch.tensor(logits, device=device, requires_grad=True)
     classes = torch.tensor(labels, dtype=torch.int64, device=device)

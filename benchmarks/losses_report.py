@@ -5,25 +5,31 @@ from typing import Any
 from benchmarks import markdown
 
 _OURS = "noised_top_k_hinge"
+_TIMES = {
+    "seconds": "Compared with others:",
+    "expected": "The exact expectation beside the noised loss with ten samples:",
+    "flat_in_k": "By K:",
+}
 
 
 def tables(results: dict[str, Any]) -> str:
     """Milliseconds by shape and contestant, ratios to ours, and the memory."""
     parts = [
         f"{markdown.machine(results['machine'])}; medians of {results['repetitions']} calls in "
-        "turns, in milliseconds, and in brackets as a multiple of the noised loss with one key.",
-        "Compared with others:",
-        _times(results["seconds"]),
-        "The exact expectation beside the noised loss with ten samples:",
-        _times(results["expected"]),
-        "By K:",
-        _times(results["flat_in_k"]),
-        "Memory in arrays of [batch, L]; what the process takes includes the gradient, one array:",
-        markdown.table(
-            ["batch", "L", "M", "K", "temporaries of XLA", "taken by the process"],
-            ([*_shape(row), *_arrays(row)] for row in results["memory"]),
-        ),
+        "turns, in milliseconds, and in brackets as a multiple of the noised loss with one key."
     ]
+    for section, title in _TIMES.items():
+        if section in results:
+            parts += [title, _times(results[section])]
+    if "memory" in results:
+        parts += [
+            "Memory in arrays of [batch, L]; what the process takes includes the gradient, one "
+            "array:",
+            markdown.table(
+                ["batch", "L", "M", "K", "temporaries of XLA", "taken by the process"],
+                ([*_shape(row), *_arrays(row)] for row in results["memory"]),
+            ),
+        ]
     return "\n\n".join(parts) + "\n"
 
 

@@ -3,16 +3,16 @@
     python -m benchmarks.networks [--networks=resnet50,vgg11] [--image_size=224] [--batch_size=32]
         [--compile_limit=0] [--repetitions=5] [--output=FILE.json]
 
-Needs flax and safetensors, PyTorch, torchvision and timm, and no data set. It measures on the CPU,
-in float32. Forward is an evaluation. The gradients are those of the mean cross-entropy by all
-parameters, in training: batch norm uses and updates statistics of the batch. Dropout is off on both
-sides, and no optimizer runs. PyTorch's contestants are the network of torchvision or timm as it is,
-with `channels_last`, and compiled by `torch.compile` where that takes no longer than
-`--compile_limit` seconds for one of the two functions.
+Needs flax and safetensors, PyTorch, torchvision and timm, and no data set. It measures in float32,
+on the GPU if JAX finds one, and else on the CPU. Forward is an evaluation. The gradients are those
+of the mean cross-entropy by all parameters, in training: batch norm uses and updates statistics of
+the batch. Dropout is off on both sides, and no optimizer runs. PyTorch's contestants are the
+network of torchvision or timm as it is, with `channels_last`, and compiled by `torch.compile` where
+that takes no longer than `--compile_limit` seconds for one of the two functions.
 
 Each network has a process of its own, in which the contestants take turns on the same number of
 threads. The memory is the peak of that process in a call, beyond what it had before: parameters and
-images do not count. A network that fails is listed with the reason.
+images do not count, nor does the memory of a GPU. A network that fails is listed with the reason.
 
 The results are written after every network. Results that are in the file already are kept, where
 they were measured in the same way, so that a run that was cut goes on. `--networks` measures again.
@@ -196,24 +196,31 @@ def _theirs(
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     torch.manual_seed(0)
     # PyTorch's layout, in the order of memory of either contestant.
-    batch = torch.tensor(images).permute(0, 3, 1, 2)
-    classes = torch.tensor(labels, dtype=torch.long)
+    device = "cuda" if jax.default_backend() == "gpu" else "cpu"
+    batch = torch.tensor(images, device=device).permute(0, 3, 1, 2)
+    classes = torch.tensor(labels, dtype=torch.long, device=device)
+
+    def finish() -> None:
+        if device == "cuda":
+            torch.cuda.synchronize()
 
     def functions(network: Any, batch: Any) -> dict[str, timing.Contestant]:
         def forward() -> None:
             network.eval()
             with torch.no_grad():
                 network(batch)
+            finish()
 
         def gradients() -> None:
             network.train()
             network.zero_grad(set_to_none=True)
             torch.nn.functional.cross_entropy(network(batch), classes).backward()
+            finish()
 
         return {FORWARD: forward, GRADIENTS: gradients}
 
     def make() -> Any:
-        return published_networks.make(name, NUM_CLASSES)
+        return published_networks.make(name, NUM_CLASSES).to(device)
 
     contiguous = batch.contiguous()
     made = {

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import (
+    account,
     collection_report,
     data,
+    decoding,
     estimators_report,
     losses_report,
     networks_report,
@@ -25,8 +27,10 @@ from benchmarks import (
 README = Path(__file__).parent / "README.md"
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
+    "account": account.tables,
     "collection": collection_report.tables,
     "data": data.tables,
+    "decoding": decoding.tables,
     "estimators": estimators_report.tables,
     "losses": losses_report.tables,
     "networks": networks_report.tables,

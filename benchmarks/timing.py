@@ -79,13 +79,24 @@ def extra_memory(function: Contestant) -> int | None:
 
     None if the system does not report it; only Linux does.
     """
+    before, peak = resident_memory(), peak_memory(function)
+    return None if before is None or peak is None else peak - before
+
+
+def peak_memory(function: Contestant) -> int | None:
+    """The peak memory of the process during a call in bytes; None where `extra_memory` is."""
     status, forget = Path("/proc/self/status"), Path("/proc/self/clear_refs")
     if not forget.exists():
         return None
     forget.write_text("5")  # Resets the peak.
-    before = _status_bytes(status, "VmRSS")
     function()
-    return _status_bytes(status, "VmHWM") - before
+    return _status_bytes(status, "VmHWM")
+
+
+def resident_memory() -> int | None:
+    """The memory of the process in bytes; None if the system does not report it."""
+    status = Path("/proc/self/status")
+    return _status_bytes(status, "VmRSS") if status.exists() else None
 
 
 def _status_bytes(status: Path, name: str) -> int:

@@ -50,6 +50,8 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
                 "train_size": config_dict.placeholder(int),
                 "num_workers": 8,
                 "skip_unreadable": False,
+                # "fast" takes 0.6 of the time, and pixels are at most a step of 255 apart.
+                "decoding": "exact",
             },
             "model": {"name": "resnet18"},
             "optimizer": {

@@ -72,6 +72,15 @@ def own_images(loss: str, **dataset: Any) -> ConfigDict:
                 # The parts of each class that are held out where there are no splits.
                 "validation_fraction": 0.15,
                 "test_fraction": 0.15,
+                # The largest number of training images of a class; None for all.
+                "train_per_class": config_dict.placeholder(int),
+                # Makes a long tail of the training images: the largest class has so many times
+                # those of the smallest one. 1 for the classes as they are.
+                "imbalance_factor": 1.0,
+                # The probability that a training label is drawn anew, from its group: five classes
+                # that are neighbours ("blocks") or not ("across"), or all classes ("uniform").
+                "label_noise": 0.0,
+                "label_noise_kind": "blocks",
                 # The height and width that the network gets. None for that of the images if they
                 # all have one size of at most 64 pixels, and for 224 otherwise.
                 "image_size": config_dict.placeholder(int),

@@ -25,6 +25,14 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
                 "name": "place_names",
                 # "country" or "region".
                 "target": "country",
+                # The names that a country or region needs to be a class; None for any number that
+                # leaves 3 for training.
+                "fewest_names": config_dict.placeholder(int),
+                # The names of each class in the balanced test; None for 10 of a country and 2 of a
+                # region.
+                "balanced_per_class": config_dict.placeholder(int),
+                # The number of training names, in the same proportions of classes; None for all.
+                "train_size": config_dict.placeholder(int),
                 "batch_size": 512,
                 # The folder where the names are kept; None for ~/tensorflow_datasets.
                 "data_dir": config_dict.placeholder(str),

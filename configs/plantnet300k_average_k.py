@@ -43,6 +43,8 @@ def get_config(loss: str = "average_k") -> ConfigDict:
                 "data_dir": config_dict.placeholder(str),
                 "num_workers": 8,
                 "skip_unreadable": False,
+                # "fast" takes 0.6 of the time, and pixels are at most a step of 255 apart.
+                "decoding": "exact",
             },
             "model": {"name": "resnet18"},
             "optimizer": {

@@ -86,6 +86,8 @@ def get_config(network: str = "resnet50") -> ConfigDict:
                 "data_dir": config_dict.placeholder(str),
                 "num_workers": 8,
                 "skip_unreadable": False,
+                # "fast" takes 0.6 of the time, and pixels are at most a step of 255 apart.
+                "decoding": "exact",
             },
             "model": model,
             "loss": {"name": "cross_entropy"},

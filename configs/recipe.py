@@ -18,6 +18,8 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 "mixup": 0.0,
                 # "class_balanced" draws every class as often; "uniform" every example.
                 "sampling": "uniform",
+                # The largest file of an image of your own that is read, in MiB.
+                "max_image_mb": 256,
             },
             "model": {
                 # A file of weights with the names of one of its publishers, or None.
@@ -101,8 +103,13 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
             },
             # Training stops after this many epochs without improvement; None to never stop.
             "stop_after": config_dict.placeholder(int),
-            # "sigmoid" is for the multi-label losses: each class has its own probability.
-            "eval": {"scores": "softmax"},
+            "eval": {
+                # "sigmoid" is for the multi-label losses: each class has its own probability.
+                "scores": "softmax",
+                # Whether the logits are divided by a temperature that is fitted on validation, for
+                # the probabilities of the finished run.
+                "temperature": False,
+            },
             # In addition to the checkpoint at the end of each epoch; every_steps may be None.
             "checkpoint": {"every_steps": config_dict.placeholder(int), "every_minutes": 10.0},
             "parallel": "pmap",

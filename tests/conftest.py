@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from train.devices import compilation_cache
 
 os.environ.update(compilation_cache.settings(os.environ))
-os.environ["JAX_PLATFORMS"] = "cpu"
+# benchmarks/accelerator.sh has another value of this, to try formulas on an accelerator.
+os.environ["JAX_PLATFORMS"] = os.environ.get("TOPK_JAX_TEST_PLATFORMS", "cpu")
 
 import jax
 import numpy as np

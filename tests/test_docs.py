@@ -8,7 +8,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from topk_jax import losses, operators, sets
+from topk_jax import heads, losses, operators, sets
 from train.evaluation.conformal_rules import RULES
 from train.models import MODELS, NORMALIZATIONS
 
@@ -53,7 +53,7 @@ def test_the_tables_of_the_evidence_are_those_of_the_collected_numbers():
 
 def test_the_page_of_the_collection_has_every_public_name():
     page = (DOCS / "collection.md").read_text()
-    names = {name for module in (losses, operators, sets) for name in module.__all__}
+    names = {name for module in (heads, losses, operators, sets) for name in module.__all__}
     assert not names - set(re.findall(r"`(\w+)`", page))
 
 
@@ -76,7 +76,7 @@ def test_the_page_of_networks_says_what_each_takes():
         assert told[name] == (spec.image_size, spec.normalization), name
 
 
-@pytest.mark.parametrize("module", ["losses", "operators", "sets", "metrics"])
+@pytest.mark.parametrize("module", ["heads", "losses", "operators", "sets", "metrics"])
 def test_every_public_name_is_on_the_page_of_its_module(module):
     text = (DOCS / "api" / f"{module}.md").read_text()
     found = re.findall(rf"^\.\. auto(?:function|class):: topk_jax\.{module}\.(\w+)$", text, re.M)

@@ -26,6 +26,7 @@ _USER_ERROR = 2
 def main() -> None:
     """Runs the command of the program that the first argument names."""
     sys.path.insert(0, str(_PROGRAM))
+    importlib.import_module("train.foundation.interruption").begin()
     # Processes of the program would look into the current folder, or beside this file, first.
     os.environ["PYTHONSAFEPATH"] = "1"
     commands = {

@@ -5,6 +5,8 @@ from collections.abc import Hashable
 import jax
 import jax.numpy as jnp
 
+from topk_jax import _sharding
+
 # Replaces -inf, because the difference of two infinities is NaN. It is far below any score of a
 # network, and its sum over 1e7 classes is still finite in float32.
 FLOOR = -1e30
@@ -41,7 +43,11 @@ def value_of_class(values: jax.Array, labels: jax.Array) -> jax.Array:
     """The value of each label, `[]` or `[...]`, from a scalar or from one value per class."""
     if values.ndim == 0:
         return values
-    return values.at[labels].get(mode="clip")
+
+    def of_labels(labels: jax.Array, values: jax.Array) -> jax.Array:
+        return values.at[labels].get(mode="clip")
+
+    return _sharding.on_each_device(of_labels, labels.ndim, labels, shared=(values,))
 
 
 def is_label(scores: jax.Array, labels: jax.Array) -> jax.Array:

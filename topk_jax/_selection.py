@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _ordinals
+from topk_jax import _ordinals, _sharding
 
 # Sums are taken over blocks of this many values, then over blocks of those sums, and so on.
 _BLOCK = 32
@@ -268,10 +268,26 @@ def sum_in_blocks(values: jax.Array) -> jax.Array:
     over blocks of these sums. Barriers keep XLA from merging them. Cost: about one more pass over
     N / 32 values.
     """
+    return _sum_in_blocks(_sharding.gathered(values))
+
+
+def _sum_in_blocks(values: jax.Array) -> jax.Array:
     while values.size > 1:
         padded = jnp.pad(values, (0, -values.size % _BLOCK))
         values = jax.lax.optimization_barrier(padded.reshape(-1, _BLOCK).sum(axis=-1))
     return values[0]
+
+
+def sum_of_rows_in_blocks(rows: jax.Array) -> jax.Array:
+    """`sum_in_blocks` of all the values [n, L].
+
+    Hazard: blocks of rows on several devices have values of two of them. Choice: there each row is
+    added up alone, and its sum is sent to all devices. Cost: another rounding than on one device.
+    """
+    if not _sharding.may_be_split(rows):
+        return sum_in_blocks(rows.reshape(-1))
+    of_rows = jax.vmap(_sum_in_blocks)
+    return sum_in_blocks(_sharding.on_each_device(of_rows, 1, rows))
 
 
 def stored(function: Callable[..., Any], *operands: Any) -> Any:

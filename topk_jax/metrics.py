@@ -5,13 +5,14 @@ devices. A mean of batch means would give padded batches and rare classes a wron
 """
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection
+from topk_jax import _checks, _numerics, _selection, _sharding
 
 __all__ = [
     "Tally",
@@ -154,11 +155,8 @@ def tally_by_class(
     num_classes = _checks.whole_number(num_classes, "num_classes", minimum=1)
     has_class = where & (labels >= 0) & (labels < num_classes)
     # Other labels get an index past the end and are dropped. JAX would wrap -1 to the last class.
-    index = jnp.where(has_class, labels, num_classes).reshape(-1)
-    zeros = jnp.zeros(num_classes, values.dtype)
-    return Tally(
-        zeros.at[index].add(values.reshape(-1), mode="drop"), zeros.at[index].add(1, mode="drop")
-    )
+    index = jnp.where(has_class, labels, num_classes)
+    return _tally_by_class(num_classes, index, values)
 
 
 def label_ranks(scores: ArrayLike, labels: ArrayLike) -> jax.Array:
@@ -448,6 +446,19 @@ def shot_groups(class_counts: ArrayLike, *, few: int = 20, many: int = 100) -> d
         "medium": (counts >= few) & (counts <= many),
         "many": counts > many,
     }
+
+
+@partial(jax.jit, static_argnums=0)
+def _tally_by_class(num_classes: int, index: jax.Array, values: jax.Array) -> Tally:
+    def tally_of(index: jax.Array, values: jax.Array) -> Tally:
+        index = index.reshape(-1)
+        zeros = jnp.zeros(num_classes, values.dtype)
+        return Tally(
+            zeros.at[index].add(values.reshape(-1), mode="drop"),
+            zeros.at[index].add(1, mode="drop"),
+        )
+
+    return _sharding.summed_over_devices(tally_of, index, values)
 
 
 @jax.jit

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from train.data.batches import Batch, steps_in_epoch
 from train.data.pipeline import Pipeline
 from train.devices import parallel, processes
 from train.devices.parallel import Devices
-from train.evaluation import predictions, summaries
+from train.evaluation import predictions, summaries, temperature
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
@@ -74,6 +75,21 @@ def facts_of(dataset: Dataset) -> Facts:
     return Facts(classes, dataset.image_shape, dataset.digest, dataset.mean, dataset.std)
 
 
+@dataclass(frozen=True)
+class SelectedEvaluation:
+    """What is reported of the selected parameters of a run.
+
+    Attributes:
+        validation: of the validation split.
+        tests: of each test split, by its name.
+        temperature: the fitted one; None in a run without `config.eval.temperature`.
+    """
+
+    validation: Evaluation
+    tests: Mapping[str, Evaluation]
+    temperature: float | None
+
+
 class Assembly:
     """The parts of a run, each made when it is first used.
 
@@ -107,7 +123,8 @@ class Assembly:
                 self.config["dataset"]["data_dir"], seed=self.config["seed"]
             )
         )
-        labels = [split.labels for split in (dataset.train, dataset.validation, dataset.test)]
+        splits = (dataset.train, dataset.validation, dataset.test, dataset.balanced_test)
+        labels = [split.labels for split in splits if split is not None]
         processes.check_same("the data set", lambda: parameters_digest(labels))
         return dataset
 
@@ -145,6 +162,12 @@ class Assembly:
     def class_counts(self) -> np.ndarray:
         """The training images of each class, [L]."""
         return np.array(self.classes.training_images)
+
+    @property
+    def test_splits(self) -> tuple[str, ...]:
+        """The names of the test splits that the data set has."""
+        balanced = () if self.dataset.balanced_test is None else ("balanced_test",)
+        return ("test", *balanced)
 
     @cached_property
     def steps_per_epoch(self) -> int:
@@ -283,16 +306,24 @@ class Assembly:
         *,
         shows_progress: bool = False,
         with_logits: bool = False,
+        at_temperature: float | None = None,
     ) -> Predictions:
         """The predictions for a split of the data set.
 
         Args:
             params: the parameters, on the devices.
             batch_stats: batch norm's statistics with them, on the devices.
-            split: "train", "validation" or "test".
+            split: "train", "validation", "test" or "balanced_test".
             shows_progress: whether a bar is shown.
             with_logits: whether the predictions have logits instead of scores.
+            at_temperature: where it is a number, the scores are the softmax of the logits divided
+                by it.
         """
+        if at_temperature is not None:
+            logits = self.predict(
+                params, batch_stats, split, shows_progress=shows_progress, with_logits=True
+            )
+            return temperature.with_probabilities(logits, at_temperature)
         # A finished run may be evaluated on other devices; the size of a batch changes no result.
         share = math.ceil(self.config["dataset"]["batch_size"] / jax.device_count())
         batch_size = share * jax.device_count()
@@ -310,20 +341,37 @@ class Assembly:
             num_examples=len(examples),
         )
 
-    def evaluate(
-        self, state: TrainState, split: str, thresholds: Mapping[int, jax.Array] | None = None
-    ) -> tuple[Evaluation, Mapping[int, jax.Array]]:
-        """The metrics of a split, and the thresholds of its average-K sets.
+    def validate(self, state: TrainState) -> Evaluation:
+        """What is reported of the validation split after an epoch, for a state on the devices."""
+        found = self.predict(*state.evaluated, "validation")
+        thresholds = average_k_thresholds(found, self.config["eval"]["ks"])
+        return summaries.summarize(found, thresholds, self.class_counts)
 
-        Args:
-            state: on the devices.
-            split: "train", "validation" or "test".
-            thresholds: by K; None to calibrate them on this split.
+    def evaluate_selected(self, state: TrainState) -> "SelectedEvaluation":
+        """What is reported of the selected state, on the devices, once training is over.
+
+        Temperature and thresholds are those of the validation split.
         """
-        found = self.predict(*state.evaluated, split)
-        if thresholds is None:
-            thresholds = average_k_thresholds(found, self.config["eval"]["ks"])
-        return summaries.summarize(found, thresholds, self.class_counts), thresholds
+        fitted = None
+        if self.config["eval"]["temperature"]:
+            logits = self.predict(*state.evaluated, "validation", with_logits=True)
+            fitted = temperature.fit(logits)
+            found = temperature.with_probabilities(logits, fitted)
+        else:
+            found = self.predict(*state.evaluated, "validation")
+        thresholds = average_k_thresholds(found, self.config["eval"]["ks"])
+
+        def summarize(found: Predictions) -> Evaluation:
+            return summaries.summarize(found, thresholds, self.class_counts)
+
+        return SelectedEvaluation(
+            summarize(found),
+            {
+                split: summarize(self.predict(*state.evaluated, split, at_temperature=fitted))
+                for split in self.test_splits
+            },
+            fitted,
+        )
 
     @property
     def _frozen(self) -> tuple[str, ...]:

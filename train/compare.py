@@ -4,6 +4,10 @@ Finished runs are grouped by what differs between their configurations; the numb
 seeds. With a sweep, the runs are made first:
 
     python -m train.compare --sweep=sweep.toml --runs=runs
+
+With a study, losses are tuned by a random search first, and then contrasted on other seeds:
+
+    python -m train.compare --study=study.toml --runs=runs
 """
 
 import sys
@@ -27,7 +31,7 @@ _RUNS = flags.DEFINE_list(
     "runs",
     None,
     "Folders with a folder for each run, or folders of single runs, with commas between them. With "
-    "--sweep one folder, where the runs are looked for and made; by default runs.",
+    "--sweep or --study one folder, where the runs are looked for and made; by default runs.",
 )
 _SWEEP = flags.DEFINE_string(
     "sweep",
@@ -36,11 +40,23 @@ _SWEEP = flags.DEFINE_string(
     "are not finished are made, then they are compared. The same command goes on where it was "
     "stopped.",
 )
+_STUDY = flags.DEFINE_string(
+    "study",
+    None,
+    "A TOML file with arms, whose parameters are tuned by a random search, seeds for what was "
+    "selected, and contrasts of arms. The runs that are not finished are made, then the arms are "
+    "contrasted. The same command goes on where it was stopped.",
+)
 _PLAN = flags.DEFINE_bool(
-    "plan", False, "With --sweep: print the commands of its runs, one a line, and make none."
+    "plan",
+    False,
+    "With --sweep or --study: print the commands of the runs that are known, one a line, and make "
+    "none.",
 )
 _JOBS = flag_types.define_whole_number(
-    "jobs", "With --sweep: how many runs are made at a time; by default 1.", lower_bound=1
+    "jobs",
+    "With --sweep or --study: how many runs are made at a time; by default 1.",
+    lower_bound=1,
 )
 _METRICS = flags.DEFINE_list(
     "metrics",
@@ -63,8 +79,15 @@ _OUTPUTS = {
 
 
 def main() -> None:
-    """Compares the runs that the flags name; those of a sweep are made first."""
+    """Compares the runs that the flags name; those of a sweep or a study are made first."""
     _check_flags()
+    if _STUDY.value is None:
+        _compare()
+    else:
+        _study(Path(_STUDY.value))
+
+
+def _compare() -> None:
     metrics = None if _METRICS.value is None else [Metric.parse(name) for name in _METRICS.value]
     outputs = _checked_outputs()
     from train.comparison import comparing, display, finding, sweep
@@ -77,7 +100,7 @@ def main() -> None:
     else:
         runs, folder = sweep.read(Path(_SWEEP.value)).runs(), _folder()
         if _PLAN.value:
-            show_commands(runs, RunsFolder(folder))
+            show_commands(Needed(RunsFolder(folder), runs))
             return
         comparing.check_planned(runs, wanted=metrics, baseline=_BASELINE.value)
         execution = execute(lambda: Needed(RunsFolder(folder), runs), jobs=_JOBS.value or 1)
@@ -97,13 +120,44 @@ def main() -> None:
         sys.exit(1)
 
 
+def _study(file: Path) -> None:
+    outputs = _checked_outputs()
+    from train.comparison import study_display, study_file, study_json, study_results
+    from train.comparison.study import Planner
+    from train.series.execution import execute, show_commands
+    from train.series.runs_folder import RunsFolder
+
+    study, folder = study_file.read(file), _folder()
+
+    def look() -> Planner:
+        return Planner(study, RunsFolder(folder))
+
+    if _PLAN.value:
+        show_commands(look().needed())
+        return
+    execution = execute(lambda: look().needed(), jobs=_JOBS.value or 1)
+    numbers = study_results.collect(look())
+    study_display.show(numbers)
+    if "json" in outputs:
+        content = files.to_json(study_json.to_plain(numbers), indent=1)
+        files.write_whole(outputs["json"], content)
+    execution.show_failed()
+    if numbers.to_go:
+        sys.exit(1)
+
+
 def _check_flags() -> None:
-    if _SWEEP.value is None and not _RUNS.value:
-        raise UserError("--runs, folders of runs, or --sweep, a file, is needed")
-    if _SWEEP.value is None:
+    if _SWEEP.value is None and _STUDY.value is None:
+        if not _RUNS.value:
+            raise UserError("--runs, folders of runs, or --sweep or --study, a file, is needed")
         for flag in (_PLAN, _JOBS):
             if flag.value:
-                raise UserError(f"--{flag.name} is for the runs of a sweep, and needs --sweep")
+                raise UserError(
+                    f"--{flag.name} is for the runs of a sweep or a study, and needs --sweep or "
+                    "--study"
+                )
+    if _STUDY.value is not None:
+        _check_flags_of_study()
     if wrong := fields.one_of(_SPLITS)(_SPLIT.value):
         raise UserError(f"--split must be {wrong}; got {_SPLIT.value!r}")
     if _METRICS.value == []:
@@ -111,6 +165,17 @@ def _check_flags() -> None:
     given = [flag.name for flag in _OUTPUTS.values() if flag.value is not None]
     if _PLAN.value and given:
         raise UserError(f"--{given[0]} is for the numbers of runs, and --plan has none")
+
+
+def _check_flags_of_study() -> None:
+    if _SWEEP.value is not None:
+        raise UserError("--sweep and --study exclude each other")
+    for flag in (_METRICS, _SPLIT, _BASELINE):
+        if flag.present:
+            raise UserError(f"--{flag.name} is not for a study, whose file says what is compared")
+    for name in ("csv", "markdown"):
+        if _OUTPUTS[name].value is not None:
+            raise UserError(f"--{name} is not for a study, which --json writes")
 
 
 def _checked_outputs() -> dict[str, Path]:
@@ -123,10 +188,12 @@ def _checked_outputs() -> dict[str, Path]:
 
 
 def _folder() -> Path:
-    """The folder for the runs of a sweep."""
+    """The folder for the runs of a sweep or a study."""
     folders = ["runs"] if _RUNS.value is None else _RUNS.value
     if len(folders) != 1 or not folders[0]:
-        raise UserError(f"--runs must be one folder with --sweep; got {','.join(folders)!r}")
+        raise UserError(
+            f"--runs must be one folder with --sweep or --study; got {','.join(folders)!r}"
+        )
     folder = Path(folders[0])
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--runs must be a folder; {folder} is a file")

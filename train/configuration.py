@@ -24,6 +24,7 @@ _FIELDS: dict[str, fields.Field] = {
     "dataset.batch_size": fields.integer(1),
     "dataset.data_dir": fields.text(optional=True),
     "dataset.sampling": fields.one_of(SAMPLINGS),
+    "dataset.max_image_mb": fields.integer(1),
     "dataset.mixup": fields.Number(at_least=0, at_most=1000),
     "model.name": MODEL_NAME,
     "model.pretrained": fields.text(optional=True),
@@ -59,6 +60,7 @@ _FIELDS: dict[str, fields.Field] = {
     "optimizer.clip_norm": fields.optional(fields.Number(above=0)),
     "optimizer.accumulation_steps": fields.integer(1),
     "optimizer.average_decay": fields.optional(fields.Number(at_least=0, below=1)),
+    "eval.temperature": fields.boolean(),
     "stop_after": fields.optional(fields.integer(1)),
     "checkpoint.every_steps": fields.optional(fields.integer(1)),
     "checkpoint.every_minutes": fields.Number(above=0),
@@ -117,6 +119,11 @@ def check(config: Mapping[str, Any]) -> None:
             f"; config.loss.name is {values['loss.name']!r}"
         )
     _check_field(values, "eval.scores", fields.one_of(loss.scores))
+    if values["eval.temperature"] and values["eval.scores"] != "softmax":
+        raise UserError(
+            "config.eval.temperature must be False with config.eval.scores="
+            f"{values['eval.scores']}: the temperature is fitted to probabilities that add up to 1"
+        )
     if values["optimizer.warmup_epochs"] >= values["num_epochs"]:
         raise UserError(
             "config.optimizer.warmup_epochs must be less than config.num_epochs, "

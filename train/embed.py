@@ -65,6 +65,7 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
     False,
     "Whether images that cannot be read are left out; otherwise the first one is an error.",
 )
+_MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")
 
 
@@ -97,14 +98,15 @@ def main() -> None:
         raise UserError(f"--normalization must be {wrong}; got {_NORMALIZATION.value!r}")
     if out.exists() and archive.identity_of(out) is None:
         raise UserError(f"--out must not be a file of another kind; {out} is no .npz file")
-    fractions = {
+    settings = {
         "validation_fraction": _VALIDATION_FRACTION.value,
         "test_fraction": _TEST_FRACTION.value,
+        "max_image_mb": _MAX_IMAGE_MB() // 2**20,
     }
     images = (
-        found.in_table(images_path, **fractions)
+        found.in_table(images_path, **settings)
         if images_flag == "table"
-        else found.in_folder(images_path, nested=_NESTED.value, **fractions)
+        else found.in_folder(images_path, nested=_NESTED.value, **settings)
     )
     used = (
         network.of_weights(network_path, _MODEL.value, _IMAGE_SIZE.value, _NORMALIZATION.value)

@@ -38,7 +38,7 @@ _SPLIT = flags.DEFINE_string(
     "split",
     "test",
     f"With --workdir or --weights: the split of the data set, one of {', '.join(_SPLITS)}. Only "
-    "place_names has balanced_test, with as many names of every class.",
+    "place_names and synthetic_latents have balanced_test, with as many examples of every class.",
 )
 _LOGITS = flags.DEFINE_string(
     "logits",
@@ -160,6 +160,7 @@ def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
             dataset.validation.take(others),
             ks,
             class_counts,
+            balanced=split == "balanced_test",
         )
         document["bayes"] = metric.to_json(best)
         document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
@@ -307,8 +308,7 @@ def _class_counts(logits: Path, num_classes: int) -> np.ndarray | None:
 
     path = _path(_CLASS_COUNTS)
     if path is None:
-        beside = score_files.class_counts_beside(logits)
-        return beside if beside is not None and beside.shape == (num_classes,) else None
+        return score_files.class_counts_beside(logits, num_classes)
     counts = score_files.read_integers(path, flag="class_counts")
     if len(counts) != num_classes or counts.min() < 0:
         smallest = f", the smallest of them {counts.min()}" if counts.size else ""

@@ -5,6 +5,8 @@ import dataclasses
 import importlib.metadata
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +18,10 @@ from train.assembly import Assembly, assemble
 from train.devices import parallel, processes
 from train.evaluation import bayes, metric, summaries
 from train.evaluation.metric import Metric
+from train.foundation import folder_lock
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.foundation.nested import differences
+from train.foundation.nested import differences, flatten
 from train.models import load_pretrained
 from train.training import class_weights, earlier_run, normalization
 from train.training.loop import AfterEpoch, Loop
@@ -65,6 +68,7 @@ def run(
     config, shorter = _checked(config, workdir, extend=extend)
     finished = _earlier_results(config, workdir)
     if finished is not None and shorter is None:
+        runs.check_same_run(workdir, config, finished)
         if processes.is_first():
             loss = find_loss(config["loss"]["name"])
             reporting.show_finished(workdir, finished, optimizes_top_k=loss.optimizes_top_k)
@@ -72,23 +76,26 @@ def run(
     assembly = _assembled(config, workdir)
     # Weights that do not fit are refused here, before anything is written.
     state = None if run_files.has_checkpoints(workdir) else _first_state(assembly)
-    with Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer:
+    with (
+        _alone_in(workdir),
+        Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer,
+    ):
         state, progress = _restore(checkpointer, assembly, state)
         if shorter is not None:
             _extend(assembly, workdir, progress, shorter)
         with _reporter(assembly, workdir, progress) as reporter:
             state, progress = _train(assembly, checkpointer, reporter, state, progress, after_epoch)
             best = assembly.devices.replicate(checkpointer.restore(progress.best_step, state))
-            validation, thresholds = assembly.evaluate(best, "validation")
-            test, _ = assembly.evaluate(best, "test", thresholds)
+            found = assembly.evaluate_selected(best)
+            splits = {"validation": found.validation, **found.tests}
             results = {
                 **_facts(assembly, state, progress),
-                "validation": metric.to_json(validation.metrics),
-                "test": metric.to_json(test.metrics),
+                **({} if found.temperature is None else {"temperature": found.temperature}),
+                **{name: metric.to_json(split.metrics) for name, split in splits.items()},
                 **_best_possible(assembly),
                 **_class_weights(assembly),
             }
-            return reporter.results(results, test.size_counts)
+            return reporter.results(results, found.tests)
 
 
 def _checked(
@@ -130,7 +137,8 @@ def _config_of_workdir(
         if shorter is None
         else {name: continued[name] for name in ("num_epochs", extensions.FIELD)}
     )
-    differing = differences({**runs.with_added_fields(earlier), **allowed}, continued)
+    before_and_now = ({**runs.with_added_fields(earlier), **allowed}, continued)
+    differing = differences(*(runs.canonical(dict(flatten(one))) for one in before_and_now))
     if differing:
         before = earlier.get("num_epochs")
         is_shorter = isinstance(before, int) and before < config["num_epochs"]
@@ -148,10 +156,20 @@ def _config_of_workdir(
 
 def _earlier_results(config: Mapping[str, Any], workdir: Path) -> dict[str, Any] | None:
     """The results of the run where it was finished before."""
-    finished = run_files.read_results(workdir)
+    finished = run_files.read_whole_results(workdir)
+    reason = run_files.why_no_results(workdir, whole=True) if processes.is_first() else None
+    if finished is None and reason is not None:
+        logging.warning("%s; they are made anew", reason)
     processes.check_same("the configuration", lambda: json.dumps(config, sort_keys=True))
     processes.check_same("what --workdir holds", lambda: json.dumps(finished, sort_keys=True))
     return finished
+
+
+def _alone_in(workdir: Path) -> AbstractContextManager[None]:
+    """Refuses a second run in the workdir. Of several processes the first stands for all."""
+    if not processes.is_first():
+        return contextlib.nullcontext()
+    return folder_lock.held(workdir, "another run")
 
 
 def _extend(assembly: Assembly, workdir: Path, progress: Progress, shorter: int) -> None:
@@ -301,7 +319,7 @@ def _train(
     ):
         loop = Loop(
             train_step=assembly.train_step,
-            validate=lambda state: assembly.evaluate(state, "validation")[0],
+            validate=assembly.validate,
             devices=devices,
             checkpointer=checkpointer,
             reporter=reporter,
@@ -339,14 +357,18 @@ def _best_possible(assembly: Assembly) -> dict[str, Any]:
     if assembly.spec.true_distribution is None:
         return {}
     dataset = assembly.dataset
-    best = bayes.summarize(
+    summarize = partial(
+        bayes.summarize,
         assembly.spec.true_distribution,
-        dataset.test,
-        dataset.validation,
-        assembly.config["eval"]["ks"],
-        assembly.class_counts,
+        calibrated_on=dataset.validation,
+        ks=assembly.config["eval"]["ks"],
+        class_counts=assembly.class_counts,
     )
-    return {"bayes": metric.to_json(best)}
+    best = {"bayes": metric.to_json(summarize(dataset.test))}
+    if dataset.balanced_test is not None:
+        balanced = summarize(dataset.balanced_test, balanced=True)
+        best["bayes_balanced_test"] = metric.to_json(balanced)
+    return best
 
 
 def _class_weights(assembly: Assembly) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, output_files
+from train.foundation import command_line, flag_types, output_files
 from train.foundation.errors import UserError
 from train.prediction import classifier_flags, rule_flags
 
@@ -44,6 +44,7 @@ _NAMES = flags.DEFINE_list(
     "stands in double quotes.",
 )
 _RULE = rule_flags.define()
+_MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _OUT = flags.DEFINE_string(
     "out", None, "The file that the lines go to; by default they go to standard output."
 )
@@ -71,6 +72,7 @@ def main() -> None:
     rule_chosen = rule_flags.chosen(_RULE())
     classifier_chosen.check_rule(rule_chosen)
 
+    from train.foundation.console import make_console
     from train.prediction import (
         calibrated_rule,
         class_names,
@@ -82,6 +84,7 @@ def main() -> None:
         row_sets,
         set_outputs,
     )
+    from train.workdir import terminal
 
     examples: row_sets.NamedRows | name_sets.Names | image_sets.ImageFiles
     if _FEATURES.value is not None:
@@ -89,7 +92,7 @@ def main() -> None:
     elif _NAMES.value is not None:
         examples = name_sets.read(_NAMES.value)
     else:
-        examples = image_sets.ImageFiles(image_files.find(_IMAGES.value or []))
+        examples = image_sets.ImageFiles(image_files.find(_IMAGES.value or []), _MAX_IMAGE_MB())
     kept = dict.fromkeys(examples.files, examples.described) | classifier_chosen.files
     out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)
     if out is not None and html is not None and out.absolute() == html.absolute():
@@ -106,7 +109,11 @@ def main() -> None:
     rule = calibrated_rule.calibrate(classifier, rule_chosen)
     entries = examples.make_sets(classifier, rule, thumbnails=html is not None)
     facts = html_page.Facts.of(classifier, rule, names)
-    if not set_outputs.write(entries, len(examples), facts, rule, lines=out, page=html):
+    complete = set_outputs.write(entries, len(examples), facts, rule, lines=out, page=html)
+    written = {what: path for what, path in (("sets", out), ("page", html)) if path is not None}
+    # Standard output has the lines where no file does.
+    terminal.show_files(written, make_console(stderr=out is None))
+    if not complete:
         sys.exit(1)
 
 

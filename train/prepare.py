@@ -23,9 +23,10 @@ from train.data.own import folders, image_records, tables, tfds_images
 from train.data.own.listing import GivenImages
 from train.data.own.tfds_images import PREFIX
 from train.data.preparing import records_writer
-from train.foundation import command_line, import_paths
+from train.foundation import command_line, flag_types, folder_lock, import_paths
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.messages import naming_flags
 
 _DATASET = flags.DEFINE_string(
@@ -40,6 +41,7 @@ _PATH = flags.DEFINE_string(
 _OUT = flags.DEFINE_string(
     "out", None, "For --dataset=folder or table: the new folder that the records are written to."
 )
+_MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _NESTED = flags.DEFINE_boolean(
     "nested", False, "For --dataset=folder: whether each folder with images is a class."
 )
@@ -87,7 +89,13 @@ def main() -> None:
             missing = "path" if _PATH.value is None else "out"
             raise UserError(f"--path and --out must be given together; --{missing} is missing")
         _refuse((_DATA_DIR, _MANUAL_DIR, _SKIP_UNREADABLE), "is not for your own images")
-        write_records(_DATASET.value, Path(_PATH.value), Path(_OUT.value), nested=_NESTED.value)
+        write_records(
+            _DATASET.value,
+            Path(_PATH.value),
+            Path(_OUT.value),
+            nested=_NESTED.value,
+            most_bytes=_MAX_IMAGE_MB(),
+        )
         return
     if _DATASET.value not in _OWN_IMAGES:
         _refuse((_PATH, _OUT, _NESTED), f"is for --dataset={' or '.join(_OWN_IMAGES)}")
@@ -140,7 +148,9 @@ def prepare(
     _summarize(name, builder, skipped)
 
 
-def write_records(name: str, path: Path, out: Path, *, nested: bool) -> None:
+def write_records(
+    name: str, path: Path, out: Path, *, nested: bool, most_bytes: int = MOST_IMAGE_BYTES
+) -> None:
     """Writes the images of a folder or a table as records, unless they are written already.
 
     Args:
@@ -148,6 +158,7 @@ def write_records(name: str, path: Path, out: Path, *, nested: bool) -> None:
         path: the folder or the table.
         out: the folder for the records.
         nested: whether each folder with images is a class.
+        most_bytes: the largest size of a file of an image.
 
     Raises:
         UserError: there are no such images, or the folder has something else in it.
@@ -167,7 +178,7 @@ def write_records(name: str, path: Path, out: Path, *, nested: bool) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"--out must be a new folder, or an empty one; {out} is not")
     try:
-        records_writer.write(images, out, nested=nested)
+        records_writer.write(images, out, nested=nested, most_bytes=most_bytes)
     except KeyboardInterrupt as error:
         raise InterruptedRunError(signal.SIGINT, "the same command begins anew") from error
     classes = len(images.class_names)
@@ -194,7 +205,8 @@ def _write(
 ) -> Mapping[str, int]:
     """Writes the files, and returns the numbers of images left out, by split."""
     if family.prepare is None:
-        builders.generate(builder)
+        with folder_lock.held(Path(builder.data_dir).parent, "another preparation"):
+            builders.generate(builder)
         return {}
     write = import_paths.load(family.prepare)
     skipped: Mapping[str, int] = write(builder, downloaded, skip_unreadable=skip_unreadable)

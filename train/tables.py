@@ -13,7 +13,7 @@ from train.foundation import command_line, fields, files
 from train.foundation.errors import UserError
 from train.papers.tables import collecting, display, json_output
 from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, EVIDENCE, THESIS
-from train.papers.tables.planning import Plan, Planner
+from train.papers.tables.planning import Planner
 from train.papers.tables.table import Table
 from train.series import planned_runs
 from train.series.execution import execute, show_commands
@@ -83,7 +83,7 @@ def main() -> None:
     planner = look()
     planner.check(table)
     if _PLAN.value:
-        _print_plan(planner.plan(table), planner.folder)
+        show_commands(planner.needed(table))
         return
     execution = execute(lambda: look().needed(table)) if _RUN.value else None
     collected = collecting.collect(table, look())
@@ -146,16 +146,6 @@ def _folder(*, must_exist: bool) -> Path:
             "prints the commands that do"
         )
     return folder
-
-
-def _print_plan(plan: Plan, folder: RunsFolder) -> None:
-    show_commands(plan.runs, folder)
-    if plan.waiting:
-        # Apart from the commands, which may be piped into a shell.
-        sys.stderr.write(
-            f"up to {plan.waiting} more runs follow when those of the grid are finished: the same "
-            "command then prints them\n"
-        )
 
 
 if __name__ == "__main__":

@@ -72,7 +72,10 @@ def page(tmp_path_factory):
         *(f"--workdir={folder}/run", f"--images={folder}/images", "--average_k=6"),
         *(f"--class_names={folder}/names.txt", f"--html={folder}/page.html"),
     )
-    assert done.stderr.splitlines()[-1:] == ["1 of 301 images could not be read"], done.stderr
+    assert done.stderr.splitlines()[-2:] == [
+        "1 of 301 images could not be read",
+        f"page  {folder}/page.html",
+    ], done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     return (folder / "page.html").as_uri(), [line for line in lines if "set" in line]
 

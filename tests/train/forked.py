@@ -193,6 +193,7 @@ def _run(start: Start, output: int, errors: int) -> None:
     os.chdir(start.folder)
     sys.argv = [start.module, *start.arguments]
     module = importlib.import_module(start.module)
+    importlib.import_module("train.foundation.interruption").begin()
     # Where a process that the command starts begins.
     sys.modules["__main__"] = module
     command_line = importlib.import_module("train.foundation.command_line")

@@ -57,6 +57,7 @@ MISTAKES = [
     ("optimizer.clip_norm", 0, "config.optimizer.clip_norm .* greater than 0, or None; got 0"),
     ("optimizer.accumulation_steps", 0, "config.optimizer.accumulation_steps"),
     ("optimizer.average_decay", 1.0, "config.optimizer.average_decay .* less than 1, or None"),
+    ("eval.temperature", 1.5, "config.eval.temperature must be True or False; got 1.5"),
     ("stop_after", 0, "config.stop_after"),
     ("checkpoint.every_steps", 0, "config.checkpoint.every_steps"),
     ("checkpoint.every_minutes", 0, "config.checkpoint.every_minutes"),
@@ -141,6 +142,8 @@ def test_any_reported_accuracy_can_select(config):
 def test_a_multi_label_loss_may_give_each_class_a_probability_of_its_own(config):
     config = changed(changed(config, "loss.name", "average_k"), "eval.scores", "sigmoid")
     configuration.check(config)
+    with pytest.raises(UserError, match=r"temperature must be False with config\.eval\.scores=sig"):
+        configuration.check(changed(config, "eval.temperature", True))
 
 
 def test_a_loss_of_the_batch_is_not_computed_in_parts(config):

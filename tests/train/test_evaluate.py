@@ -115,10 +115,10 @@ def test_the_half_that_is_evaluated_is_not_the_one_that_is_calibrated_on(somebod
 def test_where_the_law_is_known_the_gap_to_the_best_is_said(tmp_path):
     small = {
         **{"num_classes": 8, "num_genera": 4, "num_train": 240, "num_validation": 150},
-        **{"num_test": 160, "batch_size": 48, "data_dir": f"{tmp_path}/data"},
+        **{"num_test": 160, "batch_size": 48, "long_tail_exponent": 2.0},
     }
     arguments = [
-        "--config=configs/synthetic_species.py",
+        "--config=configs/synthetic_latents.py",
         f"--workdir={tmp_path}/run",
         "--config.num_epochs=1",
         "--config.optimizer.decay_epochs=()",
@@ -126,13 +126,23 @@ def test_where_the_law_is_known_the_gap_to_the_best_is_said(tmp_path):
     ]
     (trained,) = start_each("train.main", [arguments], ENVIRONMENT)
     assert trained.returncode == 0, trained.stderr
-    on_test, on_half = evaluate(
+    on_test, on_balanced, on_half = evaluate(
         [f"--workdir={tmp_path}/run"],
+        [f"--workdir={tmp_path}/run", "--split=balanced_test"],
         [f"--workdir={tmp_path}/run", "--split=validation", "--calibration=half"],
     )
-    assert (on_test.returncode, on_half.returncode) == (0, 0), on_test.stderr + on_half.stderr
+    for done in (on_test, on_balanced, on_half):
+        assert done.returncode == 0, done.stderr
+    results = read(tmp_path / "run" / "results.json")
+    balanced = read(tmp_path / "run" / "evaluation_balanced_test.json")
+    assert balanced["num_examples"] == 8 * 30
+    assert balanced["bayes"] == results["bayes_balanced_test"]
+    for k in (1, 3, 5):
+        # Of as many examples of each class, in float32.
+        best = balanced["bayes"][f"macro_top_{k}_accuracy"]
+        assert balanced["bayes"][f"top_{k}_accuracy"] == pytest.approx(best, rel=1e-6)
     report = read(tmp_path / "run" / "evaluation_test.json")
-    assert report["bayes"] == read(tmp_path / "run" / "results.json")["bayes"]
+    assert report["bayes"] == results["bayes"]
     gap = report["gap_to_bayes"]
     # For a group of classes alone the best over all is not the best.
     assert gap.keys() == {

@@ -3,18 +3,22 @@
 import copy
 import dataclasses
 import json
+import os
 import shutil
+import signal
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from configs import digits
+from configs import cifar100, digits
 from tests.train.power_cut import power_cut_at
 from train import experiment
 from train.data import dataset_spec
-from train.evaluation.metric import LOSS, Metric
-from train.foundation.errors import UserError
+from train.evaluation.metric import LOSS, Metric, from_json
+from train.evaluation.outcomes import Outcomes
+from train.foundation import files, folder_lock
+from train.foundation.errors import InterruptedRunError, UserError
 from train.prediction import trained
 from train.training import loop
 from train.workdir.progress import Progress
@@ -45,6 +49,17 @@ def without_times(results):
     times = ("epoch_seconds", "examples_per_second", "data_wait_share")
     kept = {name: value for name, value in results.items() if name not in times}
     return json.dumps(kept, sort_keys=True)
+
+
+@pytest.mark.slow
+def test_a_second_run_in_the_workdir_is_told_of_the_first(config, tmp_path):
+    workdir = tmp_path / "run"
+    with (
+        folder_lock.held(workdir, "a test"),
+        pytest.raises(UserError, match=f"^another run is at work in {workdir}; wait for its end"),
+    ):
+        experiment.run(config, workdir)
+    assert list(workdir.iterdir()) == []
 
 
 @pytest.mark.slow
@@ -83,6 +98,39 @@ def test_a_run_leaves_everything(config, unbroken):
 
 
 @pytest.mark.slow
+def test_the_accuracies_are_the_means_of_the_outcomes(config, unbroken):
+    workdir, results = unbroken
+    dataset = dataset_spec(config["dataset"]).load(config["dataset"]["data_dir"])
+    outcomes = Outcomes.read(workdir / "outcomes_test.npz")
+    assert not (workdir / "outcomes_balanced_test.npz").exists()
+    np.testing.assert_array_equal(outcomes.labels, dataset.test.labels)
+    assert (outcomes.ranks.min(), outcomes.ranks.dtype) == (0, np.int32)
+    assert (outcomes.average_ks.tolist(), outcomes.average_ks.dtype) == ([1, 3, 5], np.int32)
+    counts = np.bincount(dataset.train.labels)[outcomes.labels]
+    chosen = {"medium": (counts >= 20) & (counts <= 100), "many": counts > 100}
+    written = from_json(results["test"])
+    accuracies = [metric for metric in written if metric.is_accuracy]
+    assert len(accuracies) == 2 * 3 * 5
+    for metric in accuracies:
+        hits = outcomes.hits(metric)
+        assert hits.shape == outcomes.labels.shape
+        if metric.average == "few":
+            # No digit has so few training images.
+            continue
+        taken = chosen.get(metric.average, np.ones_like(hits))
+        if metric.average == "micro":
+            mean = hits.mean()
+        elif not taken.any():
+            assert written[metric] is None
+            continue
+        else:
+            classes = np.unique(outcomes.labels[taken])
+            mean = np.mean([hits[outcomes.labels == one].mean() for one in classes])
+        # Means of 0 and 1 over classes and over these, in 32 bits.
+        assert written[metric] == pytest.approx(mean, rel=1e-6)
+
+
+@pytest.mark.slow
 def test_a_run_that_was_broken_off_ends_like_one_that_was_not(config, unbroken, tmp_path):
     workdir = tmp_path / "run"
     with power_cut_at(19 + 7):
@@ -90,6 +138,12 @@ def test_a_run_that_was_broken_off_ends_like_one_that_was_not(config, unbroken, 
     assert not (workdir / "results.json").exists()
     results = experiment.run(config, workdir)
     assert without_times(results) == without_times(unbroken[1])
+    assert outcomes_in(workdir) == outcomes_in(unbroken[0])
+
+
+def outcomes_in(workdir):
+    """The bytes of the file."""
+    return (workdir / "outcomes_test.npz").read_bytes()
 
 
 @pytest.mark.slow
@@ -125,23 +179,62 @@ def test_what_is_called_after_each_epoch_can_stop_the_run(config, unbroken, tmp_
 
 
 @pytest.mark.slow
+def test_a_signal_after_the_last_step_stops_the_run_before_the_test(config, unbroken, tmp_path):
+    def stop(epoch, _metrics):
+        if epoch == config["num_epochs"]:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    workdir = tmp_path / "run"
+    message = "stopped by SIGTERM: saved after step .*, at the end of the training; the same"
+    with pytest.raises(InterruptedRunError, match=message):
+        experiment.run(config, workdir, after_epoch=stop)
+    assert not (workdir / "results.json").exists()
+    assert without_times(experiment.run(config, workdir)) == without_times(unbroken[1])
+
+
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_goes_on(config, unbroken, tmp_path, monkeypatch):
     earlier = copy.deepcopy(config)
     for name in ADDED_FIELDS:
         *group, field = name.split(".")
         del (earlier[group[0]] if group else earlier)[field]
     workdir = tmp_path / "run"
+    write_whole = files.write_whole
+
+    def interrupt(path, content):
+        if path.name == "results.json":
+            raise KeyboardInterrupt
+        write_whole(path, content)
+
     with monkeypatch.context() as patch:
-        patch.setattr(Reporter, "results", interrupt)
+        patch.setattr(files, "write_whole", interrupt)
         with pytest.raises(KeyboardInterrupt):
             experiment.run(config, workdir)
+    # A run with results has its outcomes; without results they are written again.
+    assert outcomes_in(workdir) == outcomes_in(unbroken[0])
+    (workdir / "outcomes_test.npz").write_bytes(b"")
     (workdir / "config.json").write_text(json.dumps(earlier))
     results = experiment.run(config, workdir)
     assert without_times(results) == without_times(unbroken[1])
+    assert outcomes_in(workdir) == outcomes_in(unbroken[0])
 
 
-def interrupt(*_arguments):
-    raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("label_noise", "message"),
+    [
+        # It is the same run, and goes on to look for its data.
+        (0.0, "cifar100 is not prepared in"),
+        (0.2, r"another configuration \(dataset.label_noise_kind: 'superclass' -> 'blocks'\)"),
+    ],
+)
+def test_a_run_without_label_noise_goes_on_whatever_its_kind(tmp_path, label_noise, message):
+    config = json.loads(cifar100.get_config().to_json())
+    config["dataset"] |= {"label_noise": label_noise, "data_dir": str(tmp_path / "data")}
+    earlier = copy.deepcopy(config)
+    earlier["dataset"]["label_noise_kind"] = "superclass"
+    (tmp_path / "config.json").write_text(json.dumps(earlier))
+    with pytest.raises(UserError, match=message):
+        experiment.run(config, tmp_path)
 
 
 @pytest.mark.slow
@@ -182,6 +275,7 @@ def test_an_extended_run_ends_like_one_of_more_epochs(of_two_epochs, unbroken):
     shorter = (workdir / "results.json").read_text()
     for name in ("evaluation_test.json", "calibration.json"):
         (workdir / name).write_text("{}")
+    outcomes = outcomes_in(workdir)
     with power_cut_at(2 * 19 + 7):
         experiment.run(config, workdir, extend=True)
     written = json.loads((workdir / "config.json").read_text())
@@ -191,6 +285,8 @@ def test_an_extended_run_ends_like_one_of_more_epochs(of_two_epochs, unbroken):
     for name in ("evaluation_test.json", "calibration.json"):
         assert (workdir / "until_epoch_2" / name).exists()
         assert not (workdir / name).exists()
+    assert outcomes_in(workdir / "until_epoch_2") == outcomes
+    assert not (workdir / "outcomes_test.npz").exists()
     # It goes on with and without the flag, as any run that was broken off.
     results = experiment.run(config, workdir)
     assert results["config"] == written

@@ -3,12 +3,13 @@
 import math
 from collections.abc import Hashable
 from fractions import Fraction
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _numerics, _sharding
 from topk_jax.losses._multilabel import negative_log_likelihood
 from topk_jax.losses._softmax import cross_entropy
 from topk_jax.operators._top_k import largest
@@ -37,6 +38,10 @@ def average_k(
     K = 1 there are no candidates, and at K = L every class is a candidate; an empty sum is 0. No
     gradient flows through the choice of the candidates. A candidate that `logits` masks with -inf
     adds nothing to the loss.
+
+    If the batch is split over devices along Explicit or Auto axes of a mesh, no `axis_name` is
+    needed. As with it, each device gets the at most (K - 1) n most likely candidates of the others,
+    because the candidates are chosen from the whole batch.
 
     Args:
         logits: floating-point scores Z of the multi-label head, `[..., L]`; all axes but the last
@@ -115,6 +120,10 @@ def average_k_candidates(
     never have more than K classes on average. K is interpreted as its shortest decimal: K = 1.15
     on 100 examples gives 15 candidates, although the float is a little less than 1.15.
 
+    If the batch is split over devices along Explicit or Auto axes of a mesh, no `axis_name` is
+    needed. As with it, each device gets the at most (K - 1) n most likely candidates of the others,
+    because the candidates are chosen from the whole batch.
+
     Args:
         proposal_logits: floating-point scores Z', `[..., L]`; all axes but the last are the batch
             of n examples.
@@ -151,14 +160,24 @@ def average_k_candidates(
 def _candidates(
     proposals: jax.Array, labels: jax.Array, num_candidates: int, axis_name: Hashable | None
 ) -> jax.Array:
-    """A mask, [..., L], of the batch's candidates on this device.
+    """A mask, [..., L], of the batch's candidates on this device."""
+    if num_candidates == 0:
+        return jnp.zeros_like(proposals, jnp.bool_)
+    proposals = jax.lax.stop_gradient(_numerics.finite_scores(proposals))
+    if axis_name is not None:
+        return _candidates_of_share(num_candidates, axis_name, proposals, labels)
+    of_share = partial(_candidates_of_share, num_candidates)
+    return _sharding.selected_among_devices(of_share, labels.ndim, proposals, labels)
+
+
+def _candidates_of_share(
+    num_candidates: int, axis_name: Hashable | None, proposals: jax.Array, labels: jax.Array
+) -> jax.Array:
+    """The mask of the candidates among these examples and those along a mapped axis.
 
     Cost: a partial selection of at most m = (K - 1) n of the device's entries.
     """
     num_classes = proposals.shape[-1]
-    if num_candidates == 0:
-        return jnp.zeros(proposals.shape, jnp.bool_)
-    proposals = jax.lax.stop_gradient(_numerics.finite_scores(proposals))
     log_odds = _numerics.nan_where_invalid(
         _log_odds(proposals), proposals[..., None, :], labels[..., None]
     )

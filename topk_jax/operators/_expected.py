@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection
+from topk_jax import _checks, _numerics, _selection, _sharding
 from topk_jax.operators import _binning, _contour, _poisson_binomial
 from topk_jax.operators._top_k import classes_last, largest
 
@@ -90,7 +90,16 @@ def expected_top_k_value(
         num_nodes = _default_nodes(k, num_classes)
     num_nodes = _checks.whole_number(num_nodes, "num_nodes", minimum=1)
     rows = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(last), last)
-    rows = rows.reshape(-1, num_classes)
+    of_batch = functools.partial(_of_batch, k, num_nodes)
+    values = _sharding.on_each_device(of_batch, last.ndim - 1, rows, shared=(epsilon,))
+    too_few = (last == -jnp.inf).sum(axis=-1) > num_classes - k
+    return jnp.where(too_few, -jnp.inf, values)
+
+
+def _of_batch(k: int, num_nodes: int, scores: jax.Array, epsilon: jax.Array) -> jax.Array:
+    """The expected k-th largest of scores [..., L], `[...]`."""
+    num_classes = scores.shape[-1]
+    rows = scores.reshape(-1, num_classes)
     # One number per example, because the custom rule needs the scores' type under shard_map.
     epsilon_rows = epsilon + jnp.zeros_like(rows[:, 0])
     # Identity: the k-th largest score is minus the (L + 1 - k)-th largest of the negated scores.
@@ -100,8 +109,7 @@ def expected_top_k_value(
         values = -_expected(num_classes + 1 - k, num_nodes, -rows[:, ::-1], epsilon_rows)
     else:
         values = _expected(k, num_nodes, rows, epsilon_rows)
-    too_few = (last == -jnp.inf).sum(axis=-1) > num_classes - k
-    return jnp.where(too_few, -jnp.inf, values.reshape(too_few.shape))
+    return values.reshape(scores.shape[:-1])
 
 
 def _default_nodes(k: int, num_classes: int) -> int:
@@ -156,9 +164,7 @@ def _value_and_slopes(
     gaps = _in_units_of_noise(scores - origin[:, None], epsilon, smooth)
     highest = jnp.take_along_axis(gaps, likely, axis=-1, mode="promise_in_bounds")
     # The most likely classes are moved far below, to the bin of classes without influence.
-    others = jnp.put_along_axis(
-        gaps, likely, -_FAR, axis=-1, inplace=False, mode="promise_in_bounds"
-    )
+    others = _replaced(gaps, likely, -_FAR)
     points = _binning.grid(k, num_classes)
     binned = _binning.bin_scores(others, points) if use_binning else None
     weights = None if binned is None else binned.weights
@@ -178,9 +184,7 @@ def _value_and_slopes(
         else:
             # Rounding can make interpolated probabilities near zero negative.
             of_others = jnp.maximum(_binning.interpolate(table, binned), 0.0)
-        probabilities = jnp.put_along_axis(
-            of_others, likely, probabilities, axis=-1, inplace=False, mode="promise_in_bounds"
-        )
+        probabilities = _replaced(of_others, likely, probabilities)
     # Exactly one class has rank k, so the probabilities add up to one. Their quadrature errors are
     # mostly proportional, so normalization removes most of the error.
     probabilities = probabilities / probabilities.sum(axis=-1, keepdims=True)
@@ -190,6 +194,15 @@ def _value_and_slopes(
     hard = jnp.arange(num_classes, dtype=likely.dtype)[None] == likely[:, k - 1, None]
     gradient = jnp.where(smooth[:, None], probabilities, hard.astype(probabilities.dtype))
     return origin + epsilon * value, gradient, slope
+
+
+def _replaced(values: jax.Array, places: jax.Array, others: jax.Array | float) -> jax.Array:
+    """The values [b, L] with others at some places [b, C] of each row.
+
+    As `jnp.put_along_axis`, which takes no symbolic b of `jax.export`.
+    """
+    rows = jnp.arange(values.shape[0])[:, None]
+    return values.at[rows, places].set(others, mode="promise_in_bounds")
 
 
 def _in_units_of_noise(gaps: jax.Array, epsilon: jax.Array, smooth: jax.Array) -> jax.Array:
@@ -278,7 +291,9 @@ def _over_nodes(
     at_nodes: Callable[[jax.Array], tuple[jax.Array, ...]], nodes: jax.Array, size: int
 ) -> tuple[jax.Array, ...]:
     """The sums of a function over the nodes [n, b]; `size` numbers per node are in memory."""
-    if nodes.size * size * nodes.dtype.itemsize <= _BYTES_AT_ONCE:
+    # Of any number of examples, in a program of `jax.export`, the memory is not known.
+    is_known = isinstance(nodes.size, int)
+    if is_known and nodes.size * size * nodes.dtype.itemsize <= _BYTES_AT_ONCE:
         return at_nodes(nodes)
     return jax.tree.map(lambda part: part.sum(axis=0), jax.lax.map(at_nodes, nodes[:, None]))
 

@@ -1,6 +1,7 @@
 """Top-k operators smoothed with Gaussian noise, with the gradients of Garcin et al."""
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection
+from topk_jax import _checks, _numerics, _selection, _sharding
 from topk_jax.operators import _normals
 from topk_jax.operators._top_k import classes_last, kth_largest, largest, pad_for_selection
 
@@ -164,29 +165,30 @@ def _perturbed(
     if (key is None) == (noise is None):
         given = "neither" if key is None else "both"
         raise ValueError(f"exactly one of key and noise must be given, got {given}.")
-    rows = last.reshape(-1, num_classes)
+    batch_shape = last.shape[:-1]
+    num_rows = math.prod(batch_shape)
     if noise is None:
-        keys = _checks.random_keys(key, "key", last.shape[:-1])
+        keys = _checks.random_keys(key, "key", batch_shape)
         # One key with a single example is that example's key, so `vmap` over keys changes nothing.
-        one_for_all = keys.ndim == 0 and last.ndim > 1
-        source = _normals.row_words(keys if one_for_all else keys.reshape(-1), len(rows))
+        keys = keys.reshape(1) if last.ndim == 1 else keys
+        source = _normals.row_words(keys, num_rows).reshape(*batch_shape, 2)
     else:
-        source = _given_noise(noise, num_samples, scores, axis, last)
-        source = jnp.swapaxes(source.reshape(num_samples, *rows.shape), 0, 1)
-    if len(rows) == 0:
-        return jnp.zeros(last.shape[:-1], last.dtype)
-    zero = jnp.zeros_like(source).sum().astype(last.dtype)
+        source = jnp.moveaxis(_given_noise(noise, num_samples, scores, axis, last), 0, -2)
+    if num_rows == 0:
+        return jnp.zeros(batch_shape, last.dtype)
+    of_example = tuple(range(len(batch_shape), source.ndim))
+    zeros = jnp.zeros_like(source).sum(axis=of_example).astype(last.dtype)
     # Under shard_map the type of an array says whether it varies over the devices. The gradients of
     # a custom rule must have the types of its arguments. Adding zeros that are computed from the
     # other arguments gives all of them one type; its transpose sums over devices. This also carries
     # a NaN in epsilon to the gradients.
-    rows += zero + 0 * epsilon
-    epsilons = epsilon + jnp.zeros_like(rows[:, 0])
-    values = _mean_selected(only_last, k, num_samples, rows, epsilons, source)
+    last += (zeros + 0 * epsilon)[..., None]
+    epsilons = epsilon + jnp.zeros_like(last[..., 0])
+    values = _mean_selected(only_last, k, num_samples, last, epsilons, source)
     if noise is not None:
         # The selection could hide a NaN in the noise, as it could in the scores.
-        rows += jnp.where(jnp.isnan(source).any(axis=1), jnp.nan, 0.0).astype(rows.dtype)
-    return _numerics.nan_where_invalid_scores(values, rows).reshape(last.shape[:-1])
+        last += jnp.where(jnp.isnan(source).any(axis=-2), jnp.nan, 0.0).astype(last.dtype)
+    return _numerics.nan_where_invalid_scores(values, last)
 
 
 def _given_noise(
@@ -211,11 +213,11 @@ def _mean_selected(
     epsilon: jax.Array,
     source: jax.Array,
 ) -> jax.Array:
-    """The sum of the k largest perturbed scores, or the k-th one, averaged over the samples: [n].
+    """The sum of the k largest perturbed scores, or the k-th one, averaged over the samples: [...].
 
-    `scores` is [n, L] and `epsilon` is [n]. `source` is either the noise [n, M, L] or the words of
-    one key per row [n, 2]. The rule is custom, because reverse mode through the selection would
-    store the perturbed scores and scatter into [M, n, L].
+    `scores` is [..., L] and `epsilon` is [...]. `source` is either the noise [..., M, L] or the
+    words of one key per row [..., 2]. The rule is custom, because reverse mode through the
+    selection would store the perturbed scores and scatter into [M, n, L].
     """
     return _mean_selected_forward(only_last, k, num_samples, scores, epsilon, source)[0]
 
@@ -228,10 +230,33 @@ def _mean_selected_forward(
     epsilon: jax.Array,
     source: jax.Array,
 ) -> tuple[jax.Array, Any]:
-    num_rows = len(scores)
-    no_scores = scores[:0]
+    batch_ndim = scores.ndim - 1
+    select = functools.partial(_select_in_rows, only_last, k, num_samples)
+    values, selected, slope = _sharding.selected_on_each_device(
+        select, batch_ndim, scores, epsilon, source
+    )
+    # Scores without rows pass the number of classes and the dtype to the backward pass.
+    no_scores = jnp.zeros((0, scores.shape[-1]), scores.dtype)
+    return values, (selected, slope, no_scores)
+
+
+def _select_in_rows(
+    only_last: bool,
+    k: int,
+    num_samples: int,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The value of `_mean_selected`, the selected classes `[..., M, k or 1]` and the mean noise."""
+    batch_shape, num_rows = epsilon.shape, epsilon.size
     scores = pad_for_selection(scores, k, only_last=only_last)
     num_classes = scores.shape[-1]
+    rows = (
+        scores.reshape(num_rows, num_classes),
+        epsilon.reshape(num_rows),
+        source.reshape(num_rows, *source.shape[len(batch_shape) :]),
+    )
 
     def select_in_samples(row: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
         scores, epsilon, source = row
@@ -259,13 +284,19 @@ def _mean_selected_forward(
 
         return _map(select, jnp.arange(num_samples), samples_at_once)
 
-    # The groups stay in the cache, and their memory does not grow with M.
-    group = _GROUP_SIZE.get(jax.default_backend(), _GROUP_SIZE_OF_OTHERS)
-    rows_at_once = max(1, min(num_rows, group // num_classes))
-    samples_at_once = max(1, min(num_samples, group // (rows_at_once * num_classes)))
-    values, selected, noise_sums = _map(select_in_samples, (scores, epsilon, source), rows_at_once)
-    # Scores with zero rows pass the number of classes and the dtype to the backward pass.
-    return values.mean(axis=1), (selected, noise_sums.mean(axis=1), no_scores)
+    # The groups stay in the cache, and their memory does not grow with M. In a program for any
+    # number of rows, which `jax.export` makes, a group is one sample of all of them.
+    rows_at_once, samples_at_once = num_rows, 1
+    if isinstance(num_rows, int):
+        group = _GROUP_SIZE.get(jax.default_backend(), _GROUP_SIZE_OF_OTHERS)
+        rows_at_once = max(1, min(num_rows, group // num_classes))
+        samples_at_once = max(1, min(num_samples, group // (rows_at_once * num_classes)))
+    values, selected, noise_sums = _map(select_in_samples, rows, rows_at_once)
+    return (
+        values.mean(axis=1).reshape(batch_shape),
+        selected.reshape(*batch_shape, *selected.shape[1:]),
+        noise_sums.mean(axis=1).reshape(batch_shape),
+    )
 
 
 def _noise(source: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
@@ -278,7 +309,7 @@ def _noise(source: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.
 
 def _map(function: Callable[[Any], Any], operands: Any, at_once: int) -> Any:
     """Maps the function over the leading axis, `at_once` entries at a time."""
-    (count,) = {len(operand) for operand in jax.tree.leaves(operands)}
+    (count,) = {operand.shape[0] for operand in jax.tree.leaves(operands)}
     if at_once >= count:
         return jax.vmap(function)(operands)
     return jax.lax.map(function, operands, batch_size=at_once)
@@ -288,13 +319,23 @@ def _mean_selected_backward(
     _only_last: bool, _k: int, num_samples: int, residuals: Any, cotangent: jax.Array
 ) -> tuple[jax.Array, jax.Array, None]:
     selected, slope, no_scores = residuals
-    num_examples = len(selected)
-    # The counts are integers, so the order of the additions does not matter. The gradient is the
-    # same to the last bit in every run.
-    counts = jnp.zeros((num_examples, no_scores.shape[-1]), no_scores.dtype)
-    counts = counts.at[jnp.arange(num_examples)[:, None], selected.reshape(num_examples, -1)].add(1)
-    scores_cotangent = counts * (cotangent / num_samples)[:, None]
-    return scores_cotangent, slope * cotangent, None
+    counts_of = functools.partial(_counts, no_scores.shape[-1], no_scores.dtype)
+    counts = _sharding.selected_on_each_device(counts_of, slope.ndim, selected)
+    return counts * (cotangent / num_samples)[..., None], slope * cotangent, None
+
+
+def _counts(num_classes: int, dtype: jnp.dtype, selected: jax.Array) -> jax.Array:
+    """How often each class was selected, [..., L], of `selected` [..., M, k or 1].
+
+    The counts are integers, so the order of the additions does not matter. The gradient is the same
+    to the last bit in every run.
+    """
+    *batch_shape, num_samples, size = selected.shape
+    num_rows = math.prod(batch_shape)
+    counts = jnp.zeros((num_rows, num_classes), dtype)
+    rows = selected.reshape(num_rows, num_samples * size)
+    counts = counts.at[jnp.arange(num_rows)[:, None], rows].add(1)
+    return counts.reshape(*batch_shape, num_classes)
 
 
 _mean_selected.defvjp(_mean_selected_forward, _mean_selected_backward)

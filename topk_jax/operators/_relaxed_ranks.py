@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _numerics, _sharding
 from topk_jax.operators import _sorting_networks, _swaps
 from topk_jax.operators._neural_sort import log_neural_sort
 from topk_jax.operators._soft_sort import log_soft_sort
@@ -170,17 +170,29 @@ def checked_relaxation(
 
 def _pass_back(scores: jax.Array, log_columns: jax.Array, relaxation: Relaxation) -> jax.Array:
     """The columns [C, L] at the end of the network, at its start: `[..., C, L]`."""
-    comparator = functools.partial(
-        _swaps.gates, swap=relaxation.swap, tau=relaxation.tau, art_lambda=relaxation.art_lambda
-    )
+    through = functools.partial(_through_network, relaxation.method, relaxation.swap)
+    shared = (log_columns, relaxation.tau, relaxation.art_lambda)
+    return _sharding.on_each_device(through, scores.ndim - 1, scores, shared=shared)
+
+
+def _through_network(
+    method: str,
+    swap: str,
+    scores: jax.Array,
+    log_columns: jax.Array,
+    tau: jax.Array,
+    art_lambda: jax.Array | None,
+) -> jax.Array:
+    comparator = functools.partial(_swaps.gates, swap=swap, tau=tau, art_lambda=art_lambda)
     # The differences to the largest score have all its digits; a comparator uses differences alone.
     shifted = scores - jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
     lanes = jnp.moveaxis(shifted, -1, 0)
-    pass_back = _NETWORKS[relaxation.method](comparator, lanes)
+    pass_back = _NETWORKS[method](comparator, lanes)
 
     def at_start(log_column: jax.Array) -> jax.Array:
         column = log_column.reshape(-1, *[1] * (lanes.ndim - 1))
-        return pass_back(jnp.broadcast_to(column, lanes.shape))
+        # Under shard_map the columns need the type of the lanes.
+        return pass_back(jnp.broadcast_to(column, lanes.shape) + jnp.zeros_like(lanes))
 
     return jnp.moveaxis(jax.vmap(at_start)(log_columns), (0, 1), (-2, -1))
 

@@ -1,10 +1,12 @@
 """Elementary symmetric polynomials in log space, computed with a product tree."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _numerics, _sharding
 from topk_jax.operators._top_k import classes_last
 
 __all__ = ["log_symmetric_polynomials"]
@@ -48,7 +50,8 @@ def log_symmetric_polynomials(log_values: ArrayLike, k: int, *, axis: int = -1) 
     last = classes_last(log_values, axis, "log_values")
     reason = "the number of classes"
     k = _checks.whole_number(k, "k", minimum=0, maximum=last.shape[-1], reason=reason)
-    logs = _product(_numerics.finite_scores(last), k)
+    finite = _numerics.finite_scores(last)
+    logs = _sharding.on_each_device(functools.partial(_product, k=k), last.ndim - 1, finite)
     # A product with more factors than values above zero is zero. The tree has only finite numbers,
     # and gives a multiple of the floor there.
     num_values = jnp.sum(last > -jnp.inf, axis=-1, keepdims=True)

@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from topk_jax import _sharding
+
 # Up to this degree a sum gives a good enough tilt; above it bisection is used.
 _HIGHEST_SUMMED_DEGREE = 32
 _BISECTIONS = 12
@@ -31,22 +33,29 @@ def log_ratio_of_sigmas(factors: jax.Array, rest: jax.Array | None, k: int) -> j
     The derivatives use the same tree. Cost: O(C k + R k) multiplications and additions, one
     exponential per entry.
     """
-    return _log_ratio_and_slopes(factors, rest, k)[0]
+    return _ratio_on_each_device(factors, rest, k)[0]
 
 
 @log_ratio_of_sigmas.defjvp
 def _log_ratio_of_sigmas_jvp(
     k: int, primals: tuple[jax.Array, Any], tangents: tuple[jax.Array, Any]
 ) -> tuple[jax.Array, jax.Array]:
-    value, slopes, slopes_of_rest = _log_ratio_and_slopes(*primals, k)
+    value, slopes, slopes_of_rest = _ratio_on_each_device(*primals, k)
     tangent = (slopes * tangents[0]).sum(axis=-1)
     if slopes_of_rest is not None:
         tangent += (slopes_of_rest * tangents[1]).sum(axis=-1)
     return value, tangent
 
 
-def _log_ratio_and_slopes(
+def _ratio_on_each_device(
     factors: jax.Array, rest: jax.Array | None, k: int
+) -> tuple[jax.Array, jax.Array, jax.Array | None]:
+    of_batch = partial(_log_ratio_and_slopes, k)
+    return _sharding.on_each_device(of_batch, factors.ndim - 1, factors, rest)
+
+
+def _log_ratio_and_slopes(
+    k: int, factors: jax.Array, rest: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     """The logarithm of the ratio, and its derivatives in the factors and in the rest."""
     batch_shape, num_factors = factors.shape[:-1], factors.shape[-1]
@@ -55,18 +64,23 @@ def _log_ratio_and_slopes(
     power_sums = [] if values is None else _power_sums(values, k)
     tilt = _tilt(factors, power_sums, k)
     of_rest = _polynomial_of_rest(power_sums, tilt) if power_sums else jnp.ones_like(tilt)[None]
-    # The axes are (coefficients, classes and examples), which fills vector registers for any k.
-    tilted = (factors - tilt[:, None]).T.reshape(1, -1)
+    # The axes are (coefficients, classes and examples), which fills vector registers for any k. The
+    # last two stay apart where the compiler splits the examples over devices.
+    tilted = (factors - tilt[:, None]).T[None]
+    if not _sharding.is_split_later(tilted):
+        tilted = tilted.reshape(1, -1)
     drawn, left = jax.nn.sigmoid(tilted), jax.nn.sigmoid(-tilted)
     # If most classes are drawn, count those that are not drawn.
     counts_left = rest is None and 2 * k > num_factors + 1
     ranks = (num_factors - k, num_factors - k + 1) if counts_left else (k, k - 1)
     leaves = jnp.concatenate([drawn, left] if counts_left else [left, drawn])
     root, levels = _product(leaves, num_factors, max(ranks))
+    shape_of_root = root.shape
+    root = root.reshape(len(root), -1)
     highest, next_highest = (_coefficient(root, of_rest, rank) for rank in ranks)
     value = jnp.log(highest / next_highest) + tilt
     by_root = _slopes_of_ratio(of_rest, root.shape[0], ranks, highest, next_highest)
-    by_leaf = _back_to_leaves(by_root, levels)
+    by_leaf = _back_to_leaves(by_root.reshape(shape_of_root), levels)
     change = by_leaf[1:] - by_leaf[:1]
     slopes = drawn * left * (-change if counts_left else change)
     slopes = slopes.reshape(num_factors, -1).T.reshape(*batch_shape, num_factors)
@@ -202,39 +216,39 @@ def _product(
 ) -> tuple[jax.Array, list[tuple[jax.Array, int]]]:
     """The product modulo z^(degree+1) of polynomials [2, nodes * examples], and the levels below.
 
-    The first half of a level's nodes is multiplied with the second half. The last node of an odd
-    level moves up unchanged.
+    Nodes and examples may also be two axes. The first half of a level's nodes is multiplied with
+    the second half. The last node of an odd level moves up unchanged.
     """
     level, levels = leaves, []
-    num_examples = leaves.shape[-1] // num_nodes
+    size = leaves.shape[1] // num_nodes
     while num_nodes > 1:
         half = num_nodes // 2
         levels.append((level, half))
-        first, second, single = _halves_and_rest(level, half * num_examples)
+        first, second, single = _halves_and_rest(level, half * size)
         width = min(2 * level.shape[0] - 1, degree + 1)
         product = _multiply(first, second, width)
         if num_nodes % 2:
-            single = jnp.pad(single, [(0, width - single.shape[0]), (0, 0)])
-            product = jnp.concatenate([product, single], axis=-1)
+            single = _pad_coefficients(single, 0, width - single.shape[0])
+            product = jnp.concatenate([product, single], axis=1)
         level, num_nodes = product, num_nodes - half
     return level, levels
 
 
 def _back_to_leaves(slopes: jax.Array, levels: list[tuple[jax.Array, int]]) -> jax.Array:
     """The derivatives in the leaves' coefficients, given those in the root's."""
-    num_examples = slopes.shape[-1]
+    size = slopes.shape[1]
     for level, half in reversed(levels):
-        first, second, _ = _halves_and_rest(level, half * num_examples)
+        first, second, _ = _halves_and_rest(level, half * size)
         width = level.shape[0]
-        of_products = slopes[:, : half * num_examples]
-        of_single = slopes[:width, half * num_examples :]
+        of_products = slopes[:, : half * size]
+        of_single = slopes[:width, half * size :]
         slopes = jnp.concatenate(
             [
                 _correlate(of_products, second, width),
                 _correlate(of_products, first, width),
                 of_single,
             ],
-            axis=-1,
+            axis=1,
         )
     return slopes
 
@@ -244,17 +258,22 @@ def _halves_and_rest(level: jax.Array, length: int) -> tuple[jax.Array, jax.Arra
     return level[:, :length], level[:, length : 2 * length], level[:, 2 * length :]
 
 
+def _pad_coefficients(polynomials: jax.Array, before: int, after: int) -> jax.Array:
+    """The polynomials [coefficients, ...] with zero coefficients before and after."""
+    return jnp.pad(polynomials, [(before, max(0, after)), *[(0, 0)] * (polynomials.ndim - 1)])
+
+
 def _multiply(first: jax.Array, second: jax.Array, width: int) -> jax.Array:
-    """The first `width` coefficients of products of polynomials [coefficients, n]."""
+    """The first `width` coefficients of products of polynomials [coefficients, ...]."""
     degree = first.shape[0] - 1
-    padded = jnp.pad(second, [(degree, max(0, width - second.shape[0])), (0, 0)])
+    padded = _pad_coefficients(second, degree, width - second.shape[0])
     return _sum_of_windows(first[::-1], padded, width)
 
 
 def _correlate(slopes: jax.Array, factor: jax.Array, width: int) -> jax.Array:
     """The derivatives in one factor's coefficients, from those in the product's coefficients."""
     missing = width + factor.shape[0] - 1 - slopes.shape[0]
-    return _sum_of_windows(factor, jnp.pad(slopes, [(0, max(0, missing)), (0, 0)]), width)
+    return _sum_of_windows(factor, _pad_coefficients(slopes, 0, missing), width)
 
 
 def _sum_of_windows(weights: jax.Array, rows: jax.Array, width: int) -> jax.Array:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection
+from topk_jax import _checks, _numerics, _selection, _sharding
 
 __all__ = ["top_k_sum", "top_k_value"]
 
@@ -172,8 +172,17 @@ def _selected(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     the indices. A single barrier on the pair can become a direct user of the selection, and the
     compiler then aborts the process (seen under `pmap` with jaxlib 0.10.2). Cost: not measurable.
     """
-    values, indices = jax.lax.top_k(scores, k)
-    return jax.lax.optimization_barrier(values), jax.lax.optimization_barrier(indices)
+
+    def select(scores: jax.Array) -> tuple[jax.Array, jax.Array]:
+        values, indices = jax.lax.top_k(scores, k)
+        return jax.lax.optimization_barrier(values), jax.lax.optimization_barrier(indices)
+
+    if not _sharding.may_be_split(scores):
+        return select(scores)
+    # The compiler gathers the whole batch for a selection that it has to split over devices.
+    hidden = jax.lax.stop_gradient(scores)
+    _, indices = _sharding.selected_on_each_device(select, scores.ndim - 1, hidden)
+    return _entries(scores, indices), indices
 
 
 def _entries(values: jax.Array, indices: jax.Array) -> jax.Array:

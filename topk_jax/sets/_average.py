@@ -23,6 +23,8 @@ def average_k_threshold(probabilities: ArrayLike, *, k: float) -> jax.Array:
     the mean size of the sets never exceeds k. For k = L it is minus infinity, which keeps every
     class.
 
+    If the examples are split over devices, these exchange a count for each bit of the threshold.
+
     Args:
         probabilities: floating-point, `[..., L]`, with at least one example.
         k: static mean set size, a real number from 1 to L, interpreted as its shortest decimal.
@@ -175,6 +177,9 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
 
     It is one of the probabilities, or infinity if the sets may miss all of them.
 
+    If the examples are split over devices, each device gets one sum per example of the others for
+    each bit of the threshold. The sum of these is rounded otherwise than on one device.
+
     Args:
         probabilities: floating-point, `[..., L]`, with at least one example.
         error: a real scalar in [0, 1), the mean probability that the sets may miss. May be traced.
@@ -200,7 +205,9 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
     values = _checks.floating_array(probabilities, "probabilities")
     _checks.some_examples(values, "probabilities")
     error = _checks.scalar(error, "error", values.dtype, at_least=0.0, below=1.0)
-    return _average_error_threshold(values.reshape(-1), error * (values.size // values.shape[-1]))
+    num_examples = values.size // values.shape[-1]
+    rows = values.reshape(num_examples, values.shape[-1])
+    return _average_error_threshold(rows, error * num_examples)
 
 
 def _average_k_threshold(values: jax.Array, rank: int) -> jax.Array:
@@ -229,14 +236,15 @@ def separating_threshold(values: jax.Array, rank: jax.Array) -> jax.Array:
 
 @jax.jit
 def _average_error_threshold(values: jax.Array, allowed: jax.Array) -> jax.Array:
-    """The largest t of the values [N], or infinity, whose smaller values sum to at most `allowed`.
+    """The largest t of the values [n, L], or infinity, whose smaller ones sum to at most `allowed`.
 
     The sum is a fixed tree of additions, so it never decreases when more values are missed, even
     with rounding.
     """
     values = _selection.once(values)
     threshold = _selection.largest_threshold(
-        values, lambda kept: _selection.sum_in_blocks(jnp.where(kept, 0.0, values)) <= allowed
+        values,
+        lambda kept: _selection.sum_of_rows_in_blocks(jnp.where(kept, 0.0, values)) <= allowed,
     )
     return jnp.where(jnp.isnan(values).any(), jnp.nan, threshold)
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _ordinals, _selection
+from topk_jax import _checks, _numerics, _ordinals, _selection, _sharding
 from topk_jax.sets import _average
 
 __all__ = ["class_average_k_thresholds", "macro_average_k_thresholds"]
@@ -28,6 +28,8 @@ def macro_average_k_thresholds(
     probability that the set of an example of the class has its label, if the probabilities and the
     frequencies are those of the examples. `average_k_threshold` does the same for the coverage of
     all examples.
+
+    If the examples are split over devices, these exchange a count for each bit of the thresholds.
 
     Args:
         probabilities: floating-point, `[..., L]`, with at least one example, not negative.
@@ -91,6 +93,9 @@ def class_average_k_thresholds(
     `average_k_threshold`: a class is never in more than N_c sets. So the mean size of the sets
     never exceeds k, and no class takes the place of another. A class without examples is in no set.
 
+    If the examples are split over devices, these exchange the labels, and a count per class for
+    each bit of the thresholds.
+
     Args:
         probabilities: floating-point, `[..., L]`, with at least one example.
         labels: integer classes, `[...]`.
@@ -150,8 +155,10 @@ def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: int) -> jax.Arra
         too_many = num_kept(_ordinals.to_floats(candidate, rows.dtype)) > rank
         return jnp.where(too_many, candidate, found), bit >> unsigned.type(1)
 
-    unsigned = _ordinals.to_ordinals(rows[:1, 0]).dtype
-    start = (jnp.zeros((), unsigned), jnp.asarray(_ordinals.highest_bit(unsigned)))
+    unsigned = _ordinals.to_ordinals(rows).dtype
+    # Under shard_map the initial value of the loop must vary over the devices as the rows do.
+    nothing = jnp.zeros_like(rows.max(), dtype=unsigned)
+    start = (nothing, jnp.asarray(_ordinals.highest_bit(unsigned)))
     found, _ = jax.lax.fori_loop(0, 8 * unsigned.itemsize, try_bit, start)
     lower = _ordinals.to_floats(found + unsigned.type(1), rows.dtype)
     quotients = jnp.where(rows >= thresholds(lower)[None], rows / frequencies[None], jnp.inf)
@@ -164,7 +171,8 @@ def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: int) -> jax.Arra
 @jax.jit
 def _class_thresholds(rows: jax.Array, labels: jax.Array, ranks: jax.Array) -> jax.Array:
     num_classes = rows.shape[-1]
-    sizes = jnp.zeros(num_classes, int).at[labels].add(1, mode="drop")
+    labels_of_all = _sharding.gathered(labels)
+    sizes = jnp.zeros(num_classes, int).at[labels_of_all].add(1, mode="drop")
     kept = ranks[sizes]
     between = jax.vmap(_average.separating_threshold, in_axes=(1, 0))(rows, kept)
     # Every example has the class.

@@ -42,6 +42,9 @@ def clustered_quantiles(
     The sets miss the examples of each cluster at a rate of at most :math:`\varepsilon`, and those
     of a class as far as its scores are distributed as those of its cluster.
 
+    If the examples are split over devices, each device gets the scores of all labels, and the
+    labels, because a quantile needs them in one order.
+
     Args:
         scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
             at least one example.

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _numerics, _sharding
 
 __all__ = [
     "class_conditional_quantiles",
@@ -49,6 +49,9 @@ def conformal_threshold(probabilities: ArrayLike, labels: ArrayLike, *, error: f
     which keeps every class. For an example exchangeable with these,
     :math:`1 - \varepsilon \le P(p_y \ge \lambda)`. If no two examples tie, this probability is at
     most :math:`1 - \varepsilon + 1 / (n + 1)`.
+
+    If the examples are split over devices, each device gets the probabilities of all labels,
+    because a quantile needs them in one order.
 
     Args:
         probabilities: floating-point, `[..., L]`, with at least one example.
@@ -90,6 +93,9 @@ def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) ->
     If r exceeds n it is infinity, which keeps every class. For an example exchangeable with these,
     :math:`1 - \varepsilon \le P(s_y \le \hat q)`. If no two scores tie, this probability is
     :math:`r / (n + 1)`.
+
+    If the examples are split over devices, each device gets the scores of all labels, and the
+    labels, because a quantile needs them in one order.
 
     Args:
         scores: floating-point scores that are smaller for classes that fit better: those of all
@@ -138,6 +144,9 @@ def class_conditional_quantiles(
     It is infinity, which keeps the class in every set, where r_c exceeds n_c: for a class with
     fewer than :math:`1 / \varepsilon - 1` examples. For a new example of class c that is
     exchangeable with those here, :math:`1 - \varepsilon \le P(s_c \le \hat q_c)`.
+
+    If the examples are split over devices, each device gets the scores of all labels, and the
+    labels, because a quantile needs them in one order.
 
     Args:
         scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
@@ -188,6 +197,9 @@ def interpolated_quantiles(
     with the quantile of `conformal_quantile` and those of `class_conditional_quantiles`. Sets are
     small at t = 0, and cover each class at t = 1. In between, a label is missed with a probability
     of at most :math:`2 \varepsilon`, because :math:`q_c` is at least the smaller of the two.
+
+    If the examples are split over devices, each device gets the scores of all labels, and the
+    labels, because a quantile needs them in one order.
 
     Args:
         scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
@@ -256,6 +268,9 @@ def label_shift_quantiles(
     common factor of the weights changes nothing. With equal weights, every quantile is that of
     `conformal_quantile`.
 
+    If the examples are split over devices, each device gets the scores of all labels, and the
+    labels, because a quantile needs them in one order.
+
     Args:
         scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
             at least one example.
@@ -320,6 +335,9 @@ def rank_calibrated_quantiles(
     a rate of at most :math:`\varepsilon` if :math:`e_c^k` were the rates of all examples. They are
     those of the given ones, so the rate of a small class can be greater: up to 2/12 at an error of
     0.1 and 11 examples.
+
+    If the examples are split over devices, each device gets the scores and ranks of all labels, and
+    the labels, because a quantile needs them in one order.
 
     Args:
         scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
@@ -387,6 +405,9 @@ def calibration_of(
     _checks.some_examples(values, name)
     largest = jnp.iinfo(labels.dtype).max if known is None else known - 1
     valid = ~jnp.isnan(values).any() & ((labels >= 0) & (labels <= largest)).all()
+    # Quantiles need all of them in one order: a score and a label per example are sent to all
+    # devices, and not the scores of all classes.
+    of_labels, labels = _sharding.gathered(of_labels), _sharding.gathered(labels)
     return Calibration(of_labels.reshape(-1), labels.reshape(-1), valid)
 
 
@@ -475,7 +496,8 @@ def _conformal_threshold(probabilities: jax.Array, labels: jax.Array, rank: jax.
     Hazard: 1 - (1 - p) is rounded, so the threshold could exclude the example that it comes from.
     Choice: sort the probabilities themselves. Cost: none.
     """
-    of_labels = _numerics.score_of_label(probabilities, labels).reshape(-1)
+    of_labels = _numerics.score_of_label(probabilities, labels)
+    of_labels = _sharding.gathered(of_labels).reshape(-1)
     ascending = jnp.concatenate([jnp.full(1, -jnp.inf, of_labels.dtype), jnp.sort(of_labels)])
     threshold = ascending[labels.size + 1 - rank]
     return jnp.where(_numerics.valid_examples(probabilities, labels).all(), threshold, jnp.nan)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _ordinals, _selection
+from topk_jax import _checks, _numerics, _ordinals, _selection, _sharding
 
 __all__ = ["conformal_label_scores", "conformal_scores", "conformal_set", "score_set"]
 
@@ -148,8 +148,7 @@ def conformal_scores(
     """
     values = _checks.floating_array(probabilities, "probabilities")
     given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
-    rows = values.reshape(-1, values.shape[-1])
-    return _scores(rows, _terms(values, kind, given), kind).reshape(values.shape)
+    return _of_rows(partial(_scores, kind), values, _terms(values, kind, given))
 
 
 def conformal_label_scores(
@@ -197,9 +196,8 @@ def conformal_label_scores(
     """
     values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
     given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
-    rows = values.reshape(-1, values.shape[-1])
-    scores = _label_scores(rows, labels.reshape(-1), _terms(values, kind, given), kind)
-    return scores.reshape(labels.shape)
+    terms = _terms(values, kind, given)
+    return _of_rows(partial(_label_scores, kind), values, terms, of_examples=(labels,))
 
 
 def conformal_set(
@@ -252,10 +250,10 @@ def conformal_set(
     values = _checks.floating_array(probabilities, "probabilities")
     given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
     limits = _checks.limits(quantiles, "quantiles", values.shape[-1], values.dtype)
-    rows, terms = values.reshape(-1, values.shape[-1]), _terms(values, kind, given)
+    terms = _terms(values, kind, given)
     if limits.ndim == 0 and kind in _ORDERED:
-        return _ordered_set(rows, limits, terms, kind).reshape(values.shape)
-    return _at_most(_scores(rows, terms, kind), limits).reshape(values.shape)
+        return _of_rows(partial(_ordered_set, kind), values, terms, shared=(limits,))
+    return _at_most(_of_rows(partial(_scores, kind), values, terms), limits)
 
 
 def score_set(scores: ArrayLike, quantiles: ArrayLike) -> jax.Array:
@@ -347,8 +345,38 @@ def _terms(values: jax.Array, kind: str, given: dict[str, Any]) -> _Terms:
     return _Terms(uniform, penalty * uniform, penalty * penalized.astype(dtype), factors)
 
 
-@partial(jax.jit, static_argnames="kind")
-def _scores(rows: jax.Array, terms: _Terms, kind: str) -> jax.Array:
+def _of_rows(
+    function: Callable[..., jax.Array],
+    values: jax.Array,
+    terms: _Terms,
+    of_examples: tuple[jax.Array, ...] = (),
+    shared: tuple[jax.Array, ...] = (),
+) -> jax.Array:
+    """`function(rows, terms, *of_examples, *shared)` of values [..., L], by each device for its.
+
+    The function is one of rows [n, L] and of arrays [n], and has one result for each row.
+    """
+
+    def of_batch(
+        values: jax.Array,
+        own: tuple[jax.Array, ...],
+        of_all: tuple[jax.Array, ...],
+        shared: tuple[jax.Array, ...],
+    ) -> jax.Array:
+        rows = values.reshape(-1, values.shape[-1])
+        uniform, shift, *others = (array.reshape(-1) for array in own)
+        result = function(rows, _Terms(uniform, shift, *of_all), *others, *shared)
+        return result.reshape(*values.shape[:-1], *result.shape[1:])
+
+    uniform, shift, *of_all = terms
+    own = (uniform.reshape(values.shape[:-1]), shift.reshape(values.shape[:-1]), *of_examples)
+    return _sharding.on_each_device(
+        of_batch, values.ndim - 1, values, own, shared=(tuple(of_all), shared)
+    )
+
+
+@partial(jax.jit, static_argnums=0)
+def _scores(kind: str, rows: jax.Array, terms: _Terms) -> jax.Array:
     """The scores of all classes, [n, L]."""
     rows, terms = _selection.once(rows), _once(terms)
     if kind in _ORDERED:
@@ -365,8 +393,8 @@ def _scores(rows: jax.Array, terms: _Terms, kind: str) -> jax.Array:
     return jnp.where(_plausible(rows, kind)[:, None], scores, jnp.nan)
 
 
-@partial(jax.jit, static_argnames="kind")
-def _label_scores(rows: jax.Array, labels: jax.Array, terms: _Terms, kind: str) -> jax.Array:
+@partial(jax.jit, static_argnums=0)
+def _label_scores(kind: str, rows: jax.Array, terms: _Terms, labels: jax.Array) -> jax.Array:
     """The scores of the labels, [n]."""
     rows, terms = _selection.once(rows), _once(terms)
     of_labels = _numerics.score_of_label(rows, labels)
@@ -387,8 +415,8 @@ def _label_scores(rows: jax.Array, labels: jax.Array, terms: _Terms, kind: str) 
     return jnp.where(_plausible(rows, kind) & in_range, scores, jnp.nan)
 
 
-@partial(jax.jit, static_argnames="kind")
-def _ordered_set(rows: jax.Array, limit: jax.Array, terms: _Terms, kind: str) -> jax.Array:
+@partial(jax.jit, static_argnums=0)
+def _ordered_set(kind: str, rows: jax.Array, terms: _Terms, limit: jax.Array) -> jax.Array:
     """The classes whose score is at most a limit, [n, L], found without all scores.
 
     Identity: scores grow from the likeliest class to the unlikeliest, so a set has the classes
@@ -545,7 +573,8 @@ def _once(terms: _Terms) -> _Terms:
 def _in_blocks(function: Callable[..., jax.Array], *arguments: jax.Array) -> jax.Array:
     """The results of a function of one example: of its probabilities [L], and of numbers.
 
-    On the CPU it takes a few examples at a time, which stay in the cache of a core.
+    On the CPU it takes a few examples at a time, which stay in the cache of a core. But not where
+    the compiler splits the examples over devices: it would gather them for a loop.
     """
     rows = arguments[0]
 
@@ -554,7 +583,9 @@ def _in_blocks(function: Callable[..., jax.Array], *arguments: jax.Array) -> jax
         return jax.lax.map(lambda row: function(*row), arguments, batch_size=rows_at_a_time)
 
     whole = jax.vmap(function)
-    if rows.size <= _BLOCK:
+    # A program for any number of rows, which `jax.export` makes, has no blocks either.
+    is_small = not isinstance(rows.size, int) or rows.size <= _BLOCK
+    if is_small or _sharding.is_split_later(rows):
         return whole(*arguments)
     return jax.lax.platform_dependent(*arguments, cpu=blockwise, default=whole)
 

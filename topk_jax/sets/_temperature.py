@@ -33,6 +33,9 @@ def temperature(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     Probabilities of one temperature, `softmax(logits / T)`, belong before thresholds and quantiles
     that all examples share. Use examples that the classifier was not trained on.
 
+    If the examples are split over devices, each device gets two numbers per example of the others
+    in each step, so that the means are rounded as on one device.
+
     Args:
         logits: floating-point scores, `[..., L]`, with at least one example.
         labels: integer classes, `[...]`.
@@ -104,7 +107,8 @@ def _temperature(logits: jax.Array, labels: jax.Array) -> jax.Array:
         chosen = jnp.where(trusted, newton, jnp.sqrt(lower) * jnp.sqrt(upper))
         return _Search(chosen, lower, upper, chosen - search.inverse, search.passes + 1)
 
-    one = jnp.ones((), scores.dtype)
+    # Under shard_map the initial values of the loop must vary over the devices as the scores do.
+    one = jnp.ones_like(of_labels.max())
     start = _Search(one, one / _LARGEST, one * _LARGEST, one * jnp.inf, jnp.asarray(0))
     found = jax.lax.while_loop(unfinished, advance, start).inverse
     return jnp.where(_numerics.valid_examples(logits, labels).all(), 1.0 / found, jnp.nan)

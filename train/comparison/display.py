@@ -16,7 +16,7 @@ from train.evaluation.metric import Metric
 from train.foundation.console import make_console, show_line
 
 # Without a terminal.
-_WIDTH = 100
+WIDTH = 100
 # Between columns: a space, and one more where the box of rich draws no line.
 _GAP = 2
 _PADDING = (0, _GAP - 1, 0, 0)
@@ -25,7 +25,7 @@ _EDGES = 2
 
 def show(comparison: Comparison) -> None:
     """Prints the table of each data set, what the numbers are, and the notes."""
-    console = make_console(width_without_terminal=_WIDTH)
+    console = make_console(width_without_terminal=WIDTH)
     for table in comparison.tables:
         title = f"{table.groups.data_set}, {comparison.split} split"
         console.print(title, markup=False)
@@ -43,13 +43,14 @@ def _show(console: Console, table: DataSetTable, metrics: Sequence[Metric]) -> N
     for metric in metrics:
         columns = texts.metric_columns(table, metric)
         if block and _width([*first, *block, *columns]) > console.width:
-            _show_block(console, [*first, *block])
+            show_columns(console, [*first, *block])
             block = []
         block.extend(columns)
-    _show_block(console, [*first, *block])
+    show_columns(console, [*first, *block])
 
 
-def _show_block(console: Console, columns: Sequence[Column]) -> None:
+def show_columns(console: Console, columns: Sequence[Column]) -> None:
+    """Prints a table that may be wider than the terminal, and is never cut."""
     block = RichTable(
         *(
             RichColumn(column.head, justify="right" if column.is_number else "left", no_wrap=True)

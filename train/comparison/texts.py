@@ -69,7 +69,7 @@ def _mean(row: Row, metric: Metric) -> str:
     number = row.numbers[metric]
     if number.summary is None:
         return _NONE
-    text = _with_interval(number.summary, metric, sign="")
+    text = with_interval(number.summary, metric, sign="")
     count, all_seeds = len(number.values), len(row.group.runs)
     return text if count == all_seeds else f"{text} ({count} of {all_seeds} seeds)"
 
@@ -80,7 +80,7 @@ def _difference(row: Row, metric: Metric) -> str:
     number = row.numbers[metric]
     if number.difference is None:
         return _NONE
-    return _with_interval(number.difference, metric, sign="+") + _shared(number)
+    return with_interval(number.difference, metric, sign="+") + _shared(number)
 
 
 def _shared(number: Number) -> str:
@@ -90,7 +90,8 @@ def _shared(number: Number) -> str:
     return f" ({count} seed{'' if count == 1 else 's'})"
 
 
-def _with_interval(summary: Summary, metric: Metric, *, sign: str) -> str:
+def with_interval(summary: Summary, metric: Metric, *, sign: str) -> str:
+    """A mean with its interval, in per cent if it is an accuracy; `sign` is that of formats."""
     if metric.is_accuracy:
         mean, half_width = f"{_PER_CENT * summary.mean:{sign}.2f}", None
         if summary.half_width is not None:

@@ -1,7 +1,9 @@
 """The tfds builder of a data set: made, opened, and run where it generates its own files."""
 
 import contextlib
+import errno
 import io
+import os
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -121,6 +123,11 @@ def full_disk(path: Any, error: RuntimeError) -> OSError:
 
 def damaged(which: Any, error: Exception) -> UserError:
     """The error of a prepared data set that cannot be read, in one line."""
+    if os.strerror(errno.EMFILE) in str(error):
+        return UserError(
+            f"the prepared data set {which} cannot be read: this process may not have more files "
+            "open; `ulimit -n` says how many it may have, and raises the number"
+        )
     return UserError(
         f"the prepared data set {which} is damaged ({first_line(error)}); delete its folder and "
         "prepare it again"

@@ -62,6 +62,7 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         validation=Holdout(config["validation_size"], balanced=config["holdout"] == "balanced"),
         train_size=config["train_size"],
         balanced_subset=True,
+        imbalance_factor=config["imbalance_factor"],
         label_noise=options.label_noise_of(config, SUPERCLASSES),
     )
 
@@ -75,6 +76,7 @@ CIFAR100 = DatasetFamily(
         # As many validation images of every class, or any: thesis chapters 5 and 4.
         "holdout": fields.one_of(("balanced", "permuted")),
         **options.TRAIN_SIZE,
+        **options.IMBALANCE_FACTOR,
         **options.LABEL_NOISE,
     },
 )

@@ -56,10 +56,10 @@ class Dataset:
 
 @dataclass(frozen=True)
 class TrueDistribution:
-    """The true distribution of images and classes, which determines the best classifier.
+    """The true distribution of examples and classes, which determines the best classifier.
 
     Attributes:
-        posterior: maps uint8 images [n, ...] to p(y | x), float64 [n, L].
+        posterior: maps uint8 images [n, ...], or features [n, d], to p(y | x), float64 [n, L].
         class_probabilities: p(y) [L], float64.
     """
 

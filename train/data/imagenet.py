@@ -8,7 +8,7 @@ import tensorflow_datasets as tfds
 
 from train.data import augmentation, options
 from train.data.dataset import DatasetFamily, DatasetSpec
-from train.data.photographs import photograph_spec
+from train.data.photographs import OPTIONS, photograph_spec
 from train.data.splits import Holdout
 
 _BUILDER = functools.partial(tfds.builder, "imagenet2012")
@@ -16,7 +16,7 @@ _BUILDER = functools.partial(tfds.builder, "imagenet2012")
 
 def _spec(config: Mapping[str, Any]) -> DatasetSpec:
     return photograph_spec(
-        name=config["name"],
+        config,
         num_classes=1000,
         builder=_BUILDER,
         augment=augmentation.random_flip,
@@ -32,5 +32,5 @@ IMAGENET = DatasetFamily(
     _spec,
     _BUILDER,
     prepare="train.data.preparing.imagenet:prepare",
-    options={**options.VALIDATION_SIZE, **options.TRAIN_SIZE, **options.STREAMED},
+    options={**options.VALIDATION_SIZE, **options.TRAIN_SIZE, **OPTIONS},
 )

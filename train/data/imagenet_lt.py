@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from train.data import augmentation, options
+from train.data import augmentation
 from train.data.builders import ReadOnlyBuilder
 from train.data.dataset import DatasetFamily, DatasetSpec
-from train.data.photographs import photograph_spec
+from train.data.photographs import OPTIONS, photograph_spec
 
 NUM_CLASSES = 1000
 URL = "https://github.com/facebookresearch/classifier-balancing/tree/main/data/ImageNet_LT"
@@ -39,7 +39,7 @@ class ImagenetLt(ReadOnlyBuilder):
 
 def _spec(config: Mapping[str, Any]) -> DatasetSpec:
     return photograph_spec(
-        name=config["name"],
+        config,
         num_classes=NUM_CLASSES,
         builder=ImagenetLt,
         augment=augmentation.random_flip,
@@ -50,5 +50,5 @@ IMAGENET_LT = DatasetFamily(
     _spec,
     ImagenetLt,
     prepare="train.data.preparing.imagenet_lt:prepare",
-    options=options.STREAMED,
+    options=OPTIONS,
 )

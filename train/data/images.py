@@ -53,26 +53,16 @@ def random_crop(image: Image.Image, uniform: np.ndarray) -> np.ndarray:
         image: in RGB, of any size.
         uniform: two numbers in [0, 1): how far down and how far right the crop lies.
     """
-    width, height = resized(image.size)
-    # Products round down, so that each crop is as likely.
-    top, left = (uniform * (height - CROP + 1, width - CROP + 1)).astype(int).tolist()
     # Only the part that is cut out is resized, which takes a third less time. Pillow stores the
     # edges of that part in 32 bits, and may resize the axes in another order: hence the difference.
-    down, across = image.height / height, image.width / width
-    box = (
-        left * across,
-        top * down,
-        min((left + CROP) * across, image.width),
-        min((top + CROP) * down, image.height),
-    )
-    return np.asarray(image.resize((CROP, CROP), _FILTER, box=box))
+    part = part_of(image.size, random_place(image.size, uniform))
+    return np.asarray(image.resize((CROP, CROP), _FILTER, box=part))
 
 
 def center_crop(image: Image.Image) -> np.ndarray:
     """The central crop of the resized image, uint8 [224, 224, 3]."""
-    width, height = size = resized(image.size)
-    # Halves go to the even number, as in torchvision.
-    top, left = round((height - CROP) / 2), round((width - CROP) / 2)
+    size = resized(image.size)
+    left, top = center_place(image.size)
     # The whole image is resized, although the crop needs less, and the decoder's own scaling is not
     # used: these are the pixels that gave the published numbers.
     if size != image.size:
@@ -86,6 +76,43 @@ def resized(size: tuple[int, int]) -> tuple[int, int]:
     if width <= height:
         return SHORTER_SIDE, int(SHORTER_SIDE * height / width)
     return int(SHORTER_SIDE * width / height), SHORTER_SIDE
+
+
+def random_place(size: tuple[int, int], uniform: np.ndarray) -> tuple[int, int]:
+    """Where a random crop lies in the resized image: how far right and how far down.
+
+    Args:
+        size: the width and height of the image before it is resized.
+        uniform: two numbers in [0, 1): how far down and how far right the crop lies.
+    """
+    width, height = resized(size)
+    # Products round down, so that each crop is as likely.
+    top, left = (uniform * (height - CROP + 1, width - CROP + 1)).astype(int).tolist()
+    return left, top
+
+
+def center_place(size: tuple[int, int]) -> tuple[int, int]:
+    """Where the central crop lies in the resized image, as `random_place`."""
+    width, height = resized(size)
+    # Halves go to the even number, as in torchvision.
+    return round((width - CROP) / 2), round((height - CROP) / 2)
+
+
+def part_of(size: tuple[int, int], place: tuple[int, int]) -> tuple[float, float, float, float]:
+    """The part of an image that becomes a crop: left, upper, right and lower edge, in its pixels.
+
+    Args:
+        size: the width and height of the image before it is resized.
+        place: where the crop lies in the resized image.
+    """
+    (width, height), (left, top) = resized(size), place
+    across, down = size[0] / width, size[1] / height
+    return (
+        left * across,
+        top * down,
+        min((left + CROP) * across, size[0]),
+        min((top + CROP) * down, size[1]),
+    )
 
 
 def turned_upright(image: Image.Image) -> Image.Image:

@@ -1,12 +1,15 @@
 """Label noise: with some probability, a label is drawn anew from those of its group."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from train.data import streams
 
-BLOCK = 5
+_SIZE = 5
+# A constant of the program, not of the run: every run has the same groups.
+_ACROSS_SEED = 20261123
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,29 @@ def blocks(num_classes: int) -> tuple[int, ...]:
 
     The published results on CIFAR-100 have these groups. None of them is a superclass there.
     """
-    return tuple(label // BLOCK for label in range(num_classes))
+    return tuple(label // _SIZE for label in range(num_classes))
+
+
+def across(num_classes: int) -> tuple[int, ...]:
+    """Groups of five classes that have nothing in common: consecutive ones of a fixed permutation.
+
+    Superclasses, genera and the order of the names have no influence on them.
+    """
+    order = np.random.default_rng(_ACROSS_SEED).permutation(num_classes)
+    return tuple((np.argsort(order) // _SIZE).tolist())
+
+
+def uniform(num_classes: int) -> tuple[int, ...]:
+    """All classes in one group."""
+    return (0,) * num_classes
+
+
+# How classes are grouped whatever they are, by `config.dataset.label_noise_kind`.
+GROUPINGS: Mapping[str, Callable[[int], tuple[int, ...]]] = {
+    "blocks": blocks,
+    "across": across,
+    "uniform": uniform,
+}
 
 
 def apply(noise: LabelNoise, labels: np.ndarray, *, seed: int) -> np.ndarray:
@@ -36,14 +61,26 @@ def apply(noise: LabelNoise, labels: np.ndarray, *, seed: int) -> np.ndarray:
 
     The examples that are drawn anew with a lower probability are among those of a higher one.
     """
-    groups = np.asarray(noise.groups)
-    members = [np.flatnonzero(groups == group) for group in groups]
-    sizes = np.array([len(group) for group in members])
-    table = np.zeros((len(groups), sizes.max()), labels.dtype)
-    for label, group in enumerate(members):
-        table[label, : len(group)] = group
     # A double takes one draw, so that the draws of an example do not depend on later examples. A
     # bounded integer would take as many draws as it needs.
     draws = streams.generator(seed, streams.LABEL_NOISE).random((len(labels), 2))
-    drawn = table[labels, (draws[:, 1] * sizes[labels]).astype(np.int64)]
-    return np.where(draws[:, 0] < noise.probability, drawn, labels)
+    return apply_draws(noise, labels, draws)
+
+
+def apply_draws(noise: LabelNoise, labels: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """The labels [n] with noise.
+
+    Args:
+        noise: the noise.
+        labels: the labels, [n].
+        draws: two numbers in [0, 1) for each label, [n, 2]: the first decides whether a label is
+            drawn anew, and the second, which one it becomes.
+    """
+    groups = np.asarray(noise.groups)
+    # The classes, group after group.
+    classes = np.argsort(groups, kind="stable")
+    sizes = np.bincount(groups)
+    starts = np.cumsum(sizes) - sizes
+    own = groups[labels]
+    drawn = classes[starts[own] + (draws[:, 1] * sizes[own]).astype(np.int64)]
+    return np.where(draws[:, 0] < noise.probability, drawn.astype(labels.dtype), labels)

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
-from train.data import label_noise
-from train.data.label_noise import LabelNoise
+from train.data.label_noise import GROUPINGS, LabelNoise
 from train.foundation import fields
 
 # The number of training examples that are used; None for all.
 TRAIN_SIZE = {"train_size": fields.optional(fields.integer(1))}
+
+# The training examples of the largest class for one of the smallest; 1 for classes as they are.
+IMBALANCE_FACTOR = {"imbalance_factor": fields.Number(at_least=1)}
 
 # The number of examples held out of the prepared training split.
 VALIDATION_SIZE = {"validation_size": fields.integer(1)}
@@ -23,7 +25,7 @@ STREAMED = {
 
 LABEL_NOISE: dict[str, fields.Field] = {
     "label_noise": fields.Number(at_least=0, at_most=1),
-    "label_noise_kind": fields.one_of(("superclass", "blocks")),
+    "label_noise_kind": fields.one_of(("superclass", *GROUPINGS)),
 }
 
 
@@ -34,8 +36,9 @@ def label_noise_of(options: Mapping[str, Any], superclasses: tuple[int, ...]) ->
         options: the fields of `config.dataset`.
         superclasses: the superclass of each class.
     """
-    if options["label_noise"] == 0:
+    probability, kind = options["label_noise"], options["label_noise_kind"]
+    if probability == 0:
         return None
-    if options["label_noise_kind"] == "superclass":
-        return LabelNoise(options["label_noise"], superclasses)
-    return LabelNoise(options["label_noise"], label_noise.blocks(len(superclasses)))
+    if kind == "superclass":
+        return LabelNoise(probability, superclasses)
+    return LabelNoise(probability, GROUPINGS[kind](len(superclasses)))

@@ -1,17 +1,29 @@
 """What the published data sets of photographs share: how their images become pixels."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from train.data import images
+from train.data import images, options
 from train.data.prepared_spec import PreparedSpec
+from train.foundation import fields
+from train.foundation.errors import UserError
 
 # Of ImageNet's training images, which pretrained networks expect for every data set.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+
+_EXACT, _FAST = "exact", "fast"
+# The fields of `config.dataset` of all data sets of photographs.
+OPTIONS: Mapping[str, fields.Field] = {
+    **options.STREAMED,
+    # Pillow, with which the published results were obtained, or other packages in 0.6 of the time,
+    # whose pixels are at most a step of 255 apart.
+    "decoding": fields.one_of((_EXACT, _FAST)),
+}
 
 
 @dataclass(frozen=True)
@@ -47,13 +59,33 @@ class PhotographReader:
         return images.center_crop(image)
 
 
-def photograph_spec(**own: Any) -> PreparedSpec:
-    """A data set of photographs, from the attributes of `PreparedSpec` that are its own."""
+def photograph_spec(config: Mapping[str, Any], **own: Any) -> PreparedSpec:
+    """A data set of photographs.
+
+    Args:
+        config: `config.dataset`.
+        own: the attributes of `PreparedSpec` that are its own.
+    """
     shape = (images.CROP, images.CROP, 3)
     return PreparedSpec(
+        name=config["name"],
         image_shape=shape,
         mean=IMAGENET_MEAN,
         std=IMAGENET_STD,
-        reader=PhotographReader(shape),
+        reader=_reader(shape, config["decoding"]),
         **own,
     )
+
+
+def _reader(shape: tuple[int, int, int], decoding: str) -> PhotographReader:
+    if decoding == _EXACT:
+        return PhotographReader(shape)
+    try:
+        # Imported here because its packages are optional.
+        from train.data.fast_photographs import FastPhotographReader  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"config.dataset.decoding={_FAST!r} needs the package {error.name}: "
+            "pip install 'topk_jax[fast-images]'"
+        ) from error
+    return FastPhotographReader(shape)

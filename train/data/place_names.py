@@ -14,13 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from train.data import augmentation, characters, gazetteer
+from train.data import augmentation, characters, gazetteer, options, splits
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.gazetteer import Gazetteer
 from train.data.records import Rows, Split
 from train.foundation import fields
+from train.foundation.errors import UserError
 
-# The names in the class-balanced test set, of each class. There are many more regions.
+# The names of each class in the class-balanced test set, if no other number is asked for. There are
+# many more regions.
 BALANCED = {"country": 10, "region": 2}
 # A country or region is a class if it has so many names for training.
 FEWEST_FOR_TRAINING = 3
@@ -45,21 +47,43 @@ class PlaceNamesSpec(DatasetSpec):
 
     Attributes:
         target: what the classes are, "country" or "region".
+        fewest_names: the number of names, for all splits together, that a class needs at least;
+            None for no such limit.
+        balanced_per_class: the number of names of each class in the class-balanced test.
+        train_size: the number of names for training; None for all.
     """
 
     target: str
+    fewest_names: int | None
+    balanced_per_class: int
+    train_size: int | None
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Reads the names; see `DatasetSpec`."""
         del seed  # The names have no noise.
         source = gazetteer.read(data_dir)
         places, labels, class_names = _classes(source, self.target)
-        roles = divide(source.draw[places], labels, balanced=BALANCED[self.target])
+        if self.fewest_names is not None:
+            large = np.bincount(labels, minlength=len(class_names)) >= self.fewest_names
+            places, labels = places[large[labels]], labels[large[labels]]
+        roles = divide(source.draw[places], labels, balanced=self.balanced_per_class)
         trained = np.bincount(labels[roles == Role.TRAIN], minlength=len(class_names))
         kept = trained >= FEWEST_FOR_TRAINING
+        if kept.sum() < 2:
+            raise UserError(
+                "config.dataset.fewest_names and config.dataset.balanced_per_class must leave at "
+                f"least two classes; {self.fewest_names} and {self.balanced_per_class} leave "
+                f"{kept.sum()}"
+            )
         roles[~kept[labels]] = Role.LEFT_OUT
         labels = (np.cumsum(kept) - 1)[labels].astype(np.int32)
         class_names = class_names[kept]
+        if self.train_size is not None:
+            train = np.flatnonzero(roles == Role.TRAIN)
+            used = proportional_subset(
+                source.draw[places[train]], labels[train], self.train_size, class_names
+            )
+            roles[np.setdiff1d(train, train[used])] = Role.LEFT_OUT
         characters_of_names = characters.to_rows(source.names)
 
         def split(role: Role) -> Split:
@@ -109,14 +133,48 @@ def divide(draws: np.ndarray, labels: np.ndarray, *, balanced: int) -> np.ndarra
     roles[draws < _TEST + _VALIDATION] = Role.VALIDATION
     roles[draws < _TEST] = Role.TEST
     others = np.flatnonzero(roles == Role.TRAIN)
-    order = others[np.lexsort((draws[others], labels[others]))]
-    counts = np.bincount(labels[others])
-    position = np.arange(len(order)) - (np.cumsum(counts) - counts)[labels[order]]
-    chosen = order[position < balanced]
+    chosen = others[splits.position_in_class(labels[others], draws[others]) < balanced]
     # A name that is tested in one region of a country is not trained on in another one.
     roles[np.isin(draws, draws[chosen])] = Role.LEFT_OUT
     roles[chosen] = Role.BALANCED_TEST
     return roles
+
+
+def proportional_subset(
+    draws: np.ndarray, labels: np.ndarray, size: int, class_names: np.ndarray
+) -> np.ndarray:
+    """The entries of a smaller training set, in which the classes have the same frequencies.
+
+    To the nearest entry, that is. A smaller training set is part of a larger one.
+
+    Args:
+        draws: a number in [0, 1) for each entry, [n].
+        labels: the class of each entry, [n].
+        size: the number of entries of the smaller set.
+        class_names: the names of the classes, for messages, [L].
+
+    Returns:
+        The indices of its entries, [size].
+
+    Raises:
+        UserError: there are fewer entries, or it has fewer than three of a class.
+    """
+    if size > len(labels):
+        raise UserError(
+            f"config.dataset.train_size must be at most the {len(labels)} names for training; got "
+            f"{size}"
+        )
+    # The entries of a class are spread evenly over (0, 1), so that the first entries of all classes
+    # together have each class's share.
+    place = (splits.position_in_class(labels, draws) + 0.5) / np.bincount(labels)[labels]
+    used = np.argsort(place, kind="stable")[:size]
+    left = np.bincount(labels[used], minlength=len(class_names))
+    if left.min() < FEWEST_FOR_TRAINING:
+        raise UserError(
+            f"config.dataset.train_size must leave at least {FEWEST_FOR_TRAINING} names of each "
+            f"class for training; {size} leaves {left.min()} of {class_names[left.argmin()]}"
+        )
+    return used
 
 
 def _digest(
@@ -144,7 +202,20 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         inputs="names",
         attribution=gazetteer.ATTRIBUTION,
         target=config["target"],
+        fewest_names=config["fewest_names"],
+        balanced_per_class=config["balanced_per_class"] or BALANCED[config["target"]],
+        train_size=config["train_size"],
     )
 
 
-PLACE_NAMES = DatasetFamily(_spec, options={"target": fields.one_of(tuple(BALANCED))})
+PLACE_NAMES = DatasetFamily(
+    _spec,
+    options={
+        "target": fields.one_of(tuple(BALANCED)),
+        # The names that a class needs in all; None for 3 for training alone.
+        "fewest_names": fields.optional(fields.integer(1)),
+        # The names of each class in the class-balanced test; None for `BALANCED`.
+        "balanced_per_class": fields.optional(fields.integer(1)),
+        **options.TRAIN_SIZE,
+    },
+)

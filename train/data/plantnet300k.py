@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow_datasets as tfds
 
-from train.data import augmentation, options
+from train.data import augmentation
 from train.data.builders import ReadOnlyBuilder
 from train.data.dataset import DatasetFamily, DatasetSpec
-from train.data.photographs import photograph_spec
+from train.data.photographs import OPTIONS, photograph_spec
 
 
 class Plantnet(ReadOnlyBuilder):
@@ -65,7 +65,7 @@ class Plantnet300kV2(Plantnet):
 def _family(builder: type[Plantnet]) -> DatasetFamily:
     def spec(config: Mapping[str, Any]) -> DatasetSpec:
         return photograph_spec(
-            name=config["name"],
+            config,
             num_classes=builder.NUM_CLASSES,
             builder=builder,
             # Without flips, as in the published results.
@@ -76,7 +76,7 @@ def _family(builder: type[Plantnet]) -> DatasetFamily:
         spec,
         builder,
         prepare="train.data.preparing.plantnet300k:prepare",
-        options=options.STREAMED,
+        options=OPTIONS,
     )
 
 

@@ -13,6 +13,7 @@ from PIL import Image
 
 from train.data.builders import damaged
 from train.data.image_reader import ImageReader
+from train.data.record_shards import RecordShards, Shard
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
 
@@ -119,6 +120,12 @@ class Examples(Sequence[dict[str, Any]]):
         # The program decodes, not tfds, so that the pixels do not depend on whether OpenCV is
         # installed.
         self._source = builder.as_data_source(split, decoders={image: tfds.decode.SkipDecoding()})
+        self._source.data_source = RecordShards(
+            [
+                Shard(str(file.filename), file.skip, file.take)
+                for file in builder.info.splits[split].file_instructions
+            ]
+        )
         self._folder = str(builder.data_dir)
 
     def __len__(self) -> int:

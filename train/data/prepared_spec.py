@@ -31,6 +31,8 @@ class PreparedSpec(DatasetSpec):
         test: the prepared split that is the test set.
         train_size: the number of training examples used; `None` for all.
         balanced_subset: whether a training subset has as many examples of every class.
+        imbalance_factor: the ratio of the largest class to the smallest one in a long tail that is
+            made of the training examples; 1 for the classes as they are.
         label_noise: the noise of the training labels; `None` for none.
     """
 
@@ -41,6 +43,7 @@ class PreparedSpec(DatasetSpec):
     test: str = "test"
     train_size: int | None = None
     balanced_subset: bool = False
+    imbalance_factor: float = 1.0
     label_noise: LabelNoise | None = None
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
@@ -68,6 +71,10 @@ class PreparedSpec(DatasetSpec):
             validation = prepared_files.read(builder, self.validation, reader=self.reader)
         if self.train_size is not None:
             train = self._subset(source.labels, train, self.train_size, num_classes)
+        if self.imbalance_factor != 1:
+            train = splits.long_tail(
+                source.labels, train, self.imbalance_factor, num_classes=num_classes
+            )
         labels = source.labels
         if self.label_noise is not None:
             # Before any example is chosen, so that the noise of one does not depend on the others.

@@ -100,9 +100,9 @@ def gather(examples: np.ndarray | Rows, chosen: np.ndarray) -> np.ndarray:
 class Split:
     """Examples: their labels int32 [n], and their images or features.
 
-    `images` is an array in memory, uint8 [n, height, width, channels], or the records of a streamed
-    data set, whose images are decoded, resized and cropped when a batch wants them, or rows of
-    features.
+    `images` is an array in memory, uint8 images [n, height, width, channels] or features [n, d], or
+    the records of a streamed data set, whose images are decoded, resized and cropped when a batch
+    wants them, or rows of features.
     """
 
     images: np.ndarray | Records | Rows

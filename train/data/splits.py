@@ -1,6 +1,6 @@
-"""The examples held out for validation, and the examples of a smaller training set.
+"""The examples held out for validation, and the examples of a smaller or long-tailed training set.
 
-Both are functions of the labels and of constants: every run sees the same splits.
+All are functions of the labels and of constants: every run sees the same splits.
 """
 
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from train.foundation.errors import UserError
 
 _HOLDOUT_SEED = 20260201
 _SUBSET_SEED = 20260202
+_LONG_TAIL_SEED = 20261124
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def hold_out(
                 f"config.dataset.validation_size must leave a training example of every class: "
                 f"{size} takes {each} of each, and class {counts.argmin()} has {counts.min()}"
             )
-        is_held_out = _rank_in_class(labels, _HOLDOUT_SEED) < each
+        is_held_out = position_in_class(labels, _rank(len(labels), _HOLDOUT_SEED)) < each
     else:
         if size >= len(labels):
             raise UserError(
@@ -72,18 +73,55 @@ def balanced_subset(
             "config.dataset.train_size must be at most the classes times the training examples of "
             f"the smallest class, {num_classes} times {counts.min()}; got {each * num_classes}"
         )
-    return train[_rank_in_class(labels[train], _SUBSET_SEED) < each]
+    return train[position_in_class(labels[train], _rank(len(train), _SUBSET_SEED)) < each]
+
+
+def long_tail(
+    labels: np.ndarray, train: np.ndarray, factor: float, *, num_classes: int
+) -> np.ndarray:
+    """The indices of a long tail; that of a larger factor is part of that of a smaller one."""
+    sizes = long_tail_sizes(np.bincount(labels[train], minlength=num_classes), factor)
+    position = position_in_class(labels[train], _rank(len(train), _SUBSET_SEED))
+    return train[position < sizes[labels[train]]]
+
+
+def long_tail_sizes(counts: np.ndarray, factor: float) -> np.ndarray:
+    """The number of training examples that each class keeps, int64 [L].
+
+    Class c keeps n / factor**(rank_c / (L - 1)) examples, rounded down, where n is the number of
+    the largest class, and at most those that it has. The ranks from 0 to L - 1 are a fixed random
+    permutation of the classes. The sizes are those of long-tailed CIFAR (Cui et al., 2019).
+
+    Args:
+        counts: the training examples of each class, [L].
+        factor: the ratio of the largest class to the smallest one, at least 1.
+
+    Raises:
+        UserError: a class would keep none.
+    """
+    largest = counts.max()
+    if factor > largest:
+        raise UserError(
+            f"config.dataset.imbalance_factor must be at most {largest}, the training examples of "
+            f"the largest class, so that each class keeps one; got {factor:g}"
+        )
+    rank = _rank(len(counts), _LONG_TAIL_SEED)
+    kept = largest / factor ** (rank / (len(counts) - 1))
+    # Up by a hair: 32 / 32**0.8 is 2, and slightly less in floating point.
+    return np.minimum((kept * (1 + 1e-9)).astype(np.int64), counts)
+
+
+def position_in_class(labels: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """The number of examples of the same class with a smaller draw, int64 [n].
+
+    Of those with the same draw, the first comes first.
+    """
+    order = np.lexsort((draws, labels))
+    counts = np.bincount(labels)
+    position = np.empty(len(labels), np.int64)
+    position[order] = np.arange(len(labels)) - (np.cumsum(counts) - counts)[labels[order]]
+    return position
 
 
 def _rank(size: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(size)
-
-
-def _rank_in_class(labels: np.ndarray, seed: int) -> np.ndarray:
-    """The rank of each example among those of its class, in a random order of all examples."""
-    order = np.lexsort((_rank(len(labels), seed), labels))
-    counts = np.bincount(labels)
-    starts = np.cumsum(counts) - counts
-    rank = np.empty(len(labels), np.int64)
-    rank[order] = np.arange(len(labels)) - starts[labels[order]]
-    return rank

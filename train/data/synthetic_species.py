@@ -9,17 +9,11 @@ import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from train.data import augmentation, options
+from train.data import augmentation, options, species_options
 from train.data.dataset import DatasetFamily, DatasetSpec, TrueDistribution
+from train.data.latent_species import Examples, check_whole_number
 from train.data.prepared_spec import PreparedSpec
-from train.data.species_model import (
-    CHUNK_SIZE,
-    IMAGE_SHAPE,
-    Examples,
-    SpeciesModel,
-    check_whole_number,
-)
-from train.foundation import fields
+from train.data.species_model import CHUNK_SIZE, IMAGE_SHAPE, SpeciesModel
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -104,14 +98,10 @@ class SyntheticSpecies(tfds.core.GeneratorBasedBuilder):
 
 
 def _spec(config: Mapping[str, Any]) -> DatasetSpec:
-    model = SpeciesModel(
-        num_classes=config["num_classes"],
-        num_genera=config["num_genera"],
-        ambiguity=config["ambiguity"],
-        long_tail_exponent=config["long_tail_exponent"],
-        seed=config["data_seed"],
+    model = SpeciesModel(**species_options.law_arguments(config))
+    builder_config = SpeciesConfig(
+        model=model, **{name: config[name] for name in species_options.SIZES}
     )
-    builder_config = SpeciesConfig(model=model, **{name: config[name] for name in _SIZES})
     return PreparedSpec(
         name=config["name"],
         num_classes=model.num_classes,
@@ -127,19 +117,8 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
     )
 
 
-_SIZES = {name: fields.integer(1) for name in ("num_train", "num_validation", "num_test")}
-
 SYNTHETIC_SPECIES = DatasetFamily(
     _spec,
     SyntheticSpecies,
-    options={
-        "num_classes": fields.integer(2),
-        "num_genera": fields.integer(1),
-        "ambiguity": fields.Number(above=0),
-        "long_tail_exponent": fields.Number(at_least=0),
-        # Of the data set, not of the run.
-        "data_seed": fields.integer(0, 2**32 - 1),
-        **_SIZES,
-        **options.LABEL_NOISE,
-    },
+    options={**species_options.OPTIONS, **options.LABEL_NOISE},
 )

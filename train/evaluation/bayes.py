@@ -17,6 +17,8 @@ def summarize(
     calibrated_on: Split,
     ks: Sequence[int],
     class_counts: np.ndarray,
+    *,
+    balanced: bool = False,
 ) -> dict[Metric, float]:
     """The metrics of the best scores on some examples.
 
@@ -31,12 +33,16 @@ def summarize(
         calibrated_on: those that thresholds are calibrated on.
         ks: the set sizes.
         class_counts: the training images of each class.
+        balanced: whether every class has as many of the examples. The best over classes are then
+            the best over the examples, too. The loss is that of p(y | x) in any case.
     """
     weights = true_distribution.class_probabilities.min() / true_distribution.class_probabilities
+    over_classes = _summarize(true_distribution, examples, calibrated_on, ks, class_counts, weights)
+    if balanced:
+        return over_classes
     over_examples = _summarize(
         true_distribution, examples, calibrated_on, ks, class_counts, np.ones_like(weights)
     )
-    over_classes = _summarize(true_distribution, examples, calibrated_on, ks, class_counts, weights)
     return {
         metric: value if metric.average == "micro" else over_classes[metric]
         for metric, value in over_examples.items()

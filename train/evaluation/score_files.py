@@ -20,6 +20,7 @@ _PROBABILITIES = "probabilities"
 _SCORES = (_PROBABILITIES, "scores")
 _LABELS = "labels"
 _LOSS = "loss"
+_CLASS_COUNTS = "class_counts"
 # How far from 1 the probabilities of an example may add up to.
 _SUM_TOLERANCE = 1e-3
 
@@ -102,8 +103,8 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     # In 64 bits, for somebody's logits may be of any size; sets are made of scores of 32.
     scores = special.softmax(values, axis=-1) if name == _LOGITS else values
     rows = np.arange(len(classes))
-    if _LOSS in arrays and arrays[_LOSS].shape == classes.shape:
-        loss = arrays[_LOSS]
+    if _LOSS in arrays:
+        loss = _losses(arrays[_LOSS], len(classes), logits, flag)
     elif name == _LOGITS:
         loss = -special.log_softmax(values, axis=-1)[rows, classes]
     else:
@@ -113,12 +114,23 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     return Predictions(loss, scores.astype(np.float32), classes.astype(np.int32), ranks)
 
 
-def class_counts_beside(scores: Path) -> np.ndarray | None:
-    """The class counts in an .npz file of scores, as `write_scores` leaves them; None if none."""
-    if scores.suffix != ".npz":
+def class_counts_beside(scores: Path, num_classes: int) -> np.ndarray | None:
+    """The class counts in a file of scores, as `write_scores` leaves them; None if none.
+
+    Raises:
+        UserError: the file has something else by that name.
+    """
+    arrays = _read(scores, "logits", only=_CLASS_COUNTS)
+    if _CLASS_COUNTS not in arrays:
         return None
-    with np.load(scores, allow_pickle=False) as arrays:
-        return arrays.get("class_counts")
+    counts = arrays[_CLASS_COUNTS]
+    if counts.dtype.kind not in "iu" or counts.shape != (num_classes,) or (counts < 0).any():
+        raise UserError(
+            f"--logits: {_CLASS_COUNTS} must be the number of training images of each of the "
+            f"{num_classes} classes; that in {scores} is {counts.dtype} {list(counts.shape)}"
+            + (", with negative numbers" if counts.dtype.kind == "i" else "")
+        )
+    return counts.astype(np.int64)
 
 
 def read_integers(path: Path, *, flag: str) -> np.ndarray:
@@ -130,13 +142,23 @@ def read_integers(path: Path, *, flag: str) -> np.ndarray:
     if path.suffix not in (".npy", ".npz"):
         with _reading(path, flag):
             numbers = np.loadtxt(path, dtype=np.float64, ndmin=1)
-        if numbers.ndim != 1 or not (numbers == np.round(numbers)).all():
+        whole = np.isfinite(numbers) & (numbers == np.round(numbers))
+        if numbers.ndim != 1 or not whole.all():
             raise UserError(f"--{flag} must be whole numbers, one a line; {path} has others")
         return numbers.astype(np.int64)
     arrays = list(_read(path, flag).values())
     if len(arrays) != 1:
         raise UserError(f"--{flag} must have one array; {path} has {len(arrays)}")
     return _integers(arrays[0], path, flag)
+
+
+def _losses(array: np.ndarray, num_examples: int, path: Path, flag: str) -> np.ndarray:
+    if array.dtype.kind != "f" or array.shape != (num_examples,) or np.isnan(array).any():
+        raise UserError(
+            f"--{flag}: {_LOSS} must be a floating-point number for each of the {num_examples} "
+            f"examples, and not NaN; that in {path} is {array.dtype} {list(array.shape)}"
+        )
+    return array
 
 
 def _integers(array: np.ndarray, path: Path, flag: str) -> np.ndarray:
@@ -161,23 +183,37 @@ def _check_labels(labels: np.ndarray, shape: tuple[int, ...], *, flag: str) -> N
         )
 
 
-def _read(path: Path, flag: str) -> Mapping[str, np.ndarray]:
-    """The arrays of an .npz file by their names, or the one of an .npy file as logits."""
+def _read(path: Path, flag: str, only: str | None = None) -> Mapping[str, np.ndarray]:
+    """The arrays of an .npz file by their names, or the one of an .npy file as logits.
+
+    Args:
+        path: the file.
+        flag: what messages call it.
+        only: the name of the one array that is read, where there is one; None for all.
+    """
     with _reading(path, flag):
-        with path.open("rb") as file:
+        with files.open_regular(path) as file:
             start = file.read(6)
         if not start.startswith((b"\x93NUMPY", b"PK")):
             raise ValueError("it is no .npy or .npz file")
-        loaded = np.load(path, allow_pickle=False)
+        loaded = np.load(path, mmap_mode=None if only is None else "r", allow_pickle=False)
         if isinstance(loaded, np.ndarray):
             return {_LOGITS: loaded}
         with loaded:
-            return dict(loaded)
+            names = [name for name in loaded.files if only in (None, name)]
+            arrays = {name: loaded[name] for name in names}
+        for name, array in arrays.items():
+            # Of a member of another kind, NumPy returns the bytes.
+            if not isinstance(array, np.ndarray):
+                raise TypeError(f"{name} in it is no array")
+        return arrays
 
 
 @contextmanager
 def _reading(path: Path, flag: str) -> Iterator[None]:
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            raise ValueError("it is a pipe or a device")
         yield
     except (FileNotFoundError, IsADirectoryError) as error:
         state = "is a folder" if path.is_dir() else "is not there"

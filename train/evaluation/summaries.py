@@ -12,6 +12,7 @@ import numpy as np
 from topk_jax import metrics
 from train.evaluation import set_rules
 from train.evaluation.metric import AVERAGES, LOSS, SHOTS, Average, Metric, Rule
+from train.evaluation.outcomes import Outcomes
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.set_rules import SetRule
 from train.foundation.errors import UserError
@@ -32,10 +33,12 @@ class Evaluation:
     Attributes:
         metrics: their values.
         size_counts: how many sets have 0, 1, 2, … classes, for each mean size of sets.
+        outcomes: what the accuracies are the means of.
     """
 
     metrics: dict[Metric, float]
     size_counts: dict[Metric, np.ndarray]
+    outcomes: Outcomes
 
 
 def summarize(
@@ -51,6 +54,7 @@ def summarize(
     """
     values = {LOSS: predictions.mean_loss()}
     size_counts = {}
+    in_average_sets = []
     for k, threshold in thresholds.items():
         outcome = top_k_sets(predictions, k)
         values |= _accuracies_of("top", k, outcome, predictions, class_counts)
@@ -59,7 +63,14 @@ def summarize(
         set_size = Metric.set_size(k)
         values[set_size] = float(outcome.sizes.mean())
         size_counts[set_size] = np.bincount(outcome.sizes)
-    return Evaluation(values, size_counts)
+        in_average_sets.append(outcome.hits)
+    outcomes = Outcomes(
+        labels=predictions.labels.astype(np.int32),
+        ranks=predictions.ranks.astype(np.int32),
+        average_ks=np.array(list(thresholds), np.int32),
+        in_average_sets=np.array(in_average_sets),
+    )
+    return Evaluation(values, size_counts, outcomes)
 
 
 def top_k_sets(predictions: Predictions, k: int) -> Sets:

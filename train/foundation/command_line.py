@@ -6,7 +6,6 @@ so that --help and mistakes in the flags do not wait for JAX.
 
 import logging
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -15,8 +14,9 @@ from typing import NoReturn
 from absl import app, flags
 from absl import logging as absl_logging
 
-from train.foundation import invocation
+from train.foundation import freed_memory, interruption, invocation
 from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.printable import printable
 
 # The exit code for a mistake in the command line, the configuration or the files.
 _USER_ERROR = 2
@@ -28,10 +28,14 @@ _SYSTEM_ERROR = 1
 
 def run(command: Callable[[], None]) -> NoReturn:
     """Parses the flags and runs the command. A mistake ends in one line and an exit code."""
-    app.run(
-        lambda _arguments: _guarded(command),
-        flags_parser=lambda arguments: _parse(arguments, command),
-    )
+    freed_memory.keep()
+    try:
+        app.run(
+            lambda _arguments: _guarded(command),
+            flags_parser=lambda arguments: _parse(arguments, command),
+        )
+    except SystemExit as end:
+        interruption.leave(int(end.code or 0))
     sys.exit(0)
 
 
@@ -98,26 +102,44 @@ def _whole(field: str, arguments: Sequence[str]) -> str:
 def _guarded(command: Callable[[], None]) -> None:
     # The libraries log much that is not for users, at lower levels.
     absl_logging.set_verbosity(absl_logging.WARNING)
-    absl_logging.get_absl_handler().setFormatter(logging.Formatter("warning: %(message)s"))
+    absl_logging.get_absl_handler().setFormatter(_Warning("warning: %(message)s"))
     try:
-        command()
-    except UserError as error:
-        _fail(str(error), _USER_ERROR)
-    except OSError as error:
-        named = error.filename is not None and error.strerror is not None
-        _fail(f"{error.strerror}: {error.filename}" if named else str(error), _SYSTEM_ERROR)
+        with interruption.unwinding():
+            command()
     except InterruptedRunError as error:
         if several := _several_processes():
             # All stop after the same step. The first to exit would abort the others.
-            several.wait_for_others("stopped")
+            with interruption.patient():
+                several.wait_for_others("stopped")
         _end(str(error), _SIGNAL + error.number)
     except KeyboardInterrupt:
-        _end("stopped by SIGINT", _SIGNAL + signal.SIGINT)
-    except RuntimeError:
-        if (reason := _why_no_devices()) is None:
-            raise
-        platforms = os.environ.get("JAX_PLATFORMS", "")
-        _fail(f"JAX finds no devices with JAX_PLATFORMS={platforms!r}: {reason}", _USER_ERROR)
+        _end(interruption.MESSAGE, interruption.CODE)
+    except Exception as error:
+        if interruption.raised():
+            # C++ makes another error of a KeyboardInterrupt that it passes on.
+            _end(interruption.MESSAGE, interruption.CODE)
+        _explain(error)
+
+
+class _Warning(logging.Formatter):
+    """On one line, without what a terminal obeys."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        return printable(super().formatMessage(record))
+
+
+def _explain(error: Exception) -> NoReturn:
+    """Ends with the line of an error that has one; raises it again if it is a mistake of ours."""
+    match error:
+        case UserError():
+            _fail(str(error), _USER_ERROR)
+        case OSError():
+            named = error.filename is not None and error.strerror is not None
+            _fail(f"{error.strerror}: {error.filename}" if named else str(error), _SYSTEM_ERROR)
+        case RuntimeError() if (reason := _why_no_devices()) is not None:
+            platforms = os.environ.get("JAX_PLATFORMS", "")
+            _fail(f"JAX finds no devices with JAX_PLATFORMS={platforms!r}: {reason}", _USER_ERROR)
+    raise error
 
 
 def _why_no_devices() -> str | None:
@@ -142,7 +164,8 @@ def _fail(message: str, code: int) -> NoReturn:
 
 
 def _end(message: str, code: int) -> NoReturn:
-    print(invocation.as_typed(" ".join(message.split())), file=sys.stderr)  # noqa: T201
+    line = printable(" ".join(message.split()))
+    print(invocation.as_typed(line), file=sys.stderr)  # noqa: T201
     if several := _several_processes():
         sys.stdout.flush()
         sys.stderr.flush()

@@ -4,6 +4,8 @@ import sys
 
 from rich.console import Console
 
+from train.foundation.printable import printable
+
 
 def make_console(*, stderr: bool = False, width_without_terminal: int | None = None) -> Console:
     """A console that animates and colours on a terminal only.
@@ -25,9 +27,11 @@ def make_console(*, stderr: bool = False, width_without_terminal: int | None = N
 def show_line(text: str, console: Console | None = None) -> None:
     """Prints a line that is never cut or folded, so that a path in it can be copied.
 
+    What a terminal would obey in it, such as in the name of a file, is escaped.
+
     Args:
         text: the line.
         console: where to print it, above its progress bar if it has one; by default standard
             output.
     """
-    (console or make_console()).print(text, markup=False, emoji=False, soft_wrap=True)
+    (console or make_console()).print(printable(text), markup=False, emoji=False, soft_wrap=True)

@@ -53,7 +53,7 @@ class Number:
         fits = (
             isinstance(value, int | float)
             and not isinstance(value, bool)
-            and math.isfinite(value)
+            and _is_finite(value)
             and self.at_least <= value <= self.at_most
             and self.above < value < self.below
         )
@@ -67,6 +67,13 @@ class Number:
             ("less than", self.below),
         )
         return " and ".join(f"{words} {bound:g}" for words, bound in bounds if math.isfinite(bound))
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # A whole number that no float can hold.
+        return False
 
 
 @dataclass(frozen=True)
@@ -102,7 +109,9 @@ def text(*, optional: bool = False) -> Field:
     allowed = "a text that is not empty" + (", or None" if optional else "")
 
     def check(value: Any) -> str | None:
-        fits = (optional and value is None) or (isinstance(value, str) and value != "")
+        # No path has a NUL, and no other text needs one.
+        is_text = isinstance(value, str) and value != "" and "\0" not in value
+        fits = (optional and value is None) or is_text
         return None if fits else allowed
 
     return check

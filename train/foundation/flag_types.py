@@ -13,6 +13,7 @@ from ml_collections import ConfigDict, config_flags
 
 from train.foundation import fields
 from train.foundation.errors import UserError
+from train.foundation.files import MOST_IMAGE_BYTES
 
 # Beside the program, in a checkout as where it is installed.
 _RECIPES = Path(__file__).parents[2] / "configs"
@@ -61,6 +62,21 @@ def define_whole_number(
 ) -> flags.FlagHolder[int | None]:
     """Defines a flag for a whole number, which is None by default."""
     return flags.DEFINE(_WholeNumber(lower_bound=lower_bound), name, None, help_text)
+
+
+def define_max_image_mb() -> Callable[[], int]:
+    """Defines --max_image_mb.
+
+    Returns:
+        A function that returns the largest size of an image file, in bytes.
+    """
+    holder = flags.DEFINE_integer(
+        "max_image_mb",
+        MOST_IMAGE_BYTES // 2**20,
+        "The largest image file that is read, in MiB: a larger one counts as unreadable.",
+        lower_bound=1,
+    )
+    return lambda: 2**20 * int(holder.value)
 
 
 class _WholeNumber(flags.IntegerParser):

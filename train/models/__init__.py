@@ -38,6 +38,7 @@ from train.models.networks.linear import Linear
 from train.models.networks.mlp import MLP
 from train.models.networks.ngram_bag import NgramBag
 from train.models.networks.small_cnn import SmallCNN
+from train.models.networks.strided_cnn import StridedCNN
 from train.models.normalization import NORMALIZATIONS, Normalization
 from train.models.pretrained import NEW_HEAD, Pretrained
 from train.models.weights import files
@@ -75,6 +76,7 @@ FAMILIES = (
 
 MODELS = {
     "small_cnn": ModelSpec(SmallCNN),
+    "strided_cnn": ModelSpec(StridedCNN),
     "linear": ModelSpec(Linear, inputs=("images", "features")),
     "mlp": ModelSpec(MLP, inputs=("images", "features"), options=("width", "depth", "dropout")),
     "ngram_bag": ModelSpec(NgramBag, inputs=("names",), options=("width", "dropout")),

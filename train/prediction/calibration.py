@@ -1,7 +1,6 @@
 """Thresholds that are calibrated on the validation images, and stored in the workdir of a run."""
 
 import contextlib
-import json
 import math
 from collections.abc import Callable
 from functools import cached_property
@@ -14,10 +13,10 @@ from train.evaluation import conformal_sets, thresholds
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.conformal_sets import ConformalSets
 from train.evaluation.predictions import Predictions
-from train.foundation import files
+from train.foundation import files, json_files
 from train.foundation.errors import UserError
 from train.prediction.trained import TrainedClassifier
-from train.workdir import run_files
+from train.workdir import run_files, run_shapes
 
 # One threshold, or one for each class.
 _Found = TypeVar("_Found", float, list[float])
@@ -80,11 +79,21 @@ class Calibration:
 
         # With other parameters, a limit is that of another score.
         parameters = [f"{name}={value}" for name, value in rule.parameters.items()]
-        limits = self._stored("_".join([f"coverage_{coverage}", rule.name, *parameters]), find)
+        name = "_".join([f"coverage_{coverage}", rule.name, *parameters])
+        limits = self._stored(name, find, is_list=True)
+        self._check_number(limits, 1 if rule.quantile == "all" else self._classifier.num_classes)
         array = np.asarray(limits[0] if rule.quantile == "all" else limits, np.float32)
         return ConformalSets(rule, array, counts)
 
-    def _stored(self, name: str, find: Callable[[Predictions], _Found]) -> _Found:
+    def _check_number(self, limits: list[float], number: int) -> None:
+        if len(limits) != number:
+            raise UserError(
+                f"{self._path} has {len(limits)} limits in place of {number}; delete it"
+            )
+
+    def _stored(
+        self, name: str, find: Callable[[Predictions], _Found], *, is_list: bool = False
+    ) -> _Found:
         """What is stored by that name. If nothing is, `find` is called, and its result stored."""
         if self._path is None:
             return find(self._validation)
@@ -98,6 +107,8 @@ class Calibration:
             with contextlib.suppress(OSError):
                 files.write_whole(self._path, files.to_json(stored, indent=1))
         value: _Found = stored[name]
+        if isinstance(value, list) != is_list:
+            raise UserError(f"{self._path} has thresholds of another kind; delete it")
         return value
 
     @cached_property
@@ -107,13 +118,11 @@ class Calibration:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = json_files.read(path, run_shapes.CALIBRATION, "thresholds of a run")
     except FileNotFoundError:
         return {}
-    except ValueError as error:
-        raise UserError(f"{path} is damaged ({error}); delete it") from error
-    if not isinstance(stored, dict) or not all(map(_is_stored, stored.values())):
-        raise UserError(f"{path} is not a list of thresholds; delete it")
+    except UserError as error:
+        raise UserError(f"{error}; delete it") from error
     return {
         name: [math.inf if limit is None else limit for limit in value]
         if isinstance(value, list)
@@ -130,10 +139,3 @@ def _can_be_stored(found: float | list[float]) -> bool:
     if isinstance(found, list):
         return not any(map(math.isnan, found))
     return math.isfinite(found)
-
-
-def _is_stored(value: Any) -> bool:
-    """Whether a value of the file is a threshold, or one for each class; null is infinity."""
-    if isinstance(value, list):
-        return all(limit is None or isinstance(limit, float) for limit in value)
-    return isinstance(value, float)

@@ -1,8 +1,8 @@
 """The file of --class_names or --classes, with a name of a class a line."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
+from train.foundation import files
 from train.foundation.errors import UserError
 
 
@@ -37,7 +37,8 @@ def read(flag: str, path: str) -> GivenNames:
     """
     try:
         # Editors on Windows write a byte order mark and other line ends.
-        text = Path(path).read_text(encoding="utf-8-sig")
+        with files.open_regular(path) as file:
+            text = file.read().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
         raise UserError(f"--{flag} {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -10,6 +10,7 @@ from PIL import Image
 
 from train.data import DatasetSpec, image_formats, images
 from train.data.images import UnreadableImageError
+from train.foundation import files
 from train.foundation.errors import UserError
 
 
@@ -37,20 +38,21 @@ def find(named: Sequence[str]) -> list[Path]:
     return found
 
 
-def read(path: Path, *, upright: bool) -> Image.Image:
+def read(path: Path, *, upright: bool, most_bytes: int = files.MOST_IMAGE_BYTES) -> Image.Image:
     """The image in RGB; the first frame of an animation.
 
     Args:
         path: the file.
         upright: whether it is rotated as its EXIF orientation says: a photograph from a phone is
             often stored on its side.
+        most_bytes: the largest size of the file.
 
     Raises:
-        UnreadableImageError: the file cannot be read, is not an image, is incomplete, or is so
-            large that it may be meant to fill the memory.
+        UnreadableImageError: the file cannot be read, is a pipe or a device, is not an image, is
+            incomplete, or is so large that it may be meant to fill the memory.
     """
     try:
-        encoded = path.read_bytes()
+        encoded = files.read_bounded(path, most_bytes)
     except OSError as error:
         raise UnreadableImageError(f"cannot read {path}: {error.strerror}") from error
     return decode(encoded, str(path), upright=upright)

@@ -11,6 +11,7 @@ import numpy as np
 
 from train.data import DatasetSpec
 from train.data.images import UnreadableImageError
+from train.foundation.files import MOST_IMAGE_BYTES
 from train.prediction import batching, class_sets, image_files, inference, reading
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet
@@ -57,9 +58,11 @@ class ImageFiles:
 
     Attributes:
         files: their paths.
+        most_bytes: the largest size of a file; one that is larger is not read.
     """
 
     files: Sequence[Path]
+    most_bytes: int = MOST_IMAGE_BYTES
     described = "one of the images"
 
     def __len__(self) -> int:
@@ -78,7 +81,9 @@ class ImageFiles:
         self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
     ) -> "Iterator[ImageSet | Unreadable]":
         """The set of each image; see `make_sets`."""
-        return make_sets(classifier, rule, self.files, thumbnails=thumbnails)
+        return make_sets(
+            classifier, rule, self.files, thumbnails=thumbnails, most_bytes=self.most_bytes
+        )
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,7 @@ def make_sets(
     paths: Sequence[Path],
     *,
     thumbnails: bool,
+    most_bytes: int = MOST_IMAGE_BYTES,
 ) -> Iterator[ImageSet | Unreadable]:
     """The set of each image, in the order of the paths. Few images are in memory at a time.
 
@@ -107,9 +113,12 @@ def make_sets(
         rule: the rule that makes the sets.
         paths: the paths of the files.
         thumbnails: whether to make a thumbnail of each image.
+        most_bytes: the largest size of a file.
     """
     batch_size = batching.batch_size(len(paths), _LARGEST_BATCH)
-    read = functools.partial(_read, spec=classifier.spec, thumbnails=thumbnails)
+    read = functools.partial(
+        _read, spec=classifier.spec, thumbnails=thumbnails, most_bytes=most_bytes
+    )
     pictures = reading.in_threads(read, paths, ahead=_LARGEST_BATCH)
     batches = (
         (entries, _padded(entries, batch_size, classifier.image_shape))
@@ -119,9 +128,12 @@ def make_sets(
         yield from _finished(entries, probabilities, chosen)
 
 
-def _read(path: Path, spec: DatasetSpec, thumbnails: bool) -> _Picture | Unreadable:
+def _read(
+    path: Path, spec: DatasetSpec, thumbnails: bool, most_bytes: int
+) -> _Picture | Unreadable:
+    upright = spec.reader is None or spec.reader.upright
     try:
-        image = image_files.read(path, upright=spec.reader is None or spec.reader.upright)
+        image = image_files.read(path, upright=upright, most_bytes=most_bytes)
         pixels = image_files.to_input(image, spec, str(path))
     except UnreadableImageError as error:
         return Unreadable(path, str(error))

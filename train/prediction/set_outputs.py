@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from train.foundation.console import make_console
+from train.foundation.printable import printable
 from train.foundation.progress_bar import counts, make_bar
 from train.prediction import html_page, image_files, json_lines
 from train.prediction.calibrated_rule import CalibratedRule
@@ -65,4 +66,4 @@ def write(
 
 def _say(text: str) -> None:
     # On one line, even if the name of a file has line breaks.
-    print(" ".join(text.split()), file=sys.stderr, flush=True)  # noqa: T201
+    print(printable(" ".join(text.split())), file=sys.stderr, flush=True)  # noqa: T201

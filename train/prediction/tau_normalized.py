@@ -22,6 +22,7 @@ from topk_jax.metrics import label_ranks
 from train.evaluation import metric, summaries
 from train.evaluation.metric import LOSS, Metric
 from train.evaluation.predictions import Predictions, chunks
+from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation import fields, files
 from train.foundation.errors import UserError
@@ -43,7 +44,7 @@ def check(classifier: TrainedClassifier) -> None:
     """Refuses a classifier whose head cannot be normalized.
 
     Raises:
-        UserError: it is not linear, or was normalized before.
+        UserError: it is not linear, was normalized before, or has a temperature.
     """
     head = classifier.assembly.head
     if head != "linear":
@@ -56,6 +57,11 @@ def check(classifier: TrainedClassifier) -> None:
         raise UserError(
             f"--workdir {classifier.workdir} is tau-normalized already; give the run that it was "
             "made of"
+        )
+    if classifier.temperature is not None:
+        raise UserError(
+            "--format=tau_normalized is for runs without config.eval.temperature; the run in "
+            f"--workdir {classifier.workdir} has a temperature, which is that of its own head"
         )
 
 
@@ -106,7 +112,7 @@ def choose(classifier: TrainedClassifier, select_by: Metric) -> float:
     values = {}
     for tau in TAUS:
         rescaled = _rescaled(found, classifier.assembly.objective, _factors(head["kernel"], tau))
-        values[tau] = _evaluate(classifier, rescaled, None)[0][select_by]
+        values[tau] = _evaluate(classifier, rescaled, None)[0].metrics[select_by]
     if any(map(math.isnan, values.values())):
         raise UserError(
             f"--select_by must be a metric that the validation split has; {select_by.name!r} has "
@@ -128,7 +134,10 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
     """
     normalized = with_tau(classifier, tau)
     validation, thresholds = _evaluate(classifier, normalized.predict("validation"), None)
-    test, _ = _evaluate(classifier, normalized.predict("test"), thresholds)
+    tests = {
+        split: _evaluate(classifier, normalized.predict(split), thresholds)[0]
+        for split in classifier.assembly.test_splits
+    }
     config = copy.deepcopy(dict(classifier.config))
     group, field = runs.TAU_NORMALIZED.split(".")
     config[group][field] = tau
@@ -136,8 +145,10 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
         **classifier.results,
         "config": config,
         "parameters_digest": parameters_digest(normalized.params),
-        "validation": metric.to_json(validation),
-        "test": metric.to_json(test),
+        **{
+            split: metric.to_json(found.metrics)
+            for split, found in {"validation": validation, **tests}.items()
+        },
     }
     assert classifier.workdir is not None
     partial = out.with_name(f"{out.name}.partial")
@@ -152,6 +163,8 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
         # A checkpoint has the number of a step: there is one, and it is the best.
         progress = dataclasses.asdict(Progress(step=1, best_step=1))
         checkpointer.save(1, variables, progress)
+    for split, found in tests.items():
+        found.outcomes.write(run_files.outcomes(partial, split))
     written = files.to_json(results, indent=2)
     files.write_whole(partial / run_files.RESULTS, written)
     partial.rename(out)
@@ -192,8 +205,8 @@ def _rescaled(found: Predictions, objective: Objective, factors: np.ndarray) -> 
 
 def _evaluate(
     classifier: TrainedClassifier, found: Predictions, thresholds: Mapping[int, jax.Array] | None
-) -> tuple[dict[Metric, float], Mapping[int, jax.Array]]:
-    """The metrics, and the thresholds of average-K sets, calibrated here where they are None."""
+) -> tuple[Evaluation, Mapping[int, jax.Array]]:
+    """What is reported, and the thresholds of average-K sets, calibrated here if they are None."""
     if thresholds is None:
         thresholds = average_k_thresholds(found, classifier.config["eval"]["ks"])
-    return summaries.summarize(found, thresholds, classifier.class_counts).metrics, thresholds
+    return summaries.summarize(found, thresholds, classifier.class_counts), thresholds

@@ -12,8 +12,10 @@ from train import configuration
 from train.assembly import Assembly, assemble, facts_of
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.devices import compilation_cache
+from train.evaluation import temperature
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
+from train.training.objectives import class_logits
 from train.workdir import run_files, runs
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.classes import Classes
@@ -75,6 +77,11 @@ class TrainedClassifier:
         """The training images of each class, [L]."""
         return self.assembly.class_counts
 
+    @property
+    def temperature(self) -> float | None:
+        """What divides the logits before probabilities are made; None where nothing does."""
+        return self.results.get("temperature")
+
     def check_takes(self, inputs: str) -> None:
         """Refuses examples of another kind than those of the run.
 
@@ -91,11 +98,16 @@ class TrainedClassifier:
 
     def scores(self) -> Callable[[jax.Array], jax.Array]:
         """uint8 images [n, height, width, channels], features or names to scores [n, L]; pure."""
-        assembly = self.assembly
+        assembly, at_temperature = self.assembly, self.temperature
         variables = {"params": self.params, "batch_stats": self.batch_stats}
-        return lambda inputs: assembly.objective.scores(
-            assembly.model.apply(variables, assembly.normalize(inputs), train=False)
-        )
+
+        def scores(inputs: jax.Array) -> jax.Array:
+            outputs: Any = assembly.model.apply(variables, assembly.normalize(inputs), train=False)
+            if at_temperature is None:
+                return assembly.objective.scores(outputs)
+            return temperature.probabilities(class_logits(outputs), np.float32(at_temperature))
+
+        return scores
 
     def load_dataset(self) -> Dataset:
         """The data set of the run.
@@ -116,7 +128,7 @@ class TrainedClassifier:
         """The predictions for a split of the run's data set, made on all devices.
 
         Args:
-            split: "train", "validation" or "test".
+            split: "train", "validation", "test" or "balanced_test".
             with_logits: whether the predictions have logits instead of scores.
 
         Raises:
@@ -126,7 +138,12 @@ class TrainedClassifier:
         devices = self.assembly.devices
         params, batch_stats = devices.replicate((self.params, self.batch_stats))
         return self.assembly.predict(
-            params, batch_stats, split, shows_progress=True, with_logits=with_logits
+            params,
+            batch_stats,
+            split,
+            shows_progress=True,
+            with_logits=with_logits,
+            at_temperature=None if with_logits else self.temperature,
         )
 
 
@@ -168,10 +185,13 @@ def _finished_run(workdir: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         raise UserError(f"--workdir must be the folder of a finished run; {workdir} holds no run")
     results = run_files.read_results(workdir)
     if results is None:
+        reason = run_files.why_no_results(workdir)
+        state = f"that in {workdir} is not finished" if reason is None else reason
         raise UserError(
-            f"--workdir must be the folder of a finished run; that in {workdir} is not finished: "
-            "the command that started it goes on with it"
+            f"--workdir must be the folder of a finished run; {state}: the command that started it "
+            "goes on with it"
         )
+    runs.check_same_run(workdir, config, results)
     return config, results
 
 

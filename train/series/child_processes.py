@@ -1,11 +1,13 @@
 """The processes of commands, which get the signals that come to this one."""
 
+import contextlib
 import signal
 import subprocess
 import threading
 from pathlib import Path
 from types import FrameType
 
+from train.foundation import interruption
 from train.foundation.errors import InterruptedRunError
 
 
@@ -21,8 +23,10 @@ class ChildProcesses:
         # Of the same thread, too: a second signal can come while the first is passed on.
         self._lock = threading.RLock()
         self._handlers: dict[signal.Signals, signal._HANDLER] = {}
+        self._context = contextlib.ExitStack()
 
     def __enter__(self) -> "ChildProcesses":
+        self._context.enter_context(interruption.handled_elsewhere())
         for number in (signal.SIGINT, signal.SIGTERM):
             self._handlers[number] = signal.signal(number, self._pass_on)
         return self
@@ -30,6 +34,7 @@ class ChildProcesses:
     def __exit__(self, *_exception: object) -> None:
         while self._handlers:
             signal.signal(*self._handlers.popitem())
+        self._context.close()
 
     def run(self, command: list[str], log: Path) -> int:
         """Runs a command, appends its output to a log, and returns its exit code.

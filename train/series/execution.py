@@ -2,12 +2,13 @@
 
 import shlex
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 
-from train.foundation import invocation
+from train.foundation import folder_lock, invocation
 from train.foundation.console import show_line
 from train.series.child_processes import ChildProcesses
 from train.series.planned_runs import PlannedRun
@@ -24,7 +25,7 @@ class Needed:
     Attributes:
         folder: the folder with the runs, which has just been read.
         runs: the runs, each once, in the order in which they are made.
-        waiting: the largest number of runs that become known when these are finished.
+        waiting: about how many runs become known when these are finished.
     """
 
     folder: RunsFolder
@@ -62,15 +63,21 @@ class _Ended:
     reason: str | None
 
 
-def show_commands(runs: Iterable[PlannedRun], folder: RunsFolder) -> None:
+def show_commands(needed: Needed) -> None:
     """Prints the commands that make runs, one a line, to be pasted into a shell."""
-    for run in runs:
-        workdir = folder.workdir(run)
+    for run in needed.runs:
+        workdir = needed.folder.workdir(run)
         commands = [run.training(workdir)]
         if run.evaluated:
             commands.append(run.evaluation(workdir))
         for arguments in commands:
             show_line(invocation.as_typed(shlex.join(["python", *arguments])))
+    if needed.waiting:
+        # Apart from the commands, which may be piped into a shell.
+        sys.stderr.write(
+            f"about {needed.waiting} more runs follow when these are finished: the same command "
+            "then prints them\n"
+        )
 
 
 def execute(look: Callable[[], Needed], *, jobs: int = 1) -> Execution:
@@ -81,11 +88,16 @@ def execute(look: Callable[[], Needed], *, jobs: int = 1) -> Execution:
         jobs: how many runs are made at a time.
 
     Raises:
+        UserError: another command makes runs in this folder now.
         InterruptedRunError: SIGINT or SIGTERM came. It was passed on to the runs, which have ended.
     """
     execution = Execution()
     running: dict[Future[_Ended], PlannedRun] = {}
-    with ChildProcesses() as processes, ThreadPoolExecutor(jobs) as threads:
+    with (
+        folder_lock.held(look().folder.path, "another command that makes runs"),
+        ChildProcesses() as processes,
+        ThreadPoolExecutor(jobs) as threads,
+    ):
         while True:
             needed = look()
             folder = needed.folder

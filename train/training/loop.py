@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from train.data.batches import Batch
+from train.devices import processes
 from train.devices.parallel import Devices
 from train.evaluation import metric
 from train.evaluation.metric import LOSS, Metric
@@ -120,16 +121,29 @@ class Loop:
                     # After the save: what it raises ends a run that can go on from here.
                     self.after_epoch(progress.epochs, metric.to_json(validation))
                 steps.restart()
-                if stop_signals.is_stop(steps.request) and not self._is_finished(progress):
-                    raise InterruptedRunError(
-                        steps.request,
-                        f"saved after step {progress.step}, in epoch {progress.epochs + 1} of "
-                        f"{self.num_epochs}; the same command goes on from there",
-                    )
+                if stop_signals.is_stop(steps.request):
+                    raise self._interrupted(steps.request, progress)
                 continue
             progress = dataclasses.replace(progress, step=progress.step + 1)
             state = steps.dispatch(state, progress.step, batches)
+        # No step told the other processes of a signal that came during the last ones. Where there
+        # are others, they would wait for this one: it goes on.
+        request = self.stop_signals.current()
+        if stop_signals.is_stop(request) and not processes.are_several():
+            raise self._interrupted(request, progress)
         return state, progress
+
+    def _interrupted(self, number: int, progress: Progress) -> InterruptedRunError:
+        """The end by a signal, after a save."""
+        where = (
+            "at the end of the training"
+            if self._is_finished(progress)
+            else f"in epoch {progress.epochs + 1} of {self.num_epochs}"
+        )
+        return InterruptedRunError(
+            number,
+            f"saved after step {progress.step}, {where}; the same command goes on from there",
+        )
 
     def _is_finished(self, progress: Progress) -> bool:
         if progress.epochs == self.num_epochs:

@@ -6,6 +6,7 @@ largest request over the devices, one integer in a program that communicates any
 clock need it too. A collective of its own beside the step could deadlock with it on CPUs.
 """
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable
@@ -14,6 +15,8 @@ from typing import Any
 
 import jax
 import numpy as np
+
+from train.foundation import interruption
 
 _NAME = "request"
 NOTHING = 0
@@ -66,14 +69,17 @@ class StopSignals:
         self._last_save = time.monotonic()
         self._signal = NOTHING
         self._handlers: dict[signal.Signals, signal._HANDLER] = {}
+        self._context = contextlib.ExitStack()
 
     def __enter__(self) -> "StopSignals":
+        self._context.enter_context(interruption.patient())
         for number in _STOPPING:
             self._handlers[number] = signal.signal(number, self._receive)
         return self
 
     def __exit__(self, *_exception: object) -> None:
         self._restore_handlers()
+        self._context.close()
 
     def current(self) -> int:
         """The request now; each save is requested once."""

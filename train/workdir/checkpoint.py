@@ -15,6 +15,7 @@ import orbax.checkpoint as ocp
 from absl import logging as absl_logging
 from orbax.checkpoint import checkpoint_managers
 
+from train.foundation import interruption
 from train.foundation.errors import UserError
 from train.workdir import array_types, checksums
 
@@ -39,11 +40,15 @@ class Checkpointer:
 
     Args:
         directory: the folder of the checkpoints; it is made if it does not exist.
+
+    Raises:
+        UserError: it is a file, or has a name that the storage takes for another.
     """
 
     def __init__(self, directory: Path) -> None:
         _silence_orbax_log()
         self._directory = directory.absolute()
+        _check_path(self._directory)
         self._policy = _TwoLatestAndTheirBest()
         self._damaged: set[int] = set()
         self._is_clean = False
@@ -227,8 +232,15 @@ class Checkpointer:
         return self._manager.restore(step, args=args)[_STATE]
 
     def _read_progress(self, step: int) -> dict[str, Any]:
+        """The progress of a checkpoint.
+
+        Raises:
+            OSError: it is that of another step: somebody renamed or copied the folder.
+        """
         args = ocp.args.Composite(**{_PROGRESS: ocp.args.JsonRestore()})
         progress: dict[str, Any] = self._manager.restore(step, args=args)[_PROGRESS]
+        if (saved := progress.get("step", step)) != step:
+            raise OSError(f"{self._directory / str(step)} has the checkpoint of step {saved}")
         return progress
 
     def _check_same(self, step: int, saved: dict[str, str], like: PyTree) -> None:
@@ -245,8 +257,9 @@ class Checkpointer:
         checksums.write(folder, (_STATE, _PROGRESS))
 
     def _check_files(self, step: int) -> None:
-        """Raises an error unless the files of a checkpoint are those that were written."""
+        """Raises an error unless the files of a checkpoint are those that were written for it."""
         checksums.check(self._directory / str(step))
+        self._read_progress(step)
 
     def _check_best(self, step: int, best_step: int) -> None:
         """Raises `OSError` if the best step that a checkpoint names is damaged."""
@@ -270,9 +283,21 @@ class Checkpointer:
     def _writing(self) -> Iterator[None]:
         """Raises orbax's errors as OSError: a full disk, for example, is a ValueError of orbax."""
         try:
-            yield
+            with interruption.patient():
+                yield
         except (OSError, ValueError, RuntimeError) as error:
             raise OSError(f"cannot save a checkpoint in {self._directory}: {error}") from error
+
+
+def _check_path(directory: Path) -> None:
+    """Refuses a folder that cannot hold checkpoints, which the background would find out later."""
+    if directory.exists() and not directory.is_dir():
+        raise UserError(f"{directory} must be a folder, for checkpoints; it is none")
+    # Tensorstore takes a backslash for a slash, and names in UTF-8 alone.
+    if "\\" in str(directory) or any("\ud800" <= letter <= "\udfff" for letter in str(directory)):
+        raise UserError(
+            f"{directory} cannot hold checkpoints: its path must be in UTF-8, without a backslash"
+        )
 
 
 class _TwoLatestAndTheirBest(checkpoint_managers.PreservationPolicy):

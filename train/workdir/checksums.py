@@ -6,7 +6,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from train.foundation import json_files, shapes
+
 _FILE = "checksums.json"
+_SHAPE = shapes.table_of(shapes.string)
 
 
 def write(folder: Path, parts: Sequence[str]) -> None:
@@ -25,7 +28,7 @@ def write(folder: Path, parts: Sequence[str]) -> None:
 
 def check(folder: Path) -> None:
     """Raises `OSError` or `ValueError` unless all files are there and are what was written."""
-    checksums = json.loads((folder / _FILE).read_text())
+    checksums = json_files.parse(json_files.read_bytes(folder / _FILE), _SHAPE)
     for name, checksum in checksums.items():
         if _sha256(folder / name) != checksum:
             raise OSError(f"{folder / name} is not what was written")

@@ -60,6 +60,9 @@ class Facts:
             tuple(float(value) for value in plain[name]) if name in plain else None
             for name in ("mean", "std")
         )
+        for name, values in (("mean", mean), ("std", std)):
+            if values is not None and len(values) != shape[-1]:
+                raise ValueError(f"{name!r} must have {shape[-1]} numbers, and has {len(values)}")
         return cls(classes, shape, digest_from_plain(plain), mean, std)
 
 

@@ -18,7 +18,7 @@ from train.evaluation.metric import LOSS, Metric
 from train.evaluation.summaries import Evaluation
 from train.foundation import files
 from train.foundation.console import show_line
-from train.workdir import run_files, skipped_images, terminal
+from train.workdir import metrics_file, run_files, skipped_images, terminal
 from train.workdir.events import Events
 from train.workdir.facts import Facts
 
@@ -87,7 +87,7 @@ class Reporter:
             files.write_whole(workdir / run_files.DATA, files.to_json(facts.to_plain(), indent=1))
         self._metrics = workdir / run_files.METRICS
         self._metrics.touch()
-        files.drop_lines_after(self._metrics, first_step)
+        metrics_file.drop_lines_after(self._metrics, first_step)
         self._events = Events(workdir / run_files.EVENTS, first_step)
         self._terminal = terminal.Terminal(
             num_epochs=num_epochs, steps_per_epoch=steps_per_epoch, first_step=first_step
@@ -154,15 +154,12 @@ class Reporter:
         # Evaluation is no part of the speed of training.
         self._window_start = None
 
-    def results(
-        self, results: dict[str, Any], size_counts: Mapping[Metric, np.ndarray]
-    ) -> dict[str, Any]:
-        """Writes the results and the learning curves, and prints the closing table.
+    def results(self, results: dict[str, Any], tests: Mapping[str, Evaluation]) -> dict[str, Any]:
+        """Writes the results, outcomes and learning curves, and prints the closing table.
 
         Args:
             results: the fields of `results.json`.
-            size_counts: how many sets of the test images have 0, 1, 2, … classes, for each mean
-                size of sets.
+            tests: what is reported of each test split, "test" among them.
 
         Returns:
             What was written: what is not finite is None.
@@ -171,14 +168,18 @@ class Reporter:
 
         validation = metric.from_json(results["validation"])
         figure = plots.learning_curves(
-            [line for line, _ in files.read_lines(self._metrics)],
+            metrics_file.read(self._metrics),
             steps_per_epoch=self._steps_per_epoch,
             best_epoch=results["best_epoch"],
             accuracies=[one for one in self._headline(validation) if one != LOSS],
         )
         curves = plots.to_png(figure)
         files.write_whole(self._workdir / run_files.CURVES, curves)
-        self._events.write(self._last_step, "test", results["test"], metric.to_json(size_counts))
+        for split, tested in tests.items():
+            tested.outcomes.write(run_files.outcomes(self._workdir, split))
+            self._events.write(
+                self._last_step, split, results[split], metric.to_json(tested.size_counts)
+            )
         self._events.write_image(self._last_step, "learning_curves", curves)
         self._events.flush()
         # Last, for the run is finished where they are.
@@ -261,7 +262,7 @@ class SilentReporter:
     def results(
         self,
         results: dict[str, Any],
-        size_counts: Mapping[Metric, np.ndarray],  # noqa: ARG002 (as those of `Reporter`)
+        tests: Mapping[str, Evaluation],  # noqa: ARG002 (as those of `Reporter`)
     ) -> dict[str, Any]:
         """The results as the first process writes them."""
         return _as_written(results)

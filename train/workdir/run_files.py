@@ -1,13 +1,14 @@
 """The names of the files that a run writes, and functions that read them."""
 
 import functools
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from train.foundation import files
+from train.foundation import json_files
 from train.foundation.errors import UserError
+from train.foundation.fields import Field
+from train.workdir import metrics_file, run_shapes
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts, digest_from_plain
 
@@ -39,6 +40,8 @@ def present(workdir: Path) -> dict[str, Path]:
         "classes": CLASSES,
         "TensorBoard": EVENTS,
         "checkpoints": CHECKPOINTS,
+        "test outcomes": outcomes(workdir, "test").name,
+        "balanced test outcomes": outcomes(workdir, "balanced_test").name,
     }
     return {what: workdir / name for what, name in names.items() if (workdir / name).exists()}
 
@@ -57,13 +60,23 @@ def latest_step(workdir: Path) -> int:
 
 def of_finished_run(workdir: Path) -> list[Path]:
     """The files that are true of the selected parameters alone; the results come first."""
-    candidates = [workdir / RESULTS, *workdir.glob("evaluation_*.json"), workdir / CALIBRATION]
+    candidates = [
+        workdir / RESULTS,
+        *workdir.glob("evaluation_*.json"),
+        *workdir.glob("outcomes_*.npz"),
+        workdir / CALIBRATION,
+    ]
     return [file for file in candidates if file.exists()]
 
 
 def evaluation(workdir: Path, split: str) -> Path:
     """The file in a workdir with the evaluation of a split."""
     return workdir / f"evaluation_{split}.json"
+
+
+def outcomes(workdir: Path, split: str) -> Path:
+    """The file in a workdir with the outcomes of a test split."""
+    return workdir / f"outcomes_{split}.npz"
 
 
 def read_config(workdir: Path) -> dict[str, Any] | None:
@@ -75,9 +88,7 @@ def read_config(workdir: Path) -> dict[str, Any] | None:
     path = workdir / CONFIG
     if not path.exists():
         return None
-    config: Any = _read(path, "the configuration of a run")
-    if not isinstance(config, dict):
-        raise UserError(f"{path} is not the configuration of a run: it is no JSON object")
+    config: dict[str, Any] = json_files.read(path, run_shapes.CONFIG, "the configuration of a run")
     return config
 
 
@@ -89,9 +100,10 @@ def read_classes(workdir: Path) -> Classes:
     """
     path = workdir / CLASSES
     try:
-        return _read(path, "the classes of a run", Classes.from_plain)
+        plain = json_files.read(path, run_shapes.CLASSES, "the classes of a run")
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: the run is of an earlier version") from error
+    return Classes.from_plain(plain)
 
 
 def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, ...] | None) -> Facts:
@@ -129,10 +141,38 @@ def read_digest(workdir: Path) -> str | None:
 def read_results(workdir: Path) -> dict[str, Any] | None:
     """The results of the finished run in a workdir; None if there are none that can be read."""
     try:
-        results = json.loads((workdir / RESULTS).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return _results(workdir, run_shapes.RESULTS)
+    except (OSError, UserError):
         return None
-    return results if isinstance(results, dict) and "test" in results else None
+
+
+def read_whole_results(workdir: Path) -> dict[str, Any] | None:
+    """The same with all that is shown of a finished run; None without any of it."""
+    found = read_results(workdir)
+    return None if found is None or run_shapes.WHOLE_RESULTS(found) is not None else found
+
+
+def why_no_results(workdir: Path, *, whole: bool = False) -> str | None:
+    """Why there are no results in a workdir, as a message; None if there is no file of them.
+
+    Args:
+        workdir: the folder of the run.
+        whole: whether results without something that is shown of a finished run are none.
+    """
+    try:
+        _results(workdir, run_shapes.RESULTS)
+        if whole:
+            _results(workdir, run_shapes.WHOLE_RESULTS)
+    except FileNotFoundError:
+        return None
+    except (OSError, UserError) as error:
+        return str(error)
+    return None
+
+
+def _results(workdir: Path, shape: Field) -> dict[str, Any]:
+    found: dict[str, Any] = json_files.read(workdir / RESULTS, shape, "the results of a run")
+    return found
 
 
 def read_metrics(workdir: Path) -> list[dict[str, Any]]:
@@ -144,7 +184,7 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     path = workdir / METRICS
     if not path.is_file():
         raise UserError(f"there is no {path}")
-    return [line for line, _ in files.read_lines(path)]
+    return metrics_file.read(path)
 
 
 def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
@@ -155,26 +195,21 @@ def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
     """
     path = evaluation(workdir, split)
     try:
-        found: Any = _read(path, "an evaluation")
+        found: dict[str, Any] = json_files.read(path, run_shapes.EVALUATION, "an evaluation")
     except FileNotFoundError as error:
         raise UserError(
             f"there is no {path}: python -m train.evaluate --workdir={workdir} --split={split} "
             "writes it"
         ) from error
-    if not isinstance(found, dict) or found.get("split") != split:
+    if found["split"] != split:
         raise UserError(f"{path} is not an evaluation of the split {split}")
     return found
 
 
 def _read_data(workdir: Path, from_plain: Callable[[Any], _Content]) -> _Content:
-    return _read(workdir / DATA, "what a run keeps of its data", from_plain)
-
-
-def _read(
-    path: Path, what: str, from_plain: Callable[[Any], _Content] = lambda plain: plain
-) -> _Content:
-    """What `from_plain` makes of a JSON file; the error says what the file should be."""
+    path, what = workdir / DATA, "what a run keeps of its data"
+    plain = json_files.read(path, run_shapes.DATA, what)
     try:
-        return from_plain(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, TypeError, KeyError) as error:
+        return from_plain(plain)
+    except ValueError as error:
         raise UserError(f"{path} is not {what}: {error}") from error

@@ -13,7 +13,7 @@ import numpy as np
 
 from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
-from train.foundation.nested import flatten
+from train.foundation.nested import differences, flatten
 from train.workdir import run_files
 
 # These may differ from machine to machine: the results do not depend on them.
@@ -21,6 +21,7 @@ FIELDS_OF_THE_MACHINE = frozenset(
     {
         "dataset.data_dir",
         "dataset.num_workers",
+        "dataset.max_image_mb",
         "checkpoint.every_steps",
         "checkpoint.every_minutes",
         "parallel",
@@ -46,6 +47,7 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "optimizer.decay_biases_and_norms": True,
     "loss.label_smoothing": 0.0,
     "dataset.mixup": 0.0,
+    "dataset.max_image_mb": 256,
     "dataset.sampling": "uniform",
     "model.new_head": False,
     "model.head": None,
@@ -54,16 +56,46 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "loss.class_weights": "none",
     "loss.class_weights_beta": 0.9999,
     "loss.class_weights_from": 0.0,
+    "eval.temperature": False,
 }
+
+_OWN_IMAGES = {
+    "dataset.train_per_class": None,
+    "dataset.imbalance_factor": 1.0,
+    "dataset.label_noise": 0.0,
+    "dataset.label_noise_kind": "blocks",
+}
+_PHOTOGRAPHS = {"dataset.decoding": "exact"}
+# The same, of the fields that some data sets alone have.
+_ADDED_TO_DATA_SETS: Mapping[str, Mapping[str, Any]] = {
+    "cifar100": {"dataset.imbalance_factor": 1.0},
+    **dict.fromkeys(("folder", "huggingface", "table", "tfds"), _OWN_IMAGES),
+    **dict.fromkeys(("imagenet", "imagenet_lt", "plantnet300k", "plantnet300k_v2"), _PHOTOGRAPHS),
+    "place_names": {
+        "dataset.fewest_names": None,
+        "dataset.balanced_per_class": None,
+        "dataset.train_size": None,
+    },
+}
+_DATASET_PATH = "dataset.path"
+_LABEL_NOISE, _LABEL_NOISE_KIND = "dataset.label_noise", "dataset.label_noise_kind"
+# Without label noise its kind has no meaning. It is then what all recipes had in earlier versions.
+_KIND_WITHOUT_NOISE = "superclass"
 
 # In the configuration of a finished run whose head was tau-normalized afterwards, and in no recipe.
 TAU_NORMALIZED = "model.tau_normalized"
 
 
+def added_fields(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that earlier versions did not have, of a configuration with its data set."""
+    name = str(dict(flatten(config)).get("dataset.name"))
+    return {**ADDED_FIELDS, **_ADDED_TO_DATA_SETS.get(name, {})}
+
+
 def with_added_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration, perhaps of an earlier version, with the fields that were added since."""
     filled = copy.deepcopy(dict(config))
-    for name, value in ADDED_FIELDS.items():
+    for name, value in added_fields(config).items():
         group, field = _group_and_field(filled, name)
         group.setdefault(field, value)
     return filled
@@ -72,16 +104,24 @@ def with_added_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 def all_fields(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a configuration by dotted names, with those that were added since."""
     fields = dict(flatten(config))
-    for name, value in ADDED_FIELDS.items():
+    for name, value in added_fields(config).items():
         fields.setdefault(name, value)
     return fields
+
+
+def canonical(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields by dotted names, where one that means nothing in this run has its usual value."""
+    if fields.get(_LABEL_NOISE) == 0 and _LABEL_NOISE_KIND in fields:
+        usual = added_fields(fields).get(_LABEL_NOISE_KIND, _KIND_WITHOUT_NOISE)
+        return {**fields, _LABEL_NOISE_KIND: usual}
+    return dict(fields)
 
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields by dotted names that the results of a run depend on."""
     return {
         name: value
-        for name, value in all_fields(config).items()
+        for name, value in canonical(all_fields(config)).items()
         if name not in FIELDS_OF_THE_MACHINE
     }
 
@@ -98,9 +138,12 @@ def key(config: Mapping[str, Any]) -> str:
 
 def run_name(config: Mapping[str, Any]) -> str:
     """A name that is different for each configuration and says the data set and the loss."""
-    # Added fields with their default are left out: the name is then that of earlier versions.
     earlier = copy.deepcopy(dict(config))
-    for name, value in ADDED_FIELDS.items():
+    group, field = _group_and_field(earlier, _LABEL_NOISE_KIND)
+    if field in group:
+        group[field] = canonical(dict(flatten(config)))[_LABEL_NOISE_KIND]
+    # Added fields with their default are left out: the name is then that of earlier versions.
+    for name, value in added_fields(config).items():
         group, field = _group_and_field(earlier, name)
         if group.get(field) == value:
             group.pop(field, None)
@@ -197,6 +240,18 @@ class Run:
         steps = np.diff([0, *(line["step"] for line in first_epoch)])
         return float(np.average(values, weights=steps))
 
+    def validation(self, metric: Metric) -> float | None:
+        """A metric of the validation split with the selected parameters; None without a value.
+
+        Raises:
+            UserError: the run is not finished, or has no such metric.
+        """
+        found = self.results.get("validation", {})
+        if metric.name not in found:
+            raise UserError(f"{self.workdir} has no {metric.name} on validation to tune by")
+        value = found[metric.name]
+        return None if value is None else float(value)
+
     def last_epoch(self, metric: Metric) -> float | None:
         """A metric of the validation split after the last epoch; None if it has no value.
 
@@ -214,7 +269,24 @@ class Run:
 
     @functools.cached_property
     def _results(self) -> dict[str, Any] | None:
-        return run_files.read_results(self.workdir)
+        results = run_files.read_results(self.workdir)
+        if results is not None:
+            check_same_run(self.workdir, self.config, results)
+        return results
+
+
+def check_same_run(workdir: Path, config: Mapping[str, Any], results: Mapping[str, Any]) -> None:
+    """Raises `UserError` if the configuration of a workdir is not the one that its results have."""
+    # Results of earlier versions may have none.
+    found, of_results = (identity(one) for one in (config, results.get("config", config)))
+    # Whoever moved the data set says so in the configuration.
+    of_results[_DATASET_PATH] = found.get(_DATASET_PATH)
+    found.setdefault(_DATASET_PATH, None)
+    if differing := differences(found, of_results):
+        raise UserError(
+            f"{run_files.CONFIG} and {run_files.RESULTS} in {workdir} are not of one run, for they "
+            f"differ in {differing[0]}: one of them was changed"
+        )
 
 
 def _group_and_field(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:

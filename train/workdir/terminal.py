@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rich.box import SIMPLE
+from rich.console import Console
 from rich.progress import TextColumn
 from rich.table import Column, Table
 
@@ -93,9 +94,15 @@ def show_results(
         f"loss {LOSS.format(test[LOSS])}"
     )
     console.print(_table(test))
+    if "balanced_test" in results:
+        show_line("on test examples of which every class has as many:")
+        console.print(_table(from_json(results["balanced_test"])))
     if "bayes" in results:
-        show_line("what the true class probabilities reach on the same images:")
+        show_line("what the true class probabilities reach on the same examples:")
         console.print(_table(from_json(results["bayes"])))
+    if "bayes_balanced_test" in results:
+        show_line("and on test examples of which every class has as many:")
+        console.print(_table(from_json(results["bayes_balanced_test"])))
     loss = results["config"]["loss"]
     notes = []
     if optimizes_top_k and loss["k"] > 1:
@@ -118,7 +125,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     )
     console.print(_table(from_json(report["metrics"])))
     if "bayes" in report:
-        show_line("what the true class probabilities reach on the same images:")
+        show_line("what the true class probabilities reach on the same examples:")
         console.print(_table(from_json(report["bayes"])))
         show_line("how much more that is:")
         console.print(_table(from_json(report["gap_to_bayes"])))
@@ -142,11 +149,11 @@ def tracked(batches: Iterable[Batch], total: int, what: str) -> Iterator[Batch]:
         yield from bar.track(batches, total=total)
 
 
-def show_files(files: Mapping[str, Path]) -> None:
-    """Prints where files are, by what they are."""
+def show_files(files: Mapping[str, Path], console: Console | None = None) -> None:
+    """Prints where files are, by what they are; by default on standard output."""
     width = max((len(what) for what in files), default=0)
     for what, path in files.items():
-        show_line(f"{what:<{width}}  {_shortest(path)}")
+        show_line(f"{what:<{width}}  {_shortest(path)}", console)
 
 
 def _note_on_metrics(name: str, k: int) -> str:

@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from tests.train.comparison import made_up_study
 from tests.train.comparison.compared import make
 from tests.train.forked import start
 from tests.train.papers.finished_runs import finish
@@ -47,7 +48,7 @@ def test_runs_are_compared_and_written(tmp_path):
 
 
 MISTAKES = {
-    "nothing": ([], "--runs, folders of runs, or --sweep, a file, is needed"),
+    "nothing": ([], "--runs, folders of runs, or --sweep or --study, a file, is needed"),
     "no folder": (["--runs=/nowhere"], "there is no folder '/nowhere'"),
     "plan of runs": (["--runs=docs", "--plan"], "--plan is for the runs of a sweep"),
     "jobs of runs": (["--runs=docs", "--jobs=2"], "--jobs is for the runs of a sweep"),
@@ -62,6 +63,11 @@ MISTAKES = {
     ),
     "output of a plan": (["--sweep=x.toml", "--plan", "--csv=x.csv"], "--plan has none"),
     "no sweep": (["--sweep=x.toml"], "--sweep must be a file; there is no file x.toml"),
+    "no study": (["--study=x.toml"], "--study must be a file; there is no file x.toml"),
+    "sweep and study": (["--study=x.toml", "--sweep=x.toml"], "--sweep and --study exclude"),
+    "split of a study": (["--study=x.toml", "--split=test"], "--split is not for a study, whose"),
+    "csv of a study": (["--study=x.toml", "--csv=x.csv"], "--csv is not for a study, which --json"),
+    "output of a study's plan": (["--study=x.toml", "--plan", "--json=x.json"], "--plan has none"),
 }
 
 
@@ -114,6 +120,75 @@ def test_what_no_run_will_have_is_refused_before_one_is_made(
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_study_that_is_finished_is_printed_and_written(tmp_path):
+    study, folder = made_up_study.read(tmp_path), tmp_path / "runs"
+    planned = compare(f"--study={tmp_path / 'study.toml'}", f"--runs={folder}", "--plan")
+    assert (planned.returncode, len(planned.stdout.splitlines())) == (0, 6 + 6 + 3)
+    assert "about 10 more runs follow when these are finished" in planned.stderr
+    assert not folder.exists()
+    made_up_study.make(study, folder, lambda run: 0.5 if run.seed else 0.75)
+    done = compare(
+        f"--study={tmp_path / 'study.toml'}", f"--runs={folder}", f"--json={tmp_path / 'out.json'}"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "contrasts, in points" in done.stdout
+    assert json.loads((tmp_path / "out.json").read_text())["runs_to_go"] == 0
+
+
+# Runs that take a few seconds each.
+STUDY = """
+select_by = "top_1_accuracy"
+split = "test"
+candidates = 2
+finalists = 1
+tuning_seeds = [0, 1]
+seeds = [2, 3]
+search_seed = 0
+
+[fields]
+num_epochs = 1
+
+[[arms]]
+name = "tuned"
+config = "digits:cross_entropy"
+[arms.space]
+loss.gamma = {values = [1.0, 2.0]}
+
+[[arms]]
+name = "linear"
+config = "digits:cross_entropy"
+fields = {"optimizer.learning_rate" = 1e30}
+
+[[contrasts]]
+name = "contrast"
+first = "tuned"
+second = "linear"
+metric = "macro_top_1_accuracy"
+primary = true
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_a_study_is_made_and_contrasted(tmp_path):
+    file, folder = tmp_path / "study.toml", tmp_path / "runs"
+    file.write_text(STUDY)
+    done = compare(
+        f"--study={file}",
+        f"--runs={folder}",
+        "--jobs=2",
+        f"--json={tmp_path / 'out.json'}",
+        environment={"TFDS_DATA_DIR": str(tmp_path / "data")},
+    )
+    # What diverged is an answer, not a failure.
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "linear: training diverged with seeds 2, 3, which count as 0 %" in done.stdout
+    plain = json.loads((tmp_path / "out.json").read_text())
+    (contrast,) = plain["contrasts"]
+    values = [run["metrics"]["macro_top_1_accuracy"] for run in plain["arms"][0]["runs"]]
+    assert contrast["numbers"]["estimate"] == pytest.approx(sum(values) / 2)
 
 
 @pytest.mark.slow

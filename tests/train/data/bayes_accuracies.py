@@ -1,5 +1,6 @@
 """The largest accuracies of any classifier of the species, as means over a large sample."""
 
+import dataclasses
 import math
 from typing import NamedTuple
 
@@ -27,12 +28,9 @@ def macro_top_k(model, k, *, num_samples=NUM_SAMPLES):
     Macro accuracy does not depend on the prior, so the best is the best top-k accuracy on the same
     species equally frequent: E[sum of the k largest of the posterior], both of those.
     """
-    latents, labels = model.sample("integration", num_samples)
-    equally_frequent = np.arange(num_samples) % model.num_classes
-    latents += model.means[equally_frequent] - model.means[labels]
-    logits = latents @ model.means.T - (model.means**2).sum(axis=1) / 2
-    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return _mean_of_largest(odds / odds.sum(axis=1, keepdims=True), k)
+    latents = model.draw("integration", np.arange(num_samples) % model.num_classes)
+    balanced = dataclasses.replace(model, long_tail_exponent=0.0)
+    return _mean_of_largest(balanced.posterior(latents), k)
 
 
 def average_k(model, k, *, num_samples=NUM_SAMPLES):

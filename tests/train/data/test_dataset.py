@@ -10,7 +10,8 @@ from PIL import Image
 
 from configs import digits
 from train import configuration
-from train.data import dataset_spec
+from train.data import dataset_spec, label_noise
+from train.data.cifar100 import SUPERCLASSES
 from train.foundation.errors import UserError
 
 CIFAR100 = {
@@ -18,6 +19,7 @@ CIFAR100 = {
     "validation_size": 100,
     "holdout": "balanced",
     "train_size": None,
+    "imbalance_factor": 1.0,
     "label_noise": 0.0,
     "label_noise_kind": "superclass",
 }
@@ -27,6 +29,7 @@ IMAGENET = {
     "train_size": None,
     "num_workers": 0,
     "skip_unreadable": False,
+    "decoding": "exact",
 }
 # Images of each class in the training split.
 EACH = 3
@@ -75,6 +78,11 @@ def data_dir(tmp_path_factory):
     return folder
 
 
+def groups_of(kind):
+    spec = dataset_spec(CIFAR100 | {"label_noise": 0.1, "label_noise_kind": kind})
+    return spec.label_noise.groups
+
+
 def test_cifar100_is_divided_and_made_noisy(data_dir):
     clean = dataset_spec(CIFAR100).load(data_dir)
     assert [len(split) for split in (clean.train, clean.validation, clean.test)] == [200, 100, 50]
@@ -83,6 +91,12 @@ def test_cifar100_is_divided_and_made_noisy(data_dir):
         # 251 shades for 100 classes: example i has the shade i mod 251 and the label i mod 100.
         for image, label in zip(split.images, split.labels, strict=True):
             assert label in {(int(image[0, 0, 0]) + wraps * 251) % 100 for wraps in (0, 1)}
+    kinds = {kind: groups_of(kind) for kind in ("superclass", "blocks", "across")}
+    assert kinds == {
+        "superclass": SUPERCLASSES,
+        "blocks": label_noise.blocks(100),
+        "across": label_noise.across(100),
+    }
     noisy = {
         seed: dataset_spec(CIFAR100 | {"label_noise": 1.0}).load(data_dir, seed=seed)
         for seed in (0, 1)
@@ -108,6 +122,20 @@ def test_the_noise_of_an_example_is_the_same_in_a_subset(data_dir):
     )
     assert set(of_subset) <= set(of_whole)
     assert len(of_subset) == 100
+
+
+def test_a_long_tail_is_made_of_the_training_images_alone(data_dir):
+    # Of two images of each class, the later classes keep one.
+    tail = dataset_spec(CIFAR100 | {"imbalance_factor": 2.0}).load(data_dir)
+    whole = dataset_spec(CIFAR100).load(data_dir)
+    counts = np.bincount(tail.train.labels, minlength=100)
+    assert np.bincount(counts).tolist() == [0, 99, 1]
+    for split in ("validation", "test"):
+        np.testing.assert_array_equal(getattr(tail, split).labels, getattr(whole, split).labels)
+    with pytest.raises(
+        UserError, match="imbalance_factor must be at most 2, the training examples"
+    ):
+        dataset_spec(CIFAR100 | {"imbalance_factor": 3.0}).load(data_dir)
 
 
 def test_imagenet_is_streamed_and_its_labels_are_kept(data_dir):
@@ -157,13 +185,20 @@ def test_another_number_of_classes_is_refused(tmp_path):
 
 def test_options_are_checked_and_belong_to_their_data_set():
     config = json.loads(digits.get_config().to_json())
-    common = {"batch_size": 64, "data_dir": None, "mixup": 0.0, "sampling": "uniform"}
+    common = {
+        "batch_size": 64,
+        "data_dir": None,
+        "max_image_mb": 256,
+        "mixup": 0.0,
+        "sampling": "uniform",
+    }
     config["dataset"] = CIFAR100 | common
     configuration.check(config)
     for name, value, message in (
         ("label_noise", 1.1, "label_noise must be a finite number at least 0 and at most 1"),
         ("label_noise", -0.1, "label_noise must be"),
         ("label_noise_kind", "block", "did you mean 'blocks'"),
+        ("imbalance_factor", 0.5, "imbalance_factor must be a finite number at least 1"),
         ("holdout", "random", "one of balanced, permuted"),
         ("train_size", 0, "train_size must be a whole number of at least 1, or None; got 0"),
         ("validation_size", 0, "validation_size must be"),
@@ -172,7 +207,7 @@ def test_options_are_checked_and_belong_to_their_data_set():
         config["dataset"] = CIFAR100 | common | {name: value}
         with pytest.raises(UserError, match=message):
             configuration.check(config)
-    for name, value in (("num_workers", -1), ("skip_unreadable", 1)):
+    for name, value in (("num_workers", -1), ("skip_unreadable", 1), ("decoding", "draft")):
         config["dataset"] = IMAGENET | common | {name: value}
         with pytest.raises(UserError, match=f"config.dataset.{name} must be"):
             configuration.check(config)

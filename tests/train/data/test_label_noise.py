@@ -15,6 +15,7 @@ COARSE_LABELS = (
     *(12, 9, 13, 15, 13, 16, 19, 2, 4, 6, 19, 5, 5, 8, 19, 18, 1, 2, 15, 6, 0, 17, 8, 14, 13),
 )
 BLOCKS = label_noise.blocks(100)
+ACROSS = label_noise.across(100)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,26 @@ def test_blocks_are_five_consecutive_classes_and_never_a_superclass():
         assert len(set(SUPERCLASSES[start : start + 5])) > 1
 
 
-@pytest.mark.parametrize("groups", [SUPERCLASSES, BLOCKS], ids=["superclass", "blocks"])
+def test_groups_across_are_five_classes_of_any_place():
+    assert np.bincount(ACROSS).tolist() == [5] * 20
+    # The groups of all runs and machines follow from these numbers.
+    assert np.flatnonzero(np.equal(ACROSS, 0)).tolist() == [12, 25, 40, 76, 78]
+    assert np.flatnonzero(np.equal(ACROSS, 19)).tolist() == [0, 51, 68, 71, 74]
+    # 4 of the 99 other classes share the superclass, so by chance 8 of the 200 pairs in groups do.
+    for groups in (SUPERCLASSES, BLOCKS):
+        same = np.equal.outer(groups, groups) & np.equal.outer(ACROSS, ACROSS)
+        assert (same.sum() - 100) / 2 <= 16
+
+
+def test_the_last_group_has_what_is_left():
+    for kind, grouping in label_noise.GROUPINGS.items():
+        assert np.bincount(grouping(12)).tolist() == ([12] if kind == "uniform" else [5, 5, 2])
+        assert grouping(1) == (0,)
+
+
+@pytest.mark.parametrize(
+    "groups", [SUPERCLASSES, BLOCKS, ACROSS], ids=["superclass", "blocks", "across"]
+)
 @pytest.mark.parametrize("probability", [0.0, 0.1, 0.4, 1.0])
 def test_how_many_labels_change_and_to_what(labels, groups, probability):
     noisy = label_noise.apply(LabelNoise(probability, groups), labels, seed=0)

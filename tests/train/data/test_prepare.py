@@ -199,7 +199,7 @@ def test_two_preparations_of_one_data_set_do_not_mix(tmp_path, shrunk):
     unfinished.mkdir(parents=True)
     with (
         dataset_writer.locked(unfinished),
-        pytest.raises(UserError, match=f"another preparation is writing to {unfinished}"),
+        pytest.raises(UserError, match=f"another preparation is at work in {unfinished}"),
     ):
         run(tmp_path / "manual", tmp_path / "data")
 

@@ -1,13 +1,19 @@
 """Prepared data sets that are damaged on disk: told in one line when they are opened or read."""
 
 import errno
+import os
 import pickle
+import resource
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import numpy as np
 import pytest
+import tensorflow_datasets as tfds
 
 from tests.train.data import small
 from train import prepare
-from train.data import builders, prepared_files
+from train.data import builders, prepared_files, record_shards
 from train.data.digits import Digits
 from train.data.photographs import PhotographReader
 from train.data.plantnet300k import Plantnet300k
@@ -28,11 +34,14 @@ def folder(tmp_path, monkeypatch):
     return tmp_path / "plantnet300k/1.1.0"
 
 
-def read(folder):
-    builder = builders.open_builder(
+def opened(folder):
+    return builders.open_builder(
         Plantnet300k, str(folder.parents[1]), name="plantnet300k", generate_on_use=False
     )
-    return prepared_files.read(builder, "train", reader=PhotographReader((224, 224, 3)))
+
+
+def read(folder):
+    return prepared_files.read(opened(folder), "train", reader=PhotographReader((224, 224, 3)))
 
 
 def first_shard(folder):
@@ -46,6 +55,43 @@ def test_records_read_the_same_in_another_process(folder):
         records.encoded(index) for index in range(len(records))
     ]
     assert len(list(records.source)) == len(records)
+
+
+def open_files(folder):
+    """The files of a folder that this process has open."""
+    links = Path("/proc/self/fd").iterdir()
+    targets = [link.readlink() for link in links if link.is_symlink()]
+    return [path for path in targets if path.is_relative_to(folder)]
+
+
+def test_of_many_files_of_records_few_are_open(folder, monkeypatch):
+    decoders = {"image": tfds.decode.SkipDecoding()}
+    by_tfds = opened(folder).as_data_source("train", decoders=decoders)
+    expected = [example["image"] for example in by_tfds]
+    assert len({*expected}) > 1
+    del by_tfds
+    monkeypatch.setattr(record_shards, "MOST_OPEN", 2)
+    assert len(list(folder.glob("*-train.array_record*"))) > 2
+    records = read(folder).images
+    order = np.random.default_rng(0).permutation(3 * len(records)) % len(records)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(records.encoded, order.tolist()))
+    assert [image for image, _ in found] == [expected[index] for index in order]
+    assert len(open_files(folder)) == 2
+
+
+def test_a_limit_of_open_files_is_no_damage(folder):
+    records = read(folder).images
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # No number is free: a new file gets the lowest one that is.
+    lowest = os.open(os.devnull, os.O_RDONLY)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+    try:
+        with pytest.raises(UserError, match=r"may not have more files open; `ulimit -n` says"):
+            records.encoded(0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 # The file is filled up to 64 KiB at the end: the records are in the first few.

@@ -84,3 +84,29 @@ def test_the_last_class_without_an_example_is_not_passed_over():
         splits.hold_out(labels, Holdout(4, balanced=True), num_classes=4)
     with pytest.raises(UserError, match="4 times 0; got 8"):
         splits.balanced_subset(labels, np.arange(30), 2, num_classes=4)
+
+
+# The totals are those of CIFAR-100-LT, of which no image is held out.
+@pytest.mark.parametrize(("factor", "total"), [(10, 19_573), (50, 12_608), (100, 10_847)])
+def test_long_tails_have_the_sizes_that_others_use(factor, total):
+    sizes = splits.long_tail_sizes(np.full(100, 500), factor)
+    assert sizes.sum() == total
+    assert (sizes.max(), sizes.min()) == (500, 500 // factor)
+
+
+@pytest.mark.parametrize(("factor", "smallest"), [(10, 45), (50, 9), (100, 4)])
+def test_long_tailed_cifar100(labels, factor, smallest):
+    train, _ = splits.hold_out(labels, Holdout(5000, balanced=True), num_classes=100)
+    tail = splits.long_tail(labels, train, factor, num_classes=100)
+    counts = np.sort(np.bincount(labels[tail], minlength=100))[::-1]
+    assert counts[1:-1].tolist() == [int(450 * factor ** (-rank / 99)) for rank in range(1, 99)]
+    assert (counts[0], counts[-1]) == (450, smallest)
+    assert (np.diff(tail) > 0).all()
+    larger = splits.long_tail(labels, train, factor / 2, num_classes=100)
+    assert set(tail.tolist()) < set(larger.tolist()) < set(train.tolist())
+    assert len(splits.long_tail(labels, train, 1.0, num_classes=100)) == len(train)
+
+
+def test_the_ranks_of_a_long_tail_are_those_of_every_run():
+    # Pinned, as the splits are.
+    assert splits.long_tail_sizes(np.full(6, 32), 32).tolist() == [32, 1, 2, 8, 4, 16]

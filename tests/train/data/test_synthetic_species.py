@@ -14,7 +14,8 @@ from sklearn.linear_model import LogisticRegression
 
 from tests.train.data import bayes_accuracies
 from topk_jax import metrics, sets
-from train.data.species_model import LATENT_SIZE, SpeciesModel
+from train.data.latent_species import LATENT_SIZE
+from train.data.species_model import SpeciesModel
 from train.data.synthetic_species import SpeciesConfig, SyntheticSpecies
 from train.foundation.errors import UserError
 

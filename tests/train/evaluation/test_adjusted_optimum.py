@@ -7,7 +7,8 @@ import optax
 import pytest
 
 from topk_jax import losses, metrics, sets
-from train.data.species_model import LATENT_SIZE, SpeciesModel
+from train.data.latent_species import LATENT_SIZE
+from train.data.species_model import SpeciesModel
 
 # Frequencies fall by a factor of 55, and the least frequent class has some 50 training examples.
 MODEL = SpeciesModel(num_classes=10, num_genera=2, ambiguity=0.8, long_tail_exponent=4.0)

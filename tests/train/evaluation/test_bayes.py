@@ -5,6 +5,7 @@ import pytest
 
 from tests.train.data import bayes_accuracies
 from train.data import Split, TrueDistribution
+from train.data.organs_model import OrgansModel
 from train.data.species_model import SpeciesModel
 from train.evaluation import bayes, metric
 
@@ -30,6 +31,31 @@ def summary(model):
     assert counts.min() >= 10
     found = bayes.summarize(distribution, test, split("validation", 6000), (1, 2), counts)
     return metric.to_json(found), counts
+
+
+def test_on_examples_with_as_many_of_each_class_the_best_over_classes_are_the_best():
+    law = OrgansModel(num_classes=12, num_genera=3, long_tail_exponent=6.0)
+    distribution = TrueDistribution(law.posterior, np.exp(law.log_prior))
+
+    def split(part):
+        return Split(*law.sample(part, 3000))
+
+    parts = (split("balanced_test"), split("validation"), (1, 5), np.full(12, 30))
+    found, other = (
+        metric.to_json(bayes.summarize(distribution, *parts, balanced=balanced))
+        for balanced in (True, False)
+    )
+    for name in ("top_1", "average_5"):
+        # The same hits, added in another order in float32.
+        macro = pytest.approx(found[f"macro_{name}_accuracy"], rel=1e-6)
+        assert found[f"{name}_accuracy"] == macro
+        assert other[f"macro_{name}_accuracy"] == found[f"macro_{name}_accuracy"]
+    # Both are closed forms of the law: no chance is in how much the long tail's best loses.
+    assert other["top_1_accuracy"] < found["top_1_accuracy"] - 0.02
+    best = bayes_accuracies.macro_top_k(law, 1, num_samples=10_000)
+    deviation = np.hypot(0.5 / np.sqrt(3000), best.standard_error)
+    # Three deviations: one honest sample in 370.
+    assert abs(found["top_1_accuracy"] - best.value) < 3 * deviation
 
 
 @pytest.mark.slow

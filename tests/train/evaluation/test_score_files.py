@@ -1,5 +1,9 @@
 """Somebody's scores: of any size, in any precision, and read as what they are called."""
 
+import os
+import re
+import zipfile
+
 import numpy as np
 import pytest
 from scipy import special
@@ -76,9 +80,9 @@ def test_what_is_written_is_read_back(tmp_path, rng):
     again = score_files.read_scores(path, None, flag="logits")
     for name in ("scores", "labels", "loss"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
-    np.testing.assert_array_equal(score_files.class_counts_beside(path), np.arange(5))
+    np.testing.assert_array_equal(score_files.class_counts_beside(path, 5), np.arange(5))
     score_files.write_scores(path, found, None)
-    assert score_files.class_counts_beside(path) is None
+    assert score_files.class_counts_beside(path, 5) is None
 
 
 def test_labels_may_be_texts_of_several_kinds(tmp_path):
@@ -93,3 +97,91 @@ def test_labels_may_be_texts_of_several_kinds(tmp_path):
 def test_ranks_have_ties_by_index_and_none_beside_nan():
     scores = np.array([[0.5, 0.5, 1.0], [0.5, 0.5, 1.0], [np.nan, 1.0, 0.0]])
     np.testing.assert_array_equal(ranks_in_64_bits(scores, np.array([0, 1, 1])), [1, 2, 3])
+
+
+LOGITS = np.eye(4, 3)
+LABELS = np.array([0, 1, 2, 0])
+
+
+def refused(tmp_path, message, **arrays):
+    with pytest.raises(UserError, match=message) as raised:
+        read(tmp_path, logits=LOGITS, labels=LABELS, **arrays)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        np.array(list("abcd")),
+        np.array(["2020-01-01"] * 4, "datetime64[D]"),
+        np.arange(4),
+        np.ones(4, complex),
+        np.array([1.0, np.nan, 1.0, 1.0]),
+        np.ones((4, 1)),
+        np.float64(1),
+        np.ones(3),
+    ],
+)
+def test_losses_are_numbers_of_each_example(tmp_path, loss):
+    message = r"^--logits: loss must be a floating-point number for each of the 4 examples.* is "
+    refused(tmp_path, message + re.escape(f"{loss.dtype} {list(loss.shape)}") + "$", loss=loss)
+
+
+@pytest.mark.parametrize(
+    "counts",
+    [
+        np.array(["1", "2", "3"]),
+        np.array([1.0, np.nan, 2.0]),
+        np.ones(3, complex),
+        np.array([1, 2, -3]),
+        np.array([1, 2]),
+        np.ones((3, 1), int),
+    ],
+)
+def test_class_counts_are_numbers_of_each_class(tmp_path, counts):
+    path = tmp_path / "scores.npz"
+    np.savez(path, logits=LOGITS, labels=LABELS, class_counts=counts)
+    message = r"^--logits: class_counts must be the number of training images of each of the 3 c.*"
+    with pytest.raises(
+        UserError, match=message + re.escape(f"{counts.dtype} {list(counts.shape)}")
+    ):
+        score_files.class_counts_beside(path, 3)
+
+
+def test_an_array_is_what_it_is_whatever_its_file_is_called(tmp_path):
+    path = tmp_path / "logits.npz"
+    with path.open("wb") as file:
+        np.save(file, LOGITS)
+    assert score_files.class_counts_beside(path, 3) is None
+    np.save(tmp_path / "labels.npy", LABELS)
+    found = score_files.read_scores(path, tmp_path / "labels.npy", flag="logits")
+    np.testing.assert_array_equal(found.labels, LABELS)
+
+
+def test_an_archive_of_texts_is_refused(tmp_path):
+    path = tmp_path / "scores.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("logits", "0 1 2")
+        archive.writestr("class_counts", "0 1 2")
+    message = r"^--logits: \S*scores.npz cannot be read: {} in it is no array$"
+    with pytest.raises(UserError, match=message.format("logits")):
+        score_files.read_scores(path, None, flag="logits")
+    with pytest.raises(UserError, match=message.format("class_counts")):
+        score_files.class_counts_beside(path, 3)
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "scores.npz")
+    with pytest.raises(UserError, match=r"cannot be read: it is a pipe or a device$"):
+        score_files.read_scores(tmp_path / "scores.npz", None, flag="logits")
+    os.mkfifo(tmp_path / "labels.txt")
+    with pytest.raises(UserError, match=r"cannot be read: it is a pipe or a device$"):
+        score_files.read_integers(tmp_path / "labels.txt", flag="labels")
+
+
+@pytest.mark.parametrize("text", ["0\n1\nnan\n", "0\n1\ninf\n", "0\n1\n2.5\n"])
+def test_labels_of_a_text_are_whole_numbers(tmp_path, text):
+    path = tmp_path / "labels.txt"
+    path.write_text(text)
+    with pytest.raises(UserError, match="must be whole numbers, one a line"):
+        score_files.read_integers(path, flag="labels")

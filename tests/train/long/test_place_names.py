@@ -5,6 +5,7 @@ import shlex
 import numpy as np
 import pytest
 
+from configs import place_names as recipe
 from tests.train.data.test_place_names_run import ENVIRONMENT, keep
 from tests.train.forked import ROOT, start
 from train.data import dataset_spec, gazetteer
@@ -17,7 +18,9 @@ def test_the_page_counts_the_names_of_the_package(tmp_path):
     page = " ".join(PAGE.read_text().split())
     sizes = {}
     for target in ("country", "region"):
-        dataset = dataset_spec({"name": "place_names", "target": target}).load(str(tmp_path))
+        dataset = dataset_spec({**recipe.get_config().dataset.to_dict(), "target": target}).load(
+            str(tmp_path)
+        )
         splits = (dataset.train, dataset.validation, dataset.test, dataset.balanced_test)
         numbers = [dataset.num_classes, *map(len, splits)]
         counts = np.bincount(dataset.train.labels)

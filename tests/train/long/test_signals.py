@@ -1,9 +1,17 @@
 """Signals and damaged checkpoints in the middle of epochs, met as users meet them."""
 
+import os
+import random
 import signal
+import subprocess
+import sys
+import threading
+import time
 
 import pytest
 
+from tests.compilation import QUICK_FLAGS
+from tests.train.forked import ROOT, TIME_LIMIT
 from tests.train.program import Program, checkpoints, flip_a_bit, outcome, truncate
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -80,3 +88,60 @@ def test_signals_and_damage_in_the_middle_of_epochs_change_nothing(unbroken, tmp
     assert is_of_skipping(done.stderr.splitlines(), at(third))
     assert goes_on_from(before) in done.stdout
     assert outcome(workdir) == outcome(unbroken)
+
+
+# The command from its first instruction on, with all its imports, and then a line.
+FROM_THE_START = """
+from train.foundation import interruption
+interruption.begin()
+print("begun", flush=True)
+import runpy
+runpy.run_module("train.main", run_name="__main__", alter_sys=True)
+"""
+NUM_INTERRUPTS = 12
+
+
+def interrupted(workdir, seconds):
+    """The exit code and the errors of the command after Ctrl-C at some moment."""
+    flags = f"--xla_force_host_platform_device_count=2 {QUICK_FLAGS}"
+    with subprocess.Popen(
+        [sys.executable, "-c", FROM_THE_START, *PROGRAM.arguments, f"--workdir={workdir}"],
+        cwd=ROOT,
+        env={**os.environ, "XLA_FLAGS": flags},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "begun\n"
+        limit = threading.Timer(TIME_LIMIT, process.kill)
+        limit.start()
+        try:
+            _, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate()
+        limit.cancel()
+    return process.returncode, errors
+
+
+def test_ctrl_c_at_random_moments_is_one_line_and_changes_nothing(unbroken, tmp_path):
+    begun = time.monotonic()
+    assert interrupted(tmp_path / "timed", TIME_LIMIT) == (0, "")
+    whole = time.monotonic() - begun
+    seed = random.SystemRandom().randrange(2**32)
+    draw = random.Random(seed)
+    for trial in range(NUM_INTERRUPTS):
+        # A third of them in the imports.
+        seconds = whole * draw.random() * (0.2 if trial % 3 == 0 else 1)
+        code, errors = interrupted(tmp_path / "run", seconds)
+        said = (seed, trial, seconds, code, errors)
+        if code == 0:
+            assert errors == "", said
+            assert outcome(tmp_path / "run") == outcome(unbroken), said
+            (tmp_path / "run").rename(tmp_path / f"finished-{trial}")
+        else:
+            assert code == 130, said
+            assert errors.startswith("stopped by SIGINT"), said
+            assert errors.count("\n") == 1, said
+    PROGRAM.complete(tmp_path / "run")
+    assert outcome(tmp_path / "run") == outcome(unbroken)

@@ -66,6 +66,15 @@ class Network:
         return normalized * self.params[name]["scale"] + self.params[name]["bias"]
 
 
+def strided_cnn(variables, images, *, train):
+    net = Network(variables, train=train)
+    hidden = images
+    for layer, stride in (("layer1", 2), ("layer2", 2), ("layer3", 2), ("layer4", 1)):
+        hidden = net.conv(f"{layer}_conv", hidden, stride)
+        hidden = relu(net.norm(f"{layer}_bn", hidden))
+    return hidden.mean(axis=(1, 2))
+
+
 def densenet(variables, images, *, layers_per_block, train):
     net = Network(variables, train=train)
     hidden = net.conv("conv1", images)

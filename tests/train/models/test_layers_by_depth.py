@@ -22,6 +22,7 @@ def distances(network, head="linear"):
 
 EXPECTED = {
     "small_cnn": [("Conv_0", "BatchNorm_0"), ("Conv_1", "BatchNorm_1"), ("Conv_2", "BatchNorm_2")],
+    "strided_cnn": [(f"layer{number}_conv", f"layer{number}_bn") for number in range(1, 5)],
     "mlp": [("Dense_0", "BatchNorm_0"), ("Dense_1", "BatchNorm_1")],
     "basic": [
         ("conv1", "bn1"),

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import operator
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +46,16 @@ def test_published_sizes(name):
     assert logits.shape == (2, num_classes)
     assert num_parameters(variables["params"]) == parameters
     assert variables["params"]["head"]["Dense_0"]["kernel"].shape == (num_features, num_classes)
+
+
+def test_the_strided_network_is_as_small_as_it_says():
+    _, variables = tiny.shapes(build("strided_cnn"))
+    layers = variables["params"]["features"]
+    kernels = [layers[f"layer{number}_conv"]["kernel"].size for number in range(1, 5)]
+    assert sum(kernels) == 240_480
+    # Each kernel is applied at each place of its output; these are 16, 8, 4 and 4 wide.
+    places = (16**2, 8**2, 4**2, 4**2)
+    assert sum(map(operator.mul, places, kernels)) == 4_939_776
 
 
 def test_every_model_of_images_takes_another_size():
@@ -113,6 +124,7 @@ def test_resnets_have_torchvisions_names(name, stage_sizes, convolutions):
 
 
 REFERENCES = {
+    "strided_cnn": reference.strided_cnn,
     "densenet": functools.partial(reference.densenet, layers_per_block=2),
     "basic": functools.partial(reference.resnet, stage_sizes=(1, 2, 1, 1), bottleneck=False),
     "bottleneck": functools.partial(reference.resnet, stage_sizes=(2, 1, 1, 1), bottleneck=True),

@@ -117,6 +117,48 @@ def test_a_dictionary_that_holds_itself(tmp_path):
         read(writer.zip_bytes(circle), tmp_path)
 
 
+# A tuple that holds one tuple twice, which holds one twice, and so on: its hash takes 2^16 steps,
+# and with each level more twice as many.
+BOMB = writer.Raw(b")" + 16 * b"2\x86")
+# Keys of dictionaries, in all ways to make one, members of sets, and the name of a storage.
+HASHED = {
+    "SETITEM": writer.Raw(b"}" + BOMB.opcodes + b"K\x01s"),
+    "SETITEMS": writer.Raw(b"}(K\x01K\x02" + BOMB.opcodes + b"K\x01u"),
+    "DICT": writer.Raw(b"(" + BOMB.opcodes + b"K\x01d"),
+    "ADDITEMS": writer.Raw(b"\x8f(" + BOMB.opcodes + b"\x90"),
+    "FROZENSET": writer.Raw(b"(" + BOMB.opcodes + b"\x91"),
+    "OrderedDict": writer.Call(writer.Global("collections", "OrderedDict"), ([[BOMB, 1]],)),
+    "storage": writer.Raw(
+        writer.opcodes(
+            ("storage", writer.Global("torch", "FloatStorage"), BOMB, "cpu", 3), writer.Storages()
+        )
+        + b"Q"
+    ),
+}
+
+
+@pytest.mark.parametrize("place", HASHED)
+def test_nothing_but_texts_and_numbers_is_hashed(place, tmp_path):
+    with pytest.raises(TypeError, match=r"^a key is no text or number, but a tuple$"):
+        read(writer.zip_bytes({"weight": WEIGHT, "extra": HASHED[place]}), tmp_path)
+
+
+def test_the_names_of_storages_in_a_legacy_file_are_texts(tmp_path):
+    content = writer.legacy_bytes({"weight": WEIGHT})
+    names = pickle.dumps(["0"], protocol=2)
+    assert content.count(names) == 1
+    bomb = writer.dumps([BOMB], writer.Storages())
+    with pytest.raises(TypeError, match=r"^a key is no text or number, but a tuple$"):
+        read(content.replace(names, bomb), tmp_path)
+
+
+def test_no_zeros_are_made_because_a_file_says_so(tmp_path):
+    # An array of 2^40 bytes, of which the file has none.
+    huge = writer.Raw(b"\x96" + (2**40).to_bytes(8, "little"))
+    with pytest.raises(KeyError):
+        read(writer.zip_bytes({"extra": huge}), tmp_path)
+
+
 # Each, if its reader did as it says, would make a file, or reach a function that could.
 def attacks(target):
     command = (f"touch {target}",)
@@ -204,6 +246,8 @@ def test_a_pickle_cannot_change_what_reads_it(stand_in, state, tmp_path):
         writer.Tensor(NUMBERS, True, (2,), (1,)),
         writer.Tensor(NUMBERS, 0, 2, 1),
         writer.Tensor(NUMBERS, 0, (2**62,), (2**62,)),
+        # No array is so long, and the product of two such numbers would take long.
+        writer.Tensor(NUMBERS, 0, (2**999,), (0,)),
         writer.Call(writer.Global("torch._utils", "_rebuild_tensor_v2"), (3, 0, (1,), (1,))),
     ],
 )

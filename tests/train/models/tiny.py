@@ -28,6 +28,7 @@ from train.models.networks.resnet import BasicBlock, Bottleneck, ResNet
 from train.models.networks.shufflenet import ShuffleNet
 from train.models.networks.small_cnn import SmallCNN
 from train.models.networks.squeezenet import SqueezeNet
+from train.models.networks.strided_cnn import StridedCNN
 from train.models.networks.vgg import VGG
 from train.models.networks.vit import VisionTransformer
 
@@ -35,6 +36,7 @@ IMAGE_SHAPE = (32, 32, 3)
 
 FAMILIES = {
     "small_cnn": functools.partial(SmallCNN, widths=(4, 4, 8)),
+    "strided_cnn": functools.partial(StridedCNN, widths=(2, 4, 4, 8)),
     "mlp": functools.partial(MLP, width=8),
     "densenet": functools.partial(SmallDenseNet, growth=2, layers_per_block=2),
     "large_densenet": functools.partial(DenseNet, growth=2, layers_of_blocks=(1, 2, 1, 1)),

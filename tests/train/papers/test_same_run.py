@@ -15,6 +15,7 @@ from train.workdir.runs import FIELDS_OF_THE_MACHINE, all_fields, identity
 OTHER_VALUES = {
     "dataset.data_dir": "/elsewhere",
     "dataset.num_workers": 3,
+    "dataset.max_image_mb": 512,
     "checkpoint.every_steps": 7,
     "checkpoint.every_minutes": 1.5,
     "parallel": "shard_map",

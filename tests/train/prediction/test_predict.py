@@ -69,7 +69,7 @@ def lines(text):
 def test_every_image_has_a_line_in_order_and_the_unreadable_ones_are_told(predicted, images):
     folder, (done, *_) = predicted
     assert done.returncode == 1
-    assert done.stdout == ""
+    assert done.stdout == f"sets  {folder}/out.jsonl\npage  {folder}/page.html\n"
     found = lines((folder / "out.jsonl").read_text())
     names = [*(f"{index}.png" for index in DIGITS), *BROKEN]
     assert [line["path"] for line in found] == [str(images / name) for name in names]

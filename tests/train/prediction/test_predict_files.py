@@ -15,7 +15,7 @@ from train.foundation.errors import UserError
 from train.prediction import image_files
 
 DIGITS = dataset_spec({"name": "digits"})
-PHOTOGRAPHS = dataset_spec({"name": "plantnet300k"})
+PHOTOGRAPHS = dataset_spec({"name": "plantnet300k", "decoding": "exact"})
 read = functools.partial(image_files.read, upright=True)
 # How a picture is stored that is to be shown after the transposition of its EXIF orientation.
 STORED = {

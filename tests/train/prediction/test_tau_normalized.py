@@ -10,6 +10,7 @@ from tests.train.forked import check_mistakes, start_each
 from train import experiment
 from train.evaluation import summaries
 from train.evaluation.metric import LOSS, Metric
+from train.evaluation.outcomes import Outcomes
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation.errors import UserError
 from train.prediction import tau_normalized, trained
@@ -63,6 +64,10 @@ def test_the_run_is_that_with_the_best_tau(finished_run, normalized):
     for one, value in summaries.summarize(test, thresholds[tau], counts).metrics.items():
         written = found.results["test"][one.name]
         assert written is None or written == pytest.approx(value, rel=1e-5)
+    outcomes = Outcomes.read(out / "outcomes_test.npz")
+    for metric in (Metric.accuracy("top", 3), Metric.accuracy("average", 3)):
+        written = found.results["test"][metric.name]
+        assert outcomes.hits(metric).mean() == pytest.approx(written, rel=1e-6)
     # On one device and on eight: float32 rounding.
     validation = found.results["validation"]
     np.testing.assert_allclose(validation["loss"], losses[tau], rtol=1e-5)

@@ -10,7 +10,8 @@ from dataclasses import replace
 import pytest
 
 from tests.train.papers.tables.made_up_runs import BASE, TOP_1, TUNED, look
-from train.foundation.errors import InterruptedRunError
+from train.foundation import folder_lock
+from train.foundation.errors import InterruptedRunError, UserError
 from train.papers.tables import collecting
 from train.papers.tables.readings import CountBin
 from train.papers.tables.table import Cell
@@ -60,6 +61,19 @@ def made(monkeypatch):
 
     monkeypatch.setattr(PlannedRun, "training", training)
     return order, scripts
+
+
+def test_a_second_command_on_the_folder_is_told_of_the_first(tmp_path, made):
+    order, _ = made
+    with (
+        folder_lock.held(tmp_path, "a test"),
+        pytest.raises(
+            UserError, match=f"^another command that makes runs is at work in {tmp_path};"
+        ),
+    ):
+        execution.execute(lambda: look(tmp_path).needed(TUNED))
+    assert order == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_runs_are_made_once_in_order_and_the_grid_decides(tmp_path, made, capsys):

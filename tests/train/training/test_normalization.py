@@ -33,12 +33,15 @@ def photos(tmp_path_factory):
     return root
 
 
+EVAL = {"ks": [1], "scores": "softmax", "temperature": False}
+
+
 def config_of(photos, **model):
     config = json.loads(folder.get_config("cross_entropy").to_json())
     config["dataset"] |= {"path": str(photos), "batch_size": 8, "augmentation": "none"}
     config["model"] |= {"name": "linear", **model}
     config["optimizer"]["warmup_epochs"] = 0.0
-    return config | {"num_epochs": 1, "select_by": "loss", "eval": {"ks": [1], "scores": "softmax"}}
+    return config | {"num_epochs": 1, "select_by": "loss", "eval": EVAL}
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +117,8 @@ def test_a_run_of_an_earlier_version_goes_on_as_its_data_set_says(
     del earlier["model"]["normalization"]
     (workdir / "data.json").write_text(json.dumps(data))
     (workdir / "config.json").write_text(json.dumps(earlier))
+    results = json.loads((workdir / "results.json").read_text())
+    (workdir / "results.json").write_text(json.dumps({**results, "config": earlier}))
     monkeypatch.setattr("train.configuration.published", lambda name: None)
     # The recipe of today has None, as the file of that run means.
     assert experiment._checked(config, workdir, extend=False) == (config, None)

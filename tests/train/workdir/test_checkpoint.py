@@ -1,8 +1,10 @@
 """Checkpoints: bit for bit, which are kept, and what is done about those that are not whole."""
 
 import logging
+import os
 import resource
 import shutil
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -207,6 +209,39 @@ def test_a_checkpoint_whose_best_is_not_whole_is_passed_over(directory, state, c
     assert steps(directory) == [1]
 
 
+def test_a_checkpoint_of_another_step_is_passed_over_and_deleted(directory, state, caplog):
+    with Checkpointer(directory) as checkpointer:
+        for step in (1, 2):
+            progress = {"best_step": 1, "step": step}
+            checkpointer.save(step, at(state, step), progress)
+    shutil.copytree(directory / "1", directory / "9")
+    with Checkpointer(directory) as checkpointer:
+        with pytest.raises(OSError, match=r"checkpoints/9 has the checkpoint of step 1$"):
+            checkpointer.read_selected()
+        restored, progress = checkpointer.restore_latest(zeros_like(state))
+        assert_same_bits(restored, at(state, 2))
+        assert progress["step"] == 2
+        checkpointer.save(3, at(state, 3), {"best_step": 1, "step": 3})
+    (record,) = caplog.records
+    message = f"skipped the checkpoint {directory}/9: {directory}/9 has the checkpoint of step 1"
+    assert record.getMessage() == message
+    assert steps(directory) == [1, 2, 3]
+
+
+def test_a_best_checkpoint_of_another_step_is_not_taken(directory, state):
+    with Checkpointer(directory) as checkpointer:
+        for step in (1, 2):
+            checkpointer.save(step, at(state, step), {"best_step": 1, "step": step})
+    shutil.rmtree(directory / "1")
+    shutil.copytree(directory / "2", directory / "1")
+    with Checkpointer(directory) as checkpointer:
+        with pytest.raises(OSError, match=r"checkpoints/1 has the checkpoint of step 2$"):
+            checkpointer.read_selected()
+        with pytest.raises(OSError, match=r"checkpoints/1 has the checkpoint of step 2$"):
+            checkpointer.restore(1, zeros_like(state))
+        assert checkpointer.restore_latest(zeros_like(state)) is None
+
+
 def test_torn_checkpoints_alone_are_none(directory, state, caplog):
     fill(directory, state, [1, 1])
     for step in (1, 2):
@@ -275,3 +310,25 @@ def test_a_full_disk_is_one_error_that_names_the_directory(directory, state, cap
     assert not caplog.records
     with Checkpointer(directory) as checkpointer:
         assert checkpointer.restore_latest(state)[0].step == 1
+
+
+@pytest.mark.parametrize("make", [Path.touch, os.mkfifo])
+def test_what_is_no_folder_is_refused_before_a_save(directory, make):
+    make(directory)
+    with pytest.raises(UserError, match=f"{directory} must be a folder, for checkpoints"):
+        Checkpointer(directory)
+
+
+@pytest.mark.parametrize("name", ["back\\slash", "no UTF-8 \udcff"])
+def test_a_path_that_the_storage_takes_for_another_is_refused(tmp_path, name):
+    with pytest.raises(UserError, match="its path must be in UTF-8, without a backslash"):
+        Checkpointer(tmp_path / name / "checkpoints")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_path_may_have_control_characters(tmp_path, state):
+    odd = tmp_path / ("".join(map(chr, (*range(1, 32), 127))) + " %41?#*日")
+    fill(odd, state, [1])
+    with Checkpointer(odd) as checkpointer:
+        restored, _ = checkpointer.restore_latest(zeros_like(state))
+    assert_same_bits(restored, at(state, 1))

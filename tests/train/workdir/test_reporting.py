@@ -20,6 +20,7 @@ from PIL import Image
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from train.evaluation.metric import Metric, from_json
+from train.evaluation.outcomes import Outcomes
 from train.evaluation.summaries import Evaluation
 from train.foundation import files
 from train.foundation.errors import UserError
@@ -58,6 +59,13 @@ RESULTS = {
 STEPS_PER_EPOCH = 20
 # 4 sets of 1 class, 3 of 2 and 3 of 5.
 SIZES = {Metric.set_size(3): np.array([0, 4, 3, 0, 0, 3])}
+OUTCOMES = Outcomes(
+    labels=np.array([0, 1, 1], np.int32),
+    ranks=np.array([0, 2, 1], np.int32),
+    average_ks=np.array([3], np.int32),
+    in_average_sets=np.array([[True, False, True]]),
+)
+TESTS = {"test": Evaluation({}, SIZES, OUTCOMES)}
 FACTS = Facts(Classes(("daisy", "dandelion"), (3, 200)), (8, 8, 1))
 
 
@@ -89,7 +97,8 @@ def train(reporter, steps):
         if step % STEPS_PER_EPOCH == 0:
             epoch = step // STEPS_PER_EPOCH
             validation = from_json({**RESULTS["validation"], "few_top_3_accuracy": float("nan")})
-            reporter.epoch(epoch, step, 1.25, Evaluation(validation, SIZES), is_best=epoch < 3)
+            found = Evaluation(validation, SIZES, OUTCOMES)
+            reporter.epoch(epoch, step, 1.25, found, is_best=epoch < 3)
 
 
 def refuse_constant(name):
@@ -257,7 +266,7 @@ def test_tensorboard_has_the_same_numbers_and_hides_repeated_steps(tmp_path):
 def test_tensorboard_shows_the_test_and_the_learning_curves_at_the_end(tmp_path):
     with reporter(tmp_path) as report:
         train(report, range(1, 61))
-        report.results(RESULTS, SIZES)
+        report.results(RESULTS, TESTS)
     *_, test, last = events(event_files(tmp_path)[0])
     assert [value.tag for value in test.summary.value] == [
         # What has no value has no chart.
@@ -287,7 +296,7 @@ def test_the_configuration_is_written_once_and_read_back(tmp_path):
 def test_results_are_strict_json(tmp_path):
     with reporter(tmp_path) as report:
         train(report, range(1, 61))
-        report.results(RESULTS, SIZES)
+        report.results(RESULTS, TESTS)
     results = parse((tmp_path / "results.json").read_text())
     assert list(results) == list(RESULTS)
     assert results["test"] == {**RESULTS["test"], "few_top_3_accuracy": None}
@@ -338,7 +347,7 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, monkeypatch):
     metrics.touch()
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*learning_curves\.png'"):
-        report.results(RESULTS, SIZES)
+        report.results(RESULTS, TESTS)
     assert not (tmp_path / "results.json").exists()
     assert not list(tmp_path.glob(".*"))
     (tmp_path / "other").mkdir()
@@ -354,7 +363,7 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, monkeypatch):
 def closing_words(tmp_path, capsys, results=RESULTS):
     with reporter(tmp_path) as report:
         train(report, range(1, 61))
-        report.results(results, SIZES)
+        report.results(results, TESTS)
     return capsys.readouterr().out
 
 
@@ -390,6 +399,23 @@ def test_a_pipe_gets_plain_lines(tmp_path, capsys, monkeypatch):
         "checkpoints run/checkpoints",
     ]:
         assert row in rows
+
+
+def test_a_balanced_test_has_a_table_and_outcomes_of_its_own(tmp_path, capsys):
+    balanced = Outcomes(*(array[..., :2] for array in vars(OUTCOMES).values()))
+    tests = {**TESTS, "balanced_test": Evaluation({}, SIZES, balanced)}
+    results = {**RESULTS, "balanced_test": {"macro_top_3_accuracy": 0.625}}
+    with reporter(tmp_path) as written:
+        train(written, range(1, 61))
+        written.results(results, tests)
+    rows = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    start = rows.index("on test examples of which every class has as many:")
+    assert rows.index("top-3 - 99.12% -") < start < rows.index("top-3 62.50%")
+    assert "balanced test outcomes" in " ".join(rows)
+    for split, outcomes in (("test", OUTCOMES), ("balanced_test", balanced)):
+        found = Outcomes.read(tmp_path / f"outcomes_{split}.npz")
+        for name, array in vars(outcomes).items():
+            np.testing.assert_array_equal(getattr(found, name), array, strict=True)
 
 
 def test_a_metric_of_another_kind_has_a_column_of_its_own():
@@ -438,7 +464,7 @@ def test_the_numbers_of_a_top_k_loss_come_with_a_note(tmp_path, capsys, loss, k)
     config = {**CONFIG, "loss": loss}
     with reporter(tmp_path, config=config) as report:
         train(report, range(1, 21))
-        report.results({**RESULTS, "config": config}, SIZES)
+        report.results({**RESULTS, "config": config}, TESTS)
     output = " ".join(capsys.readouterr().out.split())
     if k is None:
         assert "Note" not in output
@@ -529,7 +555,7 @@ def test_the_curves_are_an_image_with_the_whole_history(tmp_path, capsys):
         train(report, range(1, 31))
     with reporter(tmp_path, first_step=20) as report:
         train(report, range(21, 61))
-        report.results(RESULTS, SIZES)
+        report.results(RESULTS, TESTS)
     with Image.open(tmp_path / "learning_curves.png") as image:
         image.load()
         assert image.format == "PNG"

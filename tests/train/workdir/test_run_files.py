@@ -19,8 +19,9 @@ def test_an_evaluation_is_read_back(tmp_path):
     ("text", "reason"),
     [
         ("{", "is not an evaluation: Expecting property name"),
-        ("[]", "is not an evaluation of the split test"),
-        ("{}", "is not an evaluation of the split test"),
+        ("[]", "is not an evaluation: it must be an object"),
+        ("{}", "is not an evaluation: it must be an object with 'split'"),
+        ('{"split": ["test"]}', "is not an evaluation: it must be an object whose 'split' is a t"),
         ('{"split": "validation"}', "is not an evaluation of the split test"),
     ],
 )

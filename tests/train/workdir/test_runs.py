@@ -7,12 +7,12 @@ import operator
 
 import pytest
 
-from configs import cifar100, digits, plantnet300k_average_k
+from configs import cifar100, digits, folder, place_names, plantnet300k_average_k
 from train.foundation.errors import UserError
 from train.workdir.runs import (
-    ADDED_FIELDS,
     FIELDS_OF_THE_MACHINE,
     Run,
+    added_fields,
     identity,
     identity_without_seed,
     run_name,
@@ -33,7 +33,7 @@ def changed(config, name, value):
 def of_an_earlier_version(config):
     """As `config.json` had it before the first of the fields that were added since."""
     config = copy.deepcopy(config)
-    for name in ADDED_FIELDS:
+    for name in added_fields(config):
         *groups, field = name.split(".")
         functools.reduce(operator.getitem, groups, config).pop(field, None)
     return config
@@ -58,6 +58,50 @@ def test_a_run_of_an_earlier_version_is_found_by_its_name(recipe, loss, name):
     config = json.loads(recipe.get_config(loss).to_json())
     assert run_name(of_an_earlier_version(config)) == name
     assert run_name(with_added_fields(config)) == name
+
+
+def test_a_run_on_names_of_an_earlier_version_is_the_same_run():
+    config = json.loads(place_names.get_config("ldam").to_json())
+    earlier = copy.deepcopy(config)
+    for name in ("fewest_names", "balanced_per_class", "train_size"):
+        assert earlier["dataset"].pop(name) is None
+    assert run_name(earlier) == run_name(config) == "place_names-ldam-c74d8b42"
+    assert identity(earlier) == identity(config)
+    assert with_added_fields(earlier)["dataset"] == config["dataset"]
+    # No other data set has them.
+    assert "dataset.fewest_names" not in identity(json.loads(digits.get_config().to_json()))
+
+
+def test_a_run_on_own_images_of_an_earlier_version_is_the_same_run():
+    config = json.loads(folder.get_config("focal").to_json())
+    config["dataset"]["path"] = "photos"
+    earlier = copy.deepcopy(config)
+    for name in ("train_per_class", "imbalance_factor", "label_noise", "label_noise_kind"):
+        earlier["dataset"].pop(name)
+    # Without noise, its kind has no meaning.
+    other = changed(config, "dataset.label_noise_kind", "across")
+    for same in (earlier, other):
+        assert run_name(same) == run_name(config) == "folder-focal-81668da0"
+        assert identity(same) == identity(config)
+    assert with_added_fields(earlier)["dataset"] == config["dataset"]
+    assert run_name(changed(config, "dataset.label_noise", 0.1)) != run_name(config)
+
+
+def noisy(probability, kind):
+    config = json.loads(cifar100.get_config("cross_entropy").to_json())
+    config["dataset"] |= {"label_noise": probability, "label_noise_kind": kind}
+    return config
+
+
+def test_the_kind_of_label_noise_has_a_meaning_with_label_noise_alone():
+    default = json.loads(cifar100.get_config("cross_entropy").to_json())
+    for kind in ("superclass", "blocks", "across"):
+        # The default was superclass in earlier versions.
+        assert run_name(noisy(0.0, kind)) == "cifar100-cross_entropy-8bb1164f"
+        assert identity(noisy(0.0, kind)) == identity(default)
+    assert run_name(noisy(0.2, "superclass")) == "cifar100-cross_entropy-d84ccd73"
+    assert run_name(noisy(0.2, "blocks")) == "cifar100-cross_entropy-88a7014b"
+    assert identity(noisy(0.2, "superclass")) != identity(noisy(0.2, "blocks"))
 
 
 @pytest.mark.parametrize(

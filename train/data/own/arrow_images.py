@@ -9,6 +9,7 @@ import pyarrow
 import pyarrow.compute
 
 from train.data.own import listing
+from train.foundation.files import MOST_IMAGE_BYTES, read_bounded
 
 
 def read_column(files: Sequence[str], name: str) -> pyarrow.ChunkedArray:
@@ -24,16 +25,24 @@ class ArrowImages(Sequence[dict[str, Any]]):
     are sent to the processes that decode by their names.
     """
 
-    def __init__(self, files: Sequence[str], name: str, root: Path) -> None:
+    def __init__(
+        self,
+        files: Sequence[str],
+        name: str,
+        root: Path,
+        most_bytes: int = MOST_IMAGE_BYTES,
+    ) -> None:
         """Maps the files.
 
         Args:
             files: the Arrow files.
             name: the name of the column.
             root: what the paths of image files are relative to.
+            most_bytes: the largest size of such a file.
         """
-        self._arguments = (files, name, root)
+        self._arguments = (files, name, root, most_bytes)
         self._root = root
+        self._most_bytes = most_bytes
         column = read_column(files, name)
         self._length = len(column)
         self._bytes, self._paths = _bytes_and_paths(column)
@@ -52,7 +61,7 @@ class ArrowImages(Sequence[dict[str, Any]]):
         path = None if self._paths is None else self._paths[int(index)].as_py()
         if encoded is None and path is not None:
             try:
-                encoded = (self._root / path).read_bytes()
+                encoded = read_bounded(self._root / path, self._most_bytes)
             except OSError as error:
                 return {"image": b"", "unreadable": f"{self._root / path}: {error.strerror}"}
         return {"image": encoded or b""}

@@ -11,6 +11,7 @@ import numpy as np
 from absl import logging
 
 from train.foundation.errors import UserError, first_line
+from train.foundation.files import open_regular
 
 FEATURES = "features"
 _NPY, _ZIP = b"\x93NUMPY", b"PK"
@@ -72,7 +73,7 @@ def find(path: Path, named_by: str) -> Arrays:
             raise UserError(f"{where} must have a file features.npy; it has none")
         return Arrays(where, {name: _npy_reader(file) for name, file in files.items()})
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = file.read(len(_NPY))
     except OSError as error:
         raise UserError(f"{where} cannot be read: {error.strerror}") from error

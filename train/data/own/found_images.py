@@ -9,6 +9,7 @@ from typing import Any
 from train.data.own import image_records, listing
 from train.data.own.listing import GivenImages, Listing
 from train.foundation.errors import UserError
+from train.foundation.files import MOST_IMAGE_BYTES, read_bounded
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,20 @@ class FoundImages:
 
 
 class Files(Sequence[dict[str, Any]]):
-    """Image files as the examples of `Records`."""
+    """Image files as the examples of `Records`.
 
-    def __init__(self, root: Path, paths: tuple[str, ...]) -> None:
-        self._root = root
+    Args:
+        root: the folder that their paths begin in.
+        paths: their paths; a table may have absolute ones.
+        most_bytes: the largest size of a file that is read.
+    """
+
+    def __init__(
+        self, root: Path, paths: tuple[str, ...], most_bytes: int = MOST_IMAGE_BYTES
+    ) -> None:
+        self._root = str(root)
         self._paths = paths
+        self._most_bytes = most_bytes
 
     def __len__(self) -> int:
         """The number of files."""
@@ -41,13 +51,16 @@ class Files(Sequence[dict[str, Any]]):
         """The bytes of a file and its name; if it cannot be read, no bytes and the reason."""
         name = self._paths[index]
         try:
-            # Half the time of `Path.read_bytes`, which shows with images of 1 kB.
-            # A table may have absolute paths.
+            # `Path.joinpath` takes as long as reading does, with images of 1 kB.
             path = os.path.join(self._root, name)  # noqa: PTH118
-            with open(path, "rb", buffering=0) as file:  # noqa: PTH123
-                return {"image": file.read(), "file_name": name}
+            return {"image": read_bounded(path, self._most_bytes), "file_name": name}
         except OSError as error:
             return {"image": b"", "file_name": name, "unreadable": error.strerror}
+
+
+def most_bytes(config: Mapping[str, Any]) -> int:
+    """The largest size of a file of an image, of the fields of `config.dataset`."""
+    return 2**20 * int(config.get("max_image_mb", MOST_IMAGE_BYTES // 2**20))
 
 
 def find(config: Mapping[str, Any], in_files: Callable[[Path], GivenImages]) -> FoundImages:
@@ -76,6 +89,6 @@ def find(config: Mapping[str, Any], in_files: Callable[[Path], GivenImages]) -> 
     else:
         files = listing.split(in_files(path), where, **fractions)
         sizes = listing.file_sizes(files.root, files.paths)
-        source = Files(files.root, files.paths)
+        source = Files(files.root, files.paths, most_bytes(config))
     listing.warn_of_duplicates(files, sizes, source)
     return FoundImages(files, source, files.digest(sizes))

@@ -8,7 +8,7 @@ from typing import Any
 from train.data import options
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.own import named_splits, own_images
-from train.data.own.found_images import FoundImages
+from train.data.own.found_images import FoundImages, most_bytes
 from train.foundation import fields
 from train.foundation.errors import UserError
 
@@ -43,6 +43,7 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
             splits=named_splits.chosen(config),
             validation=config["validation_fraction"],
             test=config["test_fraction"],
+            most_bytes=most_bytes(config),
         )
 
     return own_images.make(config, find)

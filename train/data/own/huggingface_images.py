@@ -30,6 +30,7 @@ def find(
     splits: Mapping[Role, str | None],
     validation: float,
     test: float,
+    most_bytes: int,
 ) -> FoundImages:
     """The images of a data set.
 
@@ -44,6 +45,7 @@ def find(
             images of the training split are held out.
         validation: the fraction of each class that is held out for validation.
         test: the fraction of each class that is held out for the test.
+        most_bytes: the largest size of a file of an image.
 
     Raises:
         UserError: the data set cannot be opened, is no data set of images with classes, or lacks a
@@ -66,7 +68,8 @@ def find(
         root, of_roles, class_names, where, validation=validation, test=test
     )
     images = {
-        split: ArrowImages(opened[split].files, image, root) for split, _ in of_roles.values()
+        split: ArrowImages(opened[split].files, image, root, most_bytes)
+        for split, _ in of_roles.values()
     }
     sizes = np.concatenate([split.sizes() for split in images.values()])
     source = named_splits.Examples(images, "image")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
+from train.data import splits
 from train.foundation.errors import UserError
 
 # A constant of the data, not of the run: every run sees the same splits.
@@ -284,10 +285,8 @@ def hold_out_rows(labels: np.ndarray, *, validation: float, test: float) -> np.n
     """
     # The first numbers of a generator are the same however many are drawn.
     draws = np.random.default_rng(_ROW_SEED).random(len(labels))
-    order = np.lexsort((draws, labels))
+    position = splits.position_in_class(labels, draws)
     counts = np.bincount(labels)
-    position = np.empty(len(labels), np.int64)
-    position[order] = np.arange(len(labels)) - (np.cumsum(counts) - counts)[labels[order]]
     # One row of each class is left for training.
     available = np.maximum(counts - 1, 0)
     tested = np.minimum((test * counts + 0.5).astype(np.int64), available)

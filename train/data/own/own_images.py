@@ -12,9 +12,11 @@ from PIL import Image
 from train.data import augmentation, photographs
 from train.data.dataset import Dataset, DatasetSpec
 from train.data.images import turned_upright
+from train.data.own import decoded_images, train_images
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Role
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
+from train.data.own.train_images import TrainImages
 from train.data.records import Records, Split
 from train.foundation import fields
 from train.foundation.errors import UserError
@@ -31,6 +33,7 @@ OPTIONS: Mapping[str, fields.Field] = {
     "augmentation": fields.one_of(CHANGES),
     "respect_exif_orientation": fields.boolean(),
     "normalization": fields.one_of(("imagenet", "half")),
+    **train_images.OPTIONS,
 }
 # What the network gets where the images are of many sizes, or large.
 _USUAL_SIZE = 224
@@ -49,30 +52,34 @@ class OwnImagesSpec(DatasetSpec):
         image_size: the height and width that the network gets; `None` to find it in the images.
         upright: whether images are rotated as their EXIF orientation says.
         changes: how training images are changed, one of `CHANGES`.
+        train_images: which training images are used, and with which labels.
     """
 
     find: Callable[[str | None], FoundImages]
     image_size: int | None
     upright: bool
     changes: str
+    train_images: TrainImages
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Finds the images; see `DatasetSpec`."""
-        del seed  # They have no noise.
         found = self.find(data_dir)
         images = found.listing
         shape = _shape(found, self.image_size, upright=self.upright)
         reader = OwnImageReader(shape, self.upright, self.changes)
+        source = found.source
+        if self.image_size is None and max(shape) <= _LARGEST_AS_IT_IS:
+            source = decoded_images.kept(source, shape, upright=self.upright)
 
-        def split(role: Role) -> Split:
-            indices = images.of_role(role)
-            records = Records(found.source, indices, str(images.root), reader)
-            return Split(records, images.labels[indices].copy())
+        def split(indices: np.ndarray, labels: np.ndarray) -> Split:
+            return Split(Records(source, indices, str(images.root), reader), labels)
 
+        train = self.train_images.chosen(images)
+        validation, test = map(images.of_role, (Role.VALIDATION, Role.TEST))
         return Dataset(
-            train=split(Role.TRAIN),
-            validation=split(Role.VALIDATION),
-            test=split(Role.TEST),
+            train=split(train, self.train_images.labels(images, train, seed=seed)),
+            validation=split(validation, images.labels[validation]),
+            test=split(test, images.labels[test]),
             class_names=images.class_names,
             image_shape=shape,
             digest=found.digest,
@@ -119,6 +126,7 @@ def make(config: Mapping[str, Any], find: Callable[[str | None], FoundImages]) -
         image_size=config["image_size"],
         upright=config["respect_exif_orientation"],
         changes=config["augmentation"],
+        train_images=TrainImages.of(config),
     )
 
 

@@ -4,12 +4,11 @@ Everything is written into a folder `incomplete.VERSION` beside the final one, t
 last. That folder is then renamed. Nothing else makes a data set prepared.
 """
 
-import contextlib
 import errno
-import fcntl
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,13 @@ from train.data.prepared_files import labels_file
 from train.data.preparing import shards
 from train.data.preparing.shards import Example, Journal, Shard
 from train.data.preparing.sources import Source
-from train.foundation import files
+from train.foundation import files, folder_lock
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
+from train.foundation.folder_lock import LOCK
 from train.foundation.progress_bar import ImageProgress
 
 _JOURNAL = "journal.jsonl"
-# The file that a process locks while it writes to a folder.
-LOCK = "lock"
 
 
 @dataclass(frozen=True)
@@ -232,15 +230,6 @@ def _describe(
             os.fsync(file.fileno())
 
 
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keeps other processes from writing here; a process that is killed loses its lock."""
-    with (folder / LOCK).open("wb") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise UserError(f"another preparation is writing to {folder}") from error
-        try:
-            yield
-        finally:
-            (folder / LOCK).unlink(missing_ok=True)
+def locked(folder: Path) -> AbstractContextManager[None]:
+    """Keeps other preparations from writing here; one that is killed loses its lock."""
+    return folder_lock.held(folder, "another preparation")

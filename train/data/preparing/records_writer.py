@@ -12,13 +12,16 @@ from train.data.own import image_records
 from train.data.own.image_records import DESCRIPTION, RECORDS
 from train.data.own.listing import GivenImages
 from train.data.preparing import shards
-from train.data.preparing.dataset_writer import LOCK, locked
+from train.data.preparing.dataset_writer import locked
 from train.foundation import files
 from train.foundation.errors import UserError
+from train.foundation.folder_lock import LOCK
 from train.foundation.progress_bar import ImageProgress
 
 
-def write(images: GivenImages, out: Path, *, nested: bool) -> None:
+def write(
+    images: GivenImages, out: Path, *, nested: bool, most_bytes: int = files.MOST_IMAGE_BYTES
+) -> None:
     """Writes the files of the images, and what is known of them, into a new folder.
 
     Everything is written into a folder `incomplete.NAME` beside it, which is then renamed.
@@ -26,6 +29,7 @@ def write(images: GivenImages, out: Path, *, nested: bool) -> None:
     Args:
         images: of a folder or a table.
         out: the folder; empty if it exists.
+        most_bytes: the largest size of a file of an image.
         nested: whether each folder with images is a class.
 
     Raises:
@@ -41,20 +45,20 @@ def write(images: GivenImages, out: Path, *, nested: bool) -> None:
         for left in unfinished.iterdir():  # By a start that was killed.
             if left.name != LOCK:
                 left.unlink()
-        sizes = _write_records(images, unfinished / RECORDS)
+        sizes = _write_records(images, unfinished / RECORDS, most_bytes)
         described = image_records.describe(images, sizes, nested=nested)
         files.write_whole(unfinished / DESCRIPTION, described)
         unfinished.rename(out)
         (out / LOCK).unlink()
 
 
-def _write_records(images: GivenImages, path: Path) -> np.ndarray:
+def _write_records(images: GivenImages, path: Path, most_bytes: int) -> np.ndarray:
     """Writes the records, and returns the bytes of each image, int64 [n]."""
     sizes = np.empty(len(images.paths), np.int64)
 
     def read(name: str) -> bytes:
         try:
-            return (images.root / name).read_bytes()
+            return files.read_bounded(images.root / name, most_bytes)
         except OSError as error:
             raise UserError(f"cannot read {images.root / name}: {error.strerror}") from error
 

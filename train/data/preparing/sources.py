@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from train.foundation import files
 from train.foundation.errors import UserError
 
 
@@ -113,7 +114,7 @@ class FolderSource:
 
     def read(self, path: str) -> bytes:
         """The content of a file."""
-        return (self._folder / path).read_bytes()
+        return files.read_bounded(self._folder / path)
 
     def where(self, path: str) -> str:
         """The whole path."""

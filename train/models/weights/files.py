@@ -1,5 +1,6 @@
 """Reads the arrays of a file of weights, of safetensors or of `torch.save`."""
 
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 import safetensors
 
 from train.foundation.errors import UserError
+from train.foundation.files import open_regular
 from train.models.weights import torch_files
 from train.models.weights.names import Arrays
 
@@ -37,7 +39,7 @@ def read(path: Path) -> Arrays:
         UserError: the file cannot be read, or asks for code to be run.
     """
     try:
-        with path.open("rb") as file:
+        with io.BufferedReader(open_regular(path)) as file:
             if _PART.search(path.name):
                 raise UserError(
                     "is one of several files of the same weights, or their index: they are read "

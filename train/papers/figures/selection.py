@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from absl import logging
+
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
 from train.foundation.nested import differences
@@ -61,6 +63,9 @@ def find_any(folder: str) -> list[Run]:
     if not path.is_dir():
         raise UserError(f"--runs must be a folder of workdirs; there is no folder {path}")
     workdirs = sorted(path.iterdir())
+    for workdir in filter(Path.is_dir, workdirs):
+        if (reason := run_files.why_no_results(workdir)) is not None:
+            logging.warning("left out: %s", reason)
     return [_read(workdir) for workdir in workdirs if run_files.read_results(workdir) is not None]
 
 

@@ -4,7 +4,6 @@ An evaluation is a file that `train.evaluate --out` wrote, for example of publis
 """
 
 import itertools
-import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from train.foundation import json_files
 from train.foundation.errors import UserError
 from train.foundation.nested import flatten
 from train.papers.figures import selection
+from train.workdir import run_shapes
 from train.workdir.runs import Run
 
 
@@ -102,7 +103,7 @@ def _of_run(run: Run) -> Tested:
 def _of_evaluation(path: Path) -> Tested | None:
     """The evaluation of a test split in a file; None if the file is something else."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json_files.read(path, run_shapes.EVALUATION, "an evaluation")
         config = dict(flatten(content["config"]))
         if content["split"] != "test":
             return None

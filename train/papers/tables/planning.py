@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from train.evaluation.metric import LOSS
-from train.foundation.errors import UserError
 from train.papers.tables.table import Cell, Table, Tuning
 from train.series import planned_runs, statistics
 from train.series.execution import Needed
@@ -161,13 +160,7 @@ class Planner:
         run, metric = self.folder.finished(planned), tuning.metric
         if run is None:
             return None
-        if tuning.at_last_epoch:
-            return run.last_epoch(metric)
-        validation = run.results.get("validation", {})
-        if metric.name not in validation:
-            raise UserError(f"{run.workdir} has no {metric.name} on validation to tune by")
-        value = validation[metric.name]
-        return None if value is None else float(value)
+        return run.last_epoch(metric) if tuning.at_last_epoch else run.validation(metric)
 
 
 def tunings(table: Table) -> tuple[Tuning, ...]:

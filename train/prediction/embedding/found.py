@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from train.data import dataset_spec, image_formats
-from train.data.own.found_images import Files, FoundImages
+from train.data.own import train_images
+from train.data.own.found_images import Files, FoundImages, most_bytes
 from train.data.own.listing import Listing, Role, file_sizes
 from train.data.own.own_images import OwnImagesSpec
 from train.foundation.errors import UserError
@@ -36,6 +37,7 @@ def configuration(name: str, path: Path, **fields: Any) -> Mapping[str, Any]:
         "augmentation": "none",
         "respect_exif_orientation": True,
         "normalization": "imagenet",
+        **train_images.UNCHANGED,
         **fields,
     }
 
@@ -50,9 +52,8 @@ def in_folder(path: Path, **fields: Any) -> FoundImages:
     Raises:
         UserError: it has another form, or no images.
     """
-    return _unlabelled(path.absolute()) or _labelled(
-        "images", configuration("folder", path, **fields)
-    )
+    config = configuration("folder", path, **fields)
+    return _unlabelled(path.absolute(), most_bytes(config)) or _labelled("images", config)
 
 
 def in_table(path: Path, **fields: Any) -> FoundImages:
@@ -75,7 +76,7 @@ def _labelled(flag: str, config: Mapping[str, Any]) -> FoundImages:
         return spec.find(None)
 
 
-def _unlabelled(root: Path) -> FoundImages | None:
+def _unlabelled(root: Path, largest: int) -> FoundImages | None:
     """The images that lie in the folder itself; None where it has folders, or no images."""
     if not root.is_dir():
         return None
@@ -93,4 +94,5 @@ def _unlabelled(root: Path) -> FoundImages | None:
     listing = Listing(
         root, paths, np.zeros(number, np.int32), np.full(number, Role.TRAIN, np.int8), ()
     )
-    return FoundImages(listing, Files(root, paths), listing.digest(file_sizes(root, paths)))
+    source = Files(root, paths, largest)
+    return FoundImages(listing, source, listing.digest(file_sizes(root, paths)))

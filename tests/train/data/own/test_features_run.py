@@ -168,7 +168,10 @@ def test_every_row_has_a_line_in_order(finished, rows, tmp_path):
         ],
         ENVIRONMENT,
     )
-    assert [(done.returncode, done.stderr) for done in ended] == [(0, "")] * 2
+    # Standard output has the lines of the second.
+    told = ["", f"page  {tmp_path}/page.html\n"]
+    assert [(done.returncode, done.stderr) for done in ended] == [(0, one) for one in told]
+    assert ended[0].stdout == f"sets  {out}\n"
     found = [json.loads(line) for line in out.read_text().splitlines()]
     assert [line["row"] for line in found] == list(range(300))
     scores = trained.load(finished / "run").scores()(np.load(rows / "alone.npy"))

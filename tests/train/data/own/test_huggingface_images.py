@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow
 import pyarrow.parquet
 import pytest
+from PIL import Image
 
 from configs import huggingface as recipe
 from tests.train.data.own import parquet_pictures, refused, small_hub
@@ -70,8 +71,15 @@ def sizes(dataset):
     return [len(split) for split in (dataset.train, dataset.validation, dataset.test)]
 
 
-def encoded(split):
-    return [split.images.encoded(index)[0] for index in range(len(split))]
+def pixels(split):
+    return [
+        split.images.reader.for_evaluation(*split.images.encoded(index)).tobytes()
+        for index in range(len(split))
+    ]
+
+
+def decoded(files):
+    return [np.asarray(Image.open(io.BytesIO(file))).tobytes() for file in files]
 
 
 def named(dataset, split):
@@ -89,7 +97,7 @@ def test_splits_are_those_of_the_folder(folder, cache):
     assert sizes(dataset) == [30, 6, 9]
     assert dataset.class_names == CLASSES
     assert dataset.image_shape == (10, 12, 3)
-    assert encoded(dataset.train) == IMAGES
+    assert pixels(dataset.train) == decoded(IMAGES)
     assert dataset.train.labels.tolist() == LABELS
     assert dataset.test.images.encoded(2)[1] == f"test[2] of {folder}"
 
@@ -114,7 +122,7 @@ def test_missing_splits_are_held_out_of_each_class(folder, cache):
     for split, each in ((dataset.train, 7), (dataset.validation, 2), (dataset.test, 1)):
         assert np.bincount(split.labels).tolist() == [each] * 3
     for split in (dataset.train, dataset.validation, dataset.test):
-        assert encoded(split) == [IMAGES[index] for index in split.images.indices]
+        assert pixels(split) == decoded([IMAGES[index] for index in split.images.indices])
 
 
 def test_splits_of_other_names_are_fields(tmp_path, cache):
@@ -195,7 +203,9 @@ def test_images_may_be_bytes_or_paths_in_a_table_of_other_programs(tmp_path, cac
         fields["image_column"] = "photo"
     file = write_table(tmp_path / "trees.parquet", {**columns, "label": LABELS})
     dataset = load(file, cache, **fields)
-    assert encoded(dataset.train) == [IMAGES[index] for index in dataset.train.images.indices]
+    assert pixels(dataset.train) == decoded(
+        [IMAGES[index] for index in dataset.train.images.indices]
+    )
     # The digest is of sizes, which do not depend on where the images are.
     same = load(write_table(tmp_path / "b.parquet", {"image": IMAGES, "label": LABELS}), cache)
     assert dataset.digest == same.digest
@@ -224,9 +234,11 @@ def test_what_datasets_saved_is_read_where_it_lies(tmp_path, cache, monkeypatch)
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "home")
     dataset = load(tmp_path / "several", tmp_path / "cache")
     assert len(dataset.test) == 9
-    assert encoded(dataset.test) == IMAGES[:9]
+    assert pixels(dataset.test) == decoded(IMAGES[:9])
     dataset = load(tmp_path / "one", tmp_path / "cache")
-    assert encoded(dataset.train) == [IMAGES[29 - index] for index in dataset.train.images.indices]
+    assert pixels(dataset.train) == decoded(
+        [IMAGES[29 - index] for index in dataset.train.images.indices]
+    )
     assert {path.name for path in tmp_path.iterdir()} == {"several", "one"}
     with pytest.raises(UserError, match=r"config must be None for what `save_to_disk` wrote; got"):
         load(tmp_path / "one", tmp_path / "cache", huggingface_config="a")
@@ -239,7 +251,8 @@ def test_images_reach_other_processes_by_the_names_of_their_files(folder, cache)
     assert b"datasets" not in sent.replace(str(cache).encode(), b"")
     assert len(sent) < 2000
     received = pickle.loads(sent)
-    assert [received[index] for index in range(45)] == [source[index] for index in range(45)]
+    files, kept = ([one[index]["image"] for index in range(45)] for one in (received, source))
+    assert decoded(files) == decoded(kept)
 
 
 def test_the_digest_is_of_labels_sizes_and_splits_and_not_of_places(folder, tmp_path, cache):
@@ -400,7 +413,7 @@ def test_a_data_set_of_the_hub_is_read_from_the_cache_afterwards(
     (tmp_path / "user" / "trees").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     dataset = load_name("user/trees", tmp_path / "cache")
-    assert encoded(dataset.train) == IMAGES
+    assert pixels(dataset.train) == decoded(IMAGES)
     assert dataset.test.images.encoded(2)[1] == "test[2] of user/trees"
     assert dataset.digest == load(folder, cache).digest
     # Without the hub, as `HF_HUB_OFFLINE=1` says.

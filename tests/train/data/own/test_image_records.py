@@ -13,7 +13,7 @@ from tests.train.forked import start_each
 from train import prepare
 from train.data import dataset_spec
 from train.data.batches import EvaluationBatches, TrainingBatches
-from train.data.own import image_records
+from train.data.own import image_records, train_images
 from train.foundation.errors import InterruptedRunError, UserError
 
 CLASSES = ("ash", "birch", "cedar")
@@ -29,6 +29,7 @@ def config(kind, path, **fields):
         "augmentation": "random_resized_crop",
         "respect_exif_orientation": True,
         "normalization": "half",
+        **train_images.UNCHANGED,
         **({"nested": False} if kind == "folder" else {}),
     }
     return own | fields

@@ -11,6 +11,7 @@ from PIL import Image
 from tests.train.data.own.pictures import picture, write_classes
 from train.data import dataset_spec
 from train.data.batches import EvaluationBatches, TrainingBatches
+from train.data.own import train_images
 from train.foundation.errors import UserError
 
 SIZE = (12, 10)
@@ -91,6 +92,7 @@ def load(root, image_size=None, *, upright=True):
     fields = {"path": str(root), "nested": False, "image_size": image_size}
     fields |= {"validation_fraction": 0.2, "test_fraction": 0.2, "augmentation": "none"}
     fields |= {"respect_exif_orientation": upright, "normalization": "half"}
+    fields |= train_images.UNCHANGED
     return dataset_spec({"name": "folder", **fields}).load(None)
 
 

@@ -118,6 +118,7 @@ CONFIGURATIONS = {
         "loss.tau": 1.0,
         "loss.k": 5,
         "dataset.label_noise": 0.3,
+        "dataset.label_noise_kind": "blocks",
         "select_by": "top_5_accuracy",
         "dataset.holdout": "permuted",
     },

@@ -112,7 +112,8 @@ def test_the_plan_is_a_command_a_run(tables):
     assert lines[0] == (
         "python -m train.main --config=cifar100:cross_entropy "
         "--config.dataset.label_noise=0.1 --config.seed=0 "
-        "--workdir=runs/cifar100-cross_entropy-label_noise=0.1-seed=0"
+        # The kind is in the name: earlier versions had another one in a folder of the name without.
+        "--workdir=runs/cifar100-cross_entropy-label_noise=0.1-label_noise_kind=blocks-seed=0"
     )
     assert lines[1].startswith("python -m train.main --config=cifar100:noised_balanced ")
     assert lines[2].endswith("--config.seed=1 " + lines[0].split()[-1][:-1].join(["", "1"]))
@@ -165,7 +166,7 @@ def test_the_grid_is_planned_first_and_then_what_it_selects(tables, tmp_path):
         "--seeds=0,1",
     )
     done = tables(*arguments, "--plan")
-    assert "up to 2 more runs follow" in done.stderr
+    assert "about 2 more runs follow" in done.stderr
     runs = planned(tables, *arguments)
     assert [config["loss"]["gamma"] for config, _ in runs] == [0.5, 1.0, 2.0, 5.0]
     assert {config["select_by"] for config, _ in runs} == {"macro_top_5_accuracy"}

@@ -1,0 +1,54 @@
+"""Synthetic latents: rows of 16 numbers from one of two laws, with a network of hidden layers.
+
+    python -m train.main --config=configs/synthetic_latents.py
+    python -m train.main --config=configs/synthetic_latents.py --config.dataset.generator=gaussian
+    python -m train.main --config=configs/synthetic_latents.py:noised_balanced
+
+For fast experiments: needs no download and takes seconds. The true distribution of the data is
+known, so the results include those of the best classifier on the same examples ("bayes").
+"""
+
+from ml_collections import ConfigDict, config_dict
+
+from configs.recipe import for_loss
+from configs.species_losses import LOSSES as _LOSSES
+
+
+def get_config(loss: str = "cross_entropy") -> ConfigDict:
+    return for_loss(
+        {
+            "seed": 0,
+            "num_epochs": 30,
+            "dataset": {
+                "name": "synthetic_latents",
+                # "organs" or "gaussian": whether the posterior is no softmax of linear scores.
+                "generator": "organs",
+                "batch_size": 100,
+                # Not used: the examples are made in memory.
+                "data_dir": config_dict.placeholder(str),
+                "num_classes": 100,
+                "num_genera": 20,
+                "ambiguity": 0.8,
+                "long_tail_exponent": 0.0,
+                "data_seed": 0,
+                "num_train": 4_000,
+                "num_validation": 5_000,
+                "num_test": 10_000,
+                # The examples of each class in the class-balanced test.
+                "balanced_per_class": 30,
+                "label_noise": 0.0,
+                "label_noise_kind": "superclass",
+            },
+            # "linear" has no hidden layer.
+            "model": {"name": "mlp"},
+            "optimizer": {
+                "learning_rate": 0.02,
+                "weight_decay": 1e-4,
+                "decay_epochs": (18, 26),
+            },
+            "select_by": "top_5_accuracy",
+            "eval": {"ks": (1, 3, 5)},
+        },
+        _LOSSES,
+        loss,
+    )

@@ -1,0 +1,174 @@
+"""Crops of simplejpeg and cykooz-resizer against those of Pillow."""
+
+import importlib.resources
+import io
+import itertools
+import pickle
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from train.data import dataset_spec, fast_photographs, images
+from train.data.fast_photographs import FastPhotographReader
+from train.data.images import UnreadableImageError
+from train.data.photographs import PhotographReader
+from train.foundation.errors import UserError
+from train.workdir import runs
+
+SHAPE = (images.CROP, images.CROP, 3)
+EXACT, FAST = PhotographReader(SHAPE), FastPhotographReader(SHAPE)
+# Where crops lie: the corners, which show the edges of the image, and between them.
+PLACES = [np.array(place) for place in ((0, 0), (0.999, 0.999), (0, 0.999), (0.3, 0.6))]
+# Width and height: odd ones, enlarged ones, one side already 256, and much larger or longer ones.
+SIZES = [(499, 333), (333, 501), (177, 231), (256, 301), (301, 256), (1601, 1203), (230, 1999)]
+CONFIG = {
+    "name": "plantnet300k",
+    "data_dir": None,
+    "num_workers": 0,
+    "skip_unreadable": False,
+    "decoding": "fast",
+}
+
+
+def photograph(rng, width, height, channels=3):
+    """Smooth shapes and fine noise."""
+    coarse = rng.integers(0, 256, (7, 9, channels)).astype(np.uint8)
+    smooth = [
+        np.asarray(Image.fromarray(plane).resize((width, height), Image.Resampling.BICUBIC))
+        for plane in np.moveaxis(coarse, -1, 0)
+    ]
+    noise = rng.normal(scale=12, size=(height, width, channels))
+    return np.clip(np.stack(smooth, axis=-1) + noise, 0, 255).astype(np.uint8)
+
+
+def encode(image, file_format="JPEG", **options):
+    file = io.BytesIO()
+    image.save(file, file_format, **options)
+    return file.getvalue()
+
+
+def check(encoded):
+    """Each crop is within a step of Pillow's, and as bright."""
+    pairs = [
+        (EXACT.for_evaluation(encoded, "a"), FAST.for_evaluation(encoded, "a")),
+        *(
+            (EXACT.for_training(encoded, "a", at), FAST.for_training(encoded, "a", at))
+            for at in PLACES
+        ),
+    ]
+    for exact, fast in pairs:
+        assert fast.shape == SHAPE
+        assert fast.dtype == np.uint8
+        difference = fast.astype(int) - exact
+        # Two roundings, once an axis, in another order.
+        assert abs(difference).max() <= 1
+        # A step in a quarter of the values or less, as the two roundings are mostly the same.
+        assert abs(difference).mean() < 0.3
+        # A rounding that always goes one way would shift the mean by a quarter or a half.
+        assert abs(difference.mean()) < 0.1
+
+
+@pytest.mark.parametrize("name", ["china.jpg", "flower.jpg"])
+def test_real_photographs(name):
+    check((importlib.resources.files("sklearn.datasets.images") / name).read_bytes())
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_any_size(rng, size):
+    check(encode(Image.fromarray(photograph(rng, *size)), quality=85))
+
+
+def files(rng):
+    """The kinds of files, and whether simplejpeg decodes them."""
+    colours = Image.fromarray(photograph(rng, 301, 275))
+    exif = Image.Exif()
+    exif[0x0112] = 6  # To be turned by a quarter, which is not done.
+    yield "progressive", encode(colours, progressive=True), True
+    yield "every colour kept", encode(colours, subsampling="4:4:4"), True
+    yield "colours of half the width", encode(colours, subsampling="4:2:2"), True
+    yield "red, green and blue", encode(colours, keep_rgb=True), True
+    yield "greyscale", encode(colours.convert("L")), True
+    yield "turned by EXIF", encode(colours, exif=exif), True
+    yield "more after the end", encode(colours) + b"more", True
+    yield "four inks", encode(Image.fromarray(photograph(rng, 301, 275, channels=4), "CMYK")), False
+    yield "PNG", encode(colours, "PNG"), False
+    yield "PNG with a palette", encode(colours.convert("P"), "PNG"), False
+
+
+def test_any_kind_of_file(rng, monkeypatch):
+    for name, encoded, is_decoded in files(rng):
+        check(encoded)
+        np.testing.assert_array_equal(
+            fast_photographs.decode(encoded, "a"), np.asarray(images.decode(encoded, "a")), name
+        )
+        if is_decoded:
+            with monkeypatch.context() as context:
+                context.setattr(images, "decode", None)
+                assert fast_photographs.decode(encoded, "a").shape == (275, 301, 3), name
+
+
+def outcome(decode, encoded):
+    try:
+        return np.asarray(decode(encoded, "flower.jpg")).tolist()
+    except UnreadableImageError as error:
+        return str(error)
+
+
+def test_damaged_files_give_what_pillow_gives(rng):
+    encoded = encode(Image.fromarray(photograph(rng, 96, 64)), quality=85)
+    start = encoded.index(b"\xff\xda") + 14
+    cut = [encoded[:length] for length in (0, 2, 100, start, len(encoded) // 2, len(encoded) - 2)]
+    # Bytes of the coefficients: some are still a picture, with which libjpeg-turbo warns or not.
+    changed = [
+        encoded[:place] + bytes([value]) + encoded[place + 1 :]
+        for place, value in itertools.product(range(start, len(encoded), 97), (0, 0x55, 0xFF))
+    ]
+    outcomes = [
+        (outcome(images.decode, one), outcome(fast_photographs.decode, one))
+        for one in (b"<html>404 not found</html>", *cut, *changed)
+    ]
+    for expected, found in outcomes:
+        assert found == expected
+    assert sum("truncated" in str(expected)[:200] for expected, _ in outcomes) >= 2
+    # Pillow reads some of the changed ones, so that both kinds are compared.
+    assert sum(isinstance(expected, list) for expected, _ in outcomes) > 10
+
+
+def test_more_pixels_than_pillow_reads_are_refused(rng, monkeypatch):
+    encoded = encode(Image.fromarray(photograph(rng, 96, 64)))
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(UnreadableImageError, match="decompression bomb"):
+        FAST.for_evaluation(encoded, "flower.jpg")
+
+
+def test_a_decoded_image_gives_the_pixels_of_its_file(rng):
+    encoded = encode(Image.fromarray(photograph(rng, 500, 400)))
+    found = FAST.fit(images.decode(encoded, "a"), "a")
+    np.testing.assert_array_equal(found, FAST.for_evaluation(encoded, "a"))
+    with pytest.raises(UnreadableImageError, match="too long and narrow"):
+        FAST.fit(Image.new("RGB", (100_000, 1)), "a")
+
+
+def test_the_configuration_chooses():
+    assert dataset_spec(CONFIG).reader == FAST
+    assert isinstance(dataset_spec(CONFIG).reader, FastPhotographReader)
+    assert type(dataset_spec(CONFIG | {"decoding": "exact"}).reader) is PhotographReader
+    # It is sent to the processes that decode.
+    assert isinstance(pickle.loads(pickle.dumps(dataset_spec(CONFIG).reader)), FastPhotographReader)
+
+
+def test_a_run_of_an_earlier_version_is_exact():
+    earlier = {name: value for name, value in CONFIG.items() if name != "decoding"}
+    exact, fast = (runs.key({"dataset": CONFIG | {"decoding": one}}) for one in ("exact", "fast"))
+    assert runs.key({"dataset": earlier}) == exact != fast
+
+
+@pytest.mark.parametrize("package", ["simplejpeg", "cykooz_resizer"])
+def test_a_missing_package_is_named(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delitem(sys.modules, "train.data.fast_photographs")
+    with pytest.raises(UserError, match=rf"'fast' needs .* {package}: .*topk_jax\[fast-images\]"):
+        dataset_spec(CONFIG)
+    dataset_spec(CONFIG | {"decoding": "exact"})

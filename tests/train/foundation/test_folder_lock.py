@@ -1,0 +1,102 @@
+"""The lock of a folder: one at a time, and free when its holder ends, however it ends."""
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from absl import logging
+
+from train.foundation import folder_lock
+from train.foundation.errors import UserError
+
+HOLDER = """
+import signal, sys
+from pathlib import Path
+from train.foundation import folder_lock
+with folder_lock.held(Path(sys.argv[1]), "another test"):
+    print("held", flush=True)
+    signal.pause()
+"""
+
+
+def hold(folder):
+    return folder_lock.held(folder, "another test")
+
+
+def test_the_second_is_told_in_one_line_and_the_next_finds_nothing(tmp_path):
+    folder = tmp_path / "new" / "run"
+    with hold(folder):
+        with pytest.raises(UserError) as raised, hold(folder):
+            pass
+        assert str(
+            raised.value
+        ) == f"another test is at work in {folder}; wait for its end, or " + ("stop it")
+    assert list(folder.iterdir()) == []
+    with hold(folder):
+        pass
+
+
+def test_a_killed_holder_loses_it(tmp_path):
+    command = [sys.executable, "-c", HOLDER, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"held\n"
+        with pytest.raises(UserError, match="another test is at work"), hold(tmp_path):
+            pass
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert (tmp_path / folder_lock.LOCK).exists()
+    with hold(tmp_path):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_lock_that_was_removed_meanwhile_is_taken_anew(tmp_path, monkeypatch):
+    lock = fcntl.flock
+    calls = []
+
+    def after_another(file, operation):
+        if not calls:
+            # The holder before ended after this one had opened its file.
+            (tmp_path / folder_lock.LOCK).unlink()
+        calls.append(file)
+        lock(file, operation)
+
+    monkeypatch.setattr(fcntl, "flock", after_another)
+    with hold(tmp_path):
+        assert len(calls) == 2
+        with pytest.raises(UserError), hold(tmp_path):
+            pass
+
+
+def test_a_folder_may_be_renamed_by_whoever_holds_its_lock(tmp_path):
+    with hold(tmp_path / "unfinished"):
+        (tmp_path / "unfinished").rename(tmp_path / "final")
+    assert (tmp_path / "final" / folder_lock.LOCK).exists()
+
+
+def test_a_file_system_without_locks_is_warned_of(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    warned = []
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    monkeypatch.setattr(logging, "warning", lambda *words: warned.append(words[0] % words[1:]))
+    with hold(tmp_path):
+        pass
+    assert warned == [
+        f"{tmp_path}: the file system has no locks (No locks available); see to it that nothing "
+        "else writes there"
+    ]
+
+
+def test_a_folder_that_may_not_be_written_to_needs_no_lock(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(type(tmp_path), "open", refuse)
+    with hold(tmp_path):
+        pass

@@ -1,0 +1,192 @@
+"""Ctrl-C at the moments at which Python itself does not end, or ends with a traceback."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.train.forked import ROOT, TIME_LIMIT
+
+LINE = "stopped by SIGINT\n"
+# What a command does, in a process of its own that starts in a tenth of a second.
+COMMAND = """
+import atexit, contextlib, ctypes, gc, os, signal, sys, threading
+from train.foundation import command_line, interruption
+from train.foundation.errors import UserError
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+def never_returns():
+    # As a long call of C++: no signal ends it, and it holds no lock of Python.
+    lock = ctypes.create_string_buffer(64)
+    for _ in range(2):
+        ctypes.CDLL(None).pthread_mutex_lock(lock)
+
+def main():
+    {command}
+
+interruption.begin()
+{before}
+command_line.run(main)
+"""
+
+
+def run(command="pass", before="", started_by=(), **options):
+    indented = command.replace("\n", "\n    ")
+    done = subprocess.run(
+        [*started_by, sys.executable, "-c", COMMAND.format(command=indented, before=before)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        check=False,
+        **options,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+ENDS = {
+    "in the command": {"command": "interrupt()"},
+    "before the command": {"before": "print('read', end=''); interrupt()"},
+    "after the command": {"before": "atexit.register(interrupt)"},
+    "in an import": {
+        "command": """
+sys.path.insert(0, os.environ["MODULES"])
+import made_of_cpp
+""",
+    },
+    "where it becomes another error": {
+        "command": """
+try:
+    interrupt()
+except KeyboardInterrupt:
+    raise RuntimeError("INTERNAL: an error has occurred in a callback") from None
+""",
+    },
+    "where it is lost": {
+        "command": """
+gc.callbacks.append(lambda *_: interrupt())
+gc.collect()
+never_returns()
+""",
+    },
+    "in a long call": {
+        "command": """
+threading.Timer(0.01, interrupt).start()
+never_returns()
+""",
+        "before": "interruption._SECONDS = 0.1",
+    },
+    "a second time, in a long call": {
+        "command": """
+with interruption.patient(), contextlib.suppress(KeyboardInterrupt):
+    interrupt()
+with interruption.patient():
+    threading.Timer(0.01, interrupt).start()
+    never_returns()
+""",
+    },
+    "at the exit, where a thread never ends": {
+        "command": """
+def wait():
+    while threading.main_thread().is_alive():
+        pass
+    interrupt()
+    never_returns()
+threading.Thread(target=wait).start()
+""",
+    },
+}
+
+
+@pytest.mark.parametrize("moment", ENDS)
+def test_ctrl_c_ends_a_command_with_one_line_at_any_moment(tmp_path, moment):
+    # As an extension module that is initialized by half.
+    (tmp_path / "made_of_cpp.py").write_text(
+        "import os, signal\n"
+        "try:\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "except BaseException:\n"
+        "    os.abort()\n"
+    )
+    code, printed, errors = run(**ENDS[moment], env={**os.environ, "MODULES": str(tmp_path)})
+    assert (code, errors) == (130, LINE)
+    assert printed == ("read" if moment == "before the command" else "")
+
+
+def test_what_takes_time_is_waited_for():
+    # The thread has looked at the clock three times, and each time it was too late.
+    command = """
+looks = threading.Semaphore(0)
+select = interruption.select.select
+interruption.select = type(sys)("select")
+interruption.select.select = lambda *given: (looks.release(), select(*given))[1]
+with interruption.patient():
+    try:
+        interrupt()
+    except KeyboardInterrupt:
+        for _ in range(3):
+            looks.acquire()
+        print("saved")
+"""
+    before = "interruption._SECONDS = interruption._PAUSE = 0.01"
+    assert run(command, before) == (0, "saved\n", "")
+
+
+def test_ctrl_c_in_the_last_moments_is_ignored():
+    # Modules are taken apart by then.
+    command = """
+class Last:
+    def __del__(self, write=os.write, kill=os.kill, process=os.getpid(), number=signal.SIGINT):
+        write(1, b"taken apart")
+        kill(process, number)
+sys.modules["__main__"].last = Last()
+"""
+    assert run(command) == (0, "taken apart", "")
+
+
+def test_a_process_that_ignores_it_goes_on_to_do_so():
+    ignoring = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
+    assert run("interrupt()", started_by=ignoring) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "last"),
+    [
+        ("UserError('no such field')", 2, "error: no such field"),
+        ("OSError(28, 'No space left on device', '/data')", 1, "No space left on device: /data"),
+        ("KeyError('a mistake of ours')", 1, "KeyError: 'a mistake of ours'"),
+    ],
+)
+def test_an_error_ends_a_command_with_threads_that_never_end(error, code, last):
+    command = f"threading.Thread(target=never_returns).start()\nraise {error}"
+    returned, printed, errors = run(command)
+    assert (returned, printed) == (code, "")
+    assert errors.splitlines()[-1].endswith(last)
+
+
+@pytest.mark.parametrize("module", ["train.main", "train.evaluate", "topk_jax._console"])
+def test_the_program_handles_it_before_it_imports_a_library(tmp_path, module):
+    library = tmp_path / "absl"
+    library.mkdir()
+    (library / "__init__.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    done = subprocess.run(
+        [sys.executable, "-m", module, "train"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", LINE)
+
+
+def test_other_programs_handle_it_themselves():
+    program = "import signal, train; print(signal.getsignal(signal.SIGINT).__name__)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "default_int_handler\n"

@@ -1,0 +1,100 @@
+"""The door of JSON files: a value of the shape, or one line, whatever the file has."""
+
+import os
+import random
+
+import pytest
+
+from train.foundation import json_files, shapes
+from train.foundation.errors import UserError
+from train.foundation.fields import Number, integer, text
+
+SHAPE = shapes.record(
+    {"name": text(), "counts": shapes.list_of(integer(0), at_least=1)},
+    {"metrics": shapes.table_of(shapes.NUMBER_OR_NULL)},
+)
+WHOLE = b'{"name": "\xc3\xa9", "counts": [0, 2], "metrics": {"a": 0.5, "b": null}, "more": [[]]}'
+
+
+def test_a_value_of_the_shape_is_read(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_bytes(WHOLE)
+    assert json_files.read(path, SHAPE, "a list")["metrics"] == {"a": 0.5, "b": None}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "Expecting value: line 1 column 1 (char 0)"),
+        (WHOLE[:40], "Unterminated string"),
+        (b"\xff\xfe", "byte 0 is not UTF-8"),
+        (b"[1]", "it must be an object"),
+        (b"{}", "it must be an object with 'name'"),
+        (WHOLE.replace(b"[0, 2]", b'["0"]'), "whose 'counts' is a list whose element 0 is a whole"),
+        (WHOLE.replace(b"[0, 2]", b"[]"), "whose 'counts' is a list of at least 1"),
+        (WHOLE.replace(b"[0, 2]", b"{}"), "whose 'counts' is a list"),
+        (WHOLE.replace(b"0.5", b"NaN"), "it has NaN, which is not JSON"),
+        (WHOLE.replace(b"0.5", b"-Infinity"), "it has -Infinity, which is not JSON"),
+        (WHOLE.replace(b"0.5", b"1e999"), "it has 1e999, which is too large"),
+        (
+            WHOLE.replace(b"0.5", b"1" + b"0" * 400),
+            "it has 10000000000000000000, which is",
+        ),
+        (WHOLE.replace(b"0.5", b'"0.5"'), "whose 'a' is a finite number, or None"),
+        (WHOLE.replace(b"\xc3\xa9", b"\\ud800"), "it has half a character"),
+        (WHOLE.replace(b"\xc3\xa9", b"\\u0000"), "whose 'name' is a text that is not empty"),
+        (b"[" * 100_000 + b"]" * 100_000, "it has more than 32 lists or objects in each other"),
+        (b"[" * 900 + b"]" * 900, "it has more than 32 lists or objects in each other"),
+        (b'{"a":' * 900 + b"1" + b"}" * 900, "it has more than 32 lists or objects in each other"),
+    ],
+)
+def test_anything_else_is_one_line(tmp_path, content, reason):
+    path = tmp_path / "a.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as raised:
+        json_files.read(path, SHAPE, "a list")
+    assert str(raised.value).startswith(f"{path} is not a list: ")
+    assert reason in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_depth_is_counted_to_the_last_level():
+    deepest = b"[" * 32 + b"1" + b"]" * 32
+    json_files.parse(deepest, shapes.anything)
+    with pytest.raises(ValueError, match="more than 32"):
+        json_files.parse(b"[" + deepest + b"]", shapes.anything)
+
+
+def test_files_that_never_end_or_are_too_large_are_not_read(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(UserError, match=r"is not a list: it is no regular file$"):
+        json_files.read(pipe, SHAPE, "a list")
+    sparse = tmp_path / "sparse"
+    with sparse.open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(UserError, match="it has 1,099,511,627,776 bytes, and more than 268,435,45"):
+        json_files.read(sparse, SHAPE, "a list")
+    with pytest.raises(FileNotFoundError):
+        json_files.read(tmp_path / "none", SHAPE, "a list")
+
+
+def test_random_bytes_in_a_file_are_the_shape_or_one_line():
+    draw = random.Random(0)
+    read = 0
+    for _ in range(2000):
+        changed = bytearray(WHOLE)
+        for _ in range(draw.randint(1, 4)):
+            changed[draw.randrange(len(changed))] = draw.randrange(256)
+        try:
+            value = json_files.parse(bytes(changed), SHAPE)
+        except ValueError:
+            continue
+        read += 1
+        assert SHAPE(value) is None
+    assert 0 < read < 2000
+
+
+def test_numbers_that_no_float_can_hold_are_refused():
+    assert Number()(10**400) == "a finite number"
+    assert Number()(10**300) is None

@@ -1,0 +1,47 @@
+"""Names of files reach a terminal without what it obeys."""
+
+import sys
+
+import pytest
+from absl import logging
+
+from train.foundation import command_line
+from train.foundation.console import show_line
+from train.foundation.errors import UserError
+from train.foundation.printable import printable
+
+# A title, a colour, a new line, C1 codes, a right-to-left override, and a byte that is no UTF-8.
+NAME = "a\x1b]0;title\x07\x1b[31m\n\r\x9b2J\u202egpj.\udcff日é"
+ESCAPED = r"a\x1b]0;title\x07\x1b[31m\n\r\x9b2J\u202egpj.\udcff日é"
+
+
+def test_what_a_terminal_obeys_is_escaped():
+    assert printable(NAME) == ESCAPED
+    assert printable("a path/日é c\\d") == "a path/日é c\\d"
+
+
+def test_a_line_is_escaped(capsys):
+    show_line(f"results  {NAME}")
+    assert capsys.readouterr().out == f"results  {ESCAPED}\n"
+
+
+@pytest.mark.parametrize("error", [UserError(NAME), OSError(28, "No space left", NAME)])
+def test_an_error_is_escaped(error, capsys):
+    def command():
+        raise error
+
+    with pytest.raises(SystemExit):
+        command_line._guarded(command)
+    # White space is one space in errors.
+    expected = ESCAPED.replace(r"\n\r", " ")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ")
+    assert line.endswith(expected)
+
+
+def test_a_warning_is_escaped(capsys, monkeypatch):
+    handler = logging.get_absl_handler()
+    monkeypatch.setattr(handler.python_handler, "stream", sys.stderr)
+    command_line._guarded(lambda: None)
+    record = logging.get_absl_logger().makeRecord("", logging.WARNING, "", 0, "%s", (NAME,), None)
+    assert handler.format(record) == f"warning: {ESCAPED}"

@@ -1,0 +1,104 @@
+"""The training step of every recipe is lowered for GPUs and TPUs, with its network and loss."""
+
+import importlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import jax
+import numpy as np
+import pytest
+
+from tests import lowered
+from train.assembly import Assembly
+from train.data import dataset_spec
+from train.models import MODELS
+from train.papers.networks import NETWORKS
+from train.training.losses import LOSSES
+from train.workdir.classes import Classes
+from train.workdir.facts import Facts
+
+# One for each of the eight devices.
+BATCH_SIZE = 8
+# For data sets of which only the files tell it.
+NUM_CLASSES, NUM_FEATURES, IMAGE_SHAPE = 10, 16, (64, 64, 3)
+DTYPES = {"images": np.uint8, "features": np.float32, "names": np.int32}
+# The recipes of people's own data take any loss. All losses are tried with the smallest network.
+WITH_ANY_LOSS = "features"
+# What is lowered in every run of the tests: a network of each kind of input.
+SOME = ("digits", "features", "place_names")
+
+
+def arguments_of_recipes():
+    """What may stand after `--config=`, of every recipe; of some with each loss or network."""
+    for path in sorted((Path(__file__).parents[2] / "configs").glob("*.py")):
+        recipe = importlib.import_module(f"configs.{path.stem}")
+        if not hasattr(recipe, "get_config"):
+            continue
+        yield path.stem
+        choices = list(getattr(recipe, "_LOSSES", ()))
+        if path.stem == WITH_ANY_LOSS:
+            choices = list(LOSSES)
+        if path.stem == "plantnet300k_networks":
+            choices = [name for name in NETWORKS if name in MODELS]
+        yield from (f"{path.stem}:{choice}" for choice in choices)
+
+
+ARGUMENTS = list(arguments_of_recipes())
+
+
+def assembly_of(argument):
+    """The parts of a run of the recipe, with made-up facts in the place of its data set."""
+    recipe, _, choice = argument.partition(":")
+    get_config = importlib.import_module(f"configs.{recipe}").get_config
+    config = (get_config(choice) if choice else get_config()).to_dict()
+    # A program by pmap is no program that can be exported. The step is the same.
+    config["parallel"] = "shard_map"
+    config["dataset"]["batch_size"] = BATCH_SIZE
+    # Nothing is read from there.
+    for name in ("path", "tfds_name"):
+        if name in config["dataset"]:
+            config["dataset"][name] = "somewhere"
+    spec = dataset_spec(config["dataset"])
+    num_classes = spec.num_classes or NUM_CLASSES
+    shape = spec.image_shape or (IMAGE_SHAPE if spec.has_images else (NUM_FEATURES,))
+    classes = Classes(tuple(map(str, range(num_classes))), (20,) * num_classes)
+    zeros = (0.0,) * shape[-1]
+    ones = (1.0,) * shape[-1]
+    facts = Facts(classes, shape, mean=spec.mean or zeros, std=spec.std or ones)
+    assembly = Assembly(config, facts, None)
+    assembly.steps_per_epoch = 10
+    labels = np.arange(BATCH_SIZE) % num_classes
+    assembly.dataset = SimpleNamespace(train=SimpleNamespace(labels=labels))
+    return assembly
+
+
+def batch_of(assembly):
+    numbers = jax.ShapeDtypeStruct((BATCH_SIZE,), np.int32)
+    inputs = jax.ShapeDtypeStruct((BATCH_SIZE, *assembly.image_shape), DTYPES[assembly.spec.inputs])
+    batch = {"images": inputs, "labels": numbers, "positions": numbers, "request": numbers}
+    return {**batch, "examples": numbers} if assembly.loss.estimates_labels else batch
+
+
+def test_every_recipe_is_here():
+    assert {"cifar100", "imagenet", "plantnet300k", "place_names", "folder", "tfds"} <= {*ARGUMENTS}
+    assert {f"features:{loss}" for loss in LOSSES} <= {*ARGUMENTS}
+    assert {f"plantnet300k_networks:{name}" for name in ("resnet50", "vgg11")} <= {*ARGUMENTS}
+
+
+@pytest.mark.usefixtures("standard_promotion")
+@pytest.mark.parametrize(
+    "argument",
+    [
+        pytest.param(argument, marks=() if argument in SOME else pytest.mark.long)
+        for argument in ARGUMENTS
+    ],
+)
+def test_the_training_step_is_lowered(argument, monkeypatch):
+    assembly = assembly_of(argument)
+    # Numbers that are kept, made outside of the trace below.
+    assert assembly.hyperparameters
+    # The state is looked at in its shapes alone: its initialization would take longer to compile.
+    monkeypatch.setattr(jax, "device_get", lambda tree: tree)
+    state = jax.eval_shape(assembly.initial_state)
+    program = lowered.lowered(assembly.train_step, state, batch_of(assembly))
+    assert lowered.faults(program) == []

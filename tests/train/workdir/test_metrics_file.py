@@ -1,0 +1,69 @@
+"""The metrics of a run as they are read back: what is no line is left out, and told."""
+
+import json
+
+import pytest
+from absl import logging
+
+from train.foundation.errors import UserError
+from train.workdir import metrics_file, run_files
+
+LINES = [
+    {"step": 5, "epoch": 1, "split": "train", "loss": 1.5, "accuracy": 0.5},
+    {"step": 10, "epoch": 1, "split": "validation", "seconds": 0.5, "few_top_1_accuracy": None},
+    {"step": 15, "epoch": 2, "split": "train", "loss": 1.0},
+]
+
+
+@pytest.fixture
+def warned(monkeypatch):
+    found = []
+    monkeypatch.setattr(logging, "warning", lambda *words: found.append(words[0] % words[1:]))
+    return found
+
+
+def write(path, *lines, end=""):
+    texts = (line if isinstance(line, str) else json.dumps(line) for line in lines)
+    path.write_text("".join(f"{text}\n" for text in texts) + end)
+    return path
+
+
+def test_a_torn_line_is_no_news(tmp_path, warned):
+    path = write(tmp_path / "metrics.jsonl", *LINES, end='{"step": 20, "spl')
+    assert metrics_file.read(path) == LINES
+    metrics_file.drop_lines_after(path, 10)
+    assert [json.loads(line) for line in path.read_text().splitlines()] == LINES[:2]
+    assert warned == []
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "it must be an object"),
+        ('{"step": 7}', "it must be an object with 'split'"),
+        ('{"step": "7", "split": "train"}', "whose 'step' is a whole number"),
+        ('{"step": 7, "split": "train", "loss": "1"}', "whose 'loss' is a finite number, or None"),
+        ('{"step": 7, "split": "train", "loss": NaN}', "it has NaN"),
+        ('{"step": 7, "split": "train", "loss": [1]}', "whose 'loss' is a finite number"),
+        ("[" * 100_000, "more than 32 lists"),
+        ("\x1b]0;x\x07", "Expecting value"),
+    ],
+)
+def test_a_bad_line_is_left_out_and_told(tmp_path, warned, bad, reason):
+    path = write(tmp_path / "metrics.jsonl", LINES[0], bad, *LINES[1:], bad)
+    assert run_files.read_metrics(tmp_path) == LINES
+    (message,) = warned
+    assert message.startswith(
+        f"{path}: lines that are no metrics of a step, and are left out: 2, the first of them "
+        "line 2: "
+    )
+    assert reason in message
+    assert "\x1b" not in message
+    metrics_file.drop_lines_after(path, 15)
+    assert [json.loads(line) for line in path.read_text().splitlines()] == LINES
+
+
+def test_no_file_is_said(tmp_path):
+    with pytest.raises(UserError, match=r"there is no .*metrics\.jsonl"):
+        run_files.read_metrics(tmp_path)

@@ -1,0 +1,127 @@
+"""The candidates of a random search, and more of them while the best lies at the end of a range."""
+
+import functools
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from train.comparison import parameters
+from train.comparison.parameters import Choice, Parameter, Range, Side
+from train.series.recipe import Overrides
+
+# How often a search is extended at most, and with how many candidates each time.
+ROUNDS = 3
+_PER_ROUND = 4
+_ATTEMPTS = 100
+
+
+@dataclass(frozen=True)
+class Search:
+    """The candidates of an arm that are known now.
+
+    Attributes:
+        seed: the seed of the draws.
+        space: the parameters, with the ranges as they are now.
+        candidates: the candidates, each once.
+        extensions: the rounds of more candidates.
+    """
+
+    seed: int
+    space: tuple[Parameter, ...]
+    candidates: tuple[Overrides, ...]
+    extensions: tuple["Extension", ...] = ()
+
+
+@dataclass(frozen=True)
+class Extension:
+    """A round of more candidates.
+
+    Attributes:
+        first: the index of its first candidate.
+        ranges: by field, the range after the extension.
+        sides: by field, the end that was extended.
+    """
+
+    first: int
+    ranges: Mapping[str, Range]
+    sides: Mapping[str, Side]
+
+
+@functools.cache
+def begin(space: tuple[Parameter, ...], count: int, seed: int) -> Search:
+    """The first candidates: so many draws, or every combination of choices if there are fewer."""
+    return Search(seed, space, _draw(space, count, seed, part=0, known=()))
+
+
+def extended(search: Search, best: Overrides) -> Search | None:
+    """The search with a round of more candidates.
+
+    The ranges at an end of which the best candidate lies are extended there. The new candidates
+    have these fields in the new parts and in the outer tenths beside them, and the other fields
+    anywhere.
+
+    Args:
+        search: the search, all of whose candidates have a score.
+        best: the best candidate.
+
+    Returns:
+        None if no parameter of the best candidate lies at an end that can be extended, or if the
+        search was extended often enough.
+    """
+    values = dict(best)
+    sides: dict[str, Side] = {}
+    for parameter in search.space:
+        side = None if isinstance(parameter, Choice) else parameter.edge(values[parameter.name])
+        if side is not None:
+            sides[parameter.name] = side
+    if not sides or len(search.extensions) == ROUNDS:
+        return None
+    space: list[Parameter] = []
+    drawn: list[Parameter] = []
+    for parameter in search.space:
+        if isinstance(parameter, Range) and parameter.name in sides:
+            space.append(parameter.extended(sides[parameter.name]))
+            drawn.append(parameter.beyond(sides[parameter.name]))
+        else:
+            space.append(parameter)
+            drawn.append(parameter)
+    part = len(search.extensions) + 1
+    more = _draw(drawn, _PER_ROUND, search.seed, part=part, known=search.candidates)
+    ranges = {one.name: one for one in space if isinstance(one, Range) and one.name in sides}
+    extension = Extension(len(search.candidates), ranges, sides)
+    return Search(
+        search.seed,
+        tuple(space),
+        (*search.candidates, *more),
+        (*search.extensions, extension),
+    )
+
+
+def furthest(parameter: Range, side: Side) -> float:
+    """The value that extensions of one end can reach."""
+    for _ in range(ROUNDS):
+        parameter = parameter.extended(side)
+    return parameter.start if side == "low" else parameter.end
+
+
+def _draw(
+    space: Sequence[Parameter], count: int, seed: int, *, part: int, known: Sequence[Overrides]
+) -> tuple[Overrides, ...]:
+    """Different candidates, none of which is known."""
+    if all(isinstance(parameter, Choice) for parameter in space):
+        choices = [parameter for parameter in space if isinstance(parameter, Choice)]
+        if math.prod(len(choice.values) for choice in choices) <= count:
+            names = [choice.name for choice in choices]
+            every = itertools.product(*(choice.values for choice in choices))
+            return tuple(tuple(zip(names, values, strict=True)) for values in every)
+    generators = {one.name: parameters.generator(seed, one.name, part) for one in space}
+    drawn: dict[Overrides, None] = {}
+    # Ranges that are narrower than four digits tell apart have fewer values than are wanted.
+    for _ in range(_ATTEMPTS * count):
+        candidate = tuple((one.name, one.draw(generators[one.name])) for one in space)
+        if candidate not in known:
+            drawn[candidate] = None
+        if len(drawn) == count:
+            break
+    return tuple(drawn)

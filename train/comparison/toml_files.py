@@ -1,0 +1,108 @@
+"""TOML files that say which runs there are, and the values in them."""
+
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from train.foundation import fields, json_files
+from train.foundation.errors import UserError, first_line
+
+# In bytes, of what people write by hand.
+_LARGEST = 2**24
+_SEED = fields.integer(0, 2**32 - 1)
+
+
+def read(path: Path, flag: str) -> dict[str, Any]:
+    """The content of a TOML file that a flag names.
+
+    Raises:
+        UserError: there is no such file, or it is not TOML.
+    """
+    if path.is_dir():
+        raise UserError(f"--{flag} must be a file; there is no file {path}")
+    try:
+        return tomllib.loads(json_files.read_bytes(path, _LARGEST).decode())
+    except FileNotFoundError as error:
+        raise UserError(f"--{flag} must be a file; there is no file {path}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is not TOML: {first_line(error)}") from error
+
+
+def check_keys(table: Mapping[str, Any], known: Collection[str]) -> None:
+    """Raises `UserError` for a key that is not known."""
+    for key in table:
+        if key not in known:
+            hint = fields.did_you_mean(key, known)
+            raise UserError(f"{key!r} is not one of {', '.join(known)}{hint}")
+
+
+def several(name: str, value: Any) -> list[Any]:
+    """One or several values, none of them twice."""
+    if value is None:
+        raise UserError(f"{name} is missing")
+    if value in ([], {}):
+        raise UserError(f"{name} has no value")
+    values = value if isinstance(value, list) else [value]
+    for index, one in enumerate(values):
+        # True equals 1, and is another value.
+        equal = [other for other in values[:index] if other == one]
+        if any(isinstance(other, bool) == isinstance(one, bool) for other in equal):
+            raise UserError(f"{name} has {one!r} twice")
+    return values
+
+
+def seeds(name: str, value: Any) -> tuple[int, ...]:
+    """One or several seeds of runs."""
+    found = several(name, value)
+    for seed in found:
+        if wrong := _SEED(seed):
+            raise UserError(f"{name} must be {wrong}, or several; got {seed!r}")
+    return tuple(found)
+
+
+def flattened(name: str, table: Any) -> dict[str, Any]:
+    """The fields of a table by dotted names, whether it has them with dots or as tables."""
+    if not isinstance(table, dict):
+        raise UserError(f"{name} must be a table of fields and their values; got {table!r}")
+    values: dict[str, Any] = {}
+    for field, value in _flattened(table):
+        if field in values:
+            raise UserError(f"{name} has {field} twice")
+        values[field] = value
+    return values
+
+
+def values_of_field(name: str, value: Any, *, is_tuple: bool) -> list[Any]:
+    """The values of a field: one or several; those of a field that is a tuple are lists."""
+    found = several(name, value)
+    for one in found:
+        if is_tuple != isinstance(one, list):
+            example = "[[15, 25], [10, 20]]" if is_tuple else "[0.1, 0.2]"
+            kind = "lists" if is_tuple else "numbers, texts, true or false"
+            raise UserError(f"the values of {name} must be {kind}, as {example}; got {one!r}")
+    return [_value(name, one) for one in found]
+
+
+def value_of_field(name: str, value: Any, *, is_tuple: bool) -> Any:
+    """The one value of a field; that of a field that is a tuple is a list."""
+    if is_tuple != isinstance(value, list):
+        kind = "a list, as [15, 25]" if is_tuple else "a number, a text, true or false"
+        raise UserError(f"{name} must be {kind}; got {value!r}")
+    return _value(name, value)
+
+
+def _value(name: str, value: Any) -> Any:
+    """A value as recipes have it: a list becomes a tuple."""
+    elements = value if isinstance(value, list) else [value]
+    if not all(isinstance(element, bool | int | float | str) for element in elements):
+        raise UserError(f"{name} cannot be {value!r}")
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _flattened(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value

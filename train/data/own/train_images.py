@@ -1,0 +1,102 @@
+"""Which of somebody's own training images are used, and with which labels."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from train.data import label_noise, options, splits
+from train.data.label_noise import GROUPINGS, LabelNoise
+from train.data.own.listing import Listing, Role
+from train.foundation import fields
+
+# Constants of the data: with another text, other images would be chosen and other labels drawn.
+_CHOICE_SALT = "topk_jax train_per_class 1"
+_NOISE_SALT = "topk_jax label_noise 1"
+
+OPTIONS: Mapping[str, fields.Field] = {
+    # The largest number of training images of a class; None for all.
+    "train_per_class": fields.optional(fields.integer(1)),
+    **options.IMBALANCE_FACTOR,
+    "label_noise": options.LABEL_NOISE["label_noise"],
+    # There are no superclasses.
+    "label_noise_kind": fields.one_of(GROUPINGS),
+}
+# The fields for all images with their own labels.
+UNCHANGED: Mapping[str, Any] = {
+    "train_per_class": None,
+    "imbalance_factor": 1.0,
+    "label_noise": 0.0,
+    "label_noise_kind": "blocks",
+}
+
+
+@dataclass(frozen=True)
+class TrainImages:
+    """What the fields `OPTIONS` say.
+
+    Attributes:
+        per_class: the largest number of images of a class; None for all.
+        imbalance_factor: the ratio of the largest class to the smallest one in a long tail that is
+            made of the images; 1 for the classes as they are.
+        label_noise: the probability that a label is drawn anew from its group.
+        label_noise_kind: the groups, one of `GROUPINGS`.
+    """
+
+    per_class: int | None
+    imbalance_factor: float
+    label_noise: float
+    label_noise_kind: str
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> "TrainImages":
+        """What `config.dataset` says."""
+        return cls(
+            config["train_per_class"],
+            config["imbalance_factor"],
+            config["label_noise"],
+            config["label_noise_kind"],
+        )
+
+    def chosen(self, images: Listing) -> np.ndarray:
+        """The indices of the images that are used, a function of their paths and classes alone.
+
+        Those of a smaller number, or of a larger imbalance, are among those of a larger number.
+
+        Raises:
+            UserError: a class would have none.
+        """
+        train = images.of_role(Role.TRAIN)
+        labels = images.labels[train]
+        counts = np.bincount(labels, minlength=len(images.class_names))
+        most = counts if self.per_class is None else np.minimum(counts, self.per_class)
+        sizes = splits.long_tail_sizes(most, self.imbalance_factor)
+        if (sizes == counts).all():
+            return train
+        draws = _draws(_CHOICE_SALT, (images.paths[index] for index in train.tolist()))
+        return train[splits.position_in_class(labels, draws[:, 0]) < sizes[labels]]
+
+    def labels(self, images: Listing, indices: np.ndarray, *, seed: int) -> np.ndarray:
+        """The labels [n] of some images, with noise.
+
+        Each is a function of the seed, the path and the class of the image. The labels that are
+        drawn anew with a lower probability are among those of a higher one.
+        """
+        labels = images.labels[indices]
+        if self.label_noise == 0:
+            return labels
+        noise = LabelNoise(
+            self.label_noise, GROUPINGS[self.label_noise_kind](len(images.class_names))
+        )
+        paths = (images.paths[index] for index in indices.tolist())
+        return label_noise.apply_draws(noise, labels, _draws(f"{_NOISE_SALT}\0{seed}", paths))
+
+
+def _draws(salt: str, paths: Iterable[str]) -> np.ndarray:
+    """Two numbers in [0, 1) for each path, a function of the salt and the path alone, [n, 2]."""
+    texts = (f"{salt}\0{path}".encode(errors="surrogateescape") for path in paths)
+    digests = b"".join(hashlib.sha256(text).digest()[:16] for text in texts)
+    # 53 bits, which a float64 holds exactly.
+    return (np.frombuffer(digests, ">u8").reshape(-1, 2) >> np.uint64(11)) / 2.0**53

@@ -1,0 +1,28 @@
+"""Fields of `config.dataset` that `synthetic_species` and `synthetic_latents` share."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from train.foundation import fields
+
+SIZES = {name: fields.integer(1) for name in ("num_train", "num_validation", "num_test")}
+
+OPTIONS: dict[str, fields.Field] = {
+    "num_classes": fields.integer(2),
+    "num_genera": fields.integer(1),
+    "ambiguity": fields.Number(above=0),
+    "long_tail_exponent": fields.Number(at_least=0),
+    # Of the data set, not of the run.
+    "data_seed": fields.integer(0, 2**32 - 1),
+    **SIZES,
+}
+
+
+def law_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `LatentSpecies`.
+
+    Args:
+        options: the fields of `config.dataset`.
+    """
+    names = ("num_classes", "num_genera", "ambiguity", "long_tail_exponent")
+    return {name: options[name] for name in names} | {"seed": options["data_seed"]}

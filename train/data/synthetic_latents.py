@@ -1,0 +1,95 @@
+"""Synthetic latents: the 16 numbers of `train.data.latent_species` as features, made in memory.
+
+There are no files. Validation, test and training examples are those of the law, and the classes of
+the balanced test are equally frequent. The best classifier of the latents is known.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from train.data import augmentation, label_noise, options, species_options
+from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
+from train.data.label_noise import LabelNoise
+from train.data.latent_species import LATENT_SIZE, LatentSpecies, check_whole_number
+from train.data.organs_model import OrgansModel
+from train.data.records import Split
+from train.data.species_model import SpeciesModel
+from train.foundation import fields
+
+# The laws by the name that `config.dataset.generator` has for them.
+GENERATORS: dict[str, type[LatentSpecies]] = {"gaussian": SpeciesModel, "organs": OrgansModel}
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticLatentsSpec(DatasetSpec):
+    """Examples of a law.
+
+    Attributes:
+        law: the classes, and the latents of each.
+        sizes: the number of examples of "train", "validation", "test" and "balanced_test".
+        label_noise: the noise of the training labels; `None` for none.
+    """
+
+    law: LatentSpecies
+    sizes: Mapping[str, int]
+    label_noise: LabelNoise | None
+
+    def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
+        """Draws the examples; see `DatasetSpec`."""
+        del data_dir  # There are no files.
+        train, labels = self._sample("train")
+        if self.label_noise is not None:
+            labels = label_noise.apply(self.label_noise, labels, seed=seed)
+        return Dataset(
+            train=Split(train, labels),
+            validation=Split(*self._sample("validation")),
+            test=Split(*self._sample("test")),
+            balanced_test=Split(*self._sample("balanced_test")),
+            class_names=tuple(self.law.class_names),
+            image_shape=(LATENT_SIZE,),
+            mean=tuple(train.mean(axis=0, dtype=np.float64).tolist()),
+            std=tuple(train.std(axis=0, dtype=np.float64).tolist()),
+        )
+
+    def _sample(self, part: str) -> tuple[np.ndarray, np.ndarray]:
+        """The latents float32 [n, 16] and labels int32 [n] of a part."""
+        latents, labels = self.law.sample(part, self.sizes[part])
+        return latents.astype(np.float32), labels.astype(np.int32)
+
+
+def _spec(config: Mapping[str, Any]) -> DatasetSpec:
+    law = GENERATORS[config["generator"]](**species_options.law_arguments(config))
+    # One example of each class at least.
+    check_whole_number("num_train", config["num_train"], minimum=law.num_classes)
+    return SyntheticLatentsSpec(
+        name=config["name"],
+        num_classes=law.num_classes,
+        image_shape=(LATENT_SIZE,),
+        augment=augmentation.unchanged,
+        mean=(),
+        std=(),
+        inputs="features",
+        true_distribution=TrueDistribution(law.posterior, np.exp(law.log_prior)),
+        law=law,
+        sizes={
+            "train": config["num_train"],
+            "validation": config["num_validation"],
+            "test": config["num_test"],
+            "balanced_test": config["balanced_per_class"] * law.num_classes,
+        },
+        label_noise=options.label_noise_of(config, tuple(law.genera.tolist())),
+    )
+
+
+SYNTHETIC_LATENTS = DatasetFamily(
+    _spec,
+    options={
+        "generator": fields.one_of(tuple(GENERATORS)),
+        **species_options.OPTIONS,
+        "balanced_per_class": fields.integer(1),
+        **options.LABEL_NOISE,
+    },
+)

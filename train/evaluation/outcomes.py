@@ -1,0 +1,101 @@
+"""Which examples of a split have their label in a set: one file of a run for each test split."""
+
+import dataclasses
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from train.evaluation.metric import Metric
+from train.foundation import files, json_files
+from train.foundation.errors import UserError, first_line
+
+# In bytes; those of ImageNet's validation images have less than a million.
+_LARGEST = 2**30
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What the accuracies of a split are the means of.
+
+    Attributes:
+        labels: the class of each example, int32 [n].
+        ranks: how many classes come before the label, int32 [n]. A rank of 0 is a top-1 hit.
+        average_ks: the K of the average-K sets, int32 [m].
+        in_average_sets: whether each of these sets has the label, bool [m, n].
+    """
+
+    labels: np.ndarray
+    ranks: np.ndarray
+    average_ks: np.ndarray
+    in_average_sets: np.ndarray
+
+    @classmethod
+    def read(cls, path: Path) -> "Outcomes":
+        """The outcomes in a file of a run.
+
+        Raises:
+            UserError: there is no such file, or it is damaged.
+        """
+        try:
+            content = json_files.read_bytes(path, _LARGEST)
+        except ValueError as error:
+            raise UserError(f"{path} has no outcomes of a split: {error}") from error
+        except FileNotFoundError as error:
+            raise UserError(
+                f"there is no {path}: the run is not finished, or is of an earlier version. "
+                "Without results.json, the command that started the run writes it"
+            ) from error
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                found = cls(**{field.name: arrays[field.name] for field in dataclasses.fields(cls)})
+            found._check()
+        except Exception as error:  # What NumPy raises at a damaged file, or one of another kind.
+            raise UserError(f"{path} has no outcomes of a split: {first_line(error)}") from error
+        return found
+
+    def write(self, path: Path) -> None:
+        """Writes them as an .npz file, with one array for each attribute."""
+        content = io.BytesIO()
+        arrays = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        np.savez_compressed(content, **arrays)
+        files.write_whole(path, content.getvalue())
+
+    def _check(self) -> None:
+        """Raises `ValueError` unless the arrays are what a run writes."""
+        examples, sets = len(np.atleast_1d(self.labels)), len(np.atleast_1d(self.average_ks))
+        wanted = {
+            "labels": ("i", (examples,)),
+            "ranks": ("i", (examples,)),
+            "average_ks": ("i", (sets,)),
+            "in_average_sets": ("b", (sets, examples)),
+        }
+        for name, (kind, shape) in wanted.items():
+            array = getattr(self, name)
+            if array.dtype.kind != kind or array.shape != shape:
+                raise ValueError(f"{name} is {array.dtype} {list(array.shape)}")
+        for name in ("labels", "ranks", "average_ks"):
+            if (getattr(self, name) < 0).any():
+                raise ValueError(f"{name} has a negative number")
+
+    def hits(self, metric: Metric) -> np.ndarray:
+        """Whether the sets of an accuracy have the label, bool [n].
+
+        They are those of all examples, whatever the mean of the metric is over.
+
+        Raises:
+            UserError: the run was not evaluated with this K.
+            ValueError: the metric is no accuracy.
+        """
+        if metric.rule is None or metric.k is None or not metric.is_accuracy:
+            raise ValueError(f"metric must be an accuracy of sets; got {metric.name}")
+        if metric.rule == "top":
+            hits: np.ndarray = self.ranks < metric.k
+            return hits
+        rows = np.flatnonzero(self.average_ks == metric.k)
+        if not rows.size:
+            had = ", ".join(map(str, self.average_ks))
+            raise UserError(f"{metric.name} needs {metric.k} in config.eval.ks; the run has {had}")
+        found: np.ndarray = self.in_average_sets[rows[0]]
+        return found

@@ -1,0 +1,76 @@
+"""Keeps two processes from writing to one folder at a time."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from absl import logging
+
+from train.foundation.errors import UserError
+
+# The file that a process locks while it writes to a folder.
+LOCK = "lock"
+
+
+@contextlib.contextmanager
+def held(folder: Path, who: str) -> Iterator[None]:
+    """Holds the lock of a folder. A process that is killed loses it.
+
+    Where the file system has no locks, this warns and goes on. Where the folder cannot be
+    written to, it goes on: nobody else writes there either.
+
+    Args:
+        folder: the folder, which is made if it does not exist.
+        who: who holds the lock, for the message of whoever comes second: "another run".
+
+    Raises:
+        UserError: another process holds the lock.
+    """
+    file = _locked(folder, who)
+    try:
+        yield
+    finally:
+        if file is not None:
+            with contextlib.suppress(OSError):  # Whoever renamed the folder may have removed it.
+                if _is_at(file, folder / LOCK):
+                    (folder / LOCK).unlink()
+            file.close()
+
+
+def _locked(folder: Path, who: str) -> BinaryIO | None:
+    """The file of the lock, which is held as long as it is open; None where there are no locks."""
+    while True:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            file = (folder / LOCK).open("ab")
+        except (PermissionError, NotADirectoryError):
+            return None
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.close()
+            raise UserError(
+                f"{who} is at work in {folder}; wait for its end, or stop it"
+            ) from error
+        except OSError as error:
+            file.close()
+            logging.warning(
+                "%s: the file system has no locks (%s); see to it that nothing else writes there",
+                folder,
+                error.strerror,
+            )
+            return None
+        # Between the two lines above, whoever had the lock may have removed the file.
+        if _is_at(file, folder / LOCK):
+            return file
+        file.close()
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,107 @@
+"""The shapes of the JSON files of a run, as far as anything reads them."""
+
+from typing import Any
+
+from train.foundation import shapes
+from train.foundation.fields import Field, Number, integer, optional, text
+from train.foundation.shapes import NUMBER, NUMBER_OR_NULL, list_of, record, string, table_of
+
+# What float64 counts one by one.
+_COUNT = integer(0, 2**53)
+_SIZES = list_of(integer(1, 2**31 - 1), at_least=1)
+# By the names of the metrics.
+METRICS: Field = table_of(NUMBER_OR_NULL)
+
+# Groups and fields that every version has had are needed where a run is trained or loaded, which
+# checks all of them. Runs are found and compared by these.
+CONFIG: Field = record(
+    {},
+    {
+        "seed": integer(0),
+        "num_epochs": integer(1),
+        "select_by": text(),
+        "dataset": record({}, {"name": text(), "batch_size": integer(1)}),
+        "model": record({}, {"name": text()}),
+        "loss": record({}, {"name": text(), "class_weights": text()}),
+        "optimizer": table_of(shapes.anything),
+        "eval": record({}, {"ks": list_of(integer(1))}),
+        "checkpoint": table_of(shapes.anything),
+        "extensions": list_of(list_of(integer(0))),
+    },
+)
+
+CLASSES: Field = list_of(record({"name": string, "training_images": _COUNT}), at_least=1)
+
+_DIGEST = optional(string)
+DATA: Field = record(
+    {"image_shape": _SIZES, "digest": _DIGEST},
+    {"mean": list_of(NUMBER), "std": list_of(NUMBER)},
+)
+
+# A line of the metrics. What else it has is a metric.
+_OF_LINE = record({"step": integer(0), "split": text()}, {"epoch": integer(0)})
+
+
+def line_of_metrics(value: Any) -> str | None:
+    """A step, its split, and numbers by the names of metrics."""
+    if (wrong := _OF_LINE(value)) is not None:
+        return wrong
+    return METRICS({name: entry for name, entry in value.items() if name != "split"})
+
+
+RESULTS: Field = record(
+    {"test": METRICS},
+    {
+        "config": CONFIG,
+        "validation": METRICS,
+        "balanced_test": METRICS,
+        "bayes": METRICS,
+        "bayes_balanced_test": METRICS,
+        "best_epoch": integer(0),
+        "class_weights_epoch": integer(0),
+        "num_parameters": _COUNT,
+        "num_classes": integer(1),
+        "epoch_seconds": list_of(NUMBER),
+        "examples_per_second": NUMBER_OR_NULL,
+        "data_wait_share": NUMBER_OR_NULL,
+        "temperature": Number(above=0),
+        "versions": table_of(string),
+    },
+)
+# What the closing table of a run shows.
+WHOLE_RESULTS: Field = record(
+    {
+        "test": record({"loss": NUMBER_OR_NULL}),
+        "validation": METRICS,
+        "best_epoch": integer(1),
+        "config": record(
+            {
+                "loss": record({"name": text(), "k": integer(1)}),
+                "select_by": text(),
+                "eval": record({"ks": list_of(integer(1), at_least=1)}),
+            }
+        ),
+    },
+)
+
+_BY_COUNT = list_of(record({}, {"from": _COUNT, "to": optional(_COUNT), "classes": _COUNT}))
+# Of a split; which one, `read_evaluation` looks at.
+EVALUATION: Field = record(
+    {"split": string},
+    {
+        "config": CONFIG,
+        "metrics": METRICS,
+        "set_size_counts": table_of(table_of(list_of(_COUNT))),
+        "accuracy_by_count": _BY_COUNT,
+    },
+)
+
+
+def _threshold(value: Any) -> str | None:
+    """One threshold, or one for each class, of which null is infinity; written with a point."""
+    limits = value if isinstance(value, list) else [value]
+    fits = limits and all(isinstance(limit, float) for limit in limits if limit is not None)
+    return None if fits and value is not None else "a threshold, or a list of one for each class"
+
+
+CALIBRATION: Field = table_of(_threshold)
