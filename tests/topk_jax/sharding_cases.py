@@ -240,7 +240,8 @@ CASES = [
     *_relaxed("neural_sort"),
     # The gradients of the columns of a network are added up in another order.
     *_relaxed("odd_even", rounding=8),
-    *_relaxed("soft_sort"),
+    # The softmax is vectorized otherwise for other numbers of examples.
+    *_relaxed("soft_sort", rounding=8),
     _of_counts("losses.class_margins", partial(losses.class_margins, max_margin=0.5)),
     _of_counts("losses.class_balanced_weights", partial(losses.class_balanced_weights, beta=0.9)),
     _operator("entmax", alpha=1.5),

@@ -126,11 +126,21 @@ def leave(code: int) -> NoReturn:
         sys.exit(code)
     # Where the thread ends the process already, this waits for the end.
     _state.ending.acquire()
+    _remove_semaphores()
     for stream in (sys.stdout, sys.stderr):
         # The reader of a pipe may have gone.
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
+
+
+def _remove_semaphores() -> None:
+    """Removes the semaphores of processes that decode; multiprocessing prints a warning for each left.
+
+    It does so itself at Python's own exit, where it also waits for threads, which this does not.
+    """
+    if processes := sys.modules.get("multiprocessing.util"):
+        processes._run_finalizers(minpriority=0)
 
 
 def _receive(_number: int, frame: FrameType | None) -> None:
