@@ -225,11 +225,10 @@ def test_half_precision(name, rng):
     assert_close(gradients[1], expected_gradients[1], float(jnp.finfo(jnp.bfloat16).eps))
 
 
-@each_loss
+# The noise of float64 is other noise: the noised hinge has no reference there.
+@pytest.mark.parametrize("name", [name for name in PARAMETERS if name != "noised_top_k_hinge"])
 @pytest.mark.slow
 def test_float64_stays(name, rng):
-    if name == "noised_top_k_hinge":
-        pytest.skip("the noise of float64 is other noise")
     with jax.enable_x64(True):
         *real, labels = drawn(rng)
         # No exact scores, so that roundings are seen.
@@ -322,8 +321,15 @@ def test_a_batch_of_any_shape_and_vmap(rng):
     assert single == values[0]
 
 
-@pytest.mark.slow
-@each_loss
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            name, marks=pytest.mark.slow if name == "noised_top_k_hinge" else pytest.mark.long
+        )
+        for name in PARAMETERS
+    ],
+)
 def test_shard_map_splits_the_batch(name, rng):
     features, weights, bias, labels = (
         jnp.concatenate([array] * 4) if index in (0, 3) else array
