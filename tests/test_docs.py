@@ -51,6 +51,13 @@ def test_the_tables_of_the_evidence_are_those_of_the_collected_numbers():
     assert not {*evidence["TABLES"], *evidence["CLAIMS"]} - set(re.findall("<!-- (.+) -->", page))
 
 
+def test_the_tables_of_the_second_edition_are_those_of_the_results():
+    edition = runpy.run_path(str(DOCS / "evidence" / "second_edition.py"), run_name="edition")
+    page = (DOCS / "evidence" / "second_edition.md").read_text()
+    assert edition["filled"](page) == page
+    assert {*edition["tables"]()} == {*re.findall("<!-- (?!end)(.+) -->", page)}
+
+
 def test_the_page_of_the_collection_has_every_public_name():
     page = (DOCS / "collection.md").read_text()
     names = {name for module in (heads, losses, operators, sets) for name in module.__all__}
