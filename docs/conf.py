@@ -19,11 +19,14 @@ exclude_patterns = ["_build"]
 
 # Every link inside the documentation has to lead somewhere; `make docs` makes a warning an error.
 nitpicky = True
-# No page is fetched to build these, so names of Python's and JAX's own are no links.
+# No page is fetched to build these, so names of Python, JAX and NumPy are no links.
 nitpick_ignore = [
     ("py:exc", "TypeError"),
     ("py:exc", "ValueError"),
     ("py:class", "jax.jaxlib._jax.Array"),
+    ("py:class", "numpy.bool"),
+    ("py:class", "numpy.ndarray"),
+    ("py:class", "numpy.number"),
 ]
 
 myst_enable_extensions = ["dollarmath"]
