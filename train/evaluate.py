@@ -16,7 +16,7 @@ from absl import flags
 
 from train.evaluation import conformal_rules, metric
 from train.evaluation.conformal_rules import ConformalRule
-from train.foundation import command_line, fields, files, output_files
+from train.foundation import command_line, fields, files, json_files, output_files
 from train.foundation.errors import UserError
 from train.papers.figures.catalogue import SUFFIXES
 from train.prediction import classifier_flags
@@ -271,7 +271,7 @@ def _finish(
         score_files.write_scores(scores, examples, class_counts)
         written["scores"] = scores
     if out is not None:
-        files.write_whole(out, files.to_json(report, indent=1))
+        files.write_whole(out, json_files.sealed(report, indent=1))
         written["report"] = out
     figure = _path(_FIGURE)
     if figure is not None:

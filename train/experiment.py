@@ -18,7 +18,7 @@ from train.assembly import Assembly, assemble
 from train.devices import parallel, processes
 from train.evaluation import bayes, metric, summaries
 from train.evaluation.metric import Metric
-from train.foundation import folder_lock
+from train.foundation import folder_lock, json_files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.nested import differences, flatten
@@ -65,7 +65,8 @@ def run(
         UserError: the configuration, the data set or the workdir does not fit the run.
         InterruptedRunError: a signal came; the run has saved, and goes on when called again.
     """
-    config, shorter = _checked(config, workdir, extend=extend)
+    asked = config
+    config, shorter = _checked(asked, workdir, extend=extend)
     finished = _earlier_results(config, workdir)
     if finished is not None and shorter is None:
         runs.check_same_run(workdir, config, finished)
@@ -80,6 +81,11 @@ def run(
         _alone_in(workdir),
         Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer,
     ):
+        if _checked(asked, workdir, extend=extend) != (config, shorter):
+            raise UserError(
+                f"another command has extended the run in --workdir {workdir} in the meantime; "
+                "the same command, given again, looks at it anew"
+            )
         state, progress = _restore(checkpointer, assembly, state)
         if shorter is not None:
             _extend(assembly, workdir, progress, shorter)
@@ -102,7 +108,10 @@ def _checked(
     config: Mapping[str, Any], workdir: Path, *, extend: bool
 ) -> tuple[dict[str, Any], int | None]:
     """The whole configuration, once it is checked; see `extensions.continued`."""
-    config = runs.with_added_fields(config)
+    # What a run has written may be given as it is.
+    config = runs.with_added_fields(
+        {name: value for name, value in config.items() if name != json_files.SEAL}
+    )
     configuration.check(config)
     if runs.TAU_NORMALIZED in runs.all_fields(config):
         raise UserError(
@@ -300,6 +309,7 @@ def _reporter(assembly: Assembly, workdir: Path, progress: Progress) -> Reporter
         first_step=progress.step,
         optimizes_top_k=assembly.loss.optimizes_top_k,
         unlogged=progress.unlogged,
+        metrics_digest=progress.metrics_digest,
     )
 
 

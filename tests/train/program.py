@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.train.forked import TIME_LIMIT, Ended, Process, Start
+from tests.train.sealed import unsealed
 
 
 class Running(AbstractContextManager["Running"]):
@@ -150,7 +151,7 @@ def start_together(program: Program, workdir: Path) -> Iterator[list[Running]]:
 
 def outcome(workdir: Path) -> dict[str, str]:
     """All that a run leaves of numbers, as text, without times; it left nothing half-written."""
-    results = json.loads((workdir / "results.json").read_text())
+    results = unsealed(workdir / "results.json")
     for name in ("epoch_seconds", "examples_per_second", "data_wait_share", "config", "devices"):
         del results[name]
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]

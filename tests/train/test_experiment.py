@@ -13,6 +13,7 @@ import pytest
 
 from configs import cifar100, digits
 from tests.train.power_cut import power_cut_at
+from tests.train.sealed import unsealed
 from train import experiment
 from train.data import dataset_spec
 from train.evaluation.metric import LOSS, Metric, from_json
@@ -65,8 +66,8 @@ def test_a_second_run_in_the_workdir_is_told_of_the_first(config, tmp_path):
 @pytest.mark.slow
 def test_a_run_leaves_everything(config, unbroken):
     workdir, results = unbroken
-    assert json.loads((workdir / "config.json").read_text()) == config
-    written = json.loads((workdir / "results.json").read_text())
+    assert unsealed(workdir / "config.json") == config
+    written = unsealed(workdir / "results.json")
     assert set(written) == {
         *("config", "num_parameters", "parameters_digest", "num_classes", "devices", "versions"),
         *("best_epoch", "epoch_seconds", "examples_per_second", "data_wait_share"),
@@ -278,7 +279,7 @@ def test_an_extended_run_ends_like_one_of_more_epochs(of_two_epochs, unbroken):
     outcomes = outcomes_in(workdir)
     with power_cut_at(2 * 19 + 7):
         experiment.run(config, workdir, extend=True)
-    written = json.loads((workdir / "config.json").read_text())
+    written = unsealed(workdir / "config.json")
     assert written == {**config, "extensions": [[2, 38]]}
     # What is true of the shorter run alone is out of the way, and not lost.
     assert (workdir / "until_epoch_2" / "results.json").read_text() == shorter
@@ -300,6 +301,26 @@ def test_an_extended_run_ends_like_one_of_more_epochs(of_two_epochs, unbroken):
     assert steps[0] == steps[1]
     assert without_times(experiment.run(config, workdir, extend=True)) == without_times(results)
     assert trained.load(workdir).results == results
+
+
+@pytest.mark.long
+def test_the_second_of_two_extensions_is_told(of_two_epochs, monkeypatch):
+    config, workdir = of_two_epochs
+    shorter = (workdir / "results.json").read_text()
+    assembled = experiment._assembled
+
+    def after_another(*arguments):
+        """The data set takes long to open: another command begins and ends meanwhile."""
+        monkeypatch.undo()
+        experiment.run(config, workdir, extend=True)
+        return assembled(*arguments)
+
+    monkeypatch.setattr(experiment, "_assembled", after_another)
+    with pytest.raises(UserError, match="another command has extended the run in --workdir"):
+        experiment.run(config, workdir, extend=True)
+    # What the first one has made, and what it has put aside, is as it left it.
+    assert (workdir / "until_epoch_2" / "results.json").read_text() == shorter
+    assert experiment.run(config, workdir)["config"]["extensions"] == [[2, 38]]
 
 
 def test_a_run_is_extended_on_request_alone(of_two_epochs):

@@ -17,6 +17,7 @@ from tests.train.data.own import pictures
 from tests.train.forked import ROOT, start
 from tests.train.models.tiny import SMALL_RESNET, in_float32, random_variables
 from tests.train.power_cut import power_cut_at
+from tests.train.sealed import unsealed
 from train import experiment
 from train.assembly import assemble
 from train.foundation.errors import UserError
@@ -217,7 +218,7 @@ def damaged(workdir):
 
 
 def of_another_version(workdir):
-    config = json.loads((workdir / "config.json").read_text())
+    config = unsealed(workdir / "config.json")
     del config["dataset"]
     (workdir / "config.json").write_text(json.dumps(config))
 

@@ -56,7 +56,7 @@ def _select(runs: Iterable[Run]) -> Found:
     """The runs that are finished.
 
     Raises:
-        UserError: a finished run lacks a field that a comparison needs.
+        UserError: a finished run lacks a field that a comparison needs, or its results are damaged.
     """
     finished, left_out = [], {}
     for run in runs:
@@ -64,7 +64,10 @@ def _select(runs: Iterable[Run]) -> Found:
             _check(run)
             finished.append(run)
         elif (run.workdir / run_files.RESULTS).exists():
-            left_out[run.workdir] = f"{run_files.RESULTS} cannot be read as the results of a run"
+            raise UserError(
+                f"{run.workdir / run_files.RESULTS} cannot be read as the results of a run; delete "
+                "it, and the command that started the run makes it anew"
+            )
         else:
             left_out[run.workdir] = "not finished"
     return Found(tuple(finished), left_out)

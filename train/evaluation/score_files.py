@@ -141,6 +141,8 @@ def read_integers(path: Path, *, flag: str) -> np.ndarray:
     """
     if path.suffix not in (".npy", ".npz"):
         with _reading(path, flag):
+            # By its name, which says whether it is compressed.
+            files.open_regular(path).close()
             numbers = np.loadtxt(path, dtype=np.float64, ndmin=1)
         whole = np.isfinite(numbers) & (numbers == np.round(numbers))
         if numbers.ndim != 1 or not whole.all():
@@ -212,12 +214,12 @@ def _read(path: Path, flag: str, only: str | None = None) -> Mapping[str, np.nda
 @contextmanager
 def _reading(path: Path, flag: str) -> Iterator[None]:
     try:
-        if path.exists() and not path.is_file() and not path.is_dir():
-            raise ValueError("it is a pipe or a device")
         yield
     except (FileNotFoundError, IsADirectoryError) as error:
         state = "is a folder" if path.is_dir() else "is not there"
         raise UserError(f"--{flag} must name a file; {path} {state}") from error
+    except files.NotRegularError as error:
+        raise UserError(f"--{flag}: {path} cannot be read: {error.strerror}") from error
     except OSError:
         raise
     except Exception as error:  # What NumPy's readers raise at a file of another kind.

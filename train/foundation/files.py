@@ -17,15 +17,27 @@ import numpy as np
 MOST_IMAGE_BYTES = 256 * 2**20
 
 
+class NotRegularError(OSError):
+    """A pipe or a device in the place of a file."""
+
+
 def open_regular(path: str | Path) -> io.FileIO:
     """Opens a file to be read, and never waits for it.
 
     To open a pipe takes until somebody writes to it, and a device may have no end.
 
     Raises:
-        OSError: it is not there, may not be read, or is a pipe, a device or a folder.
+        NotRegularError: it is a pipe or a device.
+        OSError: it is not there, may not be read, or is a folder.
     """
     return _opened(path)[0]
+
+
+def why_no_file(path: Path) -> str:
+    """What a path is that is not one of a file, in words."""
+    if path.is_dir():
+        return "is a folder"
+    return "is a pipe or a device" if path.exists() else "does not exist"
 
 
 def read_bounded(path: str | Path, most_bytes: int = MOST_IMAGE_BYTES) -> bytes:
@@ -52,7 +64,7 @@ def _opened(path: str | Path) -> tuple[io.FileIO, int]:
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
         file.close()
-        raise OSError(errno.EINVAL, "it is a pipe or a device", str(path))
+        raise NotRegularError(errno.EINVAL, "it is a pipe or a device", str(path))
     return file, status.st_size
 
 

@@ -13,7 +13,7 @@ from ml_collections import ConfigDict, config_flags
 
 from train.foundation import fields
 from train.foundation.errors import UserError
-from train.foundation.files import MOST_IMAGE_BYTES
+from train.foundation.files import MOST_IMAGE_BYTES, why_no_file
 
 # Beside the program, in a checkout as where it is installed.
 _RECIPES = Path(__file__).parents[2] / "configs"
@@ -101,9 +101,8 @@ class _ConfigurationFile(flags.ArgumentParser):
         name, *words = argument.split(":", 1)
         file = _recipe(name) if name.isidentifier() else Path(name)
         if not file.is_file():
-            raise ConfigurationFileError(
-                f"--config must name a recipe or a file; there is no {file}"
-            )
+            what = f"{file} {why_no_file(file)}" if file.exists() else f"there is no {file}"
+            raise ConfigurationFileError(f"--config must name a recipe or a file; {what}")
         try:
             module = _load(file)
             if not hasattr(module, "get_config"):

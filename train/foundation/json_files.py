@@ -2,26 +2,51 @@
 
 Whatever a file has, `read` returns a value of the shape, or raises an error of one line. A value
 has no number that is not finite unless its shape allows any value there.
+
+An object can be sealed: it then has the SHA-256 of its other entries, so that a digit that changed
+on the disk is found. The checksum is in the file itself, and not in another one beside it: a kill
+between two writes, a second writer, or a copy of one file cannot make them differ. It is of the
+values, and not of the bytes: the text may be laid out anew. Files of earlier versions have none.
 """
 
+import hashlib
 import json
 import math
-import stat
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
+from train.foundation import files
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
 
 # In bytes. The evaluation of 100,000 classes has some tens of millions.
 LARGEST = 2**28
+# The entry of a sealed object with the checksum of the others.
+SEAL = "sha256"
 # Of objects and lists in each other. Functions that call themselves for each have room for more.
 _DEEPEST = 32
 
 
+class ChangedError(UserError):
+    """A sealed file whose content is not what was written."""
+
+
+def sealed(value: Mapping[str, Any], indent: int) -> bytes:
+    """The content of a file for an object, with its checksum; see `files.to_json`."""
+    # As it is read back.
+    plain: dict[str, Any] = json.loads(files.to_json(value))
+    return files.to_json({**plain, SEAL: checksum(plain)}, indent=indent)
+
+
+def checksum(value: Any) -> str:
+    """The SHA-256 of a JSON value, however its text is laid out."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
 def read(path: Path, shape: Field, what: str) -> Any:
-    """The value in a JSON file.
+    """The value in a JSON file, without its checksum if it is sealed.
 
     Args:
         path: the file.
@@ -31,12 +56,22 @@ def read(path: Path, shape: Field, what: str) -> Any:
     Raises:
         FileNotFoundError: there is no such file.
         OSError: it cannot be read.
+        ChangedError: it is sealed, and is not what was written.
         UserError: it is something else; the message has one line.
     """
     try:
-        return parse(read_bytes(path), shape)
+        value = _value(read_bytes(path))
     except ValueError as error:
         raise UserError(f"{path} is not {what}: {error}") from error
+    seal = value.pop(SEAL, None) if isinstance(value, dict) else None
+    if seal not in (None, checksum(value)):
+        raise ChangedError(
+            f"{path} is not {what} as it was written: it was changed or damaged since; whoever "
+            f"changed it on purpose takes the line {SEAL} out of it"
+        )
+    if (wrong := shape(value)) is not None:
+        raise UserError(f"{path} is not {what}: {_must_be(wrong)}")
+    return value
 
 
 def parse(content: bytes, shape: Field) -> Any:
@@ -45,6 +80,14 @@ def parse(content: bytes, shape: Field) -> Any:
     Raises:
         ValueError: it is no JSON, is nested too deeply, or has another shape.
     """
+    value = _value(content)
+    if (wrong := shape(value)) is not None:
+        raise ValueError(_must_be(wrong))
+    return value
+
+
+def _value(content: bytes) -> Any:
+    """Any JSON value that is not nested too deeply."""
     try:
         value = json.loads(
             content.decode(), parse_constant=_refuse, parse_float=_finite, parse_int=_whole
@@ -54,9 +97,11 @@ def parse(content: bytes, shape: Field) -> Any:
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
     _check_texts(value)
-    if (wrong := shape(value)) is not None:
-        raise ValueError(f"it must be {wrong}")
     return value
+
+
+def _must_be(wrong: str) -> str:
+    return f"it must be {wrong}"
 
 
 def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
@@ -66,12 +111,14 @@ def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
         OSError: there is no such file, or it cannot be read.
         ValueError: it is a pipe or a device, which may never end, or larger than the limit.
     """
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise ValueError("it is no regular file")
-    if status.st_size > largest:
-        raise ValueError(f"it has {status.st_size:,} bytes, and more than {largest:,} are not read")
-    return path.read_bytes()
+    try:
+        with files.open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > largest:
+                raise ValueError(f"it has {size:,} bytes, and more than {largest:,} are not read")
+            return file.readall()
+    except (files.NotRegularError, IsADirectoryError) as error:
+        raise ValueError("it is no regular file") from error
 
 
 _TOO_DEEP = f"it has more than {_DEEPEST} lists or objects in each other"

@@ -105,7 +105,7 @@ class Calibration:
             stored[name] = found
             # Without permission to write, the threshold is computed again the next time.
             with contextlib.suppress(OSError):
-                files.write_whole(self._path, files.to_json(stored, indent=1))
+                files.write_whole(self._path, json_files.sealed(stored, indent=1))
         value: _Found = stored[name]
         if isinstance(value, list) != is_list:
             raise UserError(f"{self._path} has thresholds of another kind; delete it")

@@ -24,7 +24,7 @@ from train.evaluation.metric import LOSS, Metric
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
-from train.foundation import fields, files
+from train.foundation import fields, files, json_files
 from train.foundation.errors import UserError
 from train.prediction.trained import TrainedClassifier
 from train.training.objectives import Objective
@@ -157,7 +157,7 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
     for name in (run_files.CLASSES, run_files.DATA):
         if (classifier.workdir / name).exists():
             shutil.copyfile(classifier.workdir / name, partial / name)
-    files.write_whole(partial / run_files.CONFIG, files.to_json(config, indent=2))
+    files.write_whole(partial / run_files.CONFIG, json_files.sealed(config, indent=2))
     with Checkpointer(partial / run_files.CHECKPOINTS) as checkpointer:
         variables = {"params": normalized.params, "batch_stats": normalized.batch_stats}
         # A checkpoint has the number of a step: there is one, and it is the best.
@@ -165,10 +165,9 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
         checkpointer.save(1, variables, progress)
     for split, found in tests.items():
         found.outcomes.write(run_files.outcomes(partial, split))
-    written = files.to_json(results, indent=2)
-    files.write_whole(partial / run_files.RESULTS, written)
+    run_files.write_results(partial, results)
     partial.rename(out)
-    as_written: dict[str, Any] = json.loads(written)
+    as_written: dict[str, Any] = json.loads(files.to_json(results))
     return as_written
 
 

@@ -169,6 +169,8 @@ class Loop:
         return progress, validation.metrics
 
     def _save(self, state: TrainState, progress: Progress) -> None:
+        # Now, for an evaluation has written its line since the steps were drained.
+        progress = dataclasses.replace(progress, metrics_digest=self.reporter.metrics_digest)
         self.checkpointer.save(
             progress.step, self.devices.to_host(state), dataclasses.asdict(progress)
         )

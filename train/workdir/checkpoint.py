@@ -15,9 +15,9 @@ import orbax.checkpoint as ocp
 from absl import logging as absl_logging
 from orbax.checkpoint import checkpoint_managers
 
-from train.foundation import interruption
+from train.foundation import checksums, full_disks, interruption
 from train.foundation.errors import UserError
-from train.workdir import array_types, checksums
+from train.workdir import array_types
 
 PyTree = Any
 
@@ -254,7 +254,8 @@ class Checkpointer:
         """Called by orbax on one process, when the files are written and not yet renamed."""
         (folder,) = self._directory.glob(f"{self._step_in_flight}{ocp.utils.TMP_DIR_SUFFIX}*")
         # Not of the metadata beside the two, which orbax writes once more, later.
-        checksums.write(folder, (_STATE, _PROGRESS))
+        found = (file for part in (_STATE, _PROGRESS) for file in (folder / part).rglob("*"))
+        checksums.write(folder, filter(Path.is_file, found))
 
     def _check_files(self, step: int) -> None:
         """Raises an error unless the files of a checkpoint are those that were written for it."""
@@ -286,7 +287,8 @@ class Checkpointer:
             with interruption.patient():
                 yield
         except (OSError, ValueError, RuntimeError) as error:
-            raise OSError(f"cannot save a checkpoint in {self._directory}: {error}") from error
+            reason = full_disks.reason(error, self._directory) or error
+            raise OSError(f"cannot save a checkpoint in {self._directory}: {reason}") from error
 
 
 def _check_path(directory: Path) -> None:

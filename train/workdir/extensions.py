@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from train.foundation import fields, files
+from train.foundation import fields, files, json_files
 from train.foundation.errors import UserError
 from train.workdir import run_files
 
@@ -63,4 +63,4 @@ def write(workdir: Path, config: Mapping[str, Any], num_epochs_before: int) -> N
     for file in run_files.of_finished_run(workdir):
         folder.mkdir(exist_ok=True)
         file.rename(folder / file.name)
-    files.write_whole(workdir / run_files.CONFIG, files.to_json(config, indent=2))
+    files.write_whole(workdir / run_files.CONFIG, json_files.sealed(config, indent=2))

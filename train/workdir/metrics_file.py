@@ -1,6 +1,8 @@
 """The metrics of a run as they grow: a JSON object a line, of which a kill may tear the last."""
 
-from collections.abc import Iterator
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +13,75 @@ from train.foundation.errors import UserError
 from train.workdir import run_shapes
 
 
+class MetricsFile:
+    """The file of a run that writes. It begins with the lines up to a step, and nothing else.
+
+    Args:
+        path: the file, which is made if it does not exist.
+        first_step: the last step whose lines are kept.
+        digest: of these lines; None if it is not known. Without the file, whoever has deleted it
+            is warned, and the run goes on.
+
+    Raises:
+        UserError: the lines are not those of the digest.
+    """
+
+    def __init__(self, path: Path, first_step: int, digest: str | None) -> None:
+        self.path = path
+        is_there = path.exists()
+        path.touch()
+        content = _content(path)
+        lines, bad = _lines(content)
+        kept = b"".join(raw for line, raw in lines if line["step"] <= first_step)
+        self._digest = hashlib.sha256(kept)
+        if digest not in (None, self._digest.hexdigest()):
+            if is_there:
+                raise UserError(
+                    f"{path} is not what the run wrote up to step {first_step}: it was changed or "
+                    "damaged since; delete it to go on without what was logged"
+                )
+            logging.warning("%s is missing: the metrics of %d steps are lost", path, first_step)
+        elif digest is None:
+            _warn(path, bad)
+        if kept != content:
+            files.write_whole(path, kept)
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Adds a line."""
+        content = files.to_json(line)
+        files.append(self.path, content)
+        self._digest.update(content)
+
+    def digest(self) -> str:
+        """The SHA-256 of all lines, which are on the disk when it is returned."""
+        with files.naming(self.path), self.path.open("rb") as file:
+            os.fsync(file.fileno())
+        return self._digest.hexdigest()
+
+
 def read(path: Path) -> list[dict[str, Any]]:
     """The lines of a file of metrics; it warns of those that are none."""
-    return [line for line, _ in _lines(path)]
+    lines, bad = _lines(_content(path))
+    _warn(path, bad)
+    return [line for line, _ in lines]
 
 
-def drop_lines_after(path: Path, first_step: int) -> None:
-    """Removes the lines of later steps than `first_step`, and what is no line."""
-    content = _content(path)
-    kept = b"".join(raw for line, raw in _lines(path) if line["step"] <= first_step)
-    if kept != content:
-        files.write_whole(path, kept)
-
-
-def _lines(path: Path) -> Iterator[tuple[dict[str, Any], bytes]]:
-    """The complete lines, each as an object and as its bytes."""
-    *raws, _torn = _content(path).split(b"\n")
-    bad = []
+def _lines(content: bytes) -> tuple[list[tuple[dict[str, Any], bytes]], list[str]]:
+    """The complete lines, each as an object and as its bytes; and what is wrong with others."""
+    *raws, _torn = content.split(b"\n")
+    lines, bad = [], []
     for number, raw in enumerate(raws, start=1):
         try:
             line: dict[str, Any] = json_files.parse(raw, run_shapes.line_of_metrics)
         except ValueError as error:
             bad.append(f"line {number}: {error}")
         else:
-            yield line, raw + b"\n"
+            lines.append((line, raw + b"\n"))
+    return lines, bad
+
+
+def _warn(path: Path, bad: Sequence[str]) -> None:
+    """Tells of lines that are none."""
     if bad:
         logging.warning(
             "%s: lines that are no metrics of a step, and are left out: %d, the first of them %s",

@@ -24,6 +24,8 @@ class Progress:
         seconds: the seconds of the unfinished epoch.
         waiting: of these, the seconds in which the devices may have waited for data.
         unlogged: the metrics of the steps after the last log, one mapping per step.
+        metrics_digest: the SHA-256 of what was logged of the others; None before the first save,
+            and in runs of earlier versions.
     """
 
     step: int = 0
@@ -36,6 +38,7 @@ class Progress:
     seconds: float = 0.0
     waiting: float = 0.0
     unlogged: tuple[Mapping[str, float], ...] = ()
+    metrics_digest: str | None = None
 
     @classmethod
     def from_saved(cls, saved: Mapping[str, Any]) -> "Progress":

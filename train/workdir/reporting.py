@@ -16,11 +16,13 @@ import numpy as np
 from train.evaluation import metric
 from train.evaluation.metric import LOSS, Metric
 from train.evaluation.summaries import Evaluation
-from train.foundation import files
+from train.foundation import files, json_files
 from train.foundation.console import show_line
+from train.foundation.errors import UserError
 from train.workdir import metrics_file, run_files, skipped_images, terminal
 from train.workdir.events import Events
 from train.workdir.facts import Facts
+from train.workdir.metrics_file import MetricsFile
 
 
 def show_finished(workdir: Path, results: dict[str, Any], *, optimizes_top_k: bool) -> None:
@@ -46,8 +48,10 @@ class Reporter:
         first_step: the steps that an earlier run has made and that are not repeated.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
         unlogged: the metrics of the last of these steps, which are not logged yet.
+        metrics_digest: of what was logged of these steps; None if it is not known.
 
     Raises:
+        UserError: the classes, or what was logged, are not what the run wrote.
         OSError: something could not be written; it names the file. So do all methods.
     """
 
@@ -63,6 +67,7 @@ class Reporter:
         first_step: int,
         optimizes_top_k: bool,
         unlogged: Sequence[Mapping[str, float]] = (),
+        metrics_digest: str | None = None,
     ) -> None:
         self._workdir = workdir
         self._steps_per_epoch = steps_per_epoch
@@ -76,18 +81,21 @@ class Reporter:
         self._window_steps = 0
         workdir.mkdir(parents=True, exist_ok=True)
         if not (workdir / run_files.CONFIG).exists():
-            files.write_whole(workdir / run_files.CONFIG, files.to_json(config, indent=2))
+            files.write_whole(workdir / run_files.CONFIG, json_files.sealed(config, indent=2))
         if not (workdir / run_files.CLASSES).exists():
             files.write_whole(
                 workdir / run_files.CLASSES, files.to_json(facts.classes.to_plain(), indent=1)
             )
+        elif run_files.read_classes(workdir) != facts.classes:
+            raise UserError(
+                f"{workdir / run_files.CLASSES} has not the classes of the data set, and was "
+                "changed or damaged since the run began; delete it, and the run writes it again"
+            )
         # A run that begins anew may be normalized in another way than an earlier version began it.
         begins = first_step == 0 or not (workdir / run_files.DATA).exists()
         if begins and (facts.digest is not None or facts.mean is not None):
-            files.write_whole(workdir / run_files.DATA, files.to_json(facts.to_plain(), indent=1))
-        self._metrics = workdir / run_files.METRICS
-        self._metrics.touch()
-        metrics_file.drop_lines_after(self._metrics, first_step)
+            files.write_whole(workdir / run_files.DATA, json_files.sealed(facts.to_plain(), 1))
+        self._metrics = MetricsFile(workdir / run_files.METRICS, first_step, metrics_digest)
         self._events = Events(workdir / run_files.EVENTS, first_step)
         self._terminal = terminal.Terminal(
             num_epochs=num_epochs, steps_per_epoch=steps_per_epoch, first_step=first_step
@@ -110,6 +118,11 @@ class Reporter:
     def unlogged(self) -> tuple[Mapping[str, float], ...]:
         """The metrics of the steps since the last log."""
         return tuple(self._pending)
+
+    @property
+    def metrics_digest(self) -> str:
+        """The digest of all lines of the metrics, which are on the disk when it is returned."""
+        return self._metrics.digest()
 
     def training_step(self, step: int, metrics: Mapping[str, float]) -> None:
         """Takes the metrics of a step; some ten times an epoch, and at its end, logs their means.
@@ -168,7 +181,7 @@ class Reporter:
 
         validation = metric.from_json(results["validation"])
         figure = plots.learning_curves(
-            metrics_file.read(self._metrics),
+            metrics_file.read(self._metrics.path),
             steps_per_epoch=self._steps_per_epoch,
             best_epoch=results["best_epoch"],
             accuracies=[one for one in self._headline(validation) if one != LOSS],
@@ -183,7 +196,7 @@ class Reporter:
         self._events.write_image(self._last_step, "learning_curves", curves)
         self._events.flush()
         # Last, for the run is finished where they are.
-        files.write_whole(self._workdir / run_files.RESULTS, files.to_json(results, indent=2))
+        run_files.write_results(self._workdir, results, {run_files.METRICS: self._metrics.digest()})
         self._terminal.close()
         skipped_images.show(self._workdir)
         written = _as_written(results)
@@ -232,13 +245,14 @@ class Reporter:
         }
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        files.append(self._metrics, files.to_json(line))
+        self._metrics.append(line)
 
 
 class SilentReporter:
     """What the other processes have instead: it writes and shows nothing."""
 
     unlogged: tuple[Mapping[str, float], ...] = ()
+    metrics_digest: str | None = None
 
     def __enter__(self) -> "SilentReporter":
         return self

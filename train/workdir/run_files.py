@@ -1,11 +1,13 @@
 """The names of the files that a run writes, and functions that read them."""
 
 import functools
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
-from train.foundation import json_files
+from train.foundation import files, json_files
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
 from train.workdir import metrics_file, run_shapes
@@ -26,6 +28,9 @@ EVENTS = "tensorboard"
 CHECKPOINTS = "checkpoints"
 # Thresholds that were computed for the finished run.
 CALIBRATION = "calibration.json"
+
+# In the file of the results, and no part of them: the SHA-256 of files without a checksum in them.
+_DIGESTS = "digests"
 
 _Content = TypeVar("_Content")
 
@@ -79,6 +84,21 @@ def outcomes(workdir: Path, split: str) -> Path:
     return workdir / f"outcomes_{split}.npz"
 
 
+def write_results(
+    workdir: Path, results: Mapping[str, Any], digests: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Writes the results, with which the run in a workdir is finished.
+
+    Args:
+        workdir: the folder of the run, which has its classes.
+        results: what is to be written.
+        digests: the SHA-256 of other files of the run, which have no checksum in them.
+    """
+    known = {CLASSES: hashlib.sha256((workdir / CLASSES).read_bytes()).hexdigest(), **digests}
+    content = json_files.sealed({**results, _DIGESTS: known}, indent=2)
+    files.write_whole(workdir / RESULTS, content)
+
+
 def read_config(workdir: Path) -> dict[str, Any] | None:
     """The configuration of the run in a workdir; None if there is none.
 
@@ -103,6 +123,7 @@ def read_classes(workdir: Path) -> Classes:
         plain = json_files.read(path, run_shapes.CLASSES, "the classes of a run")
     except FileNotFoundError as error:
         raise UserError(f"{path} is missing: the run is of an earlier version") from error
+    _check_digest(path)
     return Classes.from_plain(plain)
 
 
@@ -172,6 +193,7 @@ def why_no_results(workdir: Path, *, whole: bool = False) -> str | None:
 
 def _results(workdir: Path, shape: Field) -> dict[str, Any]:
     found: dict[str, Any] = json_files.read(workdir / RESULTS, shape, "the results of a run")
+    found.pop(_DIGESTS, None)
     return found
 
 
@@ -179,11 +201,12 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     """The lines of the metrics of the run in a workdir.
 
     Raises:
-        UserError: there is no such file.
+        UserError: there is no such file, or that of a finished run is not what it wrote.
     """
     path = workdir / METRICS
     if not path.is_file():
         raise UserError(f"there is no {path}")
+    _check_digest(path)
     return metrics_file.read(path)
 
 
@@ -204,6 +227,20 @@ def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
     if found["split"] != split:
         raise UserError(f"{path} is not an evaluation of the split {split}")
     return found
+
+
+def _check_digest(path: Path) -> None:
+    """Refuses a file that is not the one that the results of its run were written with."""
+    try:
+        results = json_files.read(path.with_name(RESULTS), run_shapes.RESULTS, "")
+    except (OSError, UserError):
+        return  # The run is not finished. Results that are damaged are told by who reads them.
+    known = results.get(_DIGESTS, {}).get(path.name)
+    if known not in (None, hashlib.sha256(json_files.read_bytes(path)).hexdigest()):
+        raise UserError(
+            f"{path} is not what the run wrote: it was changed or damaged since, for {RESULTS} has "
+            "another digest of it"
+        )
 
 
 def _read_data(workdir: Path, from_plain: Callable[[Any], _Content]) -> _Content:

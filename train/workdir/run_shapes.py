@@ -66,6 +66,7 @@ RESULTS: Field = record(
         "data_wait_share": NUMBER_OR_NULL,
         "temperature": Number(above=0),
         "versions": table_of(string),
+        "digests": table_of(string),
     },
 )
 # What the closing table of a run shows.

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -13,6 +14,7 @@ from absl import logging
 from train.data.batches import SkippedImage
 from train.foundation import files
 from train.foundation.console import show_line
+from train.foundation.errors import UserError
 from train.workdir import run_files
 
 
@@ -31,7 +33,7 @@ class SkippedImages:
         self._seen: set[tuple[str, str]] = set()
         self._end = 0  # Of the part of the file that has been read.
         if self._path is not None and self._path.exists():
-            with self._path.open("rb") as file:
+            with _opened(self._path) as file:
                 self._read(file)
 
     def add(self, skipped: SkippedImage) -> None:
@@ -77,8 +79,16 @@ def show(workdir: Path) -> None:
     """Says how many images the run in a workdir left out, and where they are listed."""
     path = workdir / run_files.SKIPPED
     if path.exists():
-        count = path.read_bytes().count(b"\n")
+        with _opened(path) as file:
+            count = file.read().count(b"\n")
         show_line(f"images left out as unreadable: {count:,}, listed in {path}")
+
+
+def _opened(path: Path) -> BinaryIO:
+    try:
+        return io.BufferedReader(files.open_regular(path))
+    except (files.NotRegularError, IsADirectoryError) as error:
+        raise UserError(f"{path} is not the list of images left out: {error.strerror}") from error
 
 
 @contextlib.contextmanager

@@ -114,12 +114,16 @@ def test_the_same_run_with_the_same_seed_counts_once(tmp_path):
 def test_runs_that_are_not_finished_are_named(tmp_path):
     make(tmp_path, (0, 0.5), (1, 0.6), (2, 0.7))
     (tmp_path / "run-1" / "results.json").unlink()
-    (tmp_path / "run-2" / "results.json").write_text("{")
     (tmp_path / "photographs").mkdir()
-    assert compare(tmp_path).notes == (
-        f"left out: {tmp_path / 'run-1'} (not finished)",
-        f"left out: {tmp_path / 'run-2'} (results.json cannot be read as the results of a run)",
-    )
+    assert compare(tmp_path).notes == (f"left out: {tmp_path / 'run-1'} (not finished)",)
+
+
+def test_a_comparison_without_a_run_whose_results_are_damaged_is_refused(tmp_path):
+    make(tmp_path, (0, 0.5), (1, 0.6), (2, 0.7))
+    (tmp_path / "run-2" / "results.json").write_text("{")
+    message = rf"{tmp_path}/run-2/results\.json cannot be read .*; delete it, and the command that"
+    with pytest.raises(UserError, match=message):
+        compare(tmp_path)
 
 
 def test_folders_can_overlap_and_be_of_single_runs(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from configs import place_names as recipe
 from tests.train.data import some_places
 from tests.train.forked import start, start_each
+from tests.train.sealed import unsealed
 from train import configuration, experiment
 from train.data import characters, gazetteer
 from train.evaluation.metric import Metric
@@ -168,7 +169,7 @@ def test_the_exported_program_says_what_the_classifier_says(classifier):
 
 def test_other_names_are_refused(finished, tmp_path):
     workdir = shutil.copytree(finished / "run", tmp_path / "run")
-    config = json.loads((workdir / "config.json").read_text())
+    config = unsealed(workdir / "config.json")
     config["dataset"]["data_dir"] = str(tmp_path)
     (workdir / "config.json").write_text(json.dumps(config))
     (workdir / "results.json").unlink()

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from scipy import optimize, special
 
+from tests.train.sealed import unsealed
 from train import experiment
 from train.evaluation import temperature
 from train.evaluation.metric import Metric, from_json
@@ -36,7 +37,7 @@ def test_predictions_of_any_number_get_probabilities(rng):
 def workdir(finished_run, tmp_path_factory):
     """The finished run as it ends with a temperature; it is trained without one in any case."""
     copied = shutil.copytree(finished_run, tmp_path_factory.mktemp("temperature") / "run")
-    config = json.loads((copied / "config.json").read_text())
+    config = unsealed(copied / "config.json")
     config["eval"]["temperature"] = True
     (copied / "config.json").write_text(json.dumps(config))
     (copied / "results.json").unlink()

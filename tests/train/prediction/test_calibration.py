@@ -1,11 +1,10 @@
 """Thresholds from validation: found once, kept, and refused where they could promise nothing."""
 
-import json
-
 import numpy as np
 import pytest
 
 from tests import reference
+from tests.train.sealed import unsealed
 from train.evaluation import thresholds
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -45,7 +44,7 @@ def test_thresholds_are_those_of_the_references_and_found_once(tmp_path):
     assert len(classifier.asked) == 1
     assert again.average_k(3) != expected
     assert len(classifier.asked) == 2
-    assert set(json.loads((tmp_path / "calibration.json").read_text())) == {
+    assert set(unsealed(tmp_path / "calibration.json")) == {
         "average_2.5",
         "average_3.0",
         "coverage_0.95",

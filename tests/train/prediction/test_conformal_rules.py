@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.train.sealed import unsealed
 from train.evaluation import conformal_sets
 from train.evaluation.conformal_rules import DEFAULT, RULES
 from train.evaluation.predictions import Predictions
@@ -103,9 +104,7 @@ def test_limits_are_found_once_and_read_as_they_were(name, tmp_path):
 def test_limits_of_other_parameters_are_found_again(tmp_path, monkeypatch):
     classifier = FakeClassifier(tmp_path)
     calibrated("saps", classifier)
-    assert set(json.loads((tmp_path / "calibration.json").read_text())) == {
-        "coverage_0.75_saps_rank_penalty=0.2"
-    }
+    assert set(unsealed(tmp_path / "calibration.json")) == {"coverage_0.75_saps_rank_penalty=0.2"}
     other = dataclasses.replace(RULES["saps"], score={"kind": "saps", "rank_penalty": 0.5})
     monkeypatch.setitem(RULES, "saps", other)
     calibrated("saps", classifier)

@@ -12,6 +12,7 @@ import pytest
 from configs import digits, folder
 from tests.train.data.own import pictures
 from tests.train.models.tiny import SMALL_RESNET
+from tests.train.sealed import unsealed
 from train import experiment
 from train.assembly import assemble
 from train.data import dataset_spec, photographs
@@ -111,13 +112,13 @@ def test_a_run_of_an_earlier_version_goes_on_as_its_data_set_says(
     workdir = tmp_path / "run"
     shutil.copytree(run_by_clip, workdir)
     config = config_of(photos, pretrained="w.pth")
-    data = json.loads((workdir / "data.json").read_text())
+    data = unsealed(workdir / "data.json")
     del data["mean"], data["std"]
     earlier = copy.deepcopy(config)
     del earlier["model"]["normalization"]
     (workdir / "data.json").write_text(json.dumps(data))
     (workdir / "config.json").write_text(json.dumps(earlier))
-    results = json.loads((workdir / "results.json").read_text())
+    results = unsealed(workdir / "results.json")
     (workdir / "results.json").write_text(json.dumps({**results, "config": earlier}))
     monkeypatch.setattr("train.configuration.published", lambda name: None)
     # The recipe of today has None, as the file of that run means.

@@ -7,6 +7,7 @@ from absl import logging
 
 from train.foundation.errors import UserError
 from train.workdir import metrics_file, run_files
+from train.workdir.metrics_file import MetricsFile
 
 LINES = [
     {"step": 5, "epoch": 1, "split": "train", "loss": 1.5, "accuracy": 0.5},
@@ -31,7 +32,7 @@ def write(path, *lines, end=""):
 def test_a_torn_line_is_no_news(tmp_path, warned):
     path = write(tmp_path / "metrics.jsonl", *LINES, end='{"step": 20, "spl')
     assert metrics_file.read(path) == LINES
-    metrics_file.drop_lines_after(path, 10)
+    MetricsFile(path, 10, None)
     assert [json.loads(line) for line in path.read_text().splitlines()] == LINES[:2]
     assert warned == []
 
@@ -60,7 +61,7 @@ def test_a_bad_line_is_left_out_and_told(tmp_path, warned, bad, reason):
     )
     assert reason in message
     assert "\x1b" not in message
-    metrics_file.drop_lines_after(path, 15)
+    MetricsFile(path, 15, None)
     assert [json.loads(line) for line in path.read_text().splitlines()] == LINES
 
 

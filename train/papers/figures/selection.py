@@ -57,7 +57,7 @@ def find_any(folder: str) -> list[Run]:
     """The finished runs in the folders of a folder, in the order of their names.
 
     Raises:
-        UserError: the folder does not exist.
+        UserError: the folder does not exist, or the results of a run in it are damaged.
     """
     path = Path(folder).expanduser()
     if not path.is_dir():
@@ -65,6 +65,9 @@ def find_any(folder: str) -> list[Run]:
     workdirs = sorted(path.iterdir())
     for workdir in filter(Path.is_dir, workdirs):
         if (reason := run_files.why_no_results(workdir)) is not None:
+            # Without a configuration it is the file of something else.
+            if (workdir / run_files.CONFIG).exists():
+                raise UserError(reason)
             logging.warning("left out: %s", reason)
     return [_read(workdir) for workdir in workdirs if run_files.read_results(workdir) is not None]
 
@@ -189,7 +192,7 @@ def _read(workdir: Path) -> Run:
         raise UserError(f"there is no workdir {workdir}")
     run = Run.read(workdir)
     if run is None or not run.is_finished:
-        raise UserError(f"{workdir} has no finished run")
+        raise UserError(run_files.why_no_results(workdir) or f"{workdir} has no finished run")
     if not isinstance(run.results["test"], dict) or "best_epoch" not in run.results:
         raise UserError(f"the results in {workdir} have no test metrics or no best_epoch")
     for name in ("loss.name", "model.name", "dataset.name", "seed"):

@@ -110,5 +110,7 @@ def _of_evaluation(path: Path) -> Tested | None:
         return Tested(
             config["model.name"], config["dataset.name"], dict(content["metrics"]), path, None
         )
+    except json_files.ChangedError:
+        raise
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None

@@ -11,6 +11,7 @@ import pytest
 from configs import features as recipe
 from tests.train.data.own import matrices, page
 from tests.train.forked import start, start_each
+from tests.train.sealed import unsealed
 from train import experiment
 from train.assembly import assemble
 from train.foundation.errors import UserError
@@ -106,7 +107,7 @@ def test_a_run_with_dropout_goes_on_with_the_same_numbers(content, tmp_path):
 
 
 def test_features_that_changed_are_refused(content, finished, workdir, tmp_path):
-    config = json.loads((workdir / "config.json").read_text())
+    config = unsealed(workdir / "config.json")
     (workdir / "results.json").unlink()
     path = matrices.write(tmp_path / "a.npz", **content)
     # The path is a field of the run; the file at it changes.
@@ -253,7 +254,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(finished, finished_run, rows, c
 
 
 def test_evaluation_and_calibration_use_the_features_where_they_are(finished, workdir, tmp_path):
-    config = json.loads((workdir / "config.json").read_text())
+    config = unsealed(workdir / "config.json")
     shutil.copy(finished / "moved.npz", tmp_path / "a.npz")
     config["dataset"]["path"] = str(tmp_path / "a.npz")
     (workdir / "config.json").write_text(json.dumps(config))

@@ -1,0 +1,42 @@
+"""The checksums of the files in a folder."""
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from train.foundation import checksums
+
+
+def test_what_changed_and_what_is_missing_is_told(tmp_path):
+    (tmp_path / "part").mkdir()
+    paths = [tmp_path / "a", tmp_path / "part" / "b", tmp_path / "c"]
+    for path in paths:
+        path.write_bytes(path.name.encode())
+    checksums.write(tmp_path, paths)
+    checksums.check(tmp_path)
+    (tmp_path / "more").write_bytes(b"not known, and so not looked at")
+    assert checksums.changed(tmp_path) == {}
+    paths[1].write_bytes(b"c")
+    paths[2].unlink()
+    assert checksums.changed(tmp_path) == {"c": "is missing", "part/b": "is not what was written"}
+    with pytest.raises(OSError, match=r"/c is missing$"):
+        checksums.check(tmp_path)
+
+
+def test_files_that_several_add_at_once_all_have_checksums(tmp_path):
+    names = [f"file {number}" for number in range(20)]
+    with ThreadPoolExecutor(5) as threads:
+        list(threads.map(lambda name: checksums.add(tmp_path, name, name.encode()), names))
+    assert sorted(json.loads((tmp_path / checksums.FILE).read_text())) == sorted(names)
+    checksums.check(tmp_path)
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
+    (tmp_path / "a").write_bytes(b"a")
+    checksums.write(tmp_path, [tmp_path / "a"])
+    (tmp_path / "a").unlink()
+    os.mkfifo(tmp_path / "a")
+    with pytest.raises(OSError, match="it is a pipe or a device"):
+        checksums.check(tmp_path)

@@ -1,0 +1,77 @@
+"""SHA-256 checksums of the files in a folder, kept in the folder."""
+
+import contextlib
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from train.foundation import files, json_files, shapes
+
+FILE = "checksums.json"
+_SHAPE = shapes.table_of(shapes.string)
+
+
+def write(folder: Path, paths: Iterable[Path]) -> None:
+    """Writes the checksums of some files in a folder, through to the disk."""
+    _write(folder, {str(path.relative_to(folder)): _sha256(path) for path in paths})
+
+
+def add(folder: Path, name: str, content: bytes) -> None:
+    """Writes a file into a folder, with its checksum beside those that are there."""
+    with _alone_in(folder):
+        known = _read(folder) if (folder / FILE).exists() else {}
+        # First, so that nobody finds the file without it.
+        _write(folder, known | {name: hashlib.sha256(content).hexdigest()})
+        files.write_whole(folder / name, content)
+
+
+def check(folder: Path) -> None:
+    """Raises `OSError` or `ValueError` unless all files are there and are what was written."""
+    for name, state in changed(folder).items():
+        raise OSError(f"{folder / name} {state}")
+
+
+def changed(folder: Path) -> dict[str, str]:
+    """The files that are not what was written, and what is wrong with each, in words.
+
+    Raises:
+        OSError: there are no checksums.
+        ValueError: they are damaged.
+    """
+    found = {}
+    for name, checksum in _read(folder).items():
+        try:
+            if _sha256(folder / name) != checksum:
+                found[name] = "is not what was written"
+        except FileNotFoundError:
+            found[name] = "is missing"
+    return found
+
+
+def _read(folder: Path) -> dict[str, str]:
+    known: dict[str, str] = json_files.parse(json_files.read_bytes(folder / FILE), _SHAPE)
+    return known
+
+
+def _write(folder: Path, known: dict[str, str]) -> None:
+    files.write_whole(folder / FILE, files.to_json(dict(sorted(known.items()))))
+
+
+def _sha256(path: Path) -> str:
+    with files.open_regular(path) as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Waits while another process adds a file."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        # Some shared file systems have no locks: there, the checksum of a file may get lost.
+        with contextlib.suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
