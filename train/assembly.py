@@ -318,6 +318,9 @@ class Assembly:
             with_logits: whether the predictions have logits instead of scores.
             at_temperature: where it is a number, the scores are the softmax of the logits divided
                 by it.
+
+        Raises:
+            UserError: none of the images of the split can be read.
         """
         if at_temperature is not None:
             logits = self.predict(
@@ -332,7 +335,7 @@ class Assembly:
         if shows_progress:
             total = math.ceil(len(examples) / batch_size)
             batches = terminal.tracked(batches, total=total, what=f"{split} {self.spec.example}s")
-        return predictions.predict(
+        found = predictions.predict(
             self.logits_step if with_logits else self.eval_step,
             params,
             batch_stats,
@@ -340,6 +343,12 @@ class Assembly:
             self.devices,
             num_examples=len(examples),
         )
+        if not found.labels.size:
+            name = self.config["dataset"].get("path", self.spec.name)
+            raise UserError(
+                f"none of the {len(examples)} {split} {self.spec.example}s of {name} can be read"
+            )
+        return found
 
     def validate(self, state: TrainState) -> Evaluation:
         """What is reported of the validation split after an epoch, for a state on the devices."""

@@ -5,7 +5,7 @@ import errno
 import io
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import tensorflow_datasets as tfds
 from absl import logging
 from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
 
+from train.foundation import checksums, full_disks
 from train.foundation.errors import UserError, first_line
 
 FILE_FORMAT = "array_record"
@@ -99,6 +100,28 @@ def generate(builder: tfds.core.DatasetBuilder) -> None:
             builder.download_and_prepare()
     except RuntimeError as error:
         raise full_disk(builder.data_dir, error) from error
+    except OSError as error:
+        if error.filename is not None or full_disks.reason(error, Path(builder.data_dir)) is None:
+            raise
+        raise full_disk(builder.data_dir, error) from error
+    write_checksums(Path(builder.data_dir))
+
+
+def write_checksums(folder: Path, *, without: Collection[str] = ()) -> None:
+    """Writes the checksums of all files of a prepared data set but the records.
+
+    Args:
+        folder: of the data set.
+        without: the names of files that are no part of it.
+    """
+    found = [
+        path
+        for path in folder.iterdir()
+        if not path.name.startswith(".")
+        and f".{FILE_FORMAT}-" not in path.name
+        and path.name not in (checksums.FILE, *without)
+    ]
+    checksums.write(folder, found)
 
 
 def check_writable(builder: tfds.core.DatasetBuilder) -> None:
@@ -116,9 +139,10 @@ def check_writable(builder: tfds.core.DatasetBuilder) -> None:
         ) from error
 
 
-def full_disk(path: Any, error: RuntimeError) -> OSError:
+def full_disk(path: Any, error: RuntimeError | OSError) -> OSError:
     """The error of a full disk, which the writer of records reports as a `RuntimeError`."""
-    return OSError(f"cannot write {path}: {str(error).partition(';')[0]}")
+    reason = full_disks.reason(error, Path(path)) or str(error).partition(";")[0]
+    return OSError(f"cannot write {path}: {reason}")
 
 
 def damaged(which: Any, error: Exception) -> UserError:

@@ -1,9 +1,13 @@
-"""Prepared data sets on disk: checked, and read without TensorFlow."""
+"""Prepared data sets on disk: checked, and read without TensorFlow.
+
+Each record has a checksum in its file, which is compared when the record is read. The other files,
+which say what the records mean, have theirs in `checksums.json`, where this program has prepared
+the data set.
+"""
 
 import contextlib
 import io
-import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,13 @@ from train.data.builders import damaged
 from train.data.image_reader import ImageReader
 from train.data.record_shards import RecordShards, Shard
 from train.data.records import Records, Split
-from train.foundation.errors import UserError
+from train.foundation import checksums, json_files
+from train.foundation.errors import UserError, first_line
+
+# How the names of lists begin that are made of the records where they are missing.
+_FROM_RECORDS = ("labels-", "file_names-")
+# Of an example without one, in tfds.
+_NO_LABEL = -1
 
 
 def labels_file(split: str) -> str:
@@ -25,7 +35,8 @@ def labels_file(split: str) -> str:
 
 def check_classes(builder: tfds.core.DatasetBuilder, expected: int, *, name: str) -> None:
     """Refuses a prepared data set with another number of classes."""
-    found = _prepared_label(builder).num_classes
+    with telling_damage(builder):
+        found = _prepared_label(builder).num_classes
     if found != expected:
         raise UserError(
             f"the prepared data set in {builder.data_dir} has {found} classes, and {name} as it is "
@@ -37,7 +48,8 @@ def check_image_shape(
     builder: tfds.core.DatasetBuilder, expected: tuple[int, int, int], *, name: str
 ) -> None:
     """Refuses a prepared data set with images of another shape."""
-    found = builder.info.features["image"].shape
+    with telling_damage(builder):
+        found = builder.info.features["image"].shape
     if found != expected:
         raise UserError(
             f"the prepared data set in {builder.data_dir} has images of shape {found}, and {name} "
@@ -48,33 +60,55 @@ def check_image_shape(
 
 def class_names(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
     """The names of the classes of a prepared data set; their numbers, where they have none."""
-    return tuple(_prepared_label(builder).names)
+    with telling_damage(builder):
+        return tuple(_prepared_label(builder).names)
 
 
 def check_files(builder: tfds.core.DatasetBuilder) -> None:
-    """Refuses a prepared data set that lacks a file of records."""
-    for split in builder.info.splits.values():
-        for path in split.filepaths:
-            if not Path(path).is_file():
-                raise damaged(builder.data_dir, FileNotFoundError(f"{Path(path).name} is missing"))
+    """Refuses a prepared data set that lacks a file of records, or has another file damaged."""
+    folder = Path(builder.data_dir)
+    if (folder / checksums.FILE).exists():
+        try:
+            changed = checksums.changed(folder)
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"the checksums of the prepared data set {folder} are damaged "
+                f"({first_line(error)}); delete {checksums.FILE} there to read it without them"
+            ) from error
+        for name, state in changed.items():
+            if not name.startswith(_FROM_RECORDS):
+                raise damaged(folder, ValueError(f"{name} {state}"))
+            if (folder / name).exists():
+                raise _damaged_list(folder / name, ValueError(state))
+    with telling_damage(builder):
+        for split in builder.info.splits.values():
+            for path in split.filepaths:
+                if not Path(path).is_file():
+                    raise FileNotFoundError(f"{Path(path).name} is missing")
 
 
 def read(builder: tfds.core.DatasetBuilder, split: str, *, reader: ImageReader | None) -> Split:
     """All examples of a prepared split, in memory or, with a reader, as records and labels."""
-    check_files(builder)
-    try:
+    with telling_damage(builder):
         source = Examples(builder, split)
         if reader is None:
             return _read_into_memory(source, builder.info.features["image"].shape)
         name = f"{split} in {builder.data_dir}"
         records = Records(source, np.arange(len(source)), name, reader)
         labels = split_labels(builder, split)
-        if len(labels) != len(source):
-            raise ValueError(f"{labels_file(split)} is of {len(labels)} of {len(source)} examples")
+        if (labels < 0).any():
+            raise ValueError(f"{split} has an example without a label")
         return Split(records, labels)
+
+
+@contextlib.contextmanager
+def telling_damage(builder: tfds.core.DatasetBuilder) -> Iterator[None]:
+    """Has what a damaged file makes the readers raise, which can be anything, told in one line."""
+    try:
+        yield
     except UserError:
         raise
-    except Exception as error:  # A damaged file can make the readers raise anything.
+    except Exception as error:
         raise damaged(builder.data_dir, error) from error
 
 
@@ -90,25 +124,70 @@ def split_labels(
         split: the name of the split.
         image: the name of the feature with the images.
         label: the name of the feature with the labels.
+
+    Returns:
+        The classes; -1 for an example without one.
+
+    Raises:
+        UserError: the file or a record is damaged, or a label is no class.
     """
     path = Path(builder.data_dir) / labels_file(split)
+    num_examples = builder.info.splits[split].num_examples
+    num_classes = _prepared_label(builder, label).num_classes
     if path.exists():
-        return np.load(path)
+        try:
+            return _read_labels(path, num_examples, num_classes)
+        except Exception as error:  # A damaged file can make NumPy raise anything.
+            raise _damaged_list(path, error) from error
     source = Examples(builder, split, image=image)
-    labels = np.array([source[index][label] for index in range(len(source))], np.int32)
-    # Written under another name first, so that a file of this name is whole. Where the folder
-    # cannot be written to, every opening reads the records again.
-    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    labels = np.array([source[index][label] for index in range(len(source))], np.int64)
+    _check_labels(labels, num_classes)
+    labels = labels.astype(np.int32)
+    # Where the folder cannot be written to, every opening reads the records again.
     with contextlib.suppress(OSError):
-        with temporary.open("wb") as file:
-            np.save(file, labels)
-        temporary.replace(path)
+        checksums.add(path.parent, path.name, labels_content(labels))
     return labels
 
 
-def _prepared_label(builder: tfds.core.DatasetBuilder) -> Any:
-    """The label feature of the prepared files, which the builder's code may define differently."""
-    return tfds.features.FeatureConnector.from_config(str(builder.data_dir))["label"]
+def labels_content(labels: np.ndarray) -> bytes:
+    """The content of a file of labels."""
+    content = io.BytesIO()
+    np.save(content, labels)
+    return content.getvalue()
+
+
+def _read_labels(path: Path, num_examples: int, num_classes: int) -> np.ndarray:
+    # The header takes a hundred bytes, a label at most eight.
+    content = json_files.read_bytes(path, 8 * num_examples + 2**12)
+    if not content.startswith(b"\x93NUMPY"):
+        raise ValueError("it is no .npy file")
+    labels = np.load(io.BytesIO(content), allow_pickle=False)
+    if labels.dtype.kind not in "iu":
+        raise TypeError("it has no whole numbers")
+    if labels.shape != (num_examples,):
+        raise ValueError(f"it is of {list(labels.shape)} of {num_examples} examples")
+    _check_labels(labels, num_classes)
+    return labels.astype(np.int32)
+
+
+def _check_labels(labels: np.ndarray, num_classes: int) -> None:
+    wrong = np.flatnonzero((labels < _NO_LABEL) | (labels >= num_classes))
+    if wrong.size:
+        raise ValueError(
+            f"the label of example {wrong[0]} is {labels[wrong[0]]}, of {num_classes} classes"
+        )
+
+
+def _damaged_list(path: Path, error: Exception) -> UserError:
+    return UserError(
+        f"the prepared data set {path.parent} is damaged ({path.name}: {first_line(error)}); "
+        "delete that file, and it is made again from the records"
+    )
+
+
+def _prepared_label(builder: tfds.core.DatasetBuilder, name: str = "label") -> Any:
+    """A label feature of the prepared files, which the builder's code may define differently."""
+    return tfds.features.FeatureConnector.from_config(str(builder.data_dir))[name]
 
 
 class Examples(Sequence[dict[str, Any]]):

@@ -54,6 +54,7 @@ class PreparedSpec(DatasetSpec):
         builder = builders.open_builder(
             self.builder, data_dir, name=self.name, generate_on_use=self.generated_on_use
         )
+        prepared_files.check_files(builder)
         class_names = prepared_files.class_names(builder)
         num_classes = len(class_names)
         if self.num_classes is not None:

@@ -1,6 +1,7 @@
 """Prepared data sets that are damaged on disk: told in one line when they are opened or read."""
 
 import errno
+import io
 import os
 import pickle
 import resource
@@ -41,7 +42,9 @@ def opened(folder):
 
 
 def read(folder):
-    return prepared_files.read(opened(folder), "train", reader=PhotographReader((224, 224, 3)))
+    builder = opened(folder)
+    prepared_files.check_files(builder)
+    return prepared_files.read(builder, "train", reader=PhotographReader((224, 224, 3)))
 
 
 def first_shard(folder):
@@ -115,11 +118,122 @@ def test_a_missing_file_of_records_is_told_at_once(folder):
         read(folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"text"])
-def test_a_damaged_list_of_labels_is_told(folder, content):
-    (folder / "labels-train.npy").write_bytes(content)
-    with pytest.raises(UserError, match=rf"{folder} is damaged \("):
+def changed_labels(change):
+    def content(labels):
+        return prepared_files.labels_content(change(labels))
+
+    return content
+
+
+def with_label(label):
+    """Labels of which one is another."""
+
+    def change(labels):
+        labels = labels.astype(np.int64)
+        labels[3] = label
+        return labels
+
+    return changed_labels(change)
+
+
+LABELS = {
+    "empty": (lambda _: b"", "it is no .npy file"),
+    "text": (lambda _: b"text", "it is no .npy file"),
+    "negative": (with_label(-2), "the label of example 3 is -2, of 6 classes"),
+    "missing": (with_label(-1), "train has an example without a label"),
+    "too large": (with_label(6), "the label of example 3 is 6, of 6 classes"),
+    "far too large": (with_label(2**24), "the label of example 3 is 16777216, of 6 classes"),
+    "floats": (changed_labels(lambda labels: labels + 0.5), "it has no whole numbers"),
+    "matrix": (changed_labels(lambda labels: labels[None]), r"it is of \[1, 30\] of 30 examples"),
+    "fewer": (changed_labels(lambda labels: labels[:-1]), r"it is of \[29\] of 30 examples"),
+    "many": (changed_labels(lambda _: np.zeros(2**20, np.int64)), "bytes, and more than 4,336 are"),
+}
+
+
+@pytest.mark.parametrize("case", LABELS)
+def test_damaged_labels_are_told(folder, case):
+    change, reason = LABELS[case]
+    path = folder / "labels-train.npy"
+    whole = path.read_bytes()
+    path.write_bytes(change(np.load(path)))
+    with pytest.raises(
+        UserError, match=r"labels-train\.npy: is not what was written\); delete that"
+    ):
         read(folder)
+    # As an earlier version has prepared it.
+    (folder / "checksums.json").unlink()
+    with pytest.raises(UserError, match=rf"{folder} is damaged \(.*{reason}"):
+        read(folder)
+    # The remedy that the message names.
+    path.unlink()
+    assert read(folder).labels.tolist() == np.load(io.BytesIO(whole)).tolist()
+    assert path.read_bytes() == whole
+
+
+def test_another_label_that_is_a_class_is_found(folder):
+    path = folder / "labels-train.npy"
+    path.write_bytes(with_label(5)(np.load(path)))
+    with pytest.raises(UserError, match=r"labels-train\.npy: is not what was written\)"):
+        read(folder)
+
+
+def test_labels_that_are_listed_on_use_have_a_checksum(folder):
+    whole = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "checksums.json").unlink()
+    for path in folder.glob("labels-*.npy"):
+        path.unlink()
+    # As tfds has prepared it.
+    read(folder)
+    path = folder / "labels-train.npy"
+    assert path.read_bytes() == whole[path.name]
+    read(folder)
+    path.write_bytes(with_label(5)(np.load(path)))
+    with pytest.raises(UserError, match=r"labels-train\.npy: is not what was written\)"):
+        read(folder)
+
+
+@pytest.mark.parametrize(
+    "name", ["features.json", "dataset_info.json", "label.labels.txt", "classes.json"]
+)
+def test_a_changed_letter_of_a_description_is_told(folder, name):
+    content = bytearray((folder / name).read_bytes())
+    place = max(place for place, byte in enumerate(content) if chr(byte).isalnum())
+    content[place] = ord("3") if content[place] != ord("3") else ord("4")
+    (folder / name).write_bytes(content)
+    with pytest.raises(UserError, match=r"the prepared data set .* is damaged \(") as caught:
+        read(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_damaged_checksums_are_told_with_what_to_do(folder):
+    (folder / "checksums.json").write_text("{")
+    with pytest.raises(
+        UserError, match=rf"checksums of the prepared data set {folder} are damaged"
+    ):
+        read(folder)
+    (folder / "checksums.json").unlink()
+    read(folder)
+
+
+def test_records_of_which_any_byte_changed_are_told_or_the_same(folder, rng):
+    """The format has a checksum of each record and of its list of records."""
+    shard = first_shard(folder)
+    whole, expected = shard.read_bytes(), records_of(folder)
+    told = 0
+    for place in rng.integers(len(whole), size=60):
+        content = bytearray(whole)
+        content[place] ^= 1 << int(rng.integers(8))
+        shard.write_bytes(content)
+        try:
+            assert records_of(folder) == expected
+        except UserError:
+            told += 1
+    assert told > 0
+
+
+def records_of(folder):
+    images = read(folder).images
+    return [images.encoded(index) for index in range(len(images))]
 
 
 def test_a_damaged_description_names_the_data_set_and_not_the_folder_of_all(folder):

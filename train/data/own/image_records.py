@@ -1,9 +1,14 @@
-"""Records of images, which `train.prepare` writes from a folder or a table: read, not decoded."""
+"""Records of images, which `train.prepare` writes from a folder or a table: read, not decoded.
+
+The description has a CRC-32 of each image, which is compared when the image is read; and the folder
+has a checksum of the description, which is compared when it is opened.
+"""
 
 import json
 import os
 import weakref
-from collections.abc import Sequence
+import zlib
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from train.data.own.listing import GivenImages, Role, file_sizes
-from train.foundation import files
+from train.foundation import checksums, files, json_files
 from train.foundation.errors import UserError, first_line
 
 # The bytes of all image files, one after another. Measured for images of 1 kB in memory: to read
@@ -19,6 +24,8 @@ from train.foundation.errors import UserError, first_line
 RECORDS = "images.bin"
 # What else is known of them; a folder that has it is whole.
 DESCRIPTION = "image_records.json"
+# In bytes. That of a million images has a hundred millions.
+_LARGEST = 2**32
 _VERSION = 1
 
 
@@ -47,11 +54,17 @@ class ImageRecords:
 class _Source(Sequence[dict[str, Any]]):
     """The records as the examples of `Records`; sent to the processes that decode."""
 
-    def __init__(self, folder: Path, paths: tuple[str, ...], sizes: np.ndarray) -> None:
-        self._given = (folder, paths, sizes)
+    def __init__(
+        self,
+        folder: Path,
+        paths: tuple[str, ...],
+        sizes: np.ndarray,
+        sums: np.ndarray | None,
+    ) -> None:
+        self._given = (folder, paths, sizes, sums)
         self._ends = np.cumsum(sizes)
-        self._file = os.open(folder / RECORDS, os.O_RDONLY)
-        weakref.finalize(self, os.close, self._file)
+        self._file = files.open_regular(folder / RECORDS)
+        weakref.finalize(self, self._file.close)
         found = (folder / RECORDS).stat().st_size
         if found != sizes.sum():
             raise ValueError(f"{RECORDS} has {found:,} bytes in place of {sizes.sum():,}")
@@ -63,10 +76,14 @@ class _Source(Sequence[dict[str, Any]]):
         return len(self._ends)
 
     def __getitem__(self, index: Any) -> Any:
-        _, paths, sizes = self._given
+        folder, paths, sizes, sums = self._given
         size = int(sizes[index])
         # Threads share the file, and no place in it.
-        encoded = os.pread(self._file, size, int(self._ends[index]) - size)
+        encoded = os.pread(self._file.fileno(), size, int(self._ends[index]) - size)
+        if sums is not None and zlib.crc32(encoded) != sums[index]:
+            raise _damaged(
+                folder, ValueError(f"{paths[index]} in {RECORDS} is not what was written")
+            )
         return {"image": encoded, "file_name": paths[index]}
 
 
@@ -75,10 +92,13 @@ def are_at(path: Path) -> bool:
     return (path / DESCRIPTION).is_file()
 
 
-def describe(images: GivenImages, sizes: np.ndarray, *, nested: bool) -> bytes:
-    """The content of the description; see `ImageRecords`."""
+def describe(
+    images: GivenImages, sizes: np.ndarray, sums: np.ndarray | None = None, *, nested: bool
+) -> bytes:
+    """The content of the description; see `ImageRecords`. The sums are the CRC-32 of each image."""
     return files.to_json(
-        {
+        ({} if sums is None else {"crc32": sums})
+        | {
             "version": _VERSION,
             "nested": nested,
             "class_names": images.class_names,
@@ -99,7 +119,9 @@ def read(folder: Path) -> ImageRecords:
         UserError: it is damaged, or of another version of the program.
     """
     try:
-        described = json.loads((folder / DESCRIPTION).read_bytes())
+        if (folder / checksums.FILE).exists():
+            checksums.check(folder)
+        described = json.loads(json_files.read_bytes(folder / DESCRIPTION, _LARGEST))
         if described["version"] != _VERSION:
             raise UserError(
                 f"the records in {folder} are of another version of the program; prepare them again"
@@ -115,9 +137,15 @@ def read(folder: Path) -> ImageRecords:
             tuple(described["class_names"]),
         )
         sizes = np.array(described["sizes"], np.int64)
-        if not len(paths) == len(sizes) == len(images.labels) == len(images.roles):
+        # Records of earlier versions have none.
+        sums = np.array(described["crc32"], np.uint32) if "crc32" in described else None
+        columns: list[Sized] = [sizes, images.labels, images.roles, images.keys]
+        columns += [] if sums is None else [sums]
+        if any(len(column) != len(paths) for column in columns) or sizes.min(initial=0) < 0:
             raise ValueError(f"{DESCRIPTION} has {len(paths)} paths and {len(sizes)} sizes")
-        source = _Source(folder, paths, sizes)
+        if not set(images.labels.tolist()) <= set(range(len(images.class_names))):
+            raise ValueError(f"{DESCRIPTION} has a label that is no class")
+        source = _Source(folder, paths, sizes, sums)
     except UserError:
         raise
     except Exception as error:  # A damaged description can make this raise anything.

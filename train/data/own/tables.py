@@ -9,6 +9,7 @@ import numpy as np
 from train.data import image_formats
 from train.data.own import listing
 from train.data.own.listing import ROLE_NAMES, GivenImages, Role
+from train.foundation import files
 from train.foundation.errors import UserError, first_line
 
 _NEEDED = ("path", "label")
@@ -70,7 +71,7 @@ def _read(table: Path) -> Columns:
     """The columns of the table that are used."""
     suffix = table.suffix.lower()
     if not table.is_file():
-        what = "is a folder" if table.is_dir() else "does not exist"
+        what = files.why_no_file(table)
         raise UserError(f"config.dataset.path must be a table of images; {table} {what}")
     if suffix in _DELIMITERS:
         columns = _read_text(table, _DELIMITERS[suffix])

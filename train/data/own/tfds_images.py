@@ -77,10 +77,11 @@ def find(
         generate_on_use=False,
     )
     where = f"{_FIELD} {name!r}"
-    # Of the prepared files, which the builder's code may define differently.
-    features = tfds.features.FeatureConnector.from_config(str(builder.data_dir))
-    image, label = image_and_label(features, where)
     prepared_files.check_files(builder)
+    # Of the prepared files, which the builder's code may define differently.
+    with prepared_files.telling_damage(builder):
+        features = tfds.features.FeatureConnector.from_config(str(builder.data_dir))
+    image, label = image_and_label(features, where)
     try:
         labels_of = functools.partial(
             prepared_files.split_labels, builder, image=image, label=label

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import tensorflow_datasets as tfds
 
-from train.data.builders import FILE_FORMAT, check_writable
-from train.data.prepared_files import labels_file
+from train.data.builders import FILE_FORMAT, check_writable, write_checksums
+from train.data.prepared_files import labels_content, labels_file
 from train.data.preparing import shards
 from train.data.preparing.shards import Example, Journal, Shard
 from train.data.preparing.sources import Source
@@ -205,8 +205,7 @@ def _describe(
     files.write_whole(folder / "classes.json", files.to_json(contents.classes, indent=1))
     for split, examples in kept.items():
         labels = np.array([example.label for example in examples], np.int32)
-        with files.naming(folder / labels_file(split)):
-            np.save(folder / labels_file(split), labels)
+        files.write_whole(folder / labels_file(split), labels_content(labels))
     info = builder.info
     info.features["label"].names = list(contents.class_names)
     info.set_splits(
@@ -224,6 +223,7 @@ def _describe(
     )
     with files.naming(folder / "dataset_info.json"):
         info.write_to_directory(folder)
+    write_checksums(folder, without=(_JOURNAL, LOCK))
     # The shards are durable already; a description that is not must not get the folder its name.
     for path in folder.iterdir():
         with path.open("rb") as file:

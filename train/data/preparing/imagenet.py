@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import tensorflow_datasets as tfds
 
-from train.data.prepared_files import labels_file
+from train.data.prepared_files import check_files, labels_content, labels_file
 from train.data.preparing import tfds_datasets
 from train.data.preparing.sources import absent
-from train.foundation import files
+from train.foundation import checksums
 from train.foundation.errors import UserError
 from train.foundation.progress_bar import ImageProgress
 
@@ -77,6 +77,7 @@ def check_whole(archive: Path, md5: str) -> None:
 
 def file_names(imagenet: tfds.core.DatasetBuilder, split: str) -> list[str]:
     """The names of the images of a prepared split, in order."""
+    check_files(imagenet)
     path = Path(imagenet.data_dir) / _names_file(split)
     if not path.exists():
         _list_split(imagenet, split)
@@ -99,6 +100,5 @@ def _list_split(imagenet: tfds.core.DatasetBuilder, split: str) -> None:
             labels[index] = example["label"]
             names.append(example["file_name"].decode())
             progress.advance(1)
-    with files.naming(folder / labels_file(split)):
-        np.save(folder / labels_file(split), labels)
-    files.write_whole(folder / _names_file(split), "".join(f"{name}\n" for name in names).encode())
+    checksums.add(folder, labels_file(split), labels_content(labels))
+    checksums.add(folder, _names_file(split), "".join(f"{name}\n" for name in names).encode())

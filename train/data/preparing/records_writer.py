@@ -4,6 +4,7 @@ The records have the bytes of the files as they are: no image is decoded, resize
 """
 
 import os
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from train.data.own.image_records import DESCRIPTION, RECORDS
 from train.data.own.listing import GivenImages
 from train.data.preparing import shards
 from train.data.preparing.dataset_writer import locked
-from train.foundation import files
+from train.foundation import checksums, files
 from train.foundation.errors import UserError
 from train.foundation.folder_lock import LOCK
 from train.foundation.progress_bar import ImageProgress
@@ -45,16 +46,19 @@ def write(
         for left in unfinished.iterdir():  # By a start that was killed.
             if left.name != LOCK:
                 left.unlink()
-        sizes = _write_records(images, unfinished / RECORDS, most_bytes)
-        described = image_records.describe(images, sizes, nested=nested)
-        files.write_whole(unfinished / DESCRIPTION, described)
+        sizes, sums = _write_records(images, unfinished / RECORDS, most_bytes)
+        described = image_records.describe(images, sizes, sums, nested=nested)
+        checksums.add(unfinished, DESCRIPTION, described)
         unfinished.rename(out)
         (out / LOCK).unlink()
 
 
-def _write_records(images: GivenImages, path: Path, most_bytes: int) -> np.ndarray:
-    """Writes the records, and returns the bytes of each image, int64 [n]."""
+def _write_records(
+    images: GivenImages, path: Path, most_bytes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Writes the records, and returns the bytes of each image, int64 [n], and its CRC-32 [n]."""
     sizes = np.empty(len(images.paths), np.int64)
+    sums = np.empty(len(images.paths), np.uint32)
 
     def read(name: str) -> bytes:
         try:
@@ -70,7 +74,8 @@ def _write_records(images: GivenImages, path: Path, most_bytes: int) -> np.ndarr
         for index, (_, encoded) in enumerate(shards.read_ahead(images.paths, read)):
             file.write(encoded)
             sizes[index] = len(encoded)
+            sums[index] = zlib.crc32(encoded)
             progress.advance(1)
         file.flush()
         os.fsync(file.fileno())
-    return sizes
+    return sizes, sums

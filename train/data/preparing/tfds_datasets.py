@@ -12,7 +12,7 @@ from pathlib import Path
 import tensorflow_datasets as tfds
 from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
 
-from train.data.builders import check_writable, full_disk, make_builder
+from train.data.builders import check_writable, full_disk, make_builder, write_checksums
 from train.data.preparing.dataset_writer import check_absent, locked
 from train.foundation.console import show_line
 from train.foundation.errors import UserError, first_line
@@ -73,3 +73,4 @@ def write(unprepared: tfds.core.DatasetBuilder, manual_dir: Path) -> None:
                 f"{unprepared.name} cannot be prepared from {manual_dir}: {type(error).__name__}: "
                 f"{first_line(error)}"
             ) from error
+        write_checksums(final)

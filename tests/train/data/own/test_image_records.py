@@ -2,6 +2,7 @@
 
 import csv
 import errno
+import json
 import os
 import pickle
 
@@ -73,7 +74,11 @@ def test_records_are_the_same_data_as_the_files(tmp_path, make, capsys, caplog):
     out = tmp_path / "records"
     prepare.write_records(kind, path, out, nested=fields.get("nested", False))
     assert capsys.readouterr().out.endswith(f"images; prepared in {out}\n")
-    assert sorted(file.name for file in out.iterdir()) == ["image_records.json", "images.bin"]
+    assert sorted(file.name for file in out.iterdir()) == [
+        "checksums.json",
+        "image_records.json",
+        "images.bin",
+    ]
     # The fractions are chosen when the records are read.
     for more in ({}, {"validation_fraction": 0.4, "test_fraction": 0.2}):
         caplog.clear()
@@ -165,7 +170,17 @@ def lose_records(folder):
     (folder / "images.bin").unlink()
 
 
+def without_checksums(folder):
+    """The records as an earlier version wrote them."""
+    (folder / "checksums.json").unlink()
+    described = folder / "image_records.json"
+    content = json.loads(described.read_text())
+    del content["crc32"]
+    described.write_text(json.dumps(content))
+
+
 def fewer_records(folder):
+    without_checksums(folder)
     described = folder / "image_records.json"
     described.write_text(described.read_text().replace('"ash/0.png", ', "", 1))
 
@@ -175,7 +190,19 @@ def damage_description(folder):
     path.write_bytes(path.read_bytes()[:-100])
 
 
+def another_label(folder):
+    path = folder / "image_records.json"
+    path.write_text(path.read_text().replace('"labels": [0', '"labels": [1'))
+
+
+def of_no_class(folder):
+    without_checksums(folder)
+    path = folder / "image_records.json"
+    path.write_text(path.read_text().replace('"labels": [0', '"labels": [16777216'))
+
+
 def of_a_later_version(folder):
+    without_checksums(folder)
     path = folder / "image_records.json"
     path.write_text(path.read_text().replace('"version": 1', '"version": 2'))
 
@@ -187,6 +214,8 @@ def of_a_later_version(folder):
         (lose_records, r"the records in \S+ are damaged \(.*\); delete the folder and prepare"),
         (fewer_records, r"are damaged \(image_records\.json has 14 paths and 15 sizes\)"),
         (damage_description, r"the records in \S+ are damaged \(.*\); delete the folder"),
+        (another_label, r"image_records\.json is not what was written\); delete the folder"),
+        (of_no_class, r"image_records\.json has a label that is no class"),
         (of_a_later_version, r"are of another version of the program; prepare them again"),
     ],
     ids=lambda value: getattr(value, "__name__", ""),
@@ -198,6 +227,29 @@ def test_damaged_records_are_told(tmp_path, change, message, capfd):
     with pytest.raises(UserError, match=message) as caught:
         load("folder", tmp_path / "records")
     assert "\n" not in str(caught.value)
+
+
+def test_a_changed_image_is_told_when_it_is_read(tmp_path, capfd):
+    pictures.write_classes(tmp_path / "photos", CLASSES, 5)
+    folder = tmp_path / "records"
+    prepare.write_records("folder", tmp_path / "photos", folder, nested=False)
+    whole = [example["image"] for example in image_records.read(folder).source]
+    content = bytearray((folder / "images.bin").read_bytes())
+    # The last of seven images.
+    content[sum(map(len, whole[:7])) - 1] ^= 1
+    (folder / "images.bin").write_bytes(content)
+    source = image_records.read(folder).source
+    sent = pickle.loads(pickle.dumps(source))
+    for index, image in enumerate(whole):
+        if index == 6:
+            with pytest.raises(UserError, match=r"1\.png in images\.bin is not what was written\)"):
+                _ = sent[index]
+        else:
+            assert sent[index]["image"] == image
+    # Records of an earlier version have no checksums, and are read all the same.
+    without_checksums(folder)
+    assert image_records.read(folder).source[6]["image"] != whole[6]
+    assert image_records.read(folder).source[7]["image"] == whole[7]
 
 
 def test_a_place_that_cannot_be_used_is_told(prepared, tmp_path):
