@@ -1,10 +1,12 @@
 """Several processes that train one classifier: how they connect and agree."""
 
+import contextlib
 import hashlib
 import os
 import re
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 import jax
@@ -126,3 +128,21 @@ def _initialize(**settings: Any) -> None:
         if "coordinator_address" in str(error):
             error = ValueError("the environment names no cluster that JAX knows")
         raise UserError(f"the processes did not find each other: {error}") from error
+    with _without_output():
+        # Gloo connects at the first exchange, and prints that on standard output.
+        wait_for_others("joined")
+
+
+@contextlib.contextmanager
+def _without_output() -> Iterator[None]:
+    """Hides what C++ prints on standard output."""
+    sys.stdout.flush()
+    before = os.dup(1)
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nothing, 1)
+        yield
+    finally:
+        os.dup2(before, 1)
+        os.close(before)
+        os.close(nothing)

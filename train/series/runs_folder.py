@@ -3,7 +3,7 @@
 from enum import Enum
 from pathlib import Path
 
-from train.foundation import nested
+from train.foundation import files, nested
 from train.foundation.errors import UserError
 from train.series.planned_runs import SPLIT, PlannedRun
 from train.workdir import run_files
@@ -84,7 +84,8 @@ class RunsFolder:
     def last_line(self, planned: PlannedRun) -> str:
         """The last line that the commands of the run printed; empty if there is none."""
         try:
-            lines = self.log(planned).read_text(encoding="utf-8", errors="replace").split("\n")
+            with files.open_regular(self.log(planned)) as log:
+                lines = log.readall().decode(errors="replace").split("\n")
         except OSError:
             return ""
         return next((line.strip() for line in reversed(lines) if line.strip()), "")

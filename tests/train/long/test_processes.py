@@ -25,6 +25,9 @@ def complete_together(program, workdir):
         for process in pair:
             done = process.end()
             assert done.returncode == 0, done.stderr
+            # Neither is there what the libraries say of how they connect.
+            assert done.stderr == ""
+            assert "Gloo" not in done.stdout
 
 
 @pytest.mark.parametrize("killed", [0, 1])
