@@ -100,13 +100,8 @@ def _signals_blocked() -> Iterator[None]:
     A terminal or a scheduler sends these signals to all processes. The program would wait for ever
     for a worker that a signal has ended.
     """
-    # Started now, as it unblocks the signals when it starts. It removes what workers have left that
-    # ended with the program, and would warn of that.
-    sys.warnoptions.append("ignore:resource_tracker")
-    try:
-        resource_tracker.ensure_running()
-    finally:
-        sys.warnoptions.pop()
+    # Started now, as it unblocks the signals when it starts.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         yield
