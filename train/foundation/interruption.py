@@ -135,7 +135,7 @@ def leave(code: int) -> NoReturn:
 
 
 def _remove_semaphores() -> None:
-    """Removes the semaphores of processes that decode; multiprocessing prints a warning for each left.
+    """Removes the semaphores of processes that decode; multiprocessing would warn of each.
 
     It does so itself at Python's own exit, where it also waits for threads, which this does not.
     """
