@@ -318,6 +318,6 @@ def test_a_data_set_that_is_not_the_runs_is_refused(workdir, tmp_path):
     refused, damaged = evaluate([f"--workdir={other}"], [f"--workdir={checkpoints.parent}"])
     assert refused.returncode == 2
     assert "is not the one that the run" in refused.stderr
-    assert damaged.returncode == 1
+    assert damaged.returncode == 2
     assert "is not what was written" in damaged.stderr
     assert damaged.stderr.count("\n") == 1

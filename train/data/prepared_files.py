@@ -70,7 +70,7 @@ def check_files(builder: tfds.core.DatasetBuilder) -> None:
     if (folder / checksums.FILE).exists():
         try:
             changed = checksums.changed(folder)
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise UserError(
                 f"the checksums of the prepared data set {folder} are damaged "
                 f"({first_line(error)}); delete {checksums.FILE} there to read it without them"

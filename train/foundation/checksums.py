@@ -28,7 +28,7 @@ def add(folder: Path, name: str, content: bytes) -> None:
 
 
 def check(folder: Path) -> None:
-    """Raises `OSError` or `ValueError` unless all files are there and are what was written."""
+    """Raises `OSError` unless all files are there and are what was written."""
     for name, state in changed(folder).items():
         raise OSError(f"{folder / name} {state}")
 
@@ -37,8 +37,7 @@ def changed(folder: Path) -> dict[str, str]:
     """The files that are not what was written, and what is wrong with each, in words.
 
     Raises:
-        OSError: there are no checksums.
-        ValueError: they are damaged.
+        OSError: there are no checksums, or they are damaged.
     """
     found = {}
     for name, checksum in _read(folder).items():
@@ -51,7 +50,10 @@ def changed(folder: Path) -> dict[str, str]:
 
 
 def _read(folder: Path) -> dict[str, str]:
-    known: dict[str, str] = json_files.parse(json_files.read_bytes(folder / FILE), _SHAPE)
+    try:
+        known: dict[str, str] = json_files.parse(json_files.read_bytes(folder / FILE), _SHAPE)
+    except ValueError as error:
+        raise OSError(f"{folder / FILE} is damaged: {error}") from error
     return known
 
 

@@ -201,6 +201,10 @@ def _selected(workdir: Path, assembly: Assembly) -> tuple[Any, Any]:
     image = np.zeros((1, *assembly.image_shape), np.float32)
     shapes = jax.eval_shape(lambda: model.init(jax.random.key(0), image, train=True))
     like = {"params": shapes["params"], "batch_stats": shapes.get("batch_stats", {})}
-    with Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer:
-        selected = checkpointer.restore_selected(like)
+    folder = workdir / run_files.CHECKPOINTS
+    try:
+        with Checkpointer(folder) as checkpointer:
+            selected = checkpointer.restore_selected(like)
+    except OSError as error:
+        raise UserError(f"the checkpoints in {folder} cannot be read: {error}") from error
     return selected["params"], selected["batch_stats"]

@@ -25,6 +25,14 @@ def test_what_changed_and_what_is_missing_is_told(tmp_path):
         checksums.check(tmp_path)
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"a": 1}', b"\xff", b"[" * 10**5])
+def test_damaged_checksums_are_one_line(tmp_path, content):
+    (tmp_path / checksums.FILE).write_bytes(content)
+    with pytest.raises(OSError, match=r"/checksums\.json is damaged: ") as caught:
+        checksums.check(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
 def test_files_that_several_add_at_once_all_have_checksums(tmp_path):
     names = [f"file {number}" for number in range(20)]
     with ThreadPoolExecutor(5) as threads:
