@@ -72,8 +72,8 @@ def check_files(builder: tfds.core.DatasetBuilder) -> None:
             changed = checksums.changed(folder)
         except OSError as error:
             raise UserError(
-                f"the checksums of the prepared data set {folder} are damaged "
-                f"({first_line(error)}); delete {checksums.FILE} there to read it without them"
+                f"the prepared data set {folder} cannot be checked ({first_line(error)}); without "
+                f"its {checksums.FILE} it is read unchecked"
             ) from error
         for name, state in changed.items():
             if not name.startswith(_FROM_RECORDS):
