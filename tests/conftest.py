@@ -17,6 +17,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests import chaos_report
 from tests.compilation import QUICK_FLAGS
 
 # Set before JAX has a device: the tests of pmap and of several devices need real (virtual) devices.
@@ -36,10 +37,16 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    chaos_report.add_option(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """Bounds what earlier runs have left; once, not in every worker of pytest-xdist."""
+    """Does what is done once, and not in every worker of pytest-xdist."""
     if not hasattr(config, "workerinput"):
+        # Bounds what earlier runs have left.
         compilation_cache.prune(os.environ)
+        config.pluginmanager.register(chaos_report.ChaosReport(config))
 
 
 def pytest_collection_finish() -> None:

@@ -36,16 +36,16 @@ class FastPhotographReader(PhotographReader):
 
     def for_training(self, encoded: bytes, name: str, draws: np.ndarray) -> np.ndarray:
         """A random crop; see `ImageReader`."""
-        pixels = decode(encoded, name)
+        pixels = _checked(encoded, name)
         return crop(pixels, images.random_place(_size(pixels), draws))
 
     def for_evaluation(self, encoded: bytes, name: str) -> np.ndarray:
         """The central crop; see `ImageReader`."""
-        return _central(decode(encoded, name))
+        return _central(_checked(encoded, name))
 
     def fit(self, image: Image.Image, name: str) -> np.ndarray:
         """The central crop of a decoded image; see `ImageReader`."""
-        images.check_resizable(image, images.SHORTER_SIDE, name)
+        images.check_resizable(image.size, images.SHORTER_SIDE, name)
         return _central(np.asarray(image))
 
 
@@ -65,6 +65,12 @@ def decode(encoded: bytes, name: str) -> np.ndarray:
         # Also what libjpeg-turbo only warns of. Pillow says what is wrong, or reads the file.
         pass
     return np.asarray(images.decode(encoded, name))
+
+
+def _checked(encoded: bytes, name: str) -> np.ndarray:
+    pixels = decode(encoded, name)
+    images.check_resizable(_size(pixels), images.SHORTER_SIDE, name)
+    return pixels
 
 
 def crop(pixels: np.ndarray, place: tuple[int, int]) -> np.ndarray:

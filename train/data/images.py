@@ -123,17 +123,22 @@ def turned_upright(image: Image.Image) -> Image.Image:
         return image
 
 
-def check_resizable(image: Image.Image, shorter_side: int, name: str) -> None:
+def check_resizable(size: tuple[int, int], shorter_side: int, name: str) -> None:
     """Refuses an image that is so long and narrow that it would be huge when resized.
+
+    Args:
+        size: its width and height.
+        shorter_side: the shorter one of these after it is resized.
+        name: its name in messages.
 
     Raises:
         UnreadableImageError: with that shorter side, Pillow would refuse to decode it.
     """
-    enlarged = max(image.size) * shorter_side**2 // min(image.size)
+    enlarged = max(size) * shorter_side**2 // min(size)
     # Above twice its limit Pillow takes an image for an attack on the memory.
     if enlarged > 2 * (Image.MAX_IMAGE_PIXELS or 2**30):
         raise UnreadableImageError(
-            f"{name} is too long and narrow, {image.width} x {image.height} pixels: with its "
+            f"{name} is too long and narrow, {size[0]} x {size[1]} pixels: with its "
             f"shorter side at {shorter_side} it would have {enlarged:,}"
         )
 

@@ -47,16 +47,22 @@ class PhotographReader:
 
     def for_training(self, encoded: bytes, name: str, draws: np.ndarray) -> np.ndarray:
         """A random crop; see `ImageReader`."""
-        return images.random_crop(images.decode(encoded, name), draws)
+        return images.random_crop(_decoded(encoded, name), draws)
 
     def for_evaluation(self, encoded: bytes, name: str) -> np.ndarray:
         """The central crop; see `ImageReader`."""
-        return images.center_crop(images.decode(encoded, name))
+        return images.center_crop(_decoded(encoded, name))
 
     def fit(self, image: Image.Image, name: str) -> np.ndarray:
         """The central crop of a decoded image; see `ImageReader`."""
-        images.check_resizable(image, images.SHORTER_SIDE, name)
+        images.check_resizable(image.size, images.SHORTER_SIDE, name)
         return images.center_crop(image)
+
+
+def _decoded(encoded: bytes, name: str) -> Image.Image:
+    image = images.decode(encoded, name)
+    images.check_resizable(image.size, images.SHORTER_SIDE, name)
+    return image
 
 
 def photograph_spec(config: Mapping[str, Any], **own: Any) -> PreparedSpec:

@@ -95,7 +95,7 @@ def to_input(image: Image.Image, spec: DatasetSpec, name: str) -> np.ndarray:
         return spec.reader.fit(image, name)
     assert spec.image_shape is not None
     height, width, channels = spec.image_shape
-    images.check_resizable(image, min(height, width), name)
+    images.check_resizable(image.size, min(height, width), name)
     if channels == 1:
         image = image.convert("L")
     scale = max(height / image.height, width / image.width)

@@ -66,7 +66,7 @@ class OwnImageReader:
         return images.turned_upright(image) if self.upright else image
 
     def _check(self, image: Image.Image, name: str) -> None:
-        images.check_resizable(image, min(self._size), name)
+        images.check_resizable(image.size, min(self._size), name)
 
     def _pixels(self, image: Image.Image) -> np.ndarray:
         if self.shape[-1] == 1:

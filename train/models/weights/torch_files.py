@@ -267,9 +267,13 @@ class _Whole:
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
+        start = file.tell()
+        self._size = file.seek(0, os.SEEK_END)
+        file.seek(start)
 
     def read(self, size: int) -> bytes:
-        found = self._file.read(size)
+        # Hazard: a file makes room for all that it is asked for, before it finds that it has less.
+        found = self._file.read(min(size, self._size))
         if len(found) < size:
             raise EOFError("the pickle is cut short")
         return found

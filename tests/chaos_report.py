@@ -1,0 +1,62 @@
+"""The seed of the random trials, and their numbers at the end of the tests.
+
+The trials are in `tests/train/chaos`. Their numbers come from the workers of pytest-xdist as
+properties of the reports.
+"""
+
+import random
+from collections import Counter
+
+import pytest
+
+OPTION = "--chaos-seed"
+_DESTINATION = "chaos_seed"
+# Of the property of a report: kind, number of trials, number of failures.
+PROPERTY = "chaos"
+
+
+def add_option(parser: pytest.Parser) -> None:
+    parser.addoption(
+        OPTION,
+        dest=_DESTINATION,
+        type=int,
+        default=None,
+        help="The seed of the random trials of tests/train/chaos; by default drawn anew.",
+    )
+
+
+def seed_of(config: pytest.Config) -> int:
+    """The seed, which is the same in all workers of pytest-xdist."""
+    chosen: int = config.getoption(_DESTINATION)
+    return chosen
+
+
+class ChaosReport:
+    """Draws the seed if none is given, and prints it with the number of trials of each kind."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        if seed_of(config) is None:
+            setattr(config.option, _DESTINATION, random.SystemRandom().randrange(2**32))
+        self._seed = seed_of(config)
+        self._trials: Counter[str] = Counter()
+        self._failures: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "teardown":
+            for name, value in report.user_properties:
+                if name == PROPERTY:
+                    kind, trials, failures = value  # type: ignore[misc]
+                    self._trials[str(kind)] += int(trials)
+                    self._failures[str(kind)] += int(failures)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if not self._trials:
+            return
+        terminalreporter.section("random trials")
+        for kind, number in sorted(self._trials.items()):
+            terminalreporter.line(f"{number:6}  {self._failures[kind]} failures  {kind}")
+        total, failed = self._trials.total(), self._failures.total()
+        terminalreporter.line(f"{total:6}  {failed} failures  in all")
+        terminalreporter.line(
+            f"to repeat them: PYTEST_ADDOPTS={OPTION}={self._seed} make test-long"
+        )

@@ -1,0 +1,94 @@
+"""Trials in a process of their own, which has a limit of time for each and one of memory.
+
+A process makes many trials, one after another, and says how each ended. One that dies or takes too
+long fails the trial that it is at; another goes on after that.
+"""
+
+import json
+import os
+import resource
+import select
+import signal
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tests.train.forked import Process, Start
+
+_SETTINGS = "CHAOS_BLOCK"
+# Of a trial, in seconds: they take milliseconds, on a machine that does other things too.
+_SECONDS = 60
+# If more die, all would: the others are not made.
+_MOST_PROCESSES = 5
+
+
+def run(module: str, number: int, **settings: str | int) -> Iterator[tuple[int, str, str | None]]:
+    """Makes trials in processes that run a module, whose `main` calls `serve`.
+
+    Returns:
+        The index of each trial, what was tried, and why it failed, if it did.
+    """
+    first = 0
+    for _ in range(_MOST_PROCESSES):
+        for index, what, failure in _block(module, first, number, settings):
+            yield index, what, failure
+            first = index + 1
+        if first == number:
+            return
+
+
+def _block(
+    module: str, first: int, last: int, settings: dict[str, str | int]
+) -> Iterator[tuple[int, str, str | None]]:
+    """The trials of one process, up to the one that ends it."""
+    environment = {_SETTINGS: json.dumps({**settings, "first": first, "last": last})}
+    ours, its = os.pipe()
+    with tempfile.TemporaryFile("w+") as errors, os.fdopen(ours, "rb", buffering=0) as printed:
+        process = Process(Start(module, (), environment), its, errors.fileno())
+        os.close(its)
+        index, pending = first, b""
+        while index < last:
+            while b"\n" not in pending:
+                if not select.select([printed], [], [], _SECONDS)[0]:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+                    yield index, "", f"no end in {_SECONDS} s"
+                    return
+                found = printed.read(2**16)
+                if not found:
+                    errors.seek(0)
+                    yield index, "", f"ended with {process.wait()}: {errors.read()[-3000:]}"
+                    return
+                pending += found
+            line, _, pending = pending.partition(b"\n")
+            what, failure = json.loads(line)
+            yield index, what, failure
+            index += 1
+        process.wait()
+
+
+def settings() -> dict[str, str | int]:
+    """What `run` was given, in the process that it started."""
+    found: dict[str, str | int] = json.loads(os.environ[_SETTINGS])
+    return found
+
+
+def serve(trial: Callable[[int], tuple[str, str | None]], *, memory: int) -> None:
+    """Makes the trials that this process was started for.
+
+    Args:
+        trial: the index of a trial to what was tried, and why it failed, if it did.
+        memory: how many bytes more than now the process may have.
+    """
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+    chosen = settings()
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    for index in range(int(chosen["first"]), int(chosen["last"])):
+        try:
+            said = trial(index)
+        except BaseException:
+            said = (f"trial {index}", traceback.format_exc()[-3000:])
+        os.write(answers, f"{json.dumps(said)}\n".encode())

@@ -1,0 +1,180 @@
+"""Damaged files of the corpus at the doors for weights and for images, in this process.
+
+Whatever is in a file, a door returns what it documents or raises what it documents. It runs no code
+of the file, and writes nothing.
+"""
+
+import random
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from tests.train.chaos import blocks
+from tests.train.chaos.make_corpus import CORPUS
+from tests.train.chaos.mutations import mutated
+from tests.train.chaos.trials import drawn
+from train.data import fast_photographs, images, photographs
+from train.data.images import UnreadableImageError
+from train.data.own.own_image_reader import CHANGES, OwnImageReader
+from train.foundation.errors import UserError
+from train.models.weights import files as weight_files
+from train.prediction import image_files
+from train.prediction.thumbnails import Thumbnail
+
+# Bytes that a door may take, beside what the process has. The largest image that Pillow decodes has
+# twice 90 million pixels: half a GB, and as much again for a copy in other colours.
+_MEMORY = 3 * 2**30
+_DRAWS = np.full(2, 0.3)
+# Of a message, in characters: with a name of 200 bytes, each of which is shown as four.
+_LONGEST = 1500
+
+
+def _weights(path: Path) -> None:
+    for name, array in weight_files.read(path).items():
+        assert isinstance(name, str)
+        # All of its numbers are the file's own: none is read from elsewhere.
+        assert array.size == 0 or np.isfinite(array.astype(np.float64).ravel()[-1]) in (True, False)
+
+
+def _own_images(augmentation: str, channels: int) -> Callable[[Path], None]:
+    reader = OwnImageReader((20, 24, channels), upright=True, augmentation=augmentation)
+
+    def read(path: Path) -> None:
+        draws = np.full(reader.num_draws, 0.3)
+        for found in (
+            reader.for_training(path.read_bytes(), path.name, draws),
+            reader.for_evaluation(path.read_bytes(), path.name),
+        ):
+            assert (found.shape, found.dtype) == (reader.shape, np.uint8)
+
+    return read
+
+
+def _photographs(reader: photographs.PhotographReader) -> Callable[[Path], None]:
+    def read(path: Path) -> None:
+        for found in (
+            reader.for_training(path.read_bytes(), path.name, _DRAWS),
+            reader.for_evaluation(path.read_bytes(), path.name),
+        ):
+            assert (found.shape, found.dtype) == (reader.shape, np.uint8)
+
+    return read
+
+
+def _predicted(path: Path) -> None:
+    image = image_files.read(path, upright=True)
+    assert image.mode == "RGB"
+    Thumbnail.of(image)
+
+
+_SHAPE = (images.CROP, images.CROP, 3)
+# The names of the doors, by the folder of their corpus.
+DOORS: Mapping[str, Mapping[str, Callable[[Path], None]]] = {
+    "weights": {"weights": _weights},
+    "images": {
+        "prediction": _predicted,
+        "photographs": _photographs(photographs.PhotographReader(_SHAPE)),
+        "fast photographs": _photographs(fast_photographs.FastPhotographReader(_SHAPE)),
+        **{
+            f"own images, {name}": _own_images(name, channels)
+            for name, channels in zip(CHANGES, (3, 1, 3, 1, 3), strict=True)
+        },
+    },
+}
+# What the interpreter tells of before it does it.
+_FORBIDDEN = (
+    "os.", "shutil.", "subprocess.", "socket.", "ctypes.", "pty.", "webbrowser.", "urllib.",
+    "code.__new__", "function.__new__", "signal.", "sys.",
+)  # fmt: skip
+_ALLOWED = ("os.listdir", "os.scandir", "os.walk", "sys._getframe", "sys.unraisablehook")
+_IMPORTS = "<frozen importlib"
+
+
+class _Watched:
+    """Notes what the code of a file could do: write, run, or reach the network."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] | None = None
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if self.seen is None:
+            return
+        if event == "open":
+            path, mode, flags = arguments
+            writes = isinstance(flags, int) and bool(flags & 0o3)
+            suspicious = writes or (isinstance(mode, str) and set(mode) & set("wax+"))
+        elif event in ("exec", "compile", "import"):
+            # Pillow imports the readers of rare formats when it meets them.
+            suspicious = not _in_import()
+        else:
+            suspicious = event.startswith(_FORBIDDEN) and event not in _ALLOWED
+        if suspicious:
+            self.seen.append(f"{event} {arguments!r}"[:200])
+
+
+def _in_import() -> bool:
+    frame = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_filename.startswith(_IMPORTS):
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _tried(watched: _Watched, door: Callable[[Path], None], path: Path) -> str | None:
+    """Why a door failed at a file, if it did."""
+    watched.seen = []
+    told = ""
+    try:
+        door(path)
+    except (UserError, UnreadableImageError) as error:
+        told = str(error)
+    except BaseException:
+        return traceback.format_exc()[-2000:]
+    finally:
+        seen, watched.seen = watched.seen, None
+    if seen:
+        return f"did what a file asks for: {seen}"
+    if "MemoryError" in told or "cannot allocate" in told.lower():
+        return f"took {_MEMORY} bytes: {told}"
+    if told.count("\n") or len(told) > _LONGEST:
+        return f"a message of more than a line: {told!r}"
+    return None
+
+
+def main() -> None:
+    image_files.ignore_warnings()
+    chosen = blocks.settings()
+    kind, seed = str(chosen["kind"]), int(chosen["seed"])
+    doors, corpus = DOORS[kind], sorted((CORPUS / kind).iterdir())
+    Image.init()
+    watched = _Watched()
+    with tempfile.TemporaryDirectory() as folder:
+        # What is imported at the first use.
+        for file in corpus:
+            for door in doors.values():
+                try:
+                    door(file)
+                except UserError:
+                    pass
+
+        def trial(index: int) -> tuple[str, str | None]:
+            draw: random.Random = drawn(kind, seed, index)
+            name = draw.choice(list(doors))
+            file = draw.choice(corpus)
+            path = Path(folder, file.name)
+            path.write_bytes(mutated(file.read_bytes(), draw))
+            return f"trial {index}, {name}, {file.name}", _tried(watched, doors[name], path)
+
+        blocks.serve(trial, memory=_MEMORY)
+
+
+if __name__ == "__main__":
+    main()
