@@ -13,6 +13,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import select
 import signal
 import socket
@@ -58,6 +59,7 @@ class Start:
         environment: what differs from the environment of the tests.
         folder: where it is started.
         compiled_quickly: whether it compiles as the tests do.
+        memory: the bytes that it may write to; None for all that there are.
     """
 
     module: str
@@ -65,6 +67,7 @@ class Start:
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: str = str(ROOT)
     compiled_quickly: bool = True
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,14 +100,14 @@ class Process:
         return self.returncode
 
 
-def start(module: str, *arguments: str, **options) -> Ended:
-    """Starts a command, and waits for its end; the options are those of `Start`."""
+def start(module: str, *arguments: str, time_limit: float = TIME_LIMIT, **options) -> Ended:
+    """Starts a command, and waits for its end; the other options are those of `Start`."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
         process = Process(Start(module, arguments, **options), output.fileno(), errors.fileno())
-        returncode = process.wait(TIME_LIMIT)
+        returncode = process.wait(time_limit)
         if returncode is None:
             os.killpg(process.pid, signal.SIGKILL)
-            raise TimeoutError(f"{module} {arguments} still runs after {TIME_LIMIT} s")
+            raise TimeoutError(f"{module} {arguments} still runs after {time_limit} s")
         output.seek(0)
         errors.seek(0)
         return Ended(returncode, output.read(), errors.read())
@@ -188,6 +191,8 @@ def _run(start: Start, output: int, errors: int) -> None:
         os.close(source)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     os.environ.update(start.environment)
+    if start.memory is not None:
+        resource.setrlimit(resource.RLIMIT_DATA, (start.memory, start.memory))
     if start.compiled_quickly:
         os.environ["XLA_FLAGS"] += f" {QUICK_FLAGS}"
     os.chdir(start.folder)

@@ -16,6 +16,9 @@ from pathlib import Path
 
 from tests.train.forked import Process, Start
 
+# The index of a trial to what was tried, and why it failed, if it did.
+Trial = Callable[[int], tuple[str, str | None]]
+
 _SETTINGS = "CHAOS_BLOCK"
 # Of a trial, in seconds: they take milliseconds, on a machine that does other things too.
 _SECONDS = 60
@@ -74,21 +77,24 @@ def settings() -> dict[str, str | int]:
     return found
 
 
-def serve(trial: Callable[[int], tuple[str, str | None]], *, memory: int) -> None:
+def serve(begin: Callable[[Path], Trial], *, memory: int) -> None:
     """Makes the trials that this process was started for.
 
     Args:
-        trial: the index of a trial to what was tried, and why it failed, if it did.
+        begin: makes what all trials share in a folder, and returns what makes one.
         memory: how many bytes more than now the process may have.
     """
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
-    chosen = settings()
     answers = os.dup(1)
+    # Whatever is printed is none.
     os.dup2(2, 1)
-    for index in range(int(chosen["first"]), int(chosen["last"])):
-        try:
-            said = trial(index)
-        except BaseException:
-            said = (f"trial {index}", traceback.format_exc()[-3000:])
-        os.write(answers, f"{json.dumps(said)}\n".encode())
+    chosen = settings()
+    with tempfile.TemporaryDirectory() as folder:
+        trial = begin(Path(folder))
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+        for index in range(int(chosen["first"]), int(chosen["last"])):
+            try:
+                said = trial(index)
+            except BaseException:
+                said = (f"trial {index}", traceback.format_exc()[-3000:])
+            os.write(answers, f"{json.dumps(said)}\n".encode())

@@ -4,9 +4,8 @@ Whatever is in a file, a door returns what it documents or raises what it docume
 of the file, and writes nothing.
 """
 
-import random
+import contextlib
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -149,31 +148,32 @@ def _tried(watched: _Watched, door: Callable[[Path], None], path: Path) -> str |
     return None
 
 
-def main() -> None:
+def _begin(folder: Path) -> blocks.Trial:
     image_files.ignore_warnings()
+    Image.init()
     chosen = blocks.settings()
     kind, seed = str(chosen["kind"]), int(chosen["seed"])
     doors, corpus = DOORS[kind], sorted((CORPUS / kind).iterdir())
-    Image.init()
+    # What is imported at the first use.
+    for file in corpus:
+        for door in doors.values():
+            with contextlib.suppress(UserError):
+                door(file)
     watched = _Watched()
-    with tempfile.TemporaryDirectory() as folder:
-        # What is imported at the first use.
-        for file in corpus:
-            for door in doors.values():
-                try:
-                    door(file)
-                except UserError:
-                    pass
 
-        def trial(index: int) -> tuple[str, str | None]:
-            draw: random.Random = drawn(kind, seed, index)
-            name = draw.choice(list(doors))
-            file = draw.choice(corpus)
-            path = Path(folder, file.name)
-            path.write_bytes(mutated(file.read_bytes(), draw))
-            return f"trial {index}, {name}, {file.name}", _tried(watched, doors[name], path)
+    def trial(index: int) -> tuple[str, str | None]:
+        draw = drawn(kind, seed, index)
+        name = draw.choice(list(doors))
+        file = draw.choice(corpus)
+        path = folder / file.name
+        path.write_bytes(mutated(file.read_bytes(), draw))
+        return f"trial {index}, {name}, {file.name}", _tried(watched, doors[name], path)
 
-        blocks.serve(trial, memory=_MEMORY)
+    return trial
+
+
+def main() -> None:
+    blocks.serve(_begin, memory=_MEMORY)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,64 @@
+"""Damaged files of a run and of prepared data, and the commands that read them.
+
+A command comes to the same result, or ends in one line with an exit code that is documented.
+"""
+
+import pytest
+
+from tests.train.chaos import blocks
+from tests.train.chaos.material import COMMANDS, Material, why_not
+from tests.train.chaos.mutations import damage
+
+pytestmark = [pytest.mark.slow, pytest.mark.long]
+
+# The trials of each command. Those that do not compute take a fifth of a second, others some.
+OF_A_RUN = {
+    "train.main of a finished run": 40,
+    "train.main of an unfinished run": 25,
+    "train.evaluate": 25,
+    "train.predict": 25,
+    "train.compare": 60,
+    "train.tables": 25,
+}
+OF_DATA = {
+    "train.main of an unfinished run": 15,
+    "train.evaluate": 15,
+    "train.predict": 5,
+}
+NUM_READS = 300
+
+
+@pytest.fixture(scope="module")
+def material(tmp_path_factory):
+    return Material(tmp_path_factory.mktemp("material"))
+
+
+def try_all(trials, material, part, numbers):
+    for name, number in numbers.items():
+        for index in range(number):
+            draw = trials.draw(f"{name} {index}")
+            material.renew(is_training=COMMANDS[name].is_training)
+            what = damage(material.file(part, draw), draw)
+            what = f"{name} {index}: {what.replace(str(material.at), '')}"
+            try:
+                trials.add(what, why_not(name, material, COMMANDS[name].run(material.at)))
+            except TimeoutError as error:
+                trials.add(what, str(error))
+    trials.check()
+
+
+def test_damaged_files_of_a_run(trials_of, material):
+    try_all(trials_of("commands and damaged files of a run"), material, "run", OF_A_RUN)
+
+
+def test_damaged_files_of_prepared_data(trials_of, material):
+    try_all(trials_of("commands and damaged files of data"), material, "data", OF_DATA)
+
+
+def test_damaged_prepared_data_are_read_as_before_or_told(trials_of):
+    trials = trials_of("prepared data at their door")
+    tried = blocks.run("tests.train.chaos.fuzzed_data", NUM_READS, seed=trials.seed)
+    for _, what, failure in tried:
+        trials.add(what, failure)
+    assert trials.number == NUM_READS
+    trials.check()
