@@ -60,9 +60,13 @@ class Running(AbstractContextManager["Running"]):
         assert returncode is not None
         return Ended(returncode, "".join(self._lines), self._stderr.read_text())
 
+    def ends_within(self, seconds: float) -> bool:
+        """Whether the process comes to its end before the seconds are over."""
+        return self._process.wait(seconds) is not None
+
     def killed_after(self, seconds: float) -> bool:
         """Kills the process after a time; False if it had come to its end before."""
-        if self._process.wait(seconds) is None:
+        if not self.ends_within(seconds):
             self._kill()
             self.end()
             return True
