@@ -179,6 +179,12 @@ class Assembly:
                 f"config.dataset.batch_size must be at most the {len(self.dataset.train)} training "
                 f"examples; got {batch_size}"
             )
+        most_epochs = optimizer.MOST_STEPS // steps_per_epoch
+        if self.config["num_epochs"] > most_epochs:
+            raise UserError(
+                f"config.num_epochs must be at most {most_epochs} with {steps_per_epoch} steps an "
+                f"epoch; got {self.config['num_epochs']}"
+            )
         return steps_per_epoch
 
     @property

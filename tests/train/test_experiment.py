@@ -363,6 +363,11 @@ def test_a_configuration_that_does_not_fit_writes_nothing(
     refused(config, tmp_path / "run", message)
 
 
+def test_more_steps_than_can_be_counted_write_nothing(config, tmp_path):
+    message = r"config.num_epochs must be at most \d+ with 19 steps an epoch; got 1000000000"
+    refused({**config, "num_epochs": 10**9}, tmp_path / "run", message)
+
+
 def test_a_selection_that_can_have_no_value_writes_nothing(config, tmp_path):
     # No digit has fewer than 20 training images.
     config = {**config, "select_by": "few_top_3_accuracy"}

@@ -8,6 +8,7 @@ are inputs of compiled steps (`Number`) and which depend on the number of classe
 import difflib
 import itertools
 import math
+import struct
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -38,9 +39,10 @@ def integer(minimum: int, maximum: int | None = None, reason: str = "") -> Field
 
 @dataclass(frozen=True, kw_only=True)
 class Number:
-    """A finite real number within bounds.
+    """A finite real number within bounds, also when it is rounded to 32 bits.
 
     A parameter of this kind is an input of the compiled steps: another value is no other program.
+    The steps compute in 32 bits, where 1e-300 is 0, 1e300 is infinite, and 0.99999999999 is 1.
     """
 
     at_least: float = -math.inf
@@ -57,7 +59,12 @@ class Number:
             and self.at_least <= value <= self.at_most
             and self.above < value < self.below
         )
-        return None if fits else " ".join(["a finite number", self._bounds()]).strip()
+        allowed = " ".join(["a finite number", self._bounds()]).strip()
+        if not fits:
+            return allowed
+        rounded = _in_32_bits(value)
+        fits = math.isfinite(rounded) and self.above < rounded < self.below
+        return None if fits else f"{allowed}, also when it is rounded to 32 bits"
 
     def _bounds(self) -> str:
         bounds = (
@@ -74,6 +81,14 @@ def _is_finite(value: float) -> bool:
         return math.isfinite(value)
     except OverflowError:  # A whole number that no float can hold.
         return False
+
+
+def _in_32_bits(value: float) -> float:
+    try:
+        (rounded,) = struct.unpack("<f", struct.pack("<f", float(value)))
+    except OverflowError:
+        return math.inf
+    return float(rounded)
 
 
 @dataclass(frozen=True)

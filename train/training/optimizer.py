@@ -10,6 +10,8 @@ import optax
 from train.training.objectives import Hyperparameters
 
 SCHEDULES = ("step", "cosine")
+# The compiled step counts in 32 bits.
+MOST_STEPS = 2**31 - 1
 # The fields of `config.optimizer` that are inputs of the compiled step. Some may be None.
 _HYPERPARAMETERS = (
     "learning_rate",
@@ -127,7 +129,12 @@ def step_decay(
     learning_rate: Any, *, decay_epochs: Sequence[int], decay_factor: float, steps_per_epoch: int
 ) -> optax.Schedule:
     """The learning rate by step, multiplied by the factor where a listed epoch (from 0) begins."""
-    boundaries = {epoch * steps_per_epoch: decay_factor for epoch in decay_epochs}
+    boundaries = {
+        epoch * steps_per_epoch: decay_factor
+        for epoch in decay_epochs
+        # No run comes to a later step, and JAX could not count to it.
+        if epoch * steps_per_epoch <= MOST_STEPS
+    }
     return optax.piecewise_constant_schedule(learning_rate, boundaries)
 
 

@@ -136,14 +136,14 @@ def test_any_value_in_any_field_is_one_line_or_a_configuration(trials_of, tmp_pa
         if checked is not None:
             valid.append(checked)
 
-    with trials.trial("any configuration"):
-        try:
-            tried()
-        except Exception as error:
-            notes = " ".join(getattr(error, "__notes__", ()))
-            raise AssertionError(f"{type(error).__name__}: {error} {notes}") from error
-    assert len(valid) > NUM_CONFIGURATIONS / 50
+    try:
+        tried()
+    except Exception as error:
+        notes = " ".join(getattr(error, "__notes__", ()))
+        trials.failures.append(f"{type(error).__name__}: {error} {notes}")
     trials.check()
+    # Neither kind is rare.
+    assert NUM_CONFIGURATIONS / 50 < len(valid) < NUM_CONFIGURATIONS / 2
 
 
 # Values of fields that any configuration of the digits may have, and a run of seconds.

@@ -151,6 +151,19 @@ def test_a_decoded_image_gives_the_pixels_of_its_file(rng):
         FAST.fit(Image.new("RGB", (100_000, 1)), "a")
 
 
+@pytest.mark.parametrize("reader", [EXACT, FAST], ids=["exact", "fast"])
+@pytest.mark.parametrize("kind", ["png", "jpeg"])
+def test_what_would_be_huge_when_resized_is_refused(reader, kind):
+    # Some hundred bytes; with a shorter side of 256 pixels it would have 3.9 thousand million.
+    encoded = io.BytesIO()
+    Image.new("L", (1, 60_000)).save(encoded, kind)
+    message = "a is too long and narrow, 1 x 60000 pixels"
+    with pytest.raises(UnreadableImageError, match=message):
+        reader.for_evaluation(encoded.getvalue(), "a")
+    with pytest.raises(UnreadableImageError, match=message):
+        reader.for_training(encoded.getvalue(), "a", np.zeros(2))
+
+
 def test_the_configuration_chooses():
     assert dataset_spec(CONFIG).reader == FAST
     assert isinstance(dataset_spec(CONFIG).reader, FastPhotographReader)

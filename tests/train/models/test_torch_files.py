@@ -159,6 +159,13 @@ def test_no_zeros_are_made_because_a_file_says_so(tmp_path):
         read(writer.zip_bytes({"extra": huge}), tmp_path)
 
 
+def test_no_room_is_made_for_bytes_that_a_file_does_not_have(tmp_path):
+    # A text of 2^62 bytes, which no machine has room for.
+    huge = b"\x80\x02\x8e" + (2**62).to_bytes(8, "little")
+    with pytest.raises(EOFError, match="the pickle is cut short"):
+        read(huge, tmp_path)
+
+
 # Each, if its reader did as it says, would make a file, or reach a function that could.
 def attacks(target):
     command = (f"touch {target}",)

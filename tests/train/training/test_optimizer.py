@@ -68,6 +68,11 @@ def test_step_decay_may_have_no_decay():
     assert float(rate(1000)) == 0.5
 
 
+def test_a_decay_after_any_step_that_there_can_be_is_none():
+    rate = step_decay(0.5, decay_epochs=(1, 10**12), decay_factor=0.1, steps_per_epoch=4)
+    assert float(rate(2**31 - 1)) == pytest.approx(0.05, rel=1e-6)  # A float32 product.
+
+
 def test_a_long_gradient_is_shortened_before_the_decay_is_added():
     sgd = build(learning_rate=1.0, momentum=0.0, nesterov=False, weight_decay=0.5, clip_norm=1.0)
     params = {"one": np.float32([2.0]), "other": np.float32([0.0, -4.0])}
