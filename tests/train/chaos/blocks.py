@@ -4,6 +4,7 @@ A process makes many trials, one after another, and says how each ended. One tha
 long fails the trial that it is at; another goes on after that.
 """
 
+import io
 import json
 import os
 import resource
@@ -13,12 +14,16 @@ import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from tests.train.forked import Process, Start
 
-# The index of a trial to what was tried, and why it failed, if it did.
-Trial = Callable[[int], tuple[str, str | None]]
+# The index of a trial to what is tried, and a function that tries it and returns why it failed, if it
+# did.
+Trial = Callable[[int], tuple[str, Callable[[], str | None]]]
 
+# What the lines of a process say.
+_WHAT, _FAILURE = "what", "failure"
 _SETTINGS = "CHAOS_BLOCK"
 # Of a trial, in seconds: they take milliseconds, on a machine that does other things too.
 _SECONDS = 60
@@ -50,25 +55,42 @@ def _block(
     with tempfile.TemporaryFile("w+") as errors, os.fdopen(ours, "rb", buffering=0) as printed:
         process = Process(Start(module, (), environment), its, errors.fileno())
         os.close(its)
-        index, pending = first, b""
+        index, what = first, "the beginning"
+        lines = _lines(printed)
         while index < last:
-            while b"\n" not in pending:
-                if not select.select([printed], [], [], _SECONDS)[0]:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    process.wait()
-                    yield index, "", f"no end in {_SECONDS} s"
-                    return
-                found = printed.read(2**16)
-                if not found:
-                    errors.seek(0)
-                    yield index, "", f"ended with {process.wait()}: {errors.read()[-3000:]}"
-                    return
-                pending += found
-            line, _, pending = pending.partition(b"\n")
-            what, failure = json.loads(line)
-            yield index, what, failure
-            index += 1
+            try:
+                kind, text = next(lines)
+            except TimeoutError as error:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                yield index, what, str(error)
+                return
+            except StopIteration:
+                errors.seek(0)
+                yield index, what, f"ended with {process.wait()}: {errors.read()[-3000:]}"
+                return
+            if kind == _WHAT:
+                what = text
+            else:
+                yield index, what, text
+                index += 1
         process.wait()
+
+
+def _lines(printed: io.FileIO) -> Iterator[tuple[str, Any]]:
+    """The lines of a process, as it says them."""
+    pending = b""
+    while True:
+        while b"\n" not in pending:
+            if not select.select([printed], [], [], _SECONDS)[0]:
+                raise TimeoutError(f"no end in {_SECONDS} s")
+            found = printed.read(2**16)
+            if not found:
+                return
+            pending += found
+        line, _, pending = pending.partition(b"\n")
+        kind, text = json.loads(line)
+        yield kind, text
 
 
 def settings() -> dict[str, str | int]:
@@ -93,8 +115,14 @@ def serve(begin: Callable[[Path], Trial], *, memory: int) -> None:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
         for index in range(int(chosen["first"]), int(chosen["last"])):
+            what, tried = trial(index)
+            _say(answers, _WHAT, f"trial {index}: {what}")
             try:
-                said = trial(index)
+                failure = tried()
             except BaseException:
-                said = (f"trial {index}", traceback.format_exc()[-3000:])
-            os.write(answers, f"{json.dumps(said)}\n".encode())
+                failure = traceback.format_exc()[-3000:]
+            _say(answers, _FAILURE, failure)
+
+
+def _say(answers: int, kind: str, text: str | None) -> None:
+    os.write(answers, f"{json.dumps((kind, text))}\n".encode())

@@ -1,8 +1,10 @@
 """Damaged files of prepared data, read whole in this process."""
 
+import functools
 import hashlib
 import shutil
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -65,14 +67,14 @@ def _begin(folder: Path) -> blocks.Trial:
     expected = {name: _read(name, whole) for name in CONFIGS}
     seed = int(blocks.settings()["seed"])
 
-    def trial(index: int) -> tuple[str, str | None]:
+    def trial(index: int) -> tuple[str, Callable[[], str | None]]:
         draw = drawn("prepared data", seed, index)
         name = draw.choice(list(CONFIGS))
         shutil.rmtree(data_dir, ignore_errors=True)
         shutil.copytree(whole, data_dir)
         found = sorted(path for path in (data_dir / name).rglob("*") if path.is_file())
         what = damage(draw.choice(found), draw)
-        return f"trial {index}: {what}", _tried(name, data_dir, expected[name])
+        return what, functools.partial(_tried, name, data_dir, expected[name])
 
     return trial
 

@@ -5,6 +5,7 @@ of the file, and writes nothing.
 """
 
 import contextlib
+import functools
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -161,13 +162,13 @@ def _begin(folder: Path) -> blocks.Trial:
                 door(file)
     watched = _Watched()
 
-    def trial(index: int) -> tuple[str, str | None]:
+    def trial(index: int) -> tuple[str, Callable[[], str | None]]:
         draw = drawn(kind, seed, index)
         name = draw.choice(list(doors))
         file = draw.choice(corpus)
         path = folder / file.name
         path.write_bytes(mutated(file.read_bytes(), draw))
-        return f"trial {index}, {name}, {file.name}", _tried(watched, doors[name], path)
+        return f"{name}, {file.name}", functools.partial(_tried, watched, doors[name], path)
 
     return trial
 
