@@ -6,6 +6,7 @@ properties of the reports.
 
 import random
 from collections import Counter
+from typing import cast
 
 import pytest
 
@@ -45,9 +46,9 @@ class ChaosReport:
         if report.when == "teardown":
             for name, value in report.user_properties:
                 if name == PROPERTY:
-                    kind, trials, failures = value  # type: ignore[misc]
-                    self._trials[str(kind)] += int(trials)
-                    self._failures[str(kind)] += int(failures)
+                    kind, trials, failures = cast(tuple[str, int, int], value)
+                    self._trials[kind] += trials
+                    self._failures[kind] += failures
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if not self._trials:

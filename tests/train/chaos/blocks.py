@@ -18,8 +18,8 @@ from typing import Any
 
 from tests.train.forked import Process, Start
 
-# The index of a trial to what is tried, and a function that tries it and returns why it failed, if it
-# did.
+# The index of a trial to what is tried, and a function that tries it. That returns why the trial
+# failed, if it did.
 Trial = Callable[[int], tuple[str, Callable[[], str | None]]]
 
 # What the lines of a process say.

@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,8 @@ def _own_images(augmentation: str, channels: int) -> Callable[[Path], None]:
             reader.for_training(path.read_bytes(), path.name, draws),
             reader.for_evaluation(path.read_bytes(), path.name),
         ):
-            assert (found.shape, found.dtype) == (reader.shape, np.uint8)
+            assert found.shape == reader.shape
+            assert found.dtype == np.uint8
 
     return read
 
@@ -62,7 +64,8 @@ def _photographs(reader: photographs.PhotographReader) -> Callable[[Path], None]
             reader.for_training(path.read_bytes(), path.name, _DRAWS),
             reader.for_evaluation(path.read_bytes(), path.name),
         ):
-            assert (found.shape, found.dtype) == (reader.shape, np.uint8)
+            assert found.shape == reader.shape
+            assert found.dtype == np.uint8
 
     return read
 
@@ -107,7 +110,7 @@ class _Watched:
         if self.seen is None:
             return
         if event == "open":
-            path, mode, flags = arguments
+            _, mode, flags = arguments
             writes = isinstance(flags, int) and bool(flags & 0o3)
             suspicious = writes or (isinstance(mode, str) and set(mode) & set("wax+"))
         elif event in ("exec", "compile", "import"):
@@ -120,11 +123,11 @@ class _Watched:
 
 
 def _in_import() -> bool:
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_filename.startswith(_IMPORTS):
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
 
 

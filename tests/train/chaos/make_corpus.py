@@ -1,6 +1,6 @@
 """Writes the files of `corpus/`, which the trials of the doors damage: images and weights.
 
-    python -m tests.train.chaos.make_corpus
+python -m tests.train.chaos.make_corpus
 """
 
 import io
@@ -71,7 +71,7 @@ def _weights() -> dict[str, bytes]:
     calls = {
         "system": writer.Call(writer.Global("posix", "system"), ("touch code-ran",)),
         "open": writer.Call(writer.Global("builtins", "open"), ("code-ran", "w")),
-        "exec": writer.Raw(b"(S'open(\"code-ran\", \"w\")'\nibuiltins\nexec\n"),
+        "exec": writer.Raw(b'(S\'open("code-ran", "w")\'\nibuiltins\nexec\n'),
     }
     found = {}
     for name, to_bytes in writer.FORMATS.items():

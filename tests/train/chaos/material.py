@@ -166,7 +166,9 @@ class Material:
         """A file of the run or of the data; those at the top more often."""
         root = self.at / part
         found = sorted(path for path in root.rglob("*") if path.is_file())
-        weights = [4 if path.parent == root and path.suffix.startswith(".js") else 1 for path in found]
+        weights = [
+            4 if path.parent == root and path.suffix.startswith(".js") else 1 for path in found
+        ]
         return draw.choices(found, weights)[0]
 
 

@@ -52,8 +52,10 @@ NUMBERS = st.one_of(
 )
 # What fields may hold, and what is near it.
 WORDS = st.sampled_from(
-    sorted({str(value) for recipe in RECIPES for _, value in flatten(recipe)})
-    + ["adamw", "cosine", "linear", "sigmoid", "shard_map", "os:system", "json:dumps", ":", "a:"]
+    [
+        *sorted({str(value) for recipe in RECIPES for _, value in flatten(recipe)}),
+        *("adamw", "cosine", "linear", "sigmoid", "shard_map", "os:system", "json:dumps", ":"),
+    ]
 )
 SCALARS = st.one_of(st.none(), st.booleans(), NUMBERS, st.text(max_size=20), WORDS)
 VALUES = st.recursive(
@@ -108,8 +110,7 @@ def check(config, workdir):
     """Whether a configuration is valid, found at the door of the program."""
     try:
         checked, _ = experiment._checked(config, workdir, extend=False)
-    except UserError as error:
-        assert str(error), config
+    except UserError:
         return None
     # What is done with it before anything is opened.
     assert json.loads(files.to_json(checked)) is not None
@@ -216,10 +217,9 @@ def drawn_config(draw):
             place = config[groups[0]] if groups else config
             if field in place:
                 place[field] = draw.choice(QUICK[name])
-        try:
-            return experiment._checked(json.loads(json.dumps(config)), Path(os.devnull, "run"), extend=False)[0]
-        except UserError:
-            continue
+        found = check(json.loads(json.dumps(config)), Path(os.devnull, "run"))
+        if found is not None:
+            return found
 
 
 def test_valid_configurations_run_or_end_in_one_line(trials_of, tmp_path):

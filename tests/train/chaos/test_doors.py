@@ -12,9 +12,7 @@ NUMBERS = {"weights": 2000, "images": 2000}
 @pytest.mark.parametrize("kind", NUMBERS)
 def test_damaged_files_are_read_or_told(trials_of, kind):
     trials = trials_of(f"{kind} at their doors")
-    tried = blocks.run(
-        "tests.train.chaos.fuzzed_doors", NUMBERS[kind], kind=kind, seed=trials.seed
-    )
+    tried = blocks.run("tests.train.chaos.fuzzed_doors", NUMBERS[kind], kind=kind, seed=trials.seed)
     for _, what, failure in tried:
         trials.add(what, failure)
     assert trials.number == NUMBERS[kind]
