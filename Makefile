@@ -26,7 +26,7 @@ help:
 	@echo "make demo          train a small network on real handwritten digits (about a minute)"
 	@echo "make test          run every test but the long ones"
 	@echo "make test-fast     run the quick selection of tests"
-	@echo "make test-long     kill and damage runs in many ways, install the wheel (some minutes)"
+	@echo "make test-long     kill and damage runs in many ways and at random, install the wheel (some minutes)"
 	@echo "make test-oracle   compare with other people's code (installs PyTorch)"
 	@echo "make test-networks compare every network with torchvision's or timm's (installs PyTorch)"
 	@echo "make test-networks-fast  the same for one network of each kind"
