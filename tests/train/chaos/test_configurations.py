@@ -21,7 +21,7 @@ from train.workdir.runs import run_name
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-NUM_CONFIGURATIONS = 600
+NUM_CONFIGURATIONS = 1500
 NUM_FLAGS = 40
 NUM_RUNS = 8
 
@@ -68,6 +68,15 @@ VALUES = st.recursive(
 )
 
 
+# What has surprised a program before.
+ODD = st.sampled_from(
+    (
+        *(10**400, -(10**400), float("nan"), float("inf"), -0.0, 0, -1, 2**32, 1e308, 5e-324),
+        *("", "\0", "\ud800", "a" * 5000, True, None, [], [[]], [None], {}, {"": {}}, [10**400]),
+    )
+)
+
+
 def near(value):
     """Values of the kind of another."""
     if isinstance(value, bool) or value is None:
@@ -102,7 +111,7 @@ def configurations(draw):
         elif kind == "add":
             place[draw(st.one_of(WORDS, st.text(max_size=8)))] = draw(VALUES)
         else:
-            place[name] = draw(st.one_of(VALUES, near(place[name]), near(place[name])))
+            place[name] = draw(st.one_of(VALUES, ODD, near(place[name]), near(place[name])))
     return config
 
 
