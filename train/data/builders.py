@@ -13,10 +13,12 @@ import tensorflow_datasets as tfds
 from absl import logging
 from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
 
-from train.foundation import checksums, full_disks
+from train.foundation import checksums, full_disks, json_files
 from train.foundation.errors import UserError, first_line
 
 FILE_FORMAT = "array_record"
+# How the names of the files end that say what the records mean; tfds reads them whole.
+_READ_BY_TFDS = (".json", ".txt")
 
 
 class ReadOnlyBuilder(FileReaderBuilder):
@@ -42,6 +44,7 @@ def make_builder(
     Raises:
         UserError: the description of the prepared data set is damaged.
     """
+    _check_readable(Path(data_dir or tfds.core.constants.DATA_DIR), name)
     try:
         with _quiet_tfds():
             return builder(data_dir=data_dir, file_format=FILE_FORMAT)
@@ -50,6 +53,22 @@ def make_builder(
     except Exception as error:  # A damaged description can make tfds raise anything.
         below = "" if data_dir is None else f" below {data_dir}"
         raise damaged(f"{name}{below}", error) from error
+
+
+def _check_readable(data_dir: Path, name: str) -> None:
+    """Refuses a prepared data set with a file that tfds would wait for, or that fills the memory."""
+
+    def wrong(path: Path, reason: str) -> UserError:
+        return damaged(f"{name} below {data_dir}", ValueError(f"{path} {reason}"))
+
+    for folder, _, found in os.walk(data_dir / name):
+        for path in (Path(folder, file) for file in found):
+            if path.exists() and not path.is_file():
+                raise wrong(path, "is a pipe or a device")
+            if path.suffix in _READ_BY_TFDS and path.is_file():
+                size = path.stat().st_size
+                if size > json_files.LARGEST:
+                    raise wrong(path, f"has {size:,} bytes, and is no more a description")
 
 
 def open_builder(

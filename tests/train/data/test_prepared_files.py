@@ -241,6 +241,20 @@ def test_a_damaged_description_names_the_data_set_and_not_the_folder_of_all(fold
         read(folder)
 
 
+@pytest.mark.parametrize("name", ["dataset_info.json", "features.json", "label.labels.txt"])
+def test_a_device_or_far_too_many_bytes_in_the_place_of_a_file_are_told(folder, name):
+    # A pipe, which is not tried here, would be waited for.
+    (folder / name).unlink()
+    (folder / name).symlink_to(os.devnull)
+    with pytest.raises(UserError, match=rf"{folder / name} is a pipe or a device\)"):
+        read(folder)
+    (folder / name).unlink()
+    with (folder / name).open("wb") as file:
+        file.truncate(2**40)
+    with pytest.raises(UserError, match=r"has 1,099,511,627,776 bytes, and is no more a descripti"):
+        read(folder)
+
+
 def test_a_run_that_prepares_into_a_file_says_how_to_choose_a_folder(tmp_path):
     (tmp_path / "data").write_bytes(b"")
     with pytest.raises(UserError, match=r"cannot be written to .* --config\.dataset\.data_dir"):
