@@ -56,7 +56,7 @@ def make_builder(
 
 
 def _check_readable(data_dir: Path, name: str) -> None:
-    """Refuses a prepared data set with a file that tfds would wait for, or that is far too large."""
+    """Refuses a prepared data set with a file that tfds would wait for, or that is far too big."""
 
     def wrong(path: Path, reason: str) -> UserError:
         return damaged(f"{name} below {data_dir}", ValueError(f"{path} {reason}"))

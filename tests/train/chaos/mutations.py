@@ -12,7 +12,7 @@ _NESTED = (b"[" * 2000 + b"]" * 2000, b'{"a":' * 1200 + b"1" + b"}" * 1200, b"["
 _MOST_OPERATIONS = 3
 # Bytes of a file that is as large as no file of ours. It is sparse, and takes no space. To read it
 # takes more memory than the trials have; to make its checksum takes seconds.
-_HUGE = 2**31
+_HUGE = 3 * 2**29
 
 
 def mutated(content: bytes, draw: random.Random) -> bytes:

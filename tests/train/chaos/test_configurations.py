@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 NUM_CONFIGURATIONS = 1500
 NUM_FLAGS = 40
-NUM_RUNS = 8
+NUM_RUNS = 6
 
 RECIPES = [
     json.loads(config.to_json())

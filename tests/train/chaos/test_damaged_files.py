@@ -13,16 +13,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 # The trials of each command. Those that do not compute take a fifth of a second, others some.
 OF_A_RUN = {
-    "train.main of a finished run": 40,
-    "train.main of an unfinished run": 25,
-    "train.evaluate": 25,
-    "train.predict": 25,
-    "train.compare": 60,
-    "train.tables": 25,
+    "train.main of a finished run": 30,
+    "train.main of an unfinished run": 15,
+    "train.evaluate": 20,
+    "train.predict": 20,
+    "train.compare": 50,
+    "train.tables": 8,
 }
 OF_DATA = {
-    "train.main of an unfinished run": 15,
-    "train.evaluate": 15,
+    "train.main of an unfinished run": 8,
+    "train.evaluate": 10,
     "train.predict": 5,
 }
 NUM_READS = 300

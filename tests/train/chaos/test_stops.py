@@ -14,7 +14,7 @@ from tests.train.program import Program, outcome
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
-NUM_STOPS = 40
+NUM_STOPS = 30
 PROGRAM = Program(
     (
         "--config=configs/digits.py:role",
