@@ -191,17 +191,6 @@ def test_a_torn_checkpoint_is_passed_over_with_one_line(directory, state, caplog
     assert "Traceback" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"state": 1}', b"\xff"])
-def test_damaged_checksums_are_an_error_of_the_system_for_who_only_reads(directory, state, content):
-    fill(directory, state, [1])
-    (directory / "1" / "checksums.json").write_bytes(content)
-    message = f"the checksums in {directory / '1'} are damaged: "
-    with Checkpointer(directory) as checkpointer:
-        for read in (checkpointer.read_selected, lambda: checkpointer.restore(1, state)):
-            with pytest.raises(OSError, match=message):
-                read()
-
-
 @pytest.mark.parametrize("damage", [truncate, flip_a_bit, shutil.rmtree])
 def test_a_checkpoint_whose_best_is_not_whole_is_passed_over(directory, state, caplog, damage):
     fill(directory, state, [0, 0, 2, 4])
