@@ -28,11 +28,6 @@ OF_DATA = {
 NUM_READS = 300
 
 
-@pytest.fixture(scope="module")
-def material(tmp_path_factory):
-    return Material(tmp_path_factory.mktemp("material"))
-
-
 def try_all(trials, material, part, numbers):
     for name, number in numbers.items():
         for index in range(number):
@@ -44,15 +39,16 @@ def try_all(trials, material, part, numbers):
                 trials.add(what, why_not(name, material, COMMANDS[name].run(material.at)))
             except TimeoutError as error:
                 trials.add(what, str(error))
-    trials.check()
 
 
-def test_damaged_files_of_a_run(trials_of, material):
-    try_all(trials_of("commands and damaged files of a run"), material, "run", OF_A_RUN)
-
-
-def test_damaged_files_of_prepared_data(trials_of, material):
-    try_all(trials_of("commands and damaged files of data"), material, "data", OF_DATA)
+def test_commands_and_damaged_files(trials_of, tmp_path):
+    material = Material(tmp_path)
+    of_a_run = trials_of("commands and damaged files of a run")
+    try_all(of_a_run, material, "run", OF_A_RUN)
+    of_data = trials_of("commands and damaged files of data")
+    try_all(of_data, material, "data", OF_DATA)
+    for trials in (of_a_run, of_data):
+        trials.check()
 
 
 def test_damaged_prepared_data_are_read_as_before_or_told(trials_of):
