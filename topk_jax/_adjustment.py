@@ -1,10 +1,12 @@
 """Logits and losses adjusted by the frequencies of the classes in training."""
 
+from collections.abc import Hashable
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks
+from topk_jax import _checks, _classes
 
 __all__ = ["adjust_logits"]
 
@@ -54,6 +56,6 @@ def adjust_logits(logits: ArrayLike, *, class_counts: ArrayLike, tau: ArrayLike 
     )
 
 
-def log_frequencies(counts: jax.Array) -> jax.Array:
+def log_frequencies(counts: jax.Array, class_axis_name: Hashable | None = None) -> jax.Array:
     """The logarithms of the classes' shares of the examples, `[L]`."""
-    return jnp.log(counts / counts.sum())
+    return jnp.log(counts / _classes.total(counts, class_axis_name))

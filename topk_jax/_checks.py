@@ -125,7 +125,7 @@ def some_examples(logits: jax.Array, name: str) -> None:
         raise ValueError(f"{name} must have at least one example, got shape {logits.shape}.")
 
 
-def axis_size(axis_name: Hashable | None) -> int:
+def axis_size(axis_name: Hashable | None, name: str = "axis_name") -> int:
     """Returns the number of devices along a mapped axis, 1 for `None`; raises for other names."""
     if axis_name is None:
         return 1
@@ -133,8 +133,8 @@ def axis_size(axis_name: Hashable | None) -> int:
         return jax.lax.axis_size(axis_name)
     except (NameError, TypeError, ValueError) as error:
         raise ValueError(
-            "axis_name must be None or the name of an axis that pmap, shard_map or vmap binds "
-            f"around this call, got {axis_name!r}."
+            f"{name} must be None or the name of an axis that pmap, shard_map or vmap binds around "
+            f"this call, got {axis_name!r}."
         ) from error
 
 

@@ -1,11 +1,14 @@
-"""Numerical conventions that all losses and operators share."""
+"""Numerical conventions that all losses and operators share.
+
+`class_axis_name` is the mapped axis that the classes are split along, or `None`: see `_classes`.
+"""
 
 from collections.abc import Hashable
 
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _sharding
+from topk_jax import _classes, _sharding
 
 # Replaces -inf, because the difference of two infinities is NaN. It is far below any score of a
 # network, and its sum over 1e7 classes is still finite in float32.
@@ -29,20 +32,28 @@ def flushed(values: jax.Array) -> jax.Array:
     return jnp.where(jnp.abs(values) < jnp.finfo(values.dtype).tiny, 0.0, values)
 
 
-def score_of_label(logits: jax.Array, labels: jax.Array) -> jax.Array:
-    """The score of the true class, `[...]`. A label out of range gives the score of some class.
+def score_of_label(
+    logits: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    """The score of the true class, `[...]`. A label out of range gives some number.
 
     `nan_where_invalid` turns the results of such labels into NaN. JAX would clamp or wrap them
     silently.
     """
+    if class_axis_name is not None:
+        return _classes.entries(logits, labels[..., None], class_axis_name)[..., 0]
     index = jnp.clip(labels, 0, logits.shape[-1] - 1)[..., None]
     return jnp.take_along_axis(logits, index, axis=-1, mode="promise_in_bounds")[..., 0]
 
 
-def value_of_class(values: jax.Array, labels: jax.Array) -> jax.Array:
+def value_of_class(
+    values: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """The value of each label, `[]` or `[...]`, from a scalar or from one value per class."""
     if values.ndim == 0:
         return values
+    if class_axis_name is not None:
+        return _classes.entries_of_all(values, labels, class_axis_name)
 
     def of_labels(labels: jax.Array, values: jax.Array) -> jax.Array:
         return values.at[labels].get(mode="clip")
@@ -50,25 +61,35 @@ def value_of_class(values: jax.Array, labels: jax.Array) -> jax.Array:
     return _sharding.on_each_device(of_labels, labels.ndim, labels, shared=(values,))
 
 
-def is_label(scores: jax.Array, labels: jax.Array) -> jax.Array:
+def is_label(
+    scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """A mask of the true class, `[..., L]`. It is all false for a label out of range."""
+    labels = _classes.own(labels, scores.shape[-1], class_axis_name)
     classes = jax.lax.broadcasted_iota(labels.dtype, scores.shape, scores.ndim - 1)
     return labels[..., None] == classes
 
 
-def without_label(scores: jax.Array, labels: jax.Array) -> jax.Array:
+def without_label(
+    scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """The scores [..., L] with -inf, which is below `FLOOR`, at the true class."""
-    return jnp.where(is_label(scores, labels), -jnp.inf, scores)
+    return jnp.where(is_label(scores, labels, class_axis_name), -jnp.inf, scores)
 
 
-def nan_where_invalid(values: jax.Array, logits: jax.Array, labels: jax.Array) -> jax.Array:
+def nan_where_invalid(
+    values: jax.Array,
+    logits: jax.Array,
+    labels: jax.Array,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
     """The values [...], with NaN where a logit is NaN or the label is outside [0, L).
 
     Hazard: sorts, selections and clamps can turn either into a plausible number. Choice: multiply
     by NaN instead of `where`, so that the gradient of such an example is NaN too. Cost: one
     reduction over the logits.
     """
-    return _nan_unless(valid_examples(logits, labels), values)
+    return _nan_unless(valid_examples(logits, labels, class_axis_name), values)
 
 
 def nan_where_invalid_labels(values: jax.Array, labels: jax.Array, num_classes: int) -> jax.Array:
@@ -80,15 +101,19 @@ def nan_where_invalid_labels(values: jax.Array, labels: jax.Array, num_classes: 
     return _nan_unless((labels >= 0) & (labels < num_classes), values)
 
 
-def valid_examples(logits: jax.Array, labels: jax.Array) -> jax.Array:
+def valid_examples(
+    logits: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """Where no logit is NaN and the label is in [0, L), `[...]`."""
-    in_range = (labels >= 0) & (labels < logits.shape[-1])
-    return in_range & ~jnp.isnan(logits).any(axis=-1)
+    in_range = (labels >= 0) & (labels < _classes.count(logits, class_axis_name))
+    return in_range & ~_classes.any_of(jnp.isnan(logits), class_axis_name)
 
 
-def nan_where_invalid_scores(values: jax.Array, scores: jax.Array) -> jax.Array:
+def nan_where_invalid_scores(
+    values: jax.Array, scores: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """The values [...] of score vectors [..., L], with NaN where a score is NaN."""
-    return _nan_unless(~jnp.isnan(scores).any(axis=-1), values)
+    return _nan_unless(~_classes.any_of(jnp.isnan(scores), class_axis_name), values)
 
 
 def nan_where_invalid_targets(
@@ -112,11 +137,27 @@ def batch_mean(values: jax.Array, axis_name: Hashable | None) -> jax.Array:
     return local if axis_name is None else jax.lax.pmean(local, axis_name)
 
 
-def nan_where_invalid_vectors(values: jax.Array, scores: jax.Array) -> jax.Array:
+def nan_where_invalid_vectors(
+    values: jax.Array, scores: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """The vectors `[..., m]` of score vectors `[..., L]`: all NaN where a score is NaN."""
-    return _nan_unless(~jnp.isnan(scores).any(axis=-1, keepdims=True), values)
+    has_nan = _classes.any_of(jnp.isnan(scores), class_axis_name, keepdims=True)
+    return _nan_unless(~has_nan, values)
 
 
 def _nan_unless(valid: jax.Array, values: jax.Array) -> jax.Array:
     factor = jnp.where(valid, 1.0, jnp.nan).astype(values.dtype)
     return values * jnp.broadcast_to(factor, values.shape)
+
+
+@jax.custom_jvp
+def with_slope_of(values: jax.Array, _others: jax.Array) -> jax.Array:
+    """The values, with the derivative of others that equal them up to rounding."""
+    return values
+
+
+@with_slope_of.defjvp
+def _with_slope_of_jvp(
+    primals: tuple[jax.Array, jax.Array], tangents: tuple[jax.Array, jax.Array]
+) -> tuple[jax.Array, jax.Array]:
+    return primals[0], tangents[1]

@@ -6,6 +6,7 @@ splits the array later, and `custom_partitioning` tells it that no example needs
 Elsewhere, and in `jax.shard_map` itself, there is nothing to do.
 """
 
+import itertools
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -15,6 +16,39 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+
+def mapped(
+    function: Callable[[Any], Any],
+    mesh: Any,
+    arrays: dict[str, Any],
+    specs: dict[str, PartitionSpec],
+    split_of_results: PartitionSpec,
+) -> Any:
+    """`function(arrays)` by each device, along the Explicit axes of the specs.
+
+    Other axes stay as they are.
+    """
+
+    def placed(array: jax.Array, spec: PartitionSpec) -> jax.Array:
+        others = jax.typeof(array).sharding.spec
+        taken = names_of(spec)
+        parts = [
+            part if part is not None or {*names_of(PartitionSpec(other))} & {*taken} else other
+            for part, other in itertools.zip_longest(spec, others)
+        ]
+        return jax.sharding.reshard(array, NamedSharding(mesh, PartitionSpec(*parts)))
+
+    names = {name for spec in specs.values() for name in names_of(spec)}
+    shares = jax.shard_map(
+        function,
+        mesh=mesh,
+        in_specs=(specs,),
+        out_specs=split_of_results,
+        axis_names=names,
+    )
+    # Without jit a map would need the mesh of the devices, which an array does not tell.
+    return jax.jit(shares)({name: placed(arrays[name], specs[name]) for name in arrays})
 
 
 def may_be_split(array: jax.Array) -> bool:
@@ -44,7 +78,7 @@ def on_each_device(
         shared: arrays that all examples share.
     """
     split = _split(arrays[0], batch_ndim)
-    if not _names(split):
+    if not names_of(split):
         return function(*arrays, *shared)
     return _mapped(function, split, split, arrays, shared)
 
@@ -70,7 +104,7 @@ def selected_among_devices(
 
         return of_batch(*arrays)
     split = _split(arrays[0], batch_ndim)
-    names = _names(split)
+    names = names_of(split)
     if not names:
         return function(None, *arrays)
     return _mapped(partial(function, names), split, split, arrays, ())
@@ -82,7 +116,7 @@ def summed_over_devices(function: Callable[..., Any], *arrays: jax.Array) -> Any
     The arrays have one shape, that of the batch; the first one determines how it is split.
     """
     split = _split(arrays[0], arrays[0].ndim)
-    names = _names(split)
+    names = names_of(split)
     if not names:
         return function(*arrays)
 
@@ -97,7 +131,7 @@ def gathered(array: jax.Array) -> jax.Array:
     whole = NamedSharding(jax.typeof(array).sharding.mesh, PartitionSpec())
     if is_split_later(array):
         return jax.lax.with_sharding_constraint(array, whole)
-    is_split = _names(_split(array, array.ndim))
+    is_split = names_of(_split(array, array.ndim))
     return jax.sharding.reshard(array, whole) if is_split else array
 
 
@@ -135,7 +169,7 @@ def _split(array: jax.Array, batch_ndim: int) -> PartitionSpec:
     return PartitionSpec(*jax.typeof(array).sharding.spec[:batch_ndim])
 
 
-def _names(split: PartitionSpec) -> tuple[Any, ...]:
+def names_of(split: PartitionSpec) -> tuple[Any, ...]:
     """The mesh axes that a batch is split along."""
     parts = (part if isinstance(part, tuple) else (part,) for part in split if part is not None)
     return tuple(name for part in parts for name in part)
@@ -160,7 +194,7 @@ def _mapped(
         mesh=mesh,
         in_specs=(*(split for _ in arrays), *(PartitionSpec() for _ in shared)),
         out_specs=split_of_results,
-        axis_names=set(_names(split)),
+        axis_names=set(names_of(split)),
     )
     # Without jit a map would need the mesh of the devices, which an array does not tell.
     return jax.jit(mapped)(*jax.tree.map(placed, arrays), *shared)
@@ -192,7 +226,7 @@ def _partitioned(
         of_arguments, of_results = (
             jax.tree.map(lambda _: split, shapes) for shapes in (arguments, results)
         )
-        return mesh, with_names(_names(split.spec) or None), of_results, of_arguments
+        return mesh, with_names(names_of(split.spec) or None), of_results, of_arguments
 
     def with_names(names: tuple[Any, ...] | None) -> Callable[..., Any]:
         return partial(function, names) if takes_names else function

@@ -4,12 +4,15 @@ Each hinge applies `nan_where_invalid` to its argument. If it were applied to th
 inactive hinge would keep the NaN of an invalid example out of the gradient.
 """
 
+from collections.abc import Hashable
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax.operators import top_k_sum, top_k_value
+from topk_jax.operators._top_k import largest_of_split
 
 __all__ = ["calibrated_top_k_hinge", "convex_top_k_hinge", "top_k_error", "top_k_hinge"]
 
@@ -17,7 +20,10 @@ REASON_WITHOUT_LABEL = "the number of classes without the true one"
 REASON_NEXT_RANK = "the number of classes minus one, because rank k + 1 is used"
 
 
-def top_k_error(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
+@_class_axis.optional()
+def top_k_error(
+    logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
     r"""Whether the true class is missing from the k highest scores, 1 or 0.
 
     .. math:: \ell(s, y) = \mathbb 1\{s_{[k]} > s_y\}
@@ -28,6 +34,8 @@ def top_k_error(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         0 or 1 for each example, `[...]`, in float32 or float64; NaN where a logit is NaN or the
@@ -48,15 +56,18 @@ def top_k_error(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
     Source: Garcin (2023), thesis, equation 4.3.
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
-    k = _checks.rank(k, scores.shape[-1])
-    scores = _numerics.finite_scores(scores)
+    k = _checks.rank(k, _classes.count(scores, class_axis_name))
+    scores, labels = _few_classes(scores, labels, k, class_axis_name)
     gap = top_k_value(scores, k) - _numerics.score_of_label(scores, labels)
     # Hazard: XLA rewrites the product of a comparison and a number as a selection, which loses a
     # NaN. Choice: the sign of a number that is already NaN. Cost: none.
     return jnp.sign(jax.nn.relu(_numerics.nan_where_invalid(gap, scores, labels)))
 
 
-def top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
+@_class_axis.optional()
+def top_k_hinge(
+    logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
     r"""The hinge on the k-th largest score of the wrong classes.
 
     .. math:: \ell(s, y) = \bigl(1 + (s_{\setminus y})_{[k]} - s_y\bigr)_+
@@ -65,6 +76,8 @@ def top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L - 1.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -85,8 +98,9 @@ def top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, equation 4.4.
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
-    k = _checks.rank(k, scores.shape[-1] - 1, reason=REASON_WITHOUT_LABEL)
-    scores = _numerics.finite_scores(scores)
+    num_classes = _classes.count(scores, class_axis_name)
+    k = _checks.rank(k, num_classes - 1, reason=REASON_WITHOUT_LABEL)
+    scores, labels = _few_classes(scores, labels, k, class_axis_name)
     threshold = top_k_value(_numerics.without_label(scores, labels), k)
     gap = _numerics.nan_where_invalid(
         threshold - _numerics.score_of_label(scores, labels), scores, labels
@@ -94,7 +108,10 @@ def top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
     return jax.nn.relu(1.0 + gap)
 
 
-def convex_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
+@_class_axis.optional()
+def convex_top_k_hinge(
+    logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
     r"""The hinge on the mean of the k largest scores, a convex upper bound of `top_k_hinge`.
 
     .. math:: \ell(s, y) = \Bigl(\frac1k \sum_{i=1}^k (s + 1 - e_y)_{[i]} - s_y\Bigr)_+
@@ -103,6 +120,8 @@ def convex_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.A
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -123,8 +142,8 @@ def convex_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.A
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, table 4.1.
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
-    k = _checks.rank(k, scores.shape[-1])
-    scores = _numerics.finite_scores(scores)
+    k = _checks.rank(k, _classes.count(scores, class_axis_name))
+    scores, labels = _few_classes(scores, labels, k, class_axis_name)
     # Identity: a shift of all scores shifts their mean. Hazard: at scores of 1e4 a sum of k scores
     # loses the digits of the margin. Choice: differences to s_y, which are exact for close scores.
     # Cost: one elementwise pass.
@@ -133,7 +152,10 @@ def convex_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.A
     return jax.nn.relu(_numerics.nan_where_invalid(top_k_sum(gaps, k) / k, scores, labels))
 
 
-def calibrated_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
+@_class_axis.optional()
+def calibrated_top_k_hinge(
+    logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
     r"""The hinge on the (k+1)-th largest score of all classes, calibrated for the top-k error.
 
     .. math:: \ell(s, y) = \bigl(1 + s_{[k+1]} - s_y\bigr)_+
@@ -142,6 +164,8 @@ def calibrated_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> j
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L - 1.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -163,7 +187,30 @@ def calibrated_top_k_hinge(logits: ArrayLike, labels: ArrayLike, *, k: int) -> j
     equation 4.5.
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
-    k = _checks.rank(k, scores.shape[-1] - 1, reason=REASON_NEXT_RANK)
-    scores = _numerics.finite_scores(scores)
+    num_classes = _classes.count(scores, class_axis_name)
+    k = _checks.rank(k, num_classes - 1, reason=REASON_NEXT_RANK)
+    scores, labels = _few_classes(scores, labels, k + 1, class_axis_name)
     gap = top_k_value(scores, k + 1) - _numerics.score_of_label(scores, labels)
     return jax.nn.relu(1.0 + _numerics.nan_where_invalid(gap, scores, labels))
+
+
+def _few_classes(
+    scores: jax.Array, labels: jax.Array, size: int, class_axis_name: Hashable | None
+) -> tuple[jax.Array, jax.Array]:
+    """Finite scores and labels. Of split classes, the true one and the `size` largest wrong ones.
+
+    They are in the order of the classes, so that equal scores rank as among all. A label outside
+    [0, L) becomes -1 then.
+    """
+    given, scores = scores, _numerics.finite_scores(scores)
+    if class_axis_name is None:
+        return scores, labels
+    num_classes = _classes.count(scores, class_axis_name)
+    others = _numerics.without_label(scores, labels, class_axis_name)
+    _, classes = largest_of_split(others, min(size, num_classes - 1), class_axis_name)
+    of_label = jnp.clip(labels, 0, num_classes - 1).astype(classes.dtype)[..., None]
+    classes = jnp.sort(jnp.concatenate([classes, of_label], axis=-1), axis=-1)
+    scores = _numerics.nan_where_invalid_vectors(scores, given, class_axis_name)
+    place = (classes < of_label).sum(axis=-1, dtype=classes.dtype)
+    valid = (labels >= 0) & (labels < num_classes)
+    return _classes.entries(scores, classes, class_axis_name), jnp.where(valid, place, -1)

@@ -3,18 +3,26 @@
 A class without training examples is refused: its logarithm and its weight would be infinite.
 """
 
+from collections.abc import Hashable
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _adjustment, _checks, _numerics
+from topk_jax import _adjustment, _checks, _class_axis, _numerics
 from topk_jax.losses import _softmax
 
 __all__ = ["class_balanced_weights", "logit_adjusted_cross_entropy", "vector_scaling"]
 
 
+@_class_axis.optional()
 def logit_adjusted_cross_entropy(
-    logits: ArrayLike, labels: ArrayLike, *, class_counts: ArrayLike, tau: ArrayLike = 1.0
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    class_counts: ArrayLike,
+    tau: ArrayLike = 1.0,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The cross-entropy of logits to which the logarithms of the class frequencies are added.
 
@@ -35,6 +43,8 @@ def logit_adjusted_cross_entropy(
         class_counts: the number of training examples of each class, positive, `[L]`. May be
             traced; traced counts are not checked.
         tau: scalar strength of the adjustment, at least 0; 0 gives `cross_entropy`. May be traced.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -60,9 +70,10 @@ def logit_adjusted_cross_entropy(
     scores, labels = _checks.logits_and_labels(logits, labels)
     counts = _counts(class_counts, scores)
     tau = _checks.scalar(tau, "tau", scores.dtype, at_least=0)
-    gaps = _softmax.gaps_to_label(scores, labels) + _prior_gaps(counts, tau, labels)
-    losses = jax.nn.softplus(_softmax.log_odds_of_others(gaps, labels))
-    return _numerics.nan_where_invalid(losses, scores, labels)
+    gaps = _softmax.gaps_to_label(scores, labels, class_axis_name)
+    gaps = gaps + _prior_gaps(counts, tau, labels, class_axis_name)
+    losses = jax.nn.softplus(_softmax.log_odds_of_others(gaps, labels, class_axis_name))
+    return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
 
 
 def vector_scaling(
@@ -186,12 +197,20 @@ def _counts(class_counts: ArrayLike, scores: jax.Array) -> jax.Array:
     return _checks.class_counts(class_counts, "class_counts", scores.shape[-1]).astype(scores.dtype)
 
 
-def _prior_gaps(counts: jax.Array, tau: jax.Array, labels: jax.Array) -> jax.Array:
+def _prior_gaps(
+    counts: jax.Array,
+    tau: jax.Array,
+    labels: jax.Array,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
     """The shifts tau log(pi_j / pi_y) of every class and every example, [..., L]."""
-    return _class_gaps(tau * _adjustment.log_frequencies(counts), labels)
+    frequencies = _adjustment.log_frequencies(counts, class_axis_name)
+    return _class_gaps(tau * frequencies, labels, class_axis_name)
 
 
-def _class_gaps(values: jax.Array, labels: jax.Array) -> jax.Array:
+def _class_gaps(
+    values: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """The values [L] of the classes less that of the label, [..., L]."""
-    of_label = _numerics.value_of_class(values, labels)[..., None]
+    of_label = _numerics.value_of_class(values, labels, class_axis_name)[..., None]
     return jnp.broadcast_to(values, (*labels.shape, values.shape[0])) - of_label

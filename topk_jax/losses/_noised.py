@@ -1,18 +1,20 @@
 """The top-K hinge smoothed with noise: with samples, or in expectation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax.losses._hinge import REASON_NEXT_RANK
-from topk_jax.operators import expected_top_k_value, perturbed_top_k_value
+from topk_jax.operators import expected_top_k_value
+from topk_jax.operators._perturbed import keys_of_rows, perturbed_kth
 
 __all__ = ["expected_top_k_hinge", "noised_top_k_hinge"]
 
 
+@_class_axis.optional(keys_of_rows=keys_of_rows)
 def noised_top_k_hinge(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -24,6 +26,7 @@ def noised_top_k_hinge(
     noise: ArrayLike | None = None,
     margins: ArrayLike = 1.0,
     scale: ArrayLike = 1.0,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The calibrated top-K hinge, with its top-(K+1) operator smoothed with Gaussian noise.
 
@@ -45,6 +48,8 @@ def noised_top_k_hinge(
         noise: standard normal noise `[M, ..., L]` instead of a key.
         margins: m, in the units of the logits, at least 0: a scalar, or one value per class, `[L]`.
         scale: positive scalar factor of the loss (gamma above), needed for cosines.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -68,11 +73,17 @@ def noised_top_k_hinge(
     """
 
     def perturbed(gaps: jax.Array, rank: int) -> jax.Array:
-        return perturbed_top_k_value(
-            key, gaps, rank, epsilon=epsilon, num_samples=num_samples, noise=noise
+        return perturbed_kth(
+            key,
+            gaps,
+            rank,
+            epsilon=epsilon,
+            num_samples=num_samples,
+            noise=noise,
+            class_axis_name=class_axis_name,
         )
 
-    return _smoothed_hinge(logits, labels, k, margins, scale, perturbed)
+    return _smoothed_hinge(logits, labels, k, margins, scale, perturbed, class_axis_name)
 
 
 def expected_top_k_hinge(
@@ -125,7 +136,7 @@ def expected_top_k_hinge(
     def expected(gaps: jax.Array, rank: int) -> jax.Array:
         return expected_top_k_value(gaps, rank, epsilon=epsilon, num_nodes=num_nodes)
 
-    return _smoothed_hinge(logits, labels, k, margins, scale, expected)
+    return _smoothed_hinge(logits, labels, k, margins, scale, expected, None)
 
 
 def _smoothed_hinge(
@@ -135,21 +146,23 @@ def _smoothed_hinge(
     margins: ArrayLike,
     scale: ArrayLike,
     smoothed_top_k_value: Callable[[jax.Array, int], jax.Array],
+    class_axis_name: Hashable | None,
 ) -> jax.Array:
     scores, labels = _checks.logits_and_labels(logits, labels)
-    num_classes = scores.shape[-1]
+    num_classes = _classes.count(scores, class_axis_name)
     k = _checks.rank(k, num_classes - 1, reason=REASON_NEXT_RANK)
-    margins = _checks.per_class(margins, "margins", num_classes, scores.dtype)
+    margins = _checks.per_class(margins, "margins", scores.shape[-1], scores.dtype)
     scale = _checks.scalar(scale, "scale", scores.dtype, above=0)
     scores = _numerics.finite_scores(scores)
     # Identity: a shift of all scores shifts the threshold. Hazard: small noise added to scores of
     # 1e4 is rounded away. Choice: smooth the differences to s_y, which are small where the noise
     # matters. The shift needs no gradient, because the gradient of the threshold sums to one. Cost:
     # one elementwise pass, which XLA fuses into the operator.
-    score = _numerics.score_of_label(scores, labels)
+    score = _numerics.score_of_label(scores, labels, class_axis_name)
     # For an infinite or masked label there are no small differences and no finite loss.
     shift = jax.lax.stop_gradient(jnp.where(jnp.abs(score) < -_numerics.FLOOR, score, 0.0))
     gap = smoothed_top_k_value(scores - shift[..., None], k + 1) + (shift - score)
     # Inside the hinge, because an inactive hinge would keep the NaN out of the gradient.
     gap = _numerics.nan_where_invalid_labels(gap, labels, num_classes)
-    return scale * jax.nn.relu(_numerics.value_of_class(margins, labels) + gap)
+    margin = _numerics.value_of_class(margins, labels, class_axis_name)
+    return scale * jax.nn.relu(margin + gap)

@@ -1,16 +1,23 @@
 """Softmax losses, and class margins that are larger for rarer classes."""
 
+from collections.abc import Hashable
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _class_axis, _classes, _numerics
 
 __all__ = ["class_margins", "cross_entropy", "focal", "ldam"]
 
 
+@_class_axis.optional()
 def cross_entropy(
-    logits: ArrayLike, labels: ArrayLike, *, label_smoothing: ArrayLike = 0.0
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    label_smoothing: ArrayLike = 0.0,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The cross-entropy of the softmax, with the true class or with a smoothed label.
 
@@ -25,6 +32,8 @@ def cross_entropy(
         labels: integer classes, `[...]`.
         label_smoothing: scalar part of the label, at least 0 and less than 1, that is spread over
             all classes (epsilon above); classes with a logit of -inf get nothing. May be traced.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -51,14 +60,21 @@ def cross_entropy(
     smoothing = _checks.scalar(
         label_smoothing, "label_smoothing", scores.dtype, at_least=0, below=1
     )
-    losses = jax.nn.softplus(_rival(scores, labels))
+    losses = jax.nn.softplus(_rival(scores, labels, class_axis_name=class_axis_name))
     # Without smoothing there is no other reduction to pay for.
     if not isinstance(label_smoothing, int | float) or label_smoothing != 0:
-        losses = losses + smoothing * _mean_gap(scores, labels)
-    return _numerics.nan_where_invalid(losses, scores, labels)
+        losses = losses + smoothing * _mean_gap(scores, labels, class_axis_name)
+    return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
 
 
-def focal(logits: ArrayLike, labels: ArrayLike, *, gamma: ArrayLike) -> jax.Array:
+@_class_axis.optional()
+def focal(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    gamma: ArrayLike,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
     r"""The cross-entropy, scaled down where the true class is already likely.
 
     .. math::
@@ -68,6 +84,8 @@ def focal(logits: ArrayLike, labels: ArrayLike, *, gamma: ArrayLike) -> jax.Arra
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         gamma: scalar strength of the scaling, at least 0; 0 gives `cross_entropy`. May be traced.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -89,16 +107,23 @@ def focal(logits: ArrayLike, labels: ArrayLike, *, gamma: ArrayLike) -> jax.Arra
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
     gamma = _checks.scalar(gamma, "gamma", scores.dtype, at_least=0)
-    rival = _rival(scores, labels)
+    rival = _rival(scores, labels, class_axis_name=class_axis_name)
     # Identity: (1 - p)^gamma = sigmoid(rival)^gamma = exp(-gamma softplus(-rival)). Hazard: the
     # power has an infinite derivative where p rounds to 1. Choice: the exponential. Cost: one
     # softplus per example.
     damping = jnp.exp(-gamma * jax.nn.softplus(-rival))
-    return _numerics.nan_where_invalid(damping * jax.nn.softplus(rival), scores, labels)
+    losses = damping * jax.nn.softplus(rival)
+    return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
 
 
+@_class_axis.optional()
 def ldam(
-    logits: ArrayLike, labels: ArrayLike, *, margins: ArrayLike, scale: ArrayLike = 1.0
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    margins: ArrayLike,
+    scale: ArrayLike = 1.0,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The label-distribution-aware margin loss: cross-entropy with a margin for the true class.
 
@@ -111,6 +136,8 @@ def ldam(
             `[L]` (see `class_margins`). May be traced.
         scale: positive scalar factor of the logits (gamma above), needed for cosines. May be
             traced.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -134,8 +161,9 @@ def ldam(
     scores, labels = _checks.logits_and_labels(logits, labels)
     margins = _checks.per_class(margins, "margins", scores.shape[-1], scores.dtype)
     scale = _checks.scalar(scale, "scale", scores.dtype, above=0)
-    rival = _rival(scores, labels, _numerics.value_of_class(margins, labels), scale)
-    return _numerics.nan_where_invalid(jax.nn.softplus(rival), scores, labels)
+    margin = _numerics.value_of_class(margins, labels, class_axis_name)
+    losses = jax.nn.softplus(_rival(scores, labels, margin, scale, class_axis_name))
+    return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
 
 
 def class_margins(class_counts: ArrayLike, *, max_margin: ArrayLike) -> jax.Array:
@@ -173,20 +201,25 @@ def _rival(
     labels: jax.Array,
     margin: ArrayLike = 0.0,
     scale: jax.Array | float = 1.0,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     """Log-odds against the true class, `[...]`: log sum_{j != y} e^(scale (s_j - s_y + margin))."""
-    gaps = gaps_to_label(scores, labels)
+    gaps = gaps_to_label(scores, labels, class_axis_name)
     margin = jnp.broadcast_to(jnp.asarray(margin, scores.dtype), labels.shape)[..., None]
-    return log_odds_of_others(scale * (gaps + margin), labels)
+    return log_odds_of_others(scale * (gaps + margin), labels, class_axis_name)
 
 
-def gaps_to_label(scores: jax.Array, labels: jax.Array) -> jax.Array:
+def gaps_to_label(
+    scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """The scores less that of the true class, `[..., L]`; those of masked classes are finite."""
     scores = _numerics.finite_scores(scores)
-    return scores - _numerics.score_of_label(scores, labels)[..., None]
+    return scores - _numerics.score_of_label(scores, labels, class_axis_name)[..., None]
 
 
-def log_odds_of_others(gaps: jax.Array, labels: jax.Array) -> jax.Array:
+def log_odds_of_others(
+    gaps: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """Log-odds against the true class, `[...]`: log sum_{j != y} e^(gap_j), of `[..., L]`.
 
     Identity: CE = log(1 + e^rival), where the gaps are s_j - s_y and the result is the rival.
@@ -195,11 +228,11 @@ def log_odds_of_others(gaps: jax.Array, labels: jax.Array) -> jax.Array:
     removed with a finite score, because logsumexp of only -inf has a NaN gradient. Cost: one
     elementwise pass, which XLA fuses into the next one.
     """
-    others = jnp.where(_numerics.is_label(gaps, labels), _numerics.FLOOR, gaps)
-    return jax.nn.logsumexp(others, axis=-1)
+    is_label = _numerics.is_label(gaps, labels, class_axis_name)
+    return _classes.log_sum_exp(jnp.where(is_label, _numerics.FLOOR, gaps), class_axis_name)
 
 
-def _mean_gap(scores: jax.Array, labels: jax.Array) -> jax.Array:
+def _mean_gap(scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None) -> jax.Array:
     """The score of the true class less the mean of all scores but those of -inf, `[...]`.
 
     Identity: this is the mean of -log softmax_j less that of the true class. Hazard: a masked class
@@ -208,6 +241,6 @@ def _mean_gap(scores: jax.Array, labels: jax.Array) -> jax.Array:
     """
     scores = _numerics.finite_scores(scores)
     is_finite = scores > _numerics.FLOOR
-    gaps = _numerics.score_of_label(scores, labels)[..., None] - scores
-    count = jnp.maximum(is_finite.sum(axis=-1, dtype=scores.dtype), 1)
-    return jnp.where(is_finite, gaps, 0).sum(axis=-1) / count
+    gaps = _numerics.score_of_label(scores, labels, class_axis_name)[..., None] - scores
+    count = jnp.maximum(_classes.total(is_finite, class_axis_name, dtype=scores.dtype), 1)
+    return _classes.total(jnp.where(is_finite, gaps, 0), class_axis_name) / count

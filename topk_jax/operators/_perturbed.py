@@ -2,16 +2,22 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection, _sharding
+from topk_jax import _checks, _classes, _numerics, _selection, _sharding
 from topk_jax.operators import _normals
-from topk_jax.operators._top_k import classes_last, kth_largest, largest, pad_for_selection
+from topk_jax.operators._top_k import (
+    classes_last,
+    kth_largest,
+    largest,
+    merged_among_devices,
+    pad_for_selection,
+)
 
 __all__ = ["perturbed_top_k_sum", "perturbed_top_k_value"]
 
@@ -156,10 +162,10 @@ def _perturbed(
     axis: int,
     *,
     only_last: bool,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     last = classes_last(scores, axis)
-    num_classes = last.shape[-1]
-    k = _checks.rank(k, num_classes)
+    k = _checks.rank(k, _classes.count(last, class_axis_name))
     num_samples = _checks.whole_number(num_samples, "num_samples", minimum=1)
     epsilon = _checks.scalar(epsilon, "epsilon", last.dtype, at_least=0)
     if (key is None) == (noise is None):
@@ -183,12 +189,48 @@ def _perturbed(
     # other arguments gives all of them one type; its transpose sums over devices. This also carries
     # a NaN in epsilon to the gradients.
     last += (zeros + 0 * epsilon)[..., None]
-    epsilons = epsilon + jnp.zeros_like(last[..., 0])
-    values = _mean_selected(only_last, k, num_samples, last, epsilons, source)
+    if class_axis_name is None:
+        epsilons = epsilon + jnp.zeros_like(last[..., 0])
+        values = _mean_selected(only_last, k, num_samples, last, epsilons, source)
+    else:
+        values = _mean_kth_of_split(k, num_samples, last, epsilon, source, class_axis_name)
     if noise is not None:
         # The selection could hide a NaN in the noise, as it could in the scores.
         last += jnp.where(jnp.isnan(source).any(axis=-2), jnp.nan, 0.0).astype(last.dtype)
-    return _numerics.nan_where_invalid_scores(values, last)
+    return _numerics.nan_where_invalid_scores(values, last, class_axis_name)
+
+
+def perturbed_kth(
+    key: jax.Array | None,
+    scores: jax.Array,
+    k: int,
+    *,
+    epsilon: ArrayLike,
+    num_samples: int,
+    noise: ArrayLike | None,
+    class_axis_name: Hashable | None,
+) -> jax.Array:
+    """`perturbed_top_k_value` of classes that may be split over devices."""
+    return _perturbed(
+        key,
+        scores,
+        k,
+        epsilon,
+        num_samples,
+        noise,
+        -1,
+        only_last=True,
+        class_axis_name=class_axis_name,
+    )
+
+
+def keys_of_rows(key: Any, batch_shape: tuple[int, ...]) -> jax.Array:
+    """A key per example, `[...]`, whose noise is that of the example under one key for all."""
+    key = _checks.random_keys(key, "key", batch_shape)
+    if key.ndim == len(batch_shape):
+        return key
+    words = _normals.row_words(key, math.prod(batch_shape)).reshape(*batch_shape, 2)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def _given_noise(
@@ -249,9 +291,35 @@ def _select_in_rows(
     source: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The value of `_mean_selected`, the selected classes `[..., M, k or 1]` and the mean noise."""
-    batch_shape, num_rows = epsilon.shape, epsilon.size
-    scores = pad_for_selection(scores, k, only_last=only_last)
-    num_classes = scores.shape[-1]
+    batch_shape = epsilon.shape
+
+    def pick(perturbed: jax.Array, noise_of: Callable[[jax.Array], jax.Array]) -> Any:
+        values, selected = kth_largest(perturbed, k) if only_last else largest(perturbed, k)
+        return values.sum(), selected, noise_of(selected).sum()
+
+    padded = pad_for_selection(scores, k, only_last=only_last)
+    values, selected, noise_sums = _over_samples(pick, num_samples, padded, epsilon, source)
+    return (
+        values.mean(axis=1).reshape(batch_shape),
+        selected.reshape(*batch_shape, *selected.shape[1:]),
+        noise_sums.mean(axis=1).reshape(batch_shape),
+    )
+
+
+def _over_samples(
+    pick: Callable[[jax.Array, Callable[[jax.Array], jax.Array]], Any],
+    num_samples: int,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
+    first: jax.Array | None = None,
+) -> Any:
+    """A tree of [n, M, ...] that `pick` makes of each perturbed row [L] and of its noise.
+
+    The scores are those of the classes from `first` on, or from 0. The noise is a function of the
+    class.
+    """
+    batch_shape, num_rows, num_classes = epsilon.shape, epsilon.size, scores.shape[-1]
     rows = (
         scores.reshape(num_rows, num_classes),
         epsilon.reshape(num_rows),
@@ -261,7 +329,7 @@ def _select_in_rows(
     def select_in_samples(row: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
         scores, epsilon, source = row
 
-        def select(sample: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def select(sample: jax.Array) -> Any:
             # Without a barrier XLA would compute the parts of the generator that do not depend on
             # the sample once for all samples, and store them in arrays of [n, L].
             tied_source, tied_sample = jax.lax.optimization_barrier((source, sample))
@@ -269,18 +337,17 @@ def _select_in_rows(
             def noise_of(classes: jax.Array) -> jax.Array:
                 return _noise(tied_source, tied_sample, classes, scores.dtype)
 
+            def perturb(
+                scores: jax.Array, epsilon: jax.Array, source: jax.Array, sample: jax.Array
+            ) -> jax.Array:
+                classes = jnp.arange(num_classes)
+                if first is not None:
+                    classes = first + classes
+                return scores + epsilon * _noise(source, sample, classes, scores.dtype)
+
             # XLA would run the generator again for each use.
-            perturbed = _selection.stored(
-                lambda scores, epsilon, source, sample: (
-                    scores + epsilon * _noise(source, sample, jnp.arange(num_classes), scores.dtype)
-                ),
-                scores,
-                epsilon,
-                tied_source,
-                tied_sample,
-            )
-            values, selected = kth_largest(perturbed, k) if only_last else largest(perturbed, k)
-            return values.sum(), selected, noise_of(selected).sum()
+            perturbed = _selection.stored(perturb, scores, epsilon, tied_source, tied_sample)
+            return pick(perturbed, noise_of)
 
         return _map(select, jnp.arange(num_samples), samples_at_once)
 
@@ -291,12 +358,50 @@ def _select_in_rows(
         group = _GROUP_SIZE.get(jax.default_backend(), _GROUP_SIZE_OF_OTHERS)
         rows_at_once = max(1, min(num_rows, group // num_classes))
         samples_at_once = max(1, min(num_samples, group // (rows_at_once * num_classes)))
-    values, selected, noise_sums = _map(select_in_samples, rows, rows_at_once)
-    return (
-        values.mean(axis=1).reshape(batch_shape),
-        selected.reshape(*batch_shape, *selected.shape[1:]),
-        noise_sums.mean(axis=1).reshape(batch_shape),
-    )
+    return _map(select_in_samples, rows, rows_at_once)
+
+
+def _mean_kth_of_split(
+    k: int,
+    num_samples: int,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
+    class_axis_name: Hashable,
+) -> jax.Array:
+    """The k-th largest perturbed score of split classes, averaged over the samples: [...].
+
+    Communication: each device sends its k largest perturbed scores of each sample, and their
+    classes; one score per sample comes back.
+    """
+    batch_shape, size = scores.shape[:-1], scores.shape[-1]
+    has_key = source.dtype == jnp.uint32
+    # Given noise is that of the device's own classes.
+    first = jax.lax.axis_index(class_axis_name) * size if has_key else None
+
+    def pick(
+        perturbed: jax.Array, _: Callable[[jax.Array], jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
+        return largest(perturbed, min(k, size))
+
+    hidden, hidden_epsilon = jax.lax.stop_gradient((scores, epsilon))
+    padded = pad_for_selection(hidden, min(k, size))
+    epsilons = jnp.broadcast_to(hidden_epsilon, batch_shape)
+    own, places = _over_samples(pick, num_samples, padded, epsilons, source, first)
+    values, classes = merged_among_devices(own, places, k, size, class_axis_name)
+    value = values[..., -1].reshape(*batch_shape, num_samples)
+    selected = classes[..., -1].reshape(*batch_shape, num_samples)
+    if has_key:
+        words = source.reshape(-1, 2)
+        of_samples = jax.vmap(_normals.normals, (None, 0, 0, None))
+        of_rows = jax.vmap(of_samples, (0, None, 0, None))
+        drawn = of_rows(
+            words, jnp.arange(num_samples), selected.reshape(-1, num_samples), scores.dtype
+        ).reshape(selected.shape)
+    else:
+        drawn = _classes.entries(source, selected[..., None], class_axis_name)[..., 0]
+    followed = _classes.entries(scores, selected, class_axis_name) + epsilon * drawn
+    return _numerics.with_slope_of(value, followed).mean(axis=-1)
 
 
 def _noise(source: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:

@@ -1,6 +1,7 @@
 """The k-th largest score and the sum of the k largest: exact, with one-hot gradients."""
 
 import math
+from collections.abc import Hashable
 
 import jax
 import jax.numpy as jnp
@@ -111,6 +112,36 @@ def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     _, positions = _selected(candidates, k)
     indices = _CHUNK * _entries(chosen, positions // _CHUNK) + positions % _CHUNK
     return _entries(scores, indices), indices
+
+
+def largest_of_split(
+    scores: jax.Array, k: int, class_axis_name: Hashable | None
+) -> tuple[jax.Array, jax.Array]:
+    """`largest` of classes that may be split over devices, without a gradient where they are.
+
+    Communication: each device sends its k largest entries and their indices.
+    """
+    if class_axis_name is None:
+        return largest(scores, k)
+    size = scores.shape[-1]
+    found = largest(jax.lax.stop_gradient(scores), min(k, size))
+    return merged_among_devices(*found, k, size, class_axis_name)
+
+
+def merged_among_devices(
+    values: jax.Array, places: jax.Array, k: int, size: int, class_axis_name: Hashable
+) -> tuple[jax.Array, jax.Array]:
+    """The k largest of the entries [..., S] of all devices, which have `size` classes each.
+
+    The entries of each device are in descending order. Equal ones are in the order of their classes
+    then, and stay so, because the devices are.
+    """
+    first = (size * jax.lax.axis_index(class_axis_name)).astype(places.dtype)
+    everyone, classes = jax.lax.all_gather(
+        (values, first + places), class_axis_name, axis=places.ndim - 1, tiled=True, to="invarying"
+    )
+    kept, order = largest(everyone, k)
+    return kept, _entries(classes, order)
 
 
 def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:

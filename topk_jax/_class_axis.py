@@ -1,0 +1,207 @@
+"""The argument `class_axis_name` of public functions: checked, found, or missed."""
+
+import inspect
+from collections.abc import Callable, Hashable
+from functools import partial, wraps
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from topk_jax import _checks, _sharding
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+# Arguments that are split: as the first one, as its batch, with samples in front, or by classes.
+_LIKE_FIRST = ("proposal_logits",)
+_OF_BATCH = ("labels", "key")
+_OF_CLASSES = ("margins", "class_counts", "threshold")
+
+
+def optional(
+    *,
+    of: Literal["examples", "entries", "batch"] = "examples",
+    keys_of_rows: Callable[[Any, tuple[int, ...]], Any] | None = None,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """For a function of scores [..., L] and others that has an argument `class_axis_name`.
+
+    Where it is `None` and the type of the scores tells that the classes are split along Explicit
+    mesh axes, each device calls the function for its own classes. In `jax.shard_map` a call without
+    the name is refused if it is seen to need it.
+
+    Args:
+        of: what the result has a number for: each example, each example and class, or the batch. A
+            function of the batch without an argument `axis_name` gets all examples.
+        keys_of_rows: makes one key per example from one key.
+    """
+
+    def decorated(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        signature = inspect.signature(function)
+        first = next(iter(signature.parameters))
+
+        @wraps(function)
+        def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+            name = kwargs.get("class_axis_name")
+            scores: Any = args[0] if args else kwargs.get(first)
+            if name is None and (
+                not isinstance(scores, jax.Array) or jax.typeof(scores).sharding.mesh.empty
+            ):
+                return function(*args, **kwargs)
+            given = signature.bind(*args, **kwargs).arguments
+            if name is not None:
+                _check_name(name, first, given)
+                return function(*args, **kwargs)
+            _refuse_missing("class_axis_name={}", first, given)
+            spec = _explicit_spec(scores)
+            if not spec or spec[-1] is None:
+                return function(*args, **kwargs)
+            takes_axis_name = "axis_name" in signature.parameters
+            result: Result = _mapped(
+                partial(_called, function, takes_axis_name),
+                first,
+                given,
+                spec,
+                of,
+                of == "batch" and not takes_axis_name,
+                keys_of_rows,
+            )
+            return result
+
+        return called
+
+    return decorated
+
+
+def needs_whole_rows(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """For a function of scores [..., L] and labels that has no argument `class_axis_name`.
+
+    In `jax.shard_map` a call is refused if the classes are seen to be split.
+    """
+    signature = inspect.signature(function)
+    first = next(iter(signature.parameters))
+
+    @wraps(function)
+    def called(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        scores = args[0] if args else kwargs.get(first)
+        if isinstance(scores, jax.Array) and not jax.typeof(scores).sharding.mesh.empty:
+            given = signature.bind(*args, **kwargs).arguments
+            _refuse_missing(None, first, given)
+        return function(*args, **kwargs)
+
+    return called
+
+
+def _check_name(name: Hashable, first: str, given: dict[str, Any]) -> None:
+    """Raises for a name that no map binds, or that is not that of the classes."""
+    _checks.axis_size(name, "class_axis_name")
+    names = set(name) if isinstance(name, tuple) else {name}
+    # Without check_vma no type says along which axes its array varies.
+    if not names & _varying(jax.lax.axis_index(name)):
+        return
+    if not names <= _varying(given[first]):
+        raise ValueError(
+            f"class_axis_name must be an axis that the classes of {first} are split along, got "
+            f"{name!r}, along which {first} is the same on all devices."
+        )
+    if "labels" in given and names & _varying(given["labels"]):
+        raise ValueError(
+            "class_axis_name must be an axis along which all devices have the same labels, got "
+            f"{name!r}, along which labels vary."
+        )
+
+
+def _refuse_missing(argument: str | None, first: str, given: dict[str, Any]) -> None:
+    """Raises where the scores vary along a mapped axis and the labels do not.
+
+    Hazard: without the name each device would take its classes for all of them, and the loss would
+    be a plausible number. Choice: examples that differ by device have labels that do, too. Cost:
+    labels that are the same for other examples have to be marked.
+    """
+    labels = given.get("labels")
+    if labels is None:
+        return
+    missing = sorted(map(str, _varying(given[first]) - _varying(labels)))
+    if missing:
+        names = repr(missing[0] if len(missing) == 1 else tuple(missing))
+        way = "gather its classes" if argument is None else f"give {argument.format(names)}"
+        raise ValueError(
+            f"{first} must have all classes on each device where labels are the same on all, got "
+            f"{first} that vary along {names} and labels that do not: if the classes are split, "
+            f"{way}; else mark the labels with jax.lax.pcast(labels, {names}, to='varying')."
+        )
+
+
+def _varying(array: Any) -> frozenset[Hashable]:
+    """The mapped axes along which an array is known to vary."""
+    return jax.typeof(array).mat.varying if isinstance(array, jax.Array) else frozenset()
+
+
+def _explicit_spec(scores: jax.Array) -> tuple[Any, ...]:
+    """How the axes of an array are split along Explicit mesh axes."""
+    return (*jax.typeof(scores).sharding.spec,)
+
+
+def _called(
+    function: Callable[..., Any],
+    takes_axis_name: bool,
+    batch_names: tuple[Any, ...],
+    class_names: Any,
+    arguments: dict[str, Any],
+) -> Any:
+    if takes_axis_name and batch_names:
+        arguments = {**arguments, "axis_name": batch_names}
+    return function(**arguments, class_axis_name=class_names)
+
+
+def _mapped(
+    call: Callable[..., Any],
+    first: str,
+    given: dict[str, Any],
+    spec: tuple[Any, ...],
+    of: str,
+    has_whole_batch: bool,
+    keys_of_rows: Callable[[Any, tuple[int, ...]], Any] | None,
+) -> Any:
+    """The call by each device, for its own classes and examples."""
+    scores = given[first]
+    batch_shape = scores.shape[:-1]
+    batch = (None,) * len(batch_shape) if has_whole_batch else spec[:-1]
+    classes = spec[-1]
+    if "labels" in given:
+        given = {**given, "labels": _checks.integer_array(given["labels"], "labels", batch_shape)}
+    if given.get("key") is not None and keys_of_rows is not None:
+        # The noise of a key depends on the place in the batch, which a device does not know.
+        given = {**given, "key": keys_of_rows(given["key"], batch_shape)}
+    arrays, specs = {}, {}
+    for name, value in given.items():
+        if name == first or name in _LIKE_FIRST:
+            own = (*batch, classes)
+        elif name in _OF_BATCH and np.ndim(value) == len(batch_shape):
+            own = batch
+        elif name == "noise" and value is not None:
+            own = (None, *batch, classes)
+        elif name in _OF_CLASSES and np.ndim(value) == 1:
+            own = (classes,)
+        elif isinstance(value, jax.Array):
+            own = ()
+        else:
+            continue
+        arrays[name] = value if isinstance(value, jax.Array) else jnp.asarray(value)
+        specs[name] = PartitionSpec(*own)
+    static = {name: value for name, value in given.items() if name not in arrays}
+    results = {
+        "examples": PartitionSpec(*batch),
+        "entries": PartitionSpec(*batch, classes),
+        "batch": PartitionSpec(),
+    }
+    batch_names = _sharding.names_of(PartitionSpec(*batch))
+    return _sharding.mapped(
+        lambda arrays: call(batch_names, classes, {**static, **arrays}),
+        jax.typeof(scores).sharding.mesh,
+        arrays,
+        specs,
+        results[of],
+    )
