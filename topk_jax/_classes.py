@@ -35,7 +35,11 @@ def total(
     dtype: jnp.dtype | None = None,
 ) -> jax.Array:
     """The sum over the classes, in the dtype if one is given."""
-    sums = values.sum(axis=-1, keepdims=keepdims, dtype=dtype)
+    return added(values.sum(axis=-1, keepdims=keepdims, dtype=dtype), name)
+
+
+def added(sums: jax.Array, name: Hashable | None) -> jax.Array:
+    """The sums over all classes, from those of the classes of each device."""
     return sums if name is None else jax.lax.psum(sums, name)
 
 

@@ -153,4 +153,19 @@ CASES = [
         )
         for argument, source, k in (("key", "keys", 3), ("key", "key", 9), ("noise", "noise", 3))
     ),
+    *(
+        _loss(
+            "expected_top_k_hinge",
+            rounding=SUMS,
+            variant=str(k),
+            arrays={"margins": "margins"},
+            k=k,
+            epsilon=0.5,
+        )
+        for k in (1, 5, 40)
+    ),
+    *(
+        _loss("smooth_top_k_hinge", rounding=SUMS, variant=str(k), k=k, tau=0.5)
+        for k in (1, 3, 9, 40)
+    ),
 ]

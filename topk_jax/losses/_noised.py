@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax.losses._hinge import REASON_NEXT_RANK
-from topk_jax.operators import expected_top_k_value
+from topk_jax.operators._expected import expected_kth
 from topk_jax.operators._perturbed import keys_of_rows, perturbed_kth
 
 __all__ = ["expected_top_k_hinge", "noised_top_k_hinge"]
@@ -86,6 +86,7 @@ def noised_top_k_hinge(
     return _smoothed_hinge(logits, labels, k, margins, scale, perturbed, class_axis_name)
 
 
+@_class_axis.optional()
 def expected_top_k_hinge(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -95,6 +96,7 @@ def expected_top_k_hinge(
     margins: ArrayLike = 1.0,
     scale: ArrayLike = 1.0,
     num_nodes: int | None = None,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The calibrated top-K hinge, with the expectation of its top-(K+1) operator under noise.
 
@@ -113,6 +115,8 @@ def expected_top_k_hinge(
         margins: m, in the units of the logits, at least 0: a scalar, or one value per class, `[L]`.
         scale: positive scalar factor of the loss (gamma above), needed for cosines.
         num_nodes: static number of nodes of the quadrature, as in `expected_top_k_value`.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -134,9 +138,11 @@ def expected_top_k_hinge(
     """
 
     def expected(gaps: jax.Array, rank: int) -> jax.Array:
-        return expected_top_k_value(gaps, rank, epsilon=epsilon, num_nodes=num_nodes)
+        return expected_kth(
+            gaps, rank, epsilon=epsilon, num_nodes=num_nodes, class_axis_name=class_axis_name
+        )
 
-    return _smoothed_hinge(logits, labels, k, margins, scale, expected, None)
+    return _smoothed_hinge(logits, labels, k, margins, scale, expected, class_axis_name)
 
 
 def _smoothed_hinge(

@@ -1,13 +1,15 @@
 """The top-K hinge smoothed with a temperature."""
 
+from collections.abc import Hashable
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax.losses._hinge import REASON_WITHOUT_LABEL
 from topk_jax.operators._symmetric_ratio import log_ratio_of_sigmas
-from topk_jax.operators._top_k import kth_largest, largest
+from topk_jax.operators._top_k import kth_largest, largest_of_split
 
 __all__ = ["smooth_top_k_hinge"]
 
@@ -18,8 +20,14 @@ __all__ = ["smooth_top_k_hinge"]
 _CLASSES_PER_FACTOR = 8
 
 
+@_class_axis.optional()
 def smooth_top_k_hinge(
-    logits: ArrayLike, labels: ArrayLike, *, k: int, tau: ArrayLike
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    k: int,
+    tau: ArrayLike,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The top-K hinge, with log-sum-exps instead of its two maxima over sets of K classes.
 
@@ -36,6 +44,8 @@ def smooth_top_k_hinge(
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L - 1.
         tau: positive scalar temperature, in the units of the logits. May be traced.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -59,13 +69,16 @@ def smooth_top_k_hinge(
     table 4.1, where the second sum is misprinted.
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
-    k = _checks.rank(k, scores.shape[-1] - 1, reason=REASON_WITHOUT_LABEL)
+    num_classes = _classes.count(scores, class_axis_name)
+    k = _checks.rank(k, num_classes - 1, reason=REASON_WITHOUT_LABEL)
     tau = _checks.scalar(tau, "tau", scores.dtype, above=0)
+    if class_axis_name is not None and _num_factors(num_classes, k) == num_classes:
+        scores, class_axis_name = _classes.whole(scores, class_axis_name), None
     scores = _numerics.finite_scores(scores)
-    threshold, excess = _log_ratio_of_sigmas(scores, labels, k, k * tau)
-    gap = threshold - _numerics.score_of_label(scores, labels)
+    threshold, excess = _log_ratio_of_sigmas(scores, labels, k, k * tau, class_axis_name)
+    gap = threshold - _numerics.score_of_label(scores, labels, class_axis_name)
     loss = _tempered_softplus(1.0 + gap / k + tau * excess, tau)
-    return _numerics.nan_where_invalid(loss, scores, labels)
+    return _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
 
 
 @jax.custom_jvp
@@ -92,7 +105,11 @@ def _tempered_softplus_jvp(
 
 
 def _log_ratio_of_sigmas(
-    scores: jax.Array, labels: jax.Array, k: int, temperature: jax.Array
+    scores: jax.Array,
+    labels: jax.Array,
+    k: int,
+    temperature: jax.Array,
+    class_axis_name: Hashable | None,
 ) -> tuple[jax.Array, jax.Array]:
     """The k-th score c of the other classes, and log(sigma_k / sigma_{k-1}) - c / temperature.
 
@@ -102,24 +119,26 @@ def _log_ratio_of_sigmas(
     ratio, for any constant c. Hazard: scores divided by the temperature reach 1e7, where float32
     has steps of 1. Choice: use the differences to the k-th score. Cost: one selection.
     """
-    others = _numerics.without_label(jax.lax.stop_gradient(scores), labels)
-    num_classes = scores.shape[-1]
+    others = _numerics.without_label(jax.lax.stop_gradient(scores), labels, class_axis_name)
+    num_classes = _classes.count(scores, class_axis_name)
     num_factors = _num_factors(num_classes, k)
     if num_factors == num_classes:
         threshold = kth_largest(others, k)[0]
         # Removed only here, because -inf / temperature has no derivative in the temperature.
         factors = _numerics.without_label((scores - threshold) / temperature, labels)
-        return threshold[..., 0], log_ratio_of_sigmas(factors, None, k)
-    values, indices = largest(others, num_factors)
+        return threshold[..., 0], log_ratio_of_sigmas(factors, None, k, None)
+    values, indices = largest_of_split(others, num_factors, class_axis_name)
     threshold = values[..., k - 1 : k]
-    log_values = _numerics.without_label((scores - threshold) / temperature, labels)
-    factors = jnp.take_along_axis(log_values, indices, axis=-1, mode="promise_in_bounds")
+    log_values = (scores - threshold) / temperature
+    log_values = _numerics.without_label(log_values, labels, class_axis_name)
+    factors = _classes.entries(log_values, indices, class_axis_name)
     # Equal scores are selected in the order of their indices.
     classes = jax.lax.broadcasted_iota(indices.dtype, scores.shape, scores.ndim - 1)
-    smallest, last = values[..., -1:], indices[..., -1:]
+    smallest = values[..., -1:]
+    last = _classes.own(indices[..., -1:], scores.shape[-1], class_axis_name)
     in_rest = (others < smallest) | ((others == smallest) & (classes > last))
     rest = jnp.where(in_rest, log_values, -jnp.inf)
-    return threshold[..., 0], log_ratio_of_sigmas(factors, rest, k)
+    return threshold[..., 0], log_ratio_of_sigmas(factors, rest, k, class_axis_name)
 
 
 def _num_factors(num_classes: int, k: int) -> int:

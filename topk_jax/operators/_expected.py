@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import NamedTuple
 
 import jax
@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection, _sharding
+from topk_jax import _checks, _classes, _numerics, _selection, _sharding
 from topk_jax.operators import _binning, _contour, _poisson_binomial
-from topk_jax.operators._top_k import classes_last, largest
+from topk_jax.operators._top_k import classes_last, largest_of_split
 
 __all__ = ["expected_top_k_value"]
 
@@ -83,32 +83,58 @@ def expected_top_k_value(
     estimates them.
     """
     last = classes_last(scores, axis)
-    num_classes = last.shape[-1]
+    return expected_kth(last, k, epsilon=epsilon, num_nodes=num_nodes, class_axis_name=None)
+
+
+def expected_kth(
+    last: jax.Array,
+    k: int,
+    *,
+    epsilon: ArrayLike,
+    num_nodes: int | None,
+    class_axis_name: Hashable | None,
+) -> jax.Array:
+    """`expected_top_k_value` of checked scores [..., L], whose classes may be split over devices.
+
+    Communication: each device sends its most likely classes, and one number for each point of the
+    grid of `_binning`. If all classes are hardly more than the likely ones, it sends its scores.
+    """
+    num_classes = _classes.count(last, class_axis_name)
     k = _checks.rank(k, num_classes)
     epsilon = _checks.scalar(epsilon, "epsilon", last.dtype, at_least=0)
     if num_nodes is None:
         num_nodes = _default_nodes(k, num_classes)
     num_nodes = _checks.whole_number(num_nodes, "num_nodes", minimum=1)
-    rows = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(last), last)
-    of_batch = functools.partial(_of_batch, k, num_nodes)
+    if class_axis_name is not None and not (2 * k <= num_classes and _is_binned(k, num_classes)):
+        last, class_axis_name = _classes.whole(last, class_axis_name), None
+    rows = _numerics.finite_scores(last)
+    rows = _numerics.nan_where_invalid_vectors(rows, last, class_axis_name)
+    of_batch = functools.partial(_of_batch, k, num_nodes, class_axis_name)
     values = _sharding.on_each_device(of_batch, last.ndim - 1, rows, shared=(epsilon,))
-    too_few = (last == -jnp.inf).sum(axis=-1) > num_classes - k
+    too_few = _classes.total(last == -jnp.inf, class_axis_name) > num_classes - k
     return jnp.where(too_few, -jnp.inf, values)
 
 
-def _of_batch(k: int, num_nodes: int, scores: jax.Array, epsilon: jax.Array) -> jax.Array:
+def _of_batch(
+    k: int,
+    num_nodes: int,
+    class_axis_name: Hashable | None,
+    scores: jax.Array,
+    epsilon: jax.Array,
+) -> jax.Array:
     """The expected k-th largest of scores [..., L], `[...]`."""
-    num_classes = scores.shape[-1]
-    rows = scores.reshape(-1, num_classes)
-    # One number per example, because the custom rule needs the scores' type under shard_map.
-    epsilon_rows = epsilon + jnp.zeros_like(rows[:, 0])
+    num_classes = _classes.count(scores, class_axis_name)
+    rows = scores.reshape(-1, scores.shape[-1])
+    # One number per example, because the custom rule needs the result's type under shard_map.
+    of_row = rows[:, 0] if class_axis_name is None else _classes.highest(rows, class_axis_name)
+    epsilon_rows = epsilon + jnp.zeros_like(of_row)
     # Identity: the k-th largest score is minus the (L + 1 - k)-th largest of the negated scores.
     # The work grows with the rank, so use the smaller of the two. The scores are reversed, so that
     # without noise equal scores rank as in `top_k_value`.
     if 2 * k > num_classes + 1:
-        values = -_expected(num_classes + 1 - k, num_nodes, -rows[:, ::-1], epsilon_rows)
+        values = -_expected(num_classes + 1 - k, num_nodes, None, -rows[:, ::-1], epsilon_rows)
     else:
-        values = _expected(k, num_nodes, rows, epsilon_rows)
+        values = _expected(k, num_nodes, class_axis_name, rows, epsilon_rows)
     return values.reshape(scores.shape[:-1])
 
 
@@ -123,51 +149,74 @@ def _default_nodes(k: int, num_classes: int) -> int:
     return math.ceil(11 + 2.2 * math.log(num_classes) + 1.5 * math.log(rank))
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1))
-def _expected(k: int, num_nodes: int, scores: jax.Array, epsilon: jax.Array) -> jax.Array:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0, 1, 2))
+def _expected(
+    k: int,
+    num_nodes: int,
+    class_axis_name: Hashable | None,
+    scores: jax.Array,
+    epsilon: jax.Array,
+) -> jax.Array:
     """The expected k-th largest of scores [b, L] for epsilon [b], with derivatives in closed form.
 
     The custom rule reuses the computation of the value for the gradient. JAX can differentiate it
     again.
     """
-    return _value_and_slopes(k, num_nodes, scores, epsilon)[0]
+    return _value_and_slopes(k, num_nodes, class_axis_name, scores, epsilon)[0]
 
 
 @_expected.defjvp
 def _expected_jvp(
     k: int,
     num_nodes: int,
+    class_axis_name: Hashable | None,
     primals: tuple[jax.Array, jax.Array],
     tangents: tuple[jax.Array, jax.Array],
 ) -> tuple[jax.Array, jax.Array]:
-    value, gradient, slope = _value_and_slopes(k, num_nodes, *primals)
-    return value, (gradient * tangents[0]).sum(axis=-1) + slope * tangents[1]
+    value, gradient, slope = _value_and_slopes(k, num_nodes, class_axis_name, *primals)
+    return value, _classes.total(gradient * tangents[0], class_axis_name) + slope * tangents[1]
+
+
+def _is_binned(k: int, num_classes: int) -> bool:
+    """Whether all but the most likely classes are binned."""
+    return num_classes > 2 * _num_likely(k)
+
+
+def _num_likely(k: int) -> int:
+    """The number C of classes that are not binned, if others are."""
+    return _contour.num_likely(k) if _by_contour(k) else _poisson_binomial.num_likely(k)
+
+
+def _by_contour(k: int) -> bool:
+    return k > _HIGHEST_MULTIPLIED_RANK
 
 
 def _value_and_slopes(
-    k: int, num_nodes: int, scores: jax.Array, epsilon: jax.Array
+    k: int,
+    num_nodes: int,
+    class_axis_name: Hashable | None,
+    scores: jax.Array,
+    epsilon: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The value [b], its gradient in the scores [b, L] and its derivative in epsilon [b]."""
-    num_classes = scores.shape[-1]
+    num_classes = _classes.count(scores, class_axis_name)
     # Either the C most likely classes are multiplied out and the others binned, or all classes are
     # multiplied out.
-    by_contour = k > _HIGHEST_MULTIPLIED_RANK
-    num_likely = _contour.num_likely(k) if by_contour else _poisson_binomial.num_likely(k)
-    use_binning = num_classes > 2 * num_likely
-    if by_contour and not use_binning:
-        num_likely = num_classes
+    by_contour, use_binning = _by_contour(k), _is_binned(k, num_classes)
+    num_likely = num_classes if by_contour and not use_binning else _num_likely(k)
     num_likely = min(num_likely, num_classes)
     # The result does not depend on the origin, nor on the interval, so both are constants.
-    highest, likely = largest(jax.lax.stop_gradient(scores), num_likely)
+    hidden = jax.lax.stop_gradient(scores)
+    highest, likely = largest_of_split(hidden, num_likely, class_axis_name)
     origin = highest[:, k - 1]
     smooth = ~(epsilon < jnp.finfo(scores.dtype).tiny)
     gaps = _in_units_of_noise(scores - origin[:, None], epsilon, smooth)
-    highest = jnp.take_along_axis(gaps, likely, axis=-1, mode="promise_in_bounds")
+    highest = _classes.entries(gaps, likely, class_axis_name)
     # The most likely classes are moved far below, to the bin of classes without influence.
-    others = _replaced(gaps, likely, -_FAR)
+    others = _classes.replaced(gaps, likely, -_FAR, class_axis_name)
     points = _binning.grid(k, num_classes)
     binned = _binning.bin_scores(others, points) if use_binning else None
-    weights = None if binned is None else binned.weights
+    weights = None if binned is None else _classes.added(binned.weights, class_axis_name)
     interval = _interval(k, num_classes, num_nodes, highest, weights, points)
     if by_contour:
         value, probabilities, table = _integrate_by_contour(
@@ -184,25 +233,18 @@ def _value_and_slopes(
         else:
             # Rounding can make interpolated probabilities near zero negative.
             of_others = jnp.maximum(_binning.interpolate(table, binned), 0.0)
-        probabilities = _replaced(of_others, likely, probabilities)
+        probabilities = _classes.replaced(of_others, likely, probabilities, class_axis_name)
     # Exactly one class has rank k, so the probabilities add up to one. Their quadrature errors are
     # mostly proportional, so normalization removes most of the error.
-    probabilities = probabilities / probabilities.sum(axis=-1, keepdims=True)
+    probabilities = probabilities / _classes.total(probabilities, class_axis_name, keepdims=True)
     # The value is homogeneous: tau(c s, c eps) = c tau(s, eps). So it equals sum s_l dtau/ds_l +
     # eps dtau/deps (Euler).
-    slope = value - (probabilities * gaps).sum(axis=-1)
-    hard = jnp.arange(num_classes, dtype=likely.dtype)[None] == likely[:, k - 1, None]
+    slope = value - _classes.total(probabilities * gaps, class_axis_name)
+    size = scores.shape[-1]
+    kth = _classes.own(likely[:, k - 1, None], size, class_axis_name)
+    hard = jnp.arange(size, dtype=likely.dtype)[None] == kth
     gradient = jnp.where(smooth[:, None], probabilities, hard.astype(probabilities.dtype))
     return origin + epsilon * value, gradient, slope
-
-
-def _replaced(values: jax.Array, places: jax.Array, others: jax.Array | float) -> jax.Array:
-    """The values [b, L] with others at some places [b, C] of each row.
-
-    As `jnp.put_along_axis`, which takes no symbolic b of `jax.export`.
-    """
-    rows = jnp.arange(values.shape[0])[:, None]
-    return values.at[rows, places].set(others, mode="promise_in_bounds")
 
 
 def _in_units_of_noise(gaps: jax.Array, epsilon: jax.Array, smooth: jax.Array) -> jax.Array:

@@ -1,12 +1,13 @@
 """The ratio of two consecutive symmetric polynomials and its derivatives, without logarithms."""
 
+from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _sharding
+from topk_jax import _classes, _sharding
 
 # Up to this degree a sum gives a good enough tilt; above it bisection is used.
 _HIGHEST_SUMMED_DEGREE = 32
@@ -14,8 +15,13 @@ _BISECTIONS = 12
 _MOST_UNROLLED_TERMS = 129
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(2,))
-def log_ratio_of_sigmas(factors: jax.Array, rest: jax.Array | None, k: int) -> jax.Array:
+@partial(jax.custom_jvp, nondiff_argnums=(2, 3))
+def log_ratio_of_sigmas(
+    factors: jax.Array,
+    rest: jax.Array | None,
+    k: int,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
     """log(sigma_k / sigma_{k-1}) of the exponentials of all entries, `[...]`.
 
     In `factors`, [..., C], k-1 entries are at least 0 and one is 0. All other entries, including
@@ -31,37 +37,41 @@ def log_ratio_of_sigmas(factors: jax.Array, rest: jax.Array | None, k: int) -> j
     overflow. The two that are needed are at least about (2 e)^-k (a fraction of 1/sqrt(k) if the
     tilt is bisected), so terms that underflow are negligible. For `rest` see `_polynomial_of_rest`.
     The derivatives use the same tree. Cost: O(C k + R k) multiplications and additions, one
-    exponential per entry.
+    exponential per entry. If the classes are split over devices, so is the rest, of which these
+    exchange k sums.
     """
-    return _ratio_on_each_device(factors, rest, k)[0]
+    return _ratio_on_each_device(factors, rest, k, class_axis_name)[0]
 
 
 @log_ratio_of_sigmas.defjvp
 def _log_ratio_of_sigmas_jvp(
-    k: int, primals: tuple[jax.Array, Any], tangents: tuple[jax.Array, Any]
+    k: int,
+    class_axis_name: Hashable | None,
+    primals: tuple[jax.Array, Any],
+    tangents: tuple[jax.Array, Any],
 ) -> tuple[jax.Array, jax.Array]:
-    value, slopes, slopes_of_rest = _ratio_on_each_device(*primals, k)
+    value, slopes, slopes_of_rest = _ratio_on_each_device(*primals, k, class_axis_name)
     tangent = (slopes * tangents[0]).sum(axis=-1)
     if slopes_of_rest is not None:
-        tangent += (slopes_of_rest * tangents[1]).sum(axis=-1)
+        tangent += _classes.total(slopes_of_rest * tangents[1], class_axis_name)
     return value, tangent
 
 
 def _ratio_on_each_device(
-    factors: jax.Array, rest: jax.Array | None, k: int
+    factors: jax.Array, rest: jax.Array | None, k: int, class_axis_name: Hashable | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
-    of_batch = partial(_log_ratio_and_slopes, k)
+    of_batch = partial(_log_ratio_and_slopes, k, class_axis_name)
     return _sharding.on_each_device(of_batch, factors.ndim - 1, factors, rest)
 
 
 def _log_ratio_and_slopes(
-    k: int, factors: jax.Array, rest: jax.Array | None
+    k: int, class_axis_name: Hashable | None, factors: jax.Array, rest: jax.Array | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     """The logarithm of the ratio, and its derivatives in the factors and in the rest."""
     batch_shape, num_factors = factors.shape[:-1], factors.shape[-1]
     factors = factors.reshape(-1, num_factors)
     values = None if rest is None else jnp.exp(rest.reshape(-1, rest.shape[-1]))
-    power_sums = [] if values is None else _power_sums(values, k)
+    power_sums = [] if values is None else _power_sums(values, k, class_axis_name)
     tilt = _tilt(factors, power_sums, k)
     of_rest = _polynomial_of_rest(power_sums, tilt) if power_sums else jnp.ones_like(tilt)[None]
     # The axes are (coefficients, classes and examples), which fills vector registers for any k. The
@@ -118,13 +128,13 @@ def _tilt(factors: jax.Array, power_sums: list[jax.Array], k: int) -> jax.Array:
     return ((low + high) / 2)[:, 0]
 
 
-def _power_sums(values: jax.Array, k: int) -> list[jax.Array]:
-    """The sums of the values' powers 1 to k along the last axis."""
+def _power_sums(values: jax.Array, k: int, class_axis_name: Hashable | None) -> list[jax.Array]:
+    """The sums of the values' powers 1 to k over the classes."""
     power, sums = values, [values.sum(axis=-1)]
     for _ in range(k - 1):
         power = power * values
         sums.append(power.sum(axis=-1))
-    return sums
+    return sums if class_axis_name is None else jax.lax.psum(sums, class_axis_name)
 
 
 def _polynomial_of_rest(power_sums: list[jax.Array], tilt: jax.Array) -> jax.Array:
