@@ -29,6 +29,8 @@ class Case:
         arrays: their names, by argument.
         slopes: how many of the first arrays have gradients.
         of: what the result has a number for: each example, each entry, or the batch.
+        couples: whether a result depends on more than one example, so that the function takes
+            `axis_name`.
         rounding: how far results on several devices may be from those on one, in units of eps
             relative to the largest: sums in another order.
         variant: what tells cases of the same function apart.
@@ -39,6 +41,7 @@ class Case:
     arrays: dict[str, str]
     slopes: int = 0
     of: str = "examples"
+    couples: bool = False
     rounding: float = 0
     variant: str = ""
 
@@ -167,5 +170,23 @@ CASES = [
     *(
         _loss("smooth_top_k_hinge", rounding=SUMS, variant=str(k), k=k, tau=0.5)
         for k in (1, 3, 9, 40)
+    ),
+    _loss("entmax_loss", rounding=SUMS, alpha=1.5),
+    _loss("sparsemax_loss", rounding=SUMS),
+    Case(
+        "losses.average_k",
+        partial(losses.average_k, k=2.5, alpha=0.7),
+        {"logits": "logits", "proposal_logits": "others", "labels": "labels"},
+        slopes=2,
+        of="batch",
+        couples=True,
+        rounding=SUMS,
+    ),
+    Case(
+        "losses.average_k_candidates",
+        partial(losses.average_k_candidates, k=2.5),
+        {"proposal_logits": "logits", "labels": "labels"},
+        of="entries",
+        couples=True,
     ),
 ]

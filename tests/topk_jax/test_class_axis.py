@@ -1,5 +1,7 @@
 """Functions of classes that are split over devices, by each way that JAX has to split them."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import pytest
@@ -39,7 +41,14 @@ def check_in_shard_map(cases, mesh, checked):
     arrays = class_axis_cases.draw()
 
     def results(arrays):
-        return [case.results(arrays, class_axis_name="classes") for case in cases]
+        return [
+            case.results(
+                arrays,
+                class_axis_name="classes",
+                **({"axis_name": "batch"} if case.couples else {}),
+            )
+            for case in cases
+        ]
 
     mapped = jax.shard_map(
         results,
@@ -54,12 +63,19 @@ def check_in_shard_map(cases, mesh, checked):
         ],
         check_vma=checked,
     )
-    # Each device has the gradient of the sum of the results of all devices: see `docs/scaling.md`.
-    times = 1 if checked else mesh.shape["classes"]
+    results = jax.jit(mapped)(arrays)
     for case, (values, slopes), wanted in zip(
-        cases, jax.jit(mapped)(arrays), on_one_device(cases, arrays), strict=True
+        cases, results, on_one_device(cases, arrays), strict=True
     ):
-        assert_equal(case, (values, [slope / times for slope in slopes]), wanted)
+        if checked:
+            assert_equal(case, (values, slopes), wanted)
+            continue
+        # Each device has the gradient of the sum of the results of all devices. Such a sum of
+        # equal numbers is rounded, too.
+        times = mesh.size if case.couples else mesh.shape["classes"]
+        assert_equal(case, values, wanted[0])
+        coarser = dataclasses.replace(case, rounding=case.rounding + times)
+        assert_equal(coarser, [slope / times for slope in slopes], wanted[1])
 
 
 def check_by_sharding(cases, mesh):

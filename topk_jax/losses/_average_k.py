@@ -9,14 +9,15 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _sharding
+from topk_jax import _checks, _class_axis, _classes, _numerics, _sharding
 from topk_jax.losses._multilabel import negative_log_likelihood
 from topk_jax.losses._softmax import cross_entropy
-from topk_jax.operators._top_k import largest
+from topk_jax.operators._top_k import largest, largest_of_split
 
 __all__ = ["average_k", "average_k_candidates"]
 
 
+@_class_axis.optional(of="batch")
 def average_k(
     logits: ArrayLike,
     proposal_logits: ArrayLike,
@@ -25,6 +26,7 @@ def average_k(
     k: float,
     alpha: ArrayLike,
     axis_name: Hashable | None = None,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The cross-entropy of a proposal head plus the loss of a multi-label head on its candidates.
 
@@ -57,6 +59,8 @@ def average_k(
             to values of one device, such as its logits, are larger than those of the whole batch by
             a factor of the number of devices. Under `shard_map(check_vma=True)` both are already
             those of the whole batch.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         The loss of the batch, a scalar in float32 or float64; NaN if a logit of either head is NaN
@@ -81,11 +85,11 @@ def average_k(
     scores, proposals, labels = _checks.two_heads(
         ("logits", logits), ("proposal_logits", proposal_logits), labels
     )
-    num_classes = scores.shape[-1]
-    num_examples, num_candidates = _sizes(scores, "logits", k, axis_name)
+    num_classes = _classes.count(scores, class_axis_name)
+    num_examples, num_candidates = _sizes(scores, "logits", k, axis_name, class_axis_name)
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=0.0)
-    candidates = _candidates(proposals, labels, num_candidates, axis_name)
-    positive = _numerics.is_label(scores, labels)
+    candidates = _candidates(proposals, labels, num_candidates, axis_name, class_axis_name)
+    positive = _numerics.is_label(scores, labels, class_axis_name)
     # Each sum over the batch, divided by its number of terms, is a mean over the examples of
     # weighted sums over the classes. So the devices only need to add up one number each.
     weights = jnp.where(
@@ -95,17 +99,21 @@ def average_k(
     ).astype(scores.dtype)
     weights = jnp.where(positive, jnp.ones_like(alpha), alpha * weights)
     cost = weights * negative_log_likelihood(scores, positive | candidates)
-    cost = jnp.where(candidates & jnp.isneginf(scores), 0.0, cost).sum(axis=-1)
-    examples = cross_entropy(proposals, labels) + _numerics.nan_where_invalid(cost, scores, labels)
+    cost = jnp.where(candidates & jnp.isneginf(scores), 0.0, cost)
+    cost = _classes.total(cost, class_axis_name)
+    cost = _numerics.nan_where_invalid(cost, scores, labels, class_axis_name)
+    examples = cross_entropy(proposals, labels, class_axis_name=class_axis_name) + cost
     return _numerics.batch_mean(examples, axis_name)
 
 
+@_class_axis.optional(of="entries")
 def average_k_candidates(
     proposal_logits: ArrayLike,
     labels: ArrayLike,
     *,
     k: float,
     axis_name: Hashable | None = None,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The most likely wrong classes of a proposal head, K - 1 per example on average.
 
@@ -132,6 +140,8 @@ def average_k_candidates(
         axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal
             parts, in the order of its devices. The result is then this device's part of the
             candidates of the whole batch.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         True at the candidates, `[..., L]`. An example with a NaN logit or a label outside [0, L)
@@ -153,17 +163,23 @@ def average_k_candidates(
     Source: Garcin (2023), thesis, equations 5.11 and 5.12.
     """
     proposals, labels = _checks.logits_and_labels(proposal_logits, labels, name="proposal_logits")
-    _, num_candidates = _sizes(proposals, "proposal_logits", k, axis_name)
-    return _candidates(proposals, labels, num_candidates, axis_name)
+    _, num_candidates = _sizes(proposals, "proposal_logits", k, axis_name, class_axis_name)
+    return _candidates(proposals, labels, num_candidates, axis_name, class_axis_name)
 
 
 def _candidates(
-    proposals: jax.Array, labels: jax.Array, num_candidates: int, axis_name: Hashable | None
+    proposals: jax.Array,
+    labels: jax.Array,
+    num_candidates: int,
+    axis_name: Hashable | None,
+    class_axis_name: Hashable | None,
 ) -> jax.Array:
     """A mask, [..., L], of the batch's candidates on this device."""
     if num_candidates == 0:
         return jnp.zeros_like(proposals, jnp.bool_)
     proposals = jax.lax.stop_gradient(_numerics.finite_scores(proposals))
+    if class_axis_name is not None:
+        return _candidates_of_classes(num_candidates, axis_name, class_axis_name, proposals, labels)
     if axis_name is not None:
         return _candidates_of_share(num_candidates, axis_name, proposals, labels)
     of_share = partial(_candidates_of_share, num_candidates)
@@ -178,12 +194,7 @@ def _candidates_of_share(
     Cost: a partial selection of at most m = (K - 1) n of the device's entries.
     """
     num_classes = proposals.shape[-1]
-    log_odds = _numerics.nan_where_invalid(
-        _log_odds(proposals), proposals[..., None, :], labels[..., None]
-    )
-    # A masked class has log-odds of about FLOOR, which is above the -inf of excluded entries.
-    excluded = _numerics.is_label(proposals, labels) | jnp.isnan(log_odds)
-    entries = jnp.where(excluded, -jnp.inf, log_odds).reshape(-1)
+    entries = _entries(proposals, labels, None)
     # No device has more than all m candidates or more than its own wrong classes. The list is in
     # descending order, with equal entries in ascending order of their index. So the candidates of
     # this device are the beginning of its list.
@@ -198,7 +209,63 @@ def _candidates_of_share(
     return marks.reshape(proposals.shape)
 
 
-def _log_odds(scores: jax.Array) -> jax.Array:
+def _entries(
+    proposals: jax.Array, labels: jax.Array, class_axis_name: Hashable | None
+) -> jax.Array:
+    """The log-odds of the wrong classes of valid examples, and -inf for all others, [n L]."""
+    log_odds = _numerics.nan_where_invalid(
+        _log_odds(proposals, class_axis_name),
+        proposals[..., None, :],
+        labels[..., None],
+        class_axis_name,
+    )
+    # A masked class has log-odds of about FLOOR, which is above the -inf of excluded entries.
+    excluded = _numerics.is_label(proposals, labels, class_axis_name) | jnp.isnan(log_odds)
+    return jnp.where(excluded, -jnp.inf, log_odds).reshape(-1)
+
+
+def _candidates_of_classes(
+    num_candidates: int,
+    axis_name: Hashable | None,
+    class_axis_name: Hashable,
+    proposals: jax.Array,
+    labels: jax.Array,
+) -> jax.Array:
+    """As `_candidates_of_share`, of classes that are split, too.
+
+    Communication: each device sends at most m log-odds, and the example and the class of each,
+    because the order of the devices is not that of the entries.
+    """
+    num_own = proposals.shape[-1]
+    entries = _entries(proposals, labels, class_axis_name)
+    size = min(num_candidates, entries.size)
+    values, indices = largest(entries, size)
+    examples, classes = indices // num_own, indices % num_own
+    classes = classes + num_own * jax.lax.axis_index(class_axis_name).astype(classes.dtype)
+    names: tuple[Hashable, ...] = (class_axis_name,)
+    if axis_name is not None:
+        batch = jax.lax.axis_index(axis_name).astype(examples.dtype)
+        examples = examples + labels.size * batch
+        names = (axis_name, class_axis_name)
+    own = (-values, examples, classes)
+    everyone = own
+    for name in names:
+        everyone = jax.lax.all_gather(everyone, name, tiled=True)
+    last = [part[num_candidates - 1] for part in jax.lax.sort(everyone, num_keys=3)]
+    chosen = _not_after(own, last) & (values > -jnp.inf)
+    marks = jnp.zeros(entries.shape, jnp.bool_).at[indices].set(chosen, unique_indices=True)
+    return marks.reshape(proposals.shape)
+
+
+def _not_after(entries: tuple[jax.Array, ...], last: list[jax.Array]) -> jax.Array:
+    """Which entries are not after the last one, in lexicographic order."""
+    found = jnp.ones_like(entries[0], jnp.bool_)
+    for part, bound in zip(reversed(entries), reversed(last), strict=True):
+        found = (part < bound) | ((part == bound) & found)
+    return found
+
+
+def _log_odds(scores: jax.Array, class_axis_name: Hashable | None) -> jax.Array:
     """The log-odds log(p / (1 - p)) of the softmax p, which have the same order as p.
 
     Hazard: float32 probabilities of unlikely classes underflow to 0, and those of nearly certain
@@ -206,11 +273,20 @@ def _log_odds(scores: jax.Array) -> jax.Array:
     saturate. For the largest score use the log-sum-exp of the others, because 1 - p would cancel;
     for all others p is at most 1/2. Cost: one more log-sum-exp.
     """
-    largest_score = scores.max(axis=-1, keepdims=True)
-    first = scores.argmax(axis=-1, keepdims=True)
+    largest_score = _classes.highest(scores, class_axis_name, keepdims=True)
+    if class_axis_name is None:
+        first = scores.argmax(axis=-1, keepdims=True)
+        log_probabilities = jax.nn.log_softmax(scores, axis=-1)
+    else:
+        first = largest_of_split(scores, 1, class_axis_name)[1]
+        first = _classes.own(first, scores.shape[-1], class_axis_name)
+        log_probabilities = (scores - largest_score) - _classes.log_sum_exp(
+            scores - largest_score, class_axis_name, keepdims=True
+        )
     is_first = jax.lax.broadcasted_iota(first.dtype, scores.shape, scores.ndim - 1) == first
-    others = jax.nn.logsumexp(jnp.where(is_first, -jnp.inf, scores), axis=-1, keepdims=True)
-    log_probabilities = jax.nn.log_softmax(scores, axis=-1)
+    others = _classes.log_sum_exp(
+        jnp.where(is_first, -jnp.inf, scores), class_axis_name, keepdims=True
+    )
     of_the_rest = log_probabilities - jnp.log1p(-jnp.exp(log_probabilities))
     return jnp.where(scores == largest_score, largest_score - others, of_the_rest)
 
@@ -233,12 +309,17 @@ def _share_of_device(values: jax.Array, num_candidates: int, axis_name: Hashable
     return (above + given)[jax.lax.axis_index(axis_name)]
 
 
-def _sizes(logits: jax.Array, name: str, k: float, axis_name: Hashable | None) -> tuple[int, int]:
+def _sizes(
+    logits: jax.Array,
+    name: str,
+    k: float,
+    axis_name: Hashable | None,
+    class_axis_name: Hashable | None,
+) -> tuple[int, int]:
     """The numbers of examples n and of candidates floor((K - 1) n) of the whole batch."""
-    num_classes = logits.shape[-1]
-    size = _checks.mean_set_size(k, num_classes)
+    size = _checks.mean_set_size(k, _classes.count(logits, class_axis_name))
     _checks.some_examples(logits, name)
-    num_examples = logits.size // num_classes * _checks.axis_size(axis_name)
+    num_examples = logits.size // logits.shape[-1] * _checks.axis_size(axis_name)
     return num_examples, math.floor((size - 1) * num_examples)
 
 

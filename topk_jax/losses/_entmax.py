@@ -1,5 +1,7 @@
 """The losses of the entmax family, from cross-entropy to the sparsemax loss."""
 
+from collections.abc import Hashable
+from functools import partial
 from typing import Any
 
 import jax
@@ -8,7 +10,7 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax.operators import _entmax
 
 __all__ = ["entmax_loss", "sparsemax_loss"]
@@ -19,7 +21,14 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 
 
-def entmax_loss(logits: ArrayLike, labels: ArrayLike, *, alpha: ArrayLike) -> jax.Array:
+@_class_axis.optional()
+def entmax_loss(
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    alpha: ArrayLike,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
     r"""The Fenchel-Young loss of `operators.entmax`: cross-entropy at alpha = 1.
 
     .. math::
@@ -33,6 +42,8 @@ def entmax_loss(logits: ArrayLike, labels: ArrayLike, *, alpha: ArrayLike) -> ja
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         alpha: scalar from 1 to 2; with larger values fewer classes have a gradient. May be traced.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -54,11 +65,14 @@ def entmax_loss(logits: ArrayLike, labels: ArrayLike, *, alpha: ArrayLike) -> ja
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=1, at_most=2)
-    loss, _ = _loss(_numerics.finite_scores(scores), alpha, labels)
-    return _numerics.nan_where_invalid(loss, scores, labels)
+    loss, _ = _loss(class_axis_name, _numerics.finite_scores(scores), alpha, labels)
+    return _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
 
 
-def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
+@_class_axis.optional()
+def sparsemax_loss(
+    logits: ArrayLike, labels: ArrayLike, *, class_axis_name: Hashable | None = None
+) -> jax.Array:
     r"""The sparsemax loss: `entmax_loss` at alpha = 2.
 
     .. math::
@@ -71,6 +85,8 @@ def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     Args:
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
@@ -89,11 +105,13 @@ def sparsemax_loss(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
     Source: Martins and Astudillo (2016), "From softmax to sparsemax"; thesis, equation 6.12.
     """
-    return entmax_loss(logits, labels, alpha=2.0)
+    return entmax_loss(logits, labels, alpha=2.0, class_axis_name=class_axis_name)
 
 
-@jax.custom_jvp
-def _loss(scores: jax.Array, alpha: jax.Array, labels: jax.Array) -> tuple[jax.Array, jax.Array]:
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _loss(
+    class_axis_name: Hashable | None, scores: jax.Array, alpha: jax.Array, labels: jax.Array
+) -> tuple[jax.Array, jax.Array]:
     """The loss, [...], and the probabilities, [..., L], of which its derivatives are made.
 
     Identity: with c such that s - c is the deformed logarithm of p, the loss is
@@ -103,14 +121,16 @@ def _loss(scores: jax.Array, alpha: jax.Array, labels: jax.Array) -> tuple[jax.A
     has at least half of the probability, whose terms are all nonnegative. Cost: two sums over the
     classes.
     """
-    solution = _entmax.solve(scores, alpha)
+    solution = _entmax.solve(scores, alpha, class_axis_name)
     bases, slopes = solution.bases(scores, alpha)
     total, norm = solution.total[..., 0], solution.norm(alpha)[..., 0]
-    bases_of_others = jnp.where(_numerics.is_label(scores, labels), 0, bases)
+    is_label = _numerics.is_label(scores, labels, class_axis_name)
+    bases_of_others = jnp.where(is_label, 0, bases)
     ratios_of_others = bases_of_others * slopes
-    others = ratios_of_others.sum(axis=-1) / total
-    powers_of_others = (bases_of_others * ratios_of_others).sum(axis=-1) / (total * norm)
-    score = _numerics.score_of_label(scores, labels)[..., None]
+    others = _classes.total(ratios_of_others, class_axis_name) / total
+    powers_of_others = _classes.total(bases_of_others * ratios_of_others, class_axis_name)
+    powers_of_others = powers_of_others / (total * norm)
+    score = _numerics.score_of_label(scores, labels, class_axis_name)[..., None]
     base, slope = (number[..., 0] for number in solution.bases(score, alpha))
     of_label = base * slope / total
     highest = solution.probabilities(solution.top, alpha)
@@ -121,17 +141,22 @@ def _loss(scores: jax.Array, alpha: jax.Array, labels: jax.Array) -> tuple[jax.A
     return jnp.where(of_label >= 0.5, likely, unlikely), bases * slopes / solution.total
 
 
-def _loss_jvp(primals: tuple[jax.Array, jax.Array, jax.Array], tangents: tuple[Any, ...]) -> Any:
+def _loss_jvp(
+    class_axis_name: Hashable | None,
+    primals: tuple[jax.Array, jax.Array, jax.Array],
+    tangents: tuple[Any, ...],
+) -> Any:
     scores, alpha, labels = primals
     of_scores, of_alpha, _ = tangents
-    value, probabilities = _loss(scores, alpha, labels)
+    value, probabilities = _loss(class_axis_name, scores, alpha, labels)
     tangent = jnp.zeros_like(value)
     if not isinstance(of_scores, SymbolicZero):
-        target = _numerics.is_label(scores, labels).astype(scores.dtype)
-        tangent = tangent + ((probabilities - target) * of_scores).sum(axis=-1)
+        target = _numerics.is_label(scores, labels, class_axis_name).astype(scores.dtype)
+        terms = (probabilities - target) * of_scores
+        tangent = tangent + _classes.total(terms, class_axis_name)
     if not isinstance(of_alpha, SymbolicZero):
-        tangent = tangent + _slope_in_alpha(probabilities, alpha) * of_alpha
-    of_probabilities = _entmax.tangent(probabilities, alpha, of_scores, of_alpha)
+        tangent = tangent + _slope_in_alpha(probabilities, alpha, class_axis_name) * of_alpha
+    of_probabilities = _entmax.tangent(probabilities, alpha, of_scores, of_alpha, class_axis_name)
     return (value, probabilities), (tangent, of_probabilities)
 
 
@@ -153,8 +178,10 @@ def _doubt(others: jax.Array, alpha: jax.Array) -> jax.Array:
     return others**2 * (weights * powers).sum(axis=-1)
 
 
-def _slope_in_alpha(probabilities: jax.Array, alpha: jax.Array) -> jax.Array:
+def _slope_in_alpha(
+    probabilities: jax.Array, alpha: jax.Array, class_axis_name: Hashable | None
+) -> jax.Array:
     """The derivative of sum_l (p_l - p_l^alpha) / (alpha (alpha - 1)) at fixed p, [...]."""
     logs = _entmax.deformed_log(probabilities, alpha)
     slopes = _entmax.deformation_slope(probabilities, alpha)
-    return (probabilities * (logs / alpha - slopes)).sum(axis=-1) / alpha
+    return _classes.total(probabilities * (logs / alpha - slopes), class_axis_name) / alpha

@@ -1,6 +1,7 @@
 """Entmax: the family of sparse probabilities from the softmax to the sparsemax."""
 
 import math
+from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import jax
@@ -8,7 +9,7 @@ import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _classes, _numerics
 from topk_jax.operators._top_k import classes_last
 
 __all__ = ["entmax"]
@@ -99,7 +100,7 @@ class Solution(NamedTuple):
         return _norm(self.total, alpha - 1)
 
 
-def solve(scores: jax.Array, alpha: jax.Array) -> Solution:
+def solve(scores: jax.Array, alpha: jax.Array, class_axis_name: Hashable | None = None) -> Solution:
     """What gives the entmax of finite scores [..., L].
 
     Identity: let z be the scores less the largest, a = alpha - 1, b(w) = (1 + a w z)_+ and
@@ -113,14 +114,17 @@ def solve(scores: jax.Array, alpha: jax.Array) -> Solution:
     Identity: with fewer classes the sum is smaller, and so is w. Hazard: from w = 1 there are seven
     steps or more over 10,000 classes. Choice: begin at the w of the largest score of each group.
     Cost: as many steps over the groups; half as many over the classes.
+
+    If the classes are split over devices, these exchange two sums per example in each step.
     """
     power = alpha - 1
     groups = _largest_of_groups(scores) if scores.shape[-1] >= _LONG else None
-    top = (scores if groups is None else groups).max(axis=-1, keepdims=True)
+    highest = scores if groups is None else groups
+    top = _classes.highest(highest, class_axis_name, keepdims=True)
     scale = jnp.ones_like(top)
     if groups is not None:
-        scale = _search(groups - top, power, scale).scale
-    found = _search(scores - top, power, scale)
+        scale = _search(groups - top, power, scale, class_axis_name).scale
+    found = _search(scores - top, power, scale, class_axis_name)
     return Solution(top, found.scale, found.offset, found.total)
 
 
@@ -145,7 +149,9 @@ class _State(NamedTuple):
     steps: int
 
 
-def _search(gaps: jax.Array, power: jax.Array, scale: jax.Array) -> _State:
+def _search(
+    gaps: jax.Array, power: jax.Array, scale: jax.Array, class_axis_name: Hashable | None
+) -> _State:
     """Newton's method for w, from a w that is not above the solution.
 
     Hazard: where many classes are barely above the threshold, a last bit of w changes their sum.
@@ -161,8 +167,8 @@ def _search(gaps: jax.Array, power: jax.Array, scale: jax.Array) -> _State:
     def advance(state: _State) -> _State:
         scale, offset = state.scale, state.offset
         bases, slopes = _bases(gaps, scale, power, offset)
-        total = (bases * slopes).sum(axis=-1, keepdims=True)
-        slope = slopes.sum(axis=-1, keepdims=True)
+        total = _classes.total(bases * slopes, class_axis_name, keepdims=True)
+        slope = _classes.total(slopes, class_axis_name, keepdims=True)
         norm = _norm(total, power)
         error = jnp.abs(norm / scale - 1)
         moves = (error > resolution) & (error < state.error)
@@ -234,7 +240,13 @@ def _probabilities_jvp(primals: tuple[jax.Array, jax.Array], tangents: tuple[Any
 probabilities.defjvp(_probabilities_jvp, symbolic_zeros=True)
 
 
-def tangent(result: jax.Array, alpha: jax.Array, of_scores: Any, of_alpha: Any) -> jax.Array:
+def tangent(
+    result: jax.Array,
+    alpha: jax.Array,
+    of_scores: Any,
+    of_alpha: Any,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
     """The tangent of the probabilities, from those of the scores and of alpha.
 
     Differentiates s_l - c = (p_l^(alpha - 1) - 1) / (alpha - 1) with sum p = 1.
@@ -244,7 +256,7 @@ def tangent(result: jax.Array, alpha: jax.Array, of_scores: Any, of_alpha: Any) 
         direction = direction + of_scores
     if not isinstance(of_alpha, SymbolicZero):
         direction = direction - deformation_slope(result, alpha) * of_alpha
-    return on_simplex(support_power(result, 2 - alpha), direction)
+    return on_simplex(support_power(result, 2 - alpha), direction, class_axis_name)
 
 
 def support_power(values: jax.Array, exponent: jax.Array) -> jax.Array:
@@ -253,11 +265,15 @@ def support_power(values: jax.Array, exponent: jax.Array) -> jax.Array:
     return jnp.where(values == 0, 0, jnp.exp(exponent * jnp.log(positive)))
 
 
-def on_simplex(weights: jax.Array, direction: jax.Array) -> jax.Array:
+def on_simplex(
+    weights: jax.Array, direction: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """The weighted direction without its weighted mean, which keeps a sum constant, [..., L]."""
     weighted = weights * direction
-    total = weights.sum(axis=-1, keepdims=True)
-    mean = weighted.sum(axis=-1, keepdims=True) / jnp.where(total == 0, 1, total)
+    total = _classes.total(weights, class_axis_name, keepdims=True)
+    mean = _classes.total(weighted, class_axis_name, keepdims=True) / jnp.where(
+        total == 0, 1, total
+    )
     return weighted - weights * mean
 
 
