@@ -55,6 +55,12 @@ def highest(values: jax.Array, name: Hashable | None, *, keepdims: bool = False)
     return found if name is None else jax.lax.pmax(jax.lax.stop_gradient(found), name)
 
 
+def lowest(values: jax.Array, name: Hashable | None) -> jax.Array:
+    """The minimum over the classes; without a gradient where they are split."""
+    found = values.min(axis=-1)
+    return found if name is None else jax.lax.pmin(jax.lax.stop_gradient(found), name)
+
+
 def log_sum_exp(values: jax.Array, name: Hashable | None, *, keepdims: bool = False) -> jax.Array:
     """The logarithm of the sum of the exponentials of the values, one of which is finite."""
     if name is None:

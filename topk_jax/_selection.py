@@ -1,13 +1,13 @@
 """Selection for calibration: thresholds found bit by bit, and accurate sums."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from topk_jax import _ordinals, _sharding
+from topk_jax import _classes, _ordinals, _sharding
 
 # Sums are taken over blocks of this many values, then over blocks of those sums, and so on.
 _BLOCK = 32
@@ -18,7 +18,11 @@ _NARROWEST = 8
 _WIDEST = 32
 
 
-def largest_threshold(values: jax.Array, allows: Callable[[jax.Array], jax.Array]) -> jax.Array:
+def largest_threshold(
+    values: jax.Array,
+    allows: Callable[[jax.Array], jax.Array],
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
     """The largest of the values [N], or infinity, such that `allows(values >= threshold)`.
 
     `allows` must hold for the smallest value. If it holds for a value, it must hold for all smaller
@@ -27,6 +31,9 @@ def largest_threshold(values: jax.Array, allows: Callable[[jax.Array], jax.Array
     Identity: ordinals keep the order of the floats, so the threshold can be found bit by bit.
     Hazard: a full sort is slow, and a partial sort is slow for many values. Choice: one pass over
     the values for each bit, for any rank. Cost: 32 passes (64 for float64), and one copy.
+
+    `class_axis_name` is the mapped axis that the values are split along; `allows` then has to give
+    the same on all devices.
     """
     ordinals = _ordinals.to_ordinals(values)
     unsigned = ordinals.dtype
@@ -41,7 +48,7 @@ def largest_threshold(values: jax.Array, allows: Callable[[jax.Array], jax.Array
     nothing = jnp.zeros_like(values.max(), dtype=unsigned)
     start = (nothing, jnp.asarray(_ordinals.highest_bit(unsigned)))
     largest, _ = jax.lax.fori_loop(0, 8 * unsigned.itemsize, try_bit, start)
-    return jnp.where(ordinals >= largest, values, jnp.inf).min()
+    return _classes.lowest(jnp.where(ordinals >= largest, values, jnp.inf), class_axis_name)
 
 
 def kth_by_descent(scores: jax.Array, k: int) -> jax.Array:

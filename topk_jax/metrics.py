@@ -5,6 +5,7 @@ devices. A mean of batch means would give padded batches and rare classes a wron
 """
 
 import dataclasses
+from collections.abc import Hashable
 from functools import partial
 from typing import Any
 
@@ -12,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection, _sharding
+from topk_jax import _checks, _class_axis, _classes, _numerics, _selection, _sharding
 
 __all__ = [
     "Tally",
@@ -159,7 +160,10 @@ def tally_by_class(
     return _tally_by_class(num_classes, index, values)
 
 
-def label_ranks(scores: ArrayLike, labels: ArrayLike) -> jax.Array:
+@_class_axis.optional()
+def label_ranks(
+    scores: ArrayLike, labels: ArrayLike, *, class_axis_name: Hashable | None = None
+) -> jax.Array:
     r"""How many classes come before the true class when they are ordered by their scores.
 
     .. math::
@@ -171,6 +175,8 @@ def label_ranks(scores: ArrayLike, labels: ArrayLike) -> jax.Array:
     Args:
         scores: floating-point scores or probabilities, `[..., L]`.
         labels: integer classes, `[...]`.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         Integers, `[...]`, from 0 to L - 1; L where a score is NaN and where a label is outside
@@ -189,10 +195,14 @@ def label_ranks(scores: ArrayLike, labels: ArrayLike) -> jax.Array:
 
     Source: Garcin (2023), thesis, equation 2.13.
     """
-    return _label_ranks(*_checks.logits_and_labels(scores, labels, name="scores"))
+    scores, labels = _checks.logits_and_labels(scores, labels, name="scores")
+    return _label_ranks(scores, labels, class_axis_name)
 
 
-def top_k_hits(scores: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
+@_class_axis.optional()
+def top_k_hits(
+    scores: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
     r"""Whether the true class is among the k classes with the largest scores.
 
     .. math::
@@ -206,6 +216,8 @@ def top_k_hits(scores: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
         scores: floating-point scores or probabilities, `[..., L]`.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         Booleans, `[...]`. NaN scores and labels outside [0, L) are misses.
@@ -225,11 +237,18 @@ def top_k_hits(scores: ArrayLike, labels: ArrayLike, *, k: int) -> jax.Array:
     Source: Garcin (2023), thesis, equation 2.13.
     """
     scores, labels = _checks.logits_and_labels(scores, labels, name="scores")
-    k = _checks.rank(k, scores.shape[-1])
-    return _label_ranks(scores, labels) < k
+    k = _checks.rank(k, _classes.count(scores, class_axis_name))
+    return _label_ranks(scores, labels, class_axis_name) < k
 
 
-def threshold_hits(probabilities: ArrayLike, labels: ArrayLike, threshold: ArrayLike) -> jax.Array:
+@_class_axis.optional()
+def threshold_hits(
+    probabilities: ArrayLike,
+    labels: ArrayLike,
+    threshold: ArrayLike,
+    *,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
     r"""Whether the probability of the true class reaches a threshold.
 
     .. math:: h(p, y) = \mathbf 1[p_y \ge \lambda]
@@ -238,6 +257,8 @@ def threshold_hits(probabilities: ArrayLike, labels: ArrayLike, threshold: Array
         probabilities: floating-point, `[..., L]`.
         labels: integer classes, `[...]`.
         threshold: a real scalar, as for `sets.threshold_set`.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         Booleans, `[...]`. NaN probabilities, labels outside [0, L) and a NaN threshold are misses.
@@ -258,15 +279,18 @@ def threshold_hits(probabilities: ArrayLike, labels: ArrayLike, threshold: Array
     """
     values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
     threshold = _checks.threshold(threshold, values.dtype)
-    reached = _numerics.score_of_label(values, labels) >= threshold
-    return reached & _numerics.valid_examples(values, labels)
+    reached = _numerics.score_of_label(values, labels, class_axis_name) >= threshold
+    return reached & _numerics.valid_examples(values, labels, class_axis_name)
 
 
-def set_sizes(chosen: ArrayLike) -> jax.Array:
+@_class_axis.optional()
+def set_sizes(chosen: ArrayLike, *, class_axis_name: Hashable | None = None) -> jax.Array:
     """The number of classes in each set; `tally` gives their mean.
 
     Args:
         chosen: booleans, `[..., L]`, as the functions of `sets` return them.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         Integers, `[...]`.
@@ -286,7 +310,7 @@ def set_sizes(chosen: ArrayLike) -> jax.Array:
     chosen = _checks.boolean_array(chosen, "chosen")
     if chosen.ndim == 0:
         raise ValueError(f"chosen must have an axis of classes, got shape {chosen.shape}.")
-    return chosen.sum(axis=-1)
+    return _classes.total(chosen, class_axis_name)
 
 
 def accuracy(hits: ArrayLike, where: ArrayLike | None = None) -> jax.Array:
@@ -461,20 +485,24 @@ def _tally_by_class(num_classes: int, index: jax.Array, values: jax.Array) -> Ta
     return _sharding.summed_over_devices(tally_of, index, values)
 
 
-@jax.jit
-def _label_ranks(scores: jax.Array, labels: jax.Array) -> jax.Array:
+@partial(jax.jit, static_argnums=2)
+def _label_ranks(
+    scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None
+) -> jax.Array:
     """Ranks in one pass and without a sort.
 
     Hazard: XLA may compute a score again for each use, with different rounding. A class could then
     rank before itself. Choice: compute the scores once. Cost: they are stored.
     """
     scores = _selection.once(scores)
-    score = _numerics.score_of_label(scores, labels)[..., None]
+    score = _numerics.score_of_label(scores, labels, class_axis_name)[..., None]
     classes = jax.lax.broadcasted_iota(labels.dtype, scores.shape, scores.ndim - 1)
     larger = scores > score
-    tied_before = (scores == score) & (classes < labels[..., None])
-    rank = (larger | tied_before).sum(axis=-1)
-    return jnp.where(_numerics.valid_examples(scores, labels), rank, scores.shape[-1])
+    own_labels = _classes.own(labels, scores.shape[-1], class_axis_name)
+    tied_before = (scores == score) & (classes < own_labels[..., None])
+    rank = _classes.total(larger | tied_before, class_axis_name)
+    valid = _numerics.valid_examples(scores, labels, class_axis_name)
+    return jnp.where(valid, rank, _classes.count(scores, class_axis_name))
 
 
 def _values_and_where(values: ArrayLike, where: ArrayLike | None) -> tuple[jax.Array, jax.Array]:

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from topk_jax import losses
+from topk_jax import losses, metrics, sets
 
 NUM_EXAMPLES, NUM_CLASSES, NUM_SAMPLES = 8, 64, 3
 # The share of each of 8 devices has fewer classes than some of the sets here.
@@ -31,6 +31,7 @@ class Case:
         of: what the result has a number for: each example, each entry, or the batch.
         couples: whether a result depends on more than one example, so that the function takes
             `axis_name`.
+        is_statistic: whether it is a function of the whole batch without `axis_name`.
         rounding: how far results on several devices may be from those on one, in units of eps
             relative to the largest: sums in another order.
         variant: what tells cases of the same function apart.
@@ -42,6 +43,7 @@ class Case:
     slopes: int = 0
     of: str = "examples"
     couples: bool = False
+    is_statistic: bool = False
     rounding: float = 0
     variant: str = ""
 
@@ -128,6 +130,26 @@ def _loss(
     )
 
 
+def _set(name: str, arrays: dict[str, str], *, variant: str = "", **parameters: Any) -> Case:
+    call = partial(getattr(sets, name), **parameters)
+    return Case(f"sets.{name}", call, arrays, of="entries", variant=variant)
+
+
+def _statistic(name: str, *labels: str, variant: str = "", **parameters: Any) -> Case:
+    return Case(
+        f"sets.{name}",
+        partial(getattr(sets, name), **parameters),
+        {"probabilities": "probabilities"} | {label: label for label in labels},
+        of="batch",
+        is_statistic=True,
+        variant=variant,
+    )
+
+
+def _metric(name: str, arrays: dict[str, str], **parameters: Any) -> Case:
+    return Case(f"metrics.{name}", partial(getattr(metrics, name), **parameters), arrays)
+
+
 # Sums over 64 classes in another order.
 SUMS = 8
 
@@ -189,4 +211,21 @@ CASES = [
         of="entries",
         couples=True,
     ),
+    _set("top_k_set", {"scores": "probabilities"}, k=3),
+    _set("top_k_set", {"scores": "logits"}, variant="9", k=9),
+    _set("threshold_set", {"probabilities": "probabilities"}, threshold=0.02),
+    _set(
+        "threshold_set",
+        {"probabilities": "logits", "threshold": "margins"},
+        variant="of classes",
+    ),
+    _statistic("average_k_threshold", k=2.5),
+    _statistic("average_k_threshold", variant="all", k=NUM_CLASSES),
+    _statistic("conformal_threshold", "labels", error=0.3),
+    _metric("label_ranks", {"scores": "logits", "labels": "labels"}),
+    _metric("top_k_hits", {"scores": "logits", "labels": "labels"}, k=3),
+    _metric(
+        "threshold_hits", {"probabilities": "probabilities", "labels": "labels"}, threshold=0.1
+    ),
+    _metric("set_sizes", {"chosen": "chosen"}),
 ]

@@ -33,6 +33,14 @@ def assert_equal(case, results, expected):
         np.testing.assert_allclose(actual, wanted, rtol=0, atol=tolerance, err_msg=case.name)
 
 
+def gathered(name, array):
+    """The examples of all devices, the same on each."""
+    if "batch" not in AXES[name] or name == "keys":
+        return array
+    axis = AXES[name].index("batch")
+    return jax.lax.all_gather(array, "batch", axis=axis, tiled=True, to="invarying")
+
+
 def on_one_device(cases, arrays):
     return jax.jit(lambda arrays: [case.results(arrays) for case in cases])(arrays)
 
@@ -41,9 +49,10 @@ def check_in_shard_map(cases, mesh, checked):
     arrays = class_axis_cases.draw()
 
     def results(arrays):
+        whole = {name: gathered(name, array) for name, array in arrays.items()}
         return [
             case.results(
-                arrays,
+                whole if case.is_statistic else arrays,
                 class_axis_name="classes",
                 **({"axis_name": "batch"} if case.couples else {}),
             )

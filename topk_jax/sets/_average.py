@@ -1,18 +1,23 @@
 """Thresholds for a mean set size or a mean error over all examples, without labels."""
 
 import math
+from collections.abc import Hashable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection
+from topk_jax import _checks, _class_axis, _classes, _numerics, _selection
 
 __all__ = ["AverageKCalibrator", "average_error_threshold", "average_k_threshold"]
 
 
-def average_k_threshold(probabilities: ArrayLike, *, k: float) -> jax.Array:
+@_class_axis.optional(of="batch")
+def average_k_threshold(
+    probabilities: ArrayLike, *, k: float, class_axis_name: Hashable | None = None
+) -> jax.Array:
     r"""The threshold for sets with k classes on average over the given examples, without labels.
 
     .. math:: \lambda = \tfrac12 \big( P_{[N]} + P_{[N+1]} \big), \qquad N = \lfloor k n \rfloor,
@@ -28,6 +33,8 @@ def average_k_threshold(probabilities: ArrayLike, *, k: float) -> jax.Array:
     Args:
         probabilities: floating-point, `[..., L]`, with at least one example.
         k: static mean set size, a real number from 1 to L, interpreted as its shortest decimal.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         A scalar for `threshold_set`, in the probabilities' dtype (float32 or float64); NaN if a
@@ -51,10 +58,12 @@ def average_k_threshold(probabilities: ArrayLike, *, k: float) -> jax.Array:
     """
     values = _checks.floating_array(probabilities, "probabilities")
     _checks.some_examples(values, "probabilities")
-    size = _checks.mean_set_size(k, values.shape[-1])
-    check_countable(values)
+    num_classes = _classes.count(values, class_axis_name)
+    size = _checks.mean_set_size(k, num_classes)
+    check_countable(values, num_classes)
+    num_examples = values.size // values.shape[-1]
     return _average_k_threshold(
-        values.reshape(-1), math.floor(size * (values.size // values.shape[-1]))
+        values.reshape(-1), math.floor(size * num_examples), class_axis_name
     )
 
 
@@ -210,15 +219,20 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
     return _average_error_threshold(rows, error * num_examples)
 
 
-def _average_k_threshold(values: jax.Array, rank: int) -> jax.Array:
+def _average_k_threshold(
+    values: jax.Array, rank: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """The threshold that keeps at most `rank` of the values [N]. Only the largest ones matter."""
-    if rank >= values.size:
-        return jnp.where(jnp.isnan(values).any(), jnp.nan, -jnp.inf).astype(values.dtype)
-    return separating_threshold(values, rank)
+    if rank >= _classes.count(values, class_axis_name):
+        has_nan = _classes.any_of(jnp.isnan(values), class_axis_name)
+        return jnp.where(has_nan, jnp.nan, -jnp.inf).astype(values.dtype)
+    return separating_threshold(values, rank, class_axis_name)
 
 
-@jax.jit
-def separating_threshold(values: jax.Array, rank: jax.Array) -> jax.Array:
+@partial(jax.jit, static_argnums=2)
+def separating_threshold(
+    values: jax.Array, rank: jax.Array | int, class_axis_name: Hashable | None = None
+) -> jax.Array:
     """The threshold between the `rank` largest of the values [N] and the next, if they differ.
 
     Hazard: some XLA backends treat denormal numbers as 0; others and NumPy do not. A denormal
@@ -226,12 +240,15 @@ def separating_threshold(values: jax.Array, rank: jax.Array) -> jax.Array:
     two elementwise passes.
     """
     normal = _numerics.flushed(_selection.once(values))
-    lower = _selection.largest_threshold(normal, lambda kept: kept.sum() > rank)
-    upper = jnp.where(normal > lower, normal, jnp.inf).min()
+    lower = _selection.largest_threshold(
+        normal, lambda kept: _classes.total(kept, class_axis_name) > rank, class_axis_name
+    )
+    upper = _classes.lowest(jnp.where(normal > lower, normal, jnp.inf), class_axis_name)
     midpoint = _numerics.flushed((lower + upper) / 2.0)
-    separates = ((normal > lower).sum() == rank) & (midpoint > lower)
+    separates = (_classes.total(normal > lower, class_axis_name) == rank) & (midpoint > lower)
     threshold = jnp.where(separates, midpoint, upper)
-    return jnp.where(jnp.isnan(values).any(), jnp.nan, threshold)
+    has_nan = _classes.any_of(jnp.isnan(values), class_axis_name)
+    return jnp.where(has_nan, jnp.nan, threshold)
 
 
 @jax.jit
@@ -249,10 +266,11 @@ def _average_error_threshold(values: jax.Array, allowed: jax.Array) -> jax.Array
     return jnp.where(jnp.isnan(values).any(), jnp.nan, threshold)
 
 
-def check_countable(values: jax.Array) -> None:
+def check_countable(values: jax.Array, num_classes: int) -> None:
     """Raises for more values than the default integer type can count."""
-    if values.size > jnp.iinfo(jnp.asarray(0).dtype).max:
+    shape = (*values.shape[:-1], num_classes)
+    if math.prod(shape) > jnp.iinfo(jnp.asarray(0).dtype).max:
         raise ValueError(
-            f"probabilities must be fewer than 2^31 in all, got shape {values.shape}: use "
+            f"probabilities must be fewer than 2^31 in all, got shape {shape}: use "
             "AverageKCalibrator."
         )

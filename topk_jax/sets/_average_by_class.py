@@ -65,7 +65,7 @@ def macro_average_k_thresholds(
     _checks.some_examples(values, "probabilities")
     num_classes = values.shape[-1]
     size = _checks.mean_set_size(k, num_classes)
-    _average.check_countable(values)
+    _average.check_countable(values, values.shape[-1])
     counts = _checks.class_counts(class_counts, "class_counts")
     if counts.shape != (num_classes,):
         raise ValueError(

@@ -1,6 +1,7 @@
 """Quantiles of conformal scores: of all examples, of each class, and between the two."""
 
 import math
+from collections.abc import Hashable
 from fractions import Fraction
 from functools import partial
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _sharding
+from topk_jax import _checks, _class_axis, _numerics, _sharding
 
 __all__ = [
     "class_conditional_quantiles",
@@ -38,7 +39,14 @@ class Groups(NamedTuple):
     sizes: jax.Array
 
 
-def conformal_threshold(probabilities: ArrayLike, labels: ArrayLike, *, error: float) -> jax.Array:
+@_class_axis.optional(of="batch")
+def conformal_threshold(
+    probabilities: ArrayLike,
+    labels: ArrayLike,
+    *,
+    error: float,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
     r"""The threshold of split conformal prediction: its sets miss the label at a given rate.
 
     .. math::
@@ -58,6 +66,8 @@ def conformal_threshold(probabilities: ArrayLike, labels: ArrayLike, *, error: f
         labels: integer classes, `[...]`.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         A scalar for `threshold_set`, in the probabilities' dtype (float32 or float64); NaN if a
@@ -80,7 +90,7 @@ def conformal_threshold(probabilities: ArrayLike, labels: ArrayLike, *, error: f
     values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
     _checks.some_examples(values, "probabilities")
     rank = _num_covered(labels.size, _checks.static_error(error))
-    return _conformal_threshold(values, labels, rank)
+    return _conformal_threshold(values, labels, rank, class_axis_name)
 
 
 def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) -> jax.Array:
@@ -489,18 +499,24 @@ def _room_to_round(num_examples: int, error: Fraction) -> np.ndarray:
     return np.fromiter(room, int, num_examples + 1)
 
 
-@jax.jit
-def _conformal_threshold(probabilities: jax.Array, labels: jax.Array, rank: jax.Array) -> jax.Array:
+@partial(jax.jit, static_argnums=3)
+def _conformal_threshold(
+    probabilities: jax.Array,
+    labels: jax.Array,
+    rank: jax.Array | int,
+    class_axis_name: Hashable | None,
+) -> jax.Array:
     """The `rank`-th largest probability of a label, or minus infinity if there are fewer.
 
     Hazard: 1 - (1 - p) is rounded, so the threshold could exclude the example that it comes from.
     Choice: sort the probabilities themselves. Cost: none.
     """
-    of_labels = _numerics.score_of_label(probabilities, labels)
+    of_labels = _numerics.score_of_label(probabilities, labels, class_axis_name)
     of_labels = _sharding.gathered(of_labels).reshape(-1)
     ascending = jnp.concatenate([jnp.full(1, -jnp.inf, of_labels.dtype), jnp.sort(of_labels)])
     threshold = ascending[labels.size + 1 - rank]
-    return jnp.where(_numerics.valid_examples(probabilities, labels).all(), threshold, jnp.nan)
+    valid = _numerics.valid_examples(probabilities, labels, class_axis_name).all()
+    return jnp.where(valid, threshold, jnp.nan)
 
 
 @jax.jit

@@ -1,18 +1,20 @@
 """Rules that choose the classes of a set from scores or probabilities."""
 
+from collections.abc import Hashable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _selection
+from topk_jax import _checks, _class_axis, _classes, _selection
 from topk_jax.operators import _top_k
 
 __all__ = ["adaptive_set", "threshold_set", "top_k_set"]
 
 
-def top_k_set(scores: ArrayLike, *, k: int) -> jax.Array:
+@_class_axis.optional(of="entries")
+def top_k_set(scores: ArrayLike, *, k: int, class_axis_name: Hashable | None = None) -> jax.Array:
     r"""The k classes with the largest scores.
 
     .. math:: \Gamma(x) = \{ l : s_l \text{ is among } s_{[1]}, \dots, s_{[k]} \}
@@ -20,6 +22,8 @@ def top_k_set(scores: ArrayLike, *, k: int) -> jax.Array:
     Args:
         scores: floating-point scores or probabilities, `[..., L]`.
         k: static set size, from 1 to L.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         Booleans, `[..., L]`, exactly k of them true. Among equal scores, lower indices come first.
@@ -38,10 +42,19 @@ def top_k_set(scores: ArrayLike, *, k: int) -> jax.Array:
     Source: Garcin (2023), thesis, equation 2.13.
     """
     scores = _checks.floating_array(scores, "scores")
-    return _top_k_set(scores, _checks.rank(k, scores.shape[-1]))
+    k = _checks.rank(k, _classes.count(scores, class_axis_name))
+    if class_axis_name is not None:
+        return _top_k_set_of_split(scores, k, class_axis_name)
+    return _top_k_set(scores, k)
 
 
-def threshold_set(probabilities: ArrayLike, threshold: ArrayLike) -> jax.Array:
+@_class_axis.optional(of="entries")
+def threshold_set(
+    probabilities: ArrayLike,
+    threshold: ArrayLike,
+    *,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
     r"""The classes whose probability reaches a threshold.
 
     .. math:: \Gamma(x) = \{ l : p_l \ge \lambda_l \}
@@ -51,6 +64,8 @@ def threshold_set(probabilities: ArrayLike, threshold: ArrayLike) -> jax.Array:
         threshold: one real number for all classes, or one for each, `[L]`, converted to the
             probabilities' dtype (float32 or float64). All classes reach minus infinity; no class
             reaches infinity or NaN.
+        class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
+            parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         Booleans, `[..., L]`; none is true where a probability is NaN.
@@ -72,7 +87,7 @@ def threshold_set(probabilities: ArrayLike, threshold: ArrayLike) -> jax.Array:
         threshold, "threshold", probabilities.shape[-1], probabilities.dtype
     )
     reached = probabilities >= jnp.broadcast_to(thresholds, probabilities.shape)
-    return reached & _without_nan(probabilities)
+    return reached & _without_nan(probabilities, class_axis_name)
 
 
 def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
@@ -113,6 +128,16 @@ def _top_k_set(scores: jax.Array, k: int) -> jax.Array:
     return _largest_set(scores, _top_k.largest(scores, k)[0][..., -1], k)
 
 
+def _top_k_set_of_split(scores: jax.Array, k: int, class_axis_name: Hashable) -> jax.Array:
+    """The set of split classes. As there, -0 and 0 are equal."""
+    size = scores.shape[-1]
+    equal = jnp.where(scores == 0, 0, scores).reshape(-1, size)
+    _, classes = _top_k.largest_of_split(equal, k, class_axis_name)
+    nothing = jnp.zeros_like(equal, jnp.bool_)
+    chosen = _classes.replaced(nothing, classes, True, class_axis_name)
+    return chosen.reshape(scores.shape) & _without_nan(scores, class_axis_name)
+
+
 @jax.jit
 def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
     """The adaptive set, computed from the probability that it misses.
@@ -148,5 +173,5 @@ def _largest_set(scores: jax.Array, smallest: jax.Array, size: jax.Array | int) 
     return chosen & _without_nan(scores)
 
 
-def _without_nan(scores: jax.Array) -> jax.Array:
-    return ~jnp.isnan(scores).any(axis=-1, keepdims=True)
+def _without_nan(scores: jax.Array, class_axis_name: Hashable | None = None) -> jax.Array:
+    return ~_classes.any_of(jnp.isnan(scores), class_axis_name, keepdims=True)
