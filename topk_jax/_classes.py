@@ -56,8 +56,8 @@ def highest(values: jax.Array, name: Hashable | None, *, keepdims: bool = False)
 
 
 def lowest(values: jax.Array, name: Hashable | None) -> jax.Array:
-    """The minimum over the classes; without a gradient where they are split."""
-    found = values.min(axis=-1)
+    """The minimum over examples and classes; without a gradient where they are split."""
+    found = values.min()
     return found if name is None else jax.lax.pmin(jax.lax.stop_gradient(found), name)
 
 
