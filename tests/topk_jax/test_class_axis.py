@@ -1,14 +1,17 @@
 """Functions of classes that are split over devices, by each way that JAX has to split them."""
 
 import dataclasses
+import functools
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from tests.topk_jax import class_axis_cases
 from tests.topk_jax.class_axis_cases import AXES, CASES
+from topk_jax import losses, metrics, sets
 
 EPS = float(np.finfo(np.float32).eps)
 RESULT_AXES = {"examples": ("batch",), "entries": ("batch", "classes"), "batch": ()}
@@ -114,3 +117,79 @@ def test_every_function_in_shard_map(num_batch, num_classes, checked):
 @pytest.mark.parametrize(("num_batch", "num_classes"), [(1, 8), (2, 4)])
 def test_every_function_by_sharding(num_batch, num_classes, kind):
     check_by_sharding(CASES, mesh_of(num_batch, num_classes, kind))
+
+
+def in_shard_map(function, specs):
+    """The function on two devices, with the same result on both."""
+    mesh = mesh_of(1, 2, AxisType.Auto)
+    return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=PartitionSpec())
+
+
+SPLIT = (PartitionSpec(None, "classes"), PartitionSpec())
+LOGITS, LABELS = jnp.arange(24.0).reshape(3, 8), jnp.array([0, 3, 7])
+
+
+@pytest.mark.parametrize(
+    ("loss", "way"),
+    [
+        (losses.cross_entropy, "give class_axis_name='classes'"),
+        (lambda logits, labels: losses.top_k_hinge(logits=logits, labels=labels, k=2), "give"),
+        (lambda logits, labels: losses.sigmoid_top_k_loss(logits, labels, k=2, tau=1.0), "gather"),
+        (lambda scores, labels: metrics.top_k_hits(scores, labels, k=2), "give"),
+        (sets.temperature, "gather its classes"),
+    ],
+)
+def test_split_classes_without_the_name_are_refused(loss, way):
+    with pytest.raises(ValueError, match=f"vary along 'classes' and labels that do not: .*{way}"):
+        jax.eval_shape(in_shard_map(loss, SPLIT), LOGITS, LABELS)
+
+
+def test_labels_that_are_marked_are_not_refused():
+    def loss(logits, labels):
+        labels = jax.lax.pcast(labels, "classes", to="varying")
+        return jax.lax.pmean(losses.cross_entropy(logits, labels), "classes")
+
+    assert jax.eval_shape(in_shard_map(loss, SPLIT), LOGITS, LABELS).shape == LABELS.shape
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "specs", "message"),
+    [
+        ("models", LABELS, SPLIT, "class_axis_name must be None or the name of an axis .*'models'"),
+        ("classes", LABELS, (PartitionSpec(), PartitionSpec()), "logits is the same on all device"),
+        (
+            "classes",
+            jnp.tile(LABELS, 2),
+            (PartitionSpec(None, "classes"), PartitionSpec("classes")),
+            "got 'classes', along which labels vary",
+        ),
+    ],
+)
+def test_wrong_names_are_refused(name, labels, specs, message):
+    loss = functools.partial(losses.cross_entropy, class_axis_name=name)
+    with pytest.raises(ValueError, match=message):
+        jax.eval_shape(in_shard_map(loss, specs), LOGITS, labels)
+
+
+def test_a_name_outside_of_a_map_is_refused():
+    with pytest.raises(ValueError, match="class_axis_name must be None or the name of an axis"):
+        losses.cross_entropy(LOGITS, LABELS, class_axis_name="classes")
+
+
+def test_some_functions_on_eight_devices():
+    """A loss with a key, whose selection and noise are those of one device, and its gradient."""
+    cases = [case for case in CASES if case.name == "losses.noised_top_k_hinge-keys"]
+    check_in_shard_map(cases, mesh_of(2, 4, AxisType.Auto), checked=True)
+
+
+def test_invalid_examples_are_nan_wherever_the_class_is():
+    @jax.jit
+    @functools.partial(in_shard_map, specs=SPLIT)
+    def found(logits, labels):
+        ce = losses.cross_entropy(logits, labels, class_axis_name="classes")
+        hinge = losses.top_k_hinge(logits, labels, k=2, class_axis_name="classes")
+        return jnp.isnan(jnp.stack([ce, hinge]))
+
+    logits = LOGITS.at[1, 6].set(jnp.nan)
+    for labels, invalid in (([8, 0, -1], [True, True, True]), ([7, 0, 4], [False, True, False])):
+        np.testing.assert_array_equal(found(logits, jnp.array(labels)), [invalid] * 2)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _class_axis, _numerics
 
 __all__ = ["cardinality_aware", "cardinality_costs"]
 
@@ -56,6 +56,7 @@ def cardinality_aware(selector_logits: ArrayLike, costs: ArrayLike) -> jax.Array
     return _numerics.nan_where_invalid_scores(values, jnp.where(in_range, scores, jnp.nan))
 
 
+@_class_axis.needs_whole_rows
 def cardinality_costs(
     logits: ArrayLike, labels: ArrayLike, *, sizes: Sequence[int], weight: ArrayLike
 ) -> jax.Array:

@@ -4,12 +4,13 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _class_axis, _numerics
 from topk_jax.losses import _softmax
 
 __all__ = ["generalized_cross_entropy", "symmetric_cross_entropy"]
 
 
+@_class_axis.needs_whole_rows
 def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, *, q: ArrayLike) -> jax.Array:
     r"""A loss between the cross-entropy and the probability of a wrong class, at most 1 / q.
 
@@ -51,6 +52,7 @@ def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, *, q: ArrayL
     return _numerics.nan_where_invalid(losses, scores, labels)
 
 
+@_class_axis.needs_whole_rows
 def symmetric_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,

@@ -76,6 +76,7 @@ def logit_adjusted_cross_entropy(
     return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
 
 
+@_class_axis.needs_whole_rows
 def vector_scaling(
     logits: ArrayLike,
     labels: ArrayLike,

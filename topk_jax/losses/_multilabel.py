@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _class_axis, _numerics
 
 __all__ = ["assume_negative", "binary_cross_entropy", "expected_positive_regularization", "role"]
 
@@ -49,6 +49,7 @@ def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
     return _numerics.nan_where_invalid_targets(loss, scores, targets)
 
 
+@_class_axis.needs_whole_rows
 def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     r"""The binary cross-entropy with one positive class, and a total weight of 1 for all others.
 
@@ -84,6 +85,7 @@ def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     return _numerics.nan_where_invalid(loss, scores, labels)
 
 
+@_class_axis.needs_whole_rows
 def expected_positive_regularization(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -142,6 +144,7 @@ def expected_positive_regularization(
     return positive + beta * _squared_gap(scores, expected, axis_name)
 
 
+@_class_axis.needs_whole_rows
 def role(
     logits: ArrayLike,
     label_logits: ArrayLike,

@@ -4,13 +4,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _class_axis, _numerics
 from topk_jax.operators._relaxed_ranks import checked_relaxation, log_mixture_over_ranks
 from topk_jax.operators._top_k import largest
 
 __all__ = ["relaxed_top_k_cross_entropy"]
 
 
+@_class_axis.needs_whole_rows
 def relaxed_top_k_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,

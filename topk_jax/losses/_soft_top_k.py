@@ -6,13 +6,14 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics
+from topk_jax import _checks, _class_axis, _numerics
 from topk_jax.operators._lapsum import distances_from_threshold
 from topk_jax.operators._sigmoid import REASON_BETWEEN, distances_from_middle
 
 __all__ = ["lapsum_top_k_loss", "sigmoid_top_k_loss"]
 
 
+@_class_axis.needs_whole_rows
 def lapsum_top_k_loss(
     logits: ArrayLike, labels: ArrayLike, *, k: int, alpha: ArrayLike
 ) -> jax.Array:
@@ -61,6 +62,7 @@ def lapsum_top_k_loss(
     return _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
 
 
+@_class_axis.needs_whole_rows
 def sigmoid_top_k_loss(
     logits: ArrayLike, labels: ArrayLike, *, k: int, tau: ArrayLike
 ) -> jax.Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _ordinals, _selection, _sharding
+from topk_jax import _checks, _class_axis, _numerics, _ordinals, _selection, _sharding
 from topk_jax.sets import _average
 
 __all__ = ["class_average_k_thresholds", "macro_average_k_thresholds"]
@@ -79,6 +79,7 @@ def macro_average_k_thresholds(
     return _macro_thresholds(rows, counts.astype(values.dtype), rank)
 
 
+@_class_axis.needs_whole_rows
 def class_average_k_thresholds(
     probabilities: ArrayLike, labels: ArrayLike, *, k: float
 ) -> jax.Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks
+from topk_jax import _checks, _class_axis
 from topk_jax.sets import _quantiles
 
 __all__ = ["clustered_quantiles"]
@@ -20,6 +20,7 @@ _NUM_STARTS = 10
 _MOST_STEPS = 300
 
 
+@_class_axis.needs_whole_rows
 def clustered_quantiles(
     scores: ArrayLike,
     labels: ArrayLike,

@@ -93,6 +93,7 @@ def conformal_threshold(
     return _conformal_threshold(values, labels, rank, class_axis_name)
 
 
+@_class_axis.needs_whole_rows
 def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) -> jax.Array:
     r"""The quantile of split conformal prediction: its sets miss the label at a given rate.
 
@@ -141,6 +142,7 @@ def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) ->
     return _conformal_quantile(calibration, rank)
 
 
+@_class_axis.needs_whole_rows
 def class_conditional_quantiles(
     scores: ArrayLike, labels: ArrayLike, *, error: float, num_classes: int | None = None
 ) -> jax.Array:
@@ -191,6 +193,7 @@ def class_conditional_quantiles(
     return _class_conditional_quantiles(calibration, ranks, num_classes)
 
 
+@_class_axis.needs_whole_rows
 def interpolated_quantiles(
     scores: ArrayLike,
     labels: ArrayLike,
@@ -257,6 +260,7 @@ def interpolated_quantiles(
     return jnp.where(weight == 1.0, of_classes, between)
 
 
+@_class_axis.needs_whole_rows
 def label_shift_quantiles(
     scores: ArrayLike,
     labels: ArrayLike,
@@ -322,6 +326,7 @@ def label_shift_quantiles(
     return _label_shift_quantiles(calibration, of_classes, float(1 - rate))
 
 
+@_class_axis.needs_whole_rows
 def rank_calibrated_quantiles(
     scores: ArrayLike,
     ranks: ArrayLike,

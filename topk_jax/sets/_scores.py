@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _ordinals, _selection, _sharding
+from topk_jax import _checks, _class_axis, _numerics, _ordinals, _selection, _sharding
 
 __all__ = ["conformal_label_scores", "conformal_scores", "conformal_set", "score_set"]
 
@@ -151,6 +151,7 @@ def conformal_scores(
     return _of_rows(partial(_scores, kind), values, _terms(values, kind, given))
 
 
+@_class_axis.needs_whole_rows
 def conformal_label_scores(
     probabilities: ArrayLike,
     labels: ArrayLike,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection
+from topk_jax import _checks, _class_axis, _numerics, _selection
 
 __all__ = ["temperature"]
 
@@ -25,6 +25,7 @@ class _Search(NamedTuple):
     passes: jax.Array
 
 
+@_class_axis.needs_whole_rows
 def temperature(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     r"""The temperature with the smallest mean cross-entropy of the scaled logits.
 
