@@ -1,10 +1,11 @@
 """Losses of a head's scores over blocks of classes, where `[batch, L]` would not fit in memory."""
 
-from topk_jax.heads import _average_k, _head, _hinge, _noised, _softmax
+from topk_jax.heads import _average_k, _head, _hinge, _noised, _scores, _softmax
 from topk_jax.heads._average_k import *
 from topk_jax.heads._head import *
 from topk_jax.heads._hinge import *
 from topk_jax.heads._noised import *
+from topk_jax.heads._scores import *
 from topk_jax.heads._softmax import *
 
 # Each family lists what it makes public.
@@ -13,4 +14,5 @@ __all__ += _average_k.__all__
 __all__ += _head.__all__
 __all__ += _hinge.__all__
 __all__ += _noised.__all__
+__all__ += _scores.__all__
 __all__ += _softmax.__all__

@@ -71,7 +71,7 @@ class Scores(NamedTuple):
     """What determines the scores of a batch, checked and in the form of `_blocks`.
 
     Attributes:
-        rows: the features, for a cosine head scaled vectors of length 1, `[n, d]`.
+        rows: the features, for a cosine head scaled vectors of length 1, `[n, d]` or `[..., d]`.
         layer: the weights and the bias.
         unit: whether the vectors of the classes have to be divided by their length.
     """
@@ -96,6 +96,25 @@ def checked(
     given = _checks.floating_array(features, "features")
     batch_shape = given.shape[:-1]
     labels = _checks.integer_array(labels, "labels", batch_shape, of=("features", given.shape))
+    scores = scores_of(given.reshape(-1, given.shape[-1]), head, name, given.shape)
+    is_inside = (labels >= 0) & (labels < scores.num_classes)
+    labels = jnp.where(is_inside, labels, -1).astype(jnp.int32)
+    return scores, labels.reshape(-1), batch_shape
+
+
+def scores_of(
+    features: ArrayLike, head: Head, name: str = "head", shape: tuple[int, ...] | None = None
+) -> Scores:
+    """The scores of features [..., d] in the form of `_blocks`, with rows [..., d], or raises.
+
+    Args:
+        features: the user's argument, or an array of them.
+        head: the user's argument.
+        name: the name of that argument.
+        shape: the shape of the features that the user gave, for the message.
+    """
+    given = _checks.floating_array(features, "features")
+    shape = shape or given.shape
     if not isinstance(head, LinearHead | CosineHead):
         raise TypeError(
             f"{name} must be a LinearHead or a CosineHead, got {_checks.described(head)}."
@@ -104,17 +123,17 @@ def checked(
     weights = head.weights if isinstance(head.weights, jax.Array) else jnp.asarray(head.weights)
     if not jnp.issubdtype(weights.dtype, jnp.floating):
         raise TypeError(f"{name}.weights must be floating-point, got dtype {weights.dtype}.")
-    if weights.ndim != 2 or weights.shape[0] != given.shape[-1] or weights.shape[1] == 0:
+    if weights.ndim != 2 or weights.shape[0] != shape[-1] or weights.shape[1] == 0:
         raise ValueError(
-            f"{name}.weights must have shape ({given.shape[-1]}, classes) where features has shape "
-            f"{given.shape}, got shape {weights.shape}."
+            f"{name}.weights must have shape ({shape[-1]}, classes) where features has shape "
+            f"{shape}, got shape {weights.shape}."
         )
     widest = jnp.float64 if jnp.float64 in (given.dtype, weights.dtype) else jnp.float32
-    rows = given.reshape(-1, given.shape[-1]).astype(widest)
+    rows = given.astype(widest)
     bias = None
     if isinstance(head, CosineHead):
         scale = _checks.scalar(head.scale, f"{name}.scale", rows.dtype)
-        rows = scale * unit_vectors(rows, axis=1)
+        rows = scale * unit_vectors(rows, axis=-1)
     elif head.bias is not None:
         bias = _checks.floating_array(head.bias, f"{name}.bias")
         if bias.shape != weights.shape[1:]:
@@ -123,10 +142,7 @@ def checked(
                 f"{weights.shape}, got shape {bias.shape}."
             )
         bias = bias.astype(rows.dtype)
-    scores = Scores(rows, Layer(weights, bias), isinstance(head, CosineHead))
-    is_inside = (labels >= 0) & (labels < weights.shape[1])
-    labels = jnp.where(is_inside, labels, -1).astype(jnp.int32)
-    return scores, labels.reshape(-1), batch_shape
+    return Scores(rows, Layer(weights, bias), isinstance(head, CosineHead))
 
 
 def size_of_block(given: Any, scores: Scores, *, at_least: int = 1) -> int:

@@ -1,0 +1,92 @@
+"""The scores of heads, on one device and with the classes on several."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from topk_jax import heads, losses
+
+NUM_CLASSES = 16
+AXES = {"features": ("batch", None), "weights": (None, "classes"), "bias": ("classes",)}
+
+
+@pytest.fixture
+def arrays(rng):
+    return {
+        "features": rng.normal(size=(8, 5)).astype(np.float32),
+        "weights": rng.normal(size=(5, NUM_CLASSES)).astype(np.float32),
+        "bias": rng.normal(size=NUM_CLASSES).astype(np.float32),
+    }
+
+
+def head_of(kind, arrays):
+    if kind == "linear":
+        return heads.LinearHead(arrays["weights"], arrays["bias"])
+    return heads.CosineHead(arrays["weights"], 3.0)
+
+
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+def test_scores_are_those_of_the_definition(kind, arrays):
+    features, weights = (arrays[name].astype(np.float64) for name in ("features", "weights"))
+    expected = features @ weights
+    if kind == "linear":
+        expected = expected + arrays["bias"]
+    else:
+        lengths = np.linalg.norm(features, axis=1, keepdims=True) * np.linalg.norm(weights, axis=0)
+        expected = 3.0 * expected / lengths
+    # Sums of five products in float32.
+    np.testing.assert_allclose(
+        heads.scores(arrays["features"], head_of(kind, arrays)), expected, rtol=2e-6, atol=2e-6
+    )
+
+
+@pytest.mark.parametrize("axis_kind", [AxisType.Explicit, AxisType.Auto], ids=str)
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+def test_scores_are_split_like_the_weights_and_nothing_is_sent(kind, axis_kind, arrays):
+    mesh = jax.make_mesh((2, 4), ("batch", "classes"), axis_types=(axis_kind,) * 2)
+    placed = {
+        name: jax.device_put(array, NamedSharding(mesh, PartitionSpec(*AXES[name])))
+        for name, array in arrays.items()
+    }
+
+    def scores(arrays):
+        return heads.scores(arrays["features"], head_of(kind, arrays))
+
+    with jax.set_mesh(mesh):
+        compiled = jax.jit(scores).lower(placed).compile()
+        found = compiled(placed)
+    assert found.sharding.spec == PartitionSpec("batch", "classes")
+    assert "all-" not in compiled.as_text()
+    np.testing.assert_allclose(found, scores(arrays), rtol=2e-6, atol=2e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["linear", "cosine"])
+def test_the_gradient_of_a_split_head_is_that_of_one_device(kind, arrays):
+    labels = jnp.arange(8) * 2
+
+    def mean_loss(arrays, name=None):
+        logits = heads.scores(arrays["features"], head_of(kind, arrays))
+        return losses.calibrated_top_k_hinge(logits, labels, k=3, class_axis_name=name).mean()
+
+    expected = jax.grad(mean_loss)(arrays)
+    mesh = jax.make_mesh((8,), ("classes",), axis_types=(AxisType.Auto,))
+    specs = {name: PartitionSpec(*axes) for name, axes in AXES.items()}
+    specs["features"] = PartitionSpec()
+    mapped = jax.shard_map(
+        jax.grad(lambda arrays: mean_loss(arrays, "classes")),
+        mesh=mesh,
+        in_specs=(specs,),
+        out_specs=specs,
+    )
+    actual = jax.jit(mapped)(arrays)
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(actual[name], gradient, rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_wrong_shapes_are_refused(arrays):
+    head = heads.LinearHead(arrays["weights"][:4])
+    with pytest.raises(ValueError, match=r"head.weights must have shape \(5, classes\)"):
+        heads.scores(arrays["features"], head)
