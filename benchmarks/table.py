@@ -1,4 +1,4 @@
-"""Writes the tables of the committed results to benchmarks/README.md.
+"""Writes the tables of the committed results to benchmarks/README.md and docs/scaling.md.
 
 python -m benchmarks.table
 """
@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks import (
     account,
     collection_report,
+    collectives,
     data,
     decoding,
     estimators_report,
@@ -24,11 +25,15 @@ from benchmarks import (
     train_step_report,
 )
 
-README = Path(__file__).parent / "README.md"
+PAGES = (
+    Path(__file__).parent / "README.md",
+    Path(__file__).parent.parent / "docs" / "scaling.md",
+)
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "account": account.tables,
     "collection": collection_report.tables,
+    "collectives": collectives.tables,
     "data": data.tables,
     "decoding": decoding.tables,
     "estimators": estimators_report.tables,
@@ -57,4 +62,5 @@ def filled(text: str) -> str:
 
 
 if __name__ == "__main__":
-    README.write_text(filled(README.read_text()))
+    for page in PAGES:
+        page.write_text(filled(page.read_text()))
