@@ -109,6 +109,23 @@ def whole(values: jax.Array, name: Hashable) -> jax.Array:
     return entries(values, classes, name)
 
 
+def gathered(arrays: tuple[jax.Array, ...], name: Hashable) -> tuple[jax.Array, ...]:
+    """The last axes of arrays [..., S] of all devices, one after the other, [..., D S].
+
+    No gradient may flow through it. In the code of `custom_partitioning`, and of `shard_map`
+    without `check_vma`, types do not tell which arrays are the same on all devices.
+    """
+    is_typed = bool(jax.typeof(arrays[0]).mat.varying)
+    found: tuple[jax.Array, ...] = jax.lax.all_gather(
+        arrays,
+        name,
+        axis=arrays[0].ndim - 1,
+        tiled=True,
+        to="invarying" if is_typed else "varying",
+    )
+    return found
+
+
 def _places(classes: jax.Array, size: int, name: Hashable) -> tuple[jax.Array, jax.Array]:
     """The places of classes on this device, within it, and which of them are its own."""
     places = own(classes, size, name)

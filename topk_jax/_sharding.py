@@ -136,20 +136,27 @@ def gathered(array: jax.Array) -> jax.Array:
 
 
 def selected_on_each_device(
-    function: Callable[..., Any], batch_ndim: int, *arrays: jax.Array
+    function: Callable[..., Any],
+    batch_ndim: int,
+    *arrays: jax.Array,
+    of_classes: tuple[int, ...] = (),
 ) -> Any:
     """`function(*arrays)`, by each device for its own examples along Explicit and Auto axes.
 
-    No gradient may flow through it. See `on_each_device` for the arguments.
+    No gradient may flow through it. See `on_each_device` for the other arguments. `of_classes` are
+    the arrays, among them the first one, whose last axis has the classes. Along Auto axes each
+    device then has its own classes of these, and the function takes the mesh axes that they are
+    split along, or `None`, as its first argument.
     """
+    of_whole_rows = partial(function, None) if of_classes else function
     if not may_be_split(arrays[0]):
-        return function(*arrays)
+        return of_whole_rows(*arrays)
 
     @custom_vmap
     def of_batch(*arrays: jax.Array) -> Any:
         if is_split_later(arrays[0]):
-            return _partitioned(function, batch_ndim)(*arrays)
-        return on_each_device(function, batch_ndim, *arrays)
+            return _partitioned(function, batch_ndim, of_classes=of_classes)(*arrays)
+        return on_each_device(of_whole_rows, batch_ndim, *arrays)
 
     # An axis of `vmap` is one more axis of the batch.
     @of_batch.def_vmap
@@ -158,7 +165,7 @@ def selected_on_each_device(
             array if is_one else jnp.broadcast_to(array[None], (size, *array.shape))
             for array, is_one in zip(arrays, is_mapped, strict=True)
         )
-        result = selected_on_each_device(function, batch_ndim + 1, *mapped)
+        result = selected_on_each_device(function, batch_ndim + 1, *mapped, of_classes=of_classes)
         return result, jax.tree.map(lambda _: True, result)
 
     return of_batch(*arrays)
@@ -201,35 +208,60 @@ def _mapped(
 
 
 def _partitioned(
-    function: Callable[..., Any], batch_ndim: int, *, takes_names: bool = False
+    function: Callable[..., Any],
+    batch_ndim: int,
+    *,
+    takes_names: bool = False,
+    of_classes: tuple[int, ...] = (),
 ) -> Callable[..., Any]:
-    """The function, of which the compiler knows that it needs whole examples, and no others.
+    """The function, of which the compiler knows that it needs no other examples.
 
-    With `takes_names` its first argument is the mesh axes that the batch is split along, or `None`.
+    With `takes_names` its first argument is the mesh axes that the batch is split along, or `None`;
+    with `of_classes` those that the classes of these arguments are split along. The compiler knows
+    that it needs all else of an example.
     """
 
-    def split_of(mesh: Mesh, arguments: Any) -> NamedSharding:
-        first = jax.tree.leaves(arguments)[0]
-        split = NamedSharding(mesh, PartitionSpec(*first.sharding.spec[:batch_ndim]))
+    def if_divided(mesh: Mesh, spec: PartitionSpec, shape: tuple[int, ...]) -> PartitionSpec:
         try:
-            split.shard_shape(first.shape)
+            NamedSharding(mesh, spec).shard_shape(shape)
         except ValueError:
-            # The devices do not divide the batch. Padding would be examples, too.
-            return NamedSharding(mesh, PartitionSpec())
-        return split
+            # Padding would be examples or classes, too.
+            return PartitionSpec()
+        return spec
+
+    def split_of(mesh: Mesh, arguments: Any) -> PartitionSpec:
+        first = jax.tree.leaves(arguments)[0]
+        spec = PartitionSpec(*first.sharding.spec[:batch_ndim])
+        return if_divided(mesh, spec, first.shape)
+
+    def classes_of(mesh: Mesh, arguments: Any) -> Any:
+        first = jax.tree.leaves(arguments)[0]
+        if not of_classes or len(first.sharding.spec) < len(first.shape):
+            return None
+        others = (None,) * (len(first.shape) - 1)
+        spec = if_divided(mesh, PartitionSpec(*others, first.sharding.spec[-1]), first.shape)
+        return spec[-1] if spec else None
 
     def infer(mesh: Mesh, arguments: Any, results: Any) -> Any:
-        return jax.tree.map(lambda _: split_of(mesh, arguments), results)
+        split = NamedSharding(mesh, split_of(mesh, arguments))
+        return jax.tree.map(lambda _: split, results)
 
     def partition(mesh: Mesh, arguments: Any, results: Any) -> Any:
-        split = split_of(mesh, arguments)
-        of_arguments, of_results = (
-            jax.tree.map(lambda _: split, shapes) for shapes in (arguments, results)
-        )
-        return mesh, with_names(names_of(split.spec) or None), of_results, of_arguments
+        split, classes = split_of(mesh, arguments), classes_of(mesh, arguments)
 
-    def with_names(names: tuple[Any, ...] | None) -> Callable[..., Any]:
-        return partial(function, names) if takes_names else function
+        def of_argument(number: int, shape: Any) -> NamedSharding:
+            if number not in of_classes:
+                return NamedSharding(mesh, split)
+            batch = (*split, *(None,) * (len(shape.shape) - 1 - len(split)))
+            return NamedSharding(mesh, PartitionSpec(*batch, classes))
+
+        of_arguments = tuple(of_argument(*numbered) for numbered in enumerate(arguments))
+        of_results = jax.tree.map(lambda _: NamedSharding(mesh, split), results)
+        names = classes if of_classes else names_of(split) or None
+        return mesh, with_names(names), of_results, of_arguments
+
+    def with_names(names: Any) -> Callable[..., Any]:
+        return partial(function, names) if takes_names or of_classes else function
 
     def rule(_: Any, arguments: Any, results: Any) -> tuple[str, dict[str, Any]]:
         batch = [f"b{axis}" for axis in range(batch_ndim)]
@@ -237,8 +269,9 @@ def _partitioned(
 
         def factors(number: int, kind: Any) -> str:
             own = [f"w{number}_{axis}" for axis in range(len(kind.shape) - batch_ndim)]
+            ending = [own.pop() and "c"] if number in of_classes else []
             whole.extend(own)
-            return " ".join([*batch, *own])
+            return " ".join([*batch, *own, *ending])
 
         words = [factors(number, kind) for number, kind in enumerate([*arguments, *results])]
         sides = (", ".join(part) for part in (words[: len(arguments)], words[len(arguments) :]))

@@ -1,5 +1,6 @@
 """The k-th largest score and the sum of the k largest: exact, with one-hot gradients."""
 
+import functools
 import math
 from collections.abc import Hashable
 
@@ -7,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, _selection, _sharding
+from topk_jax import _checks, _classes, _numerics, _selection, _sharding
 
 __all__ = ["top_k_sum", "top_k_value"]
 
@@ -96,6 +97,24 @@ def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
     Equal entries rank in the order of their indices.
     """
+    if not _sharding.is_split_later(scores):
+        return _largest(scores, k)
+    # The compiler gathers all classes for a selection that it has to split over devices.
+    hidden = jax.lax.stop_gradient(scores)
+    of_share = functools.partial(_largest_of_share, k)
+    indices = _sharding.selected_on_each_device(of_share, scores.ndim - 1, hidden, of_classes=(0,))
+    return _entries(scores, indices), indices
+
+
+def _largest_of_share(k: int, class_axis_name: Hashable | None, scores: jax.Array) -> jax.Array:
+    """The indices of the k largest entries, from those of the device's classes."""
+    if class_axis_name is None:
+        return _largest(scores, k)[1]
+    size = scores.shape[-1]
+    return merged_among_devices(*_largest(scores, min(k, size)), k, size, class_axis_name)[1]
+
+
+def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     if not _in_chunks(scores.shape[-1], k):
         return _selected(scores, k)
     # Hazard: XLA's selection on the CPU processes one entry at a time; a maximum is vectorized.
@@ -137,10 +156,8 @@ def merged_among_devices(
     then, and stay so, because the devices are.
     """
     first = (size * jax.lax.axis_index(class_axis_name)).astype(places.dtype)
-    everyone, classes = jax.lax.all_gather(
-        (values, first + places), class_axis_name, axis=places.ndim - 1, tiled=True, to="invarying"
-    )
-    kept, order = largest(everyone, k)
+    everyone, classes = _classes.gathered((values, first + places), class_axis_name)
+    kept, order = _largest(everyone, k)
     return kept, _entries(classes, order)
 
 
