@@ -54,7 +54,7 @@ def optional(
             if name is not None:
                 _check_name(name, first, given)
                 return function(*args, **kwargs)
-            _refuse_missing("class_axis_name={}", first, given)
+            refuse_split(first, scores, given.get("labels"), "give class_axis_name={}")
             spec = _explicit_spec(scores)
             if not spec or spec[-1] is None:
                 return function(*args, **kwargs)
@@ -88,7 +88,7 @@ def needs_whole_rows(function: Callable[Parameters, Result]) -> Callable[Paramet
         scores = args[0] if args else kwargs.get(first)
         if isinstance(scores, jax.Array) and not jax.typeof(scores).sharding.mesh.empty:
             given = signature.bind(*args, **kwargs).arguments
-            _refuse_missing(None, first, given)
+            refuse_split(first, scores, given.get("labels"), "gather its classes")
         return function(*args, **kwargs)
 
     return called
@@ -113,24 +113,29 @@ def _check_name(name: Hashable, first: str, given: dict[str, Any]) -> None:
         )
 
 
-def _refuse_missing(argument: str | None, first: str, given: dict[str, Any]) -> None:
+def refuse_split(name: str, scores: Any, labels: Any, way: str) -> None:
     """Raises where the scores vary along a mapped axis and the labels do not.
 
-    Hazard: without the name each device would take its classes for all of them, and the loss would
-    be a plausible number. Choice: examples that differ by device have labels that do, too. Cost:
-    labels that are the same for other examples have to be marked.
+    Hazard: each device would take its classes for all of them, and the loss would be a plausible
+    number. Choice: examples that differ by device have labels that do, too. Cost: labels that are
+    the same for other examples have to be marked.
+
+    Args:
+        name: the argument's name.
+        scores: the argument, or an array of it.
+        labels: the labels, or `None` for a function without.
+        way: what to do if the classes are split; it may have a place for the names of the axes.
     """
-    labels = given.get("labels")
     if labels is None:
         return
-    missing = sorted(map(str, _varying(given[first]) - _varying(labels)))
+    missing = sorted(map(str, _varying(scores) - _varying(labels)))
     if missing:
         names = repr(missing[0] if len(missing) == 1 else tuple(missing))
-        way = "gather its classes" if argument is None else f"give {argument.format(names)}"
         raise ValueError(
-            f"{first} must have all classes on each device where labels are the same on all, got "
-            f"{first} that vary along {names} and labels that do not: if the classes are split, "
-            f"{way}; else mark the labels with jax.lax.pcast(labels, {names}, to='varying')."
+            f"{name} must have all classes on each device where labels are the same on all, got "
+            f"{name} that vary along {names} and labels that do not: if the classes are split, "
+            f"{way.format(names)}; else mark the labels with "
+            f"jax.lax.pcast(labels, {names}, to='varying')."
         )
 
 

@@ -11,7 +11,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from tests.topk_jax import class_axis_cases
 from tests.topk_jax.class_axis_cases import AXES, CASES
-from topk_jax import losses, metrics, sets
+from topk_jax import heads, losses, metrics, sets
 
 EPS = float(np.finfo(np.float32).eps)
 RESULT_AXES = {"examples": ("batch",), "entries": ("batch", "classes"), "batch": ()}
@@ -137,6 +137,12 @@ LOGITS, LABELS = jnp.arange(24.0).reshape(3, 8), jnp.array([0, 3, 7])
         (lambda logits, labels: losses.sigmoid_top_k_loss(logits, labels, k=2, tau=1.0), "gather"),
         (lambda scores, labels: metrics.top_k_hits(scores, labels, k=2), "give"),
         (sets.temperature, "gather its classes"),
+        (
+            lambda weights, labels: heads.cross_entropy(
+                jnp.eye(3), heads.LinearHead(weights), labels
+            ),
+            "use heads.scores",
+        ),
     ],
 )
 def test_split_classes_without_the_name_are_refused(loss, way):

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks
+from topk_jax import _checks, _class_axis
 from topk_jax.heads._blocks import Layer, unit_vectors
 
 __all__ = ["CosineHead", "LinearHead"]
@@ -97,6 +97,12 @@ def checked(
     batch_shape = given.shape[:-1]
     labels = _checks.integer_array(labels, "labels", batch_shape, of=("features", given.shape))
     scores = scores_of(given.reshape(-1, given.shape[-1]), head, name, given.shape)
+    _class_axis.refuse_split(
+        f"{name}.weights",
+        scores.layer.weights,
+        labels,
+        "use heads.scores and the loss of topk_jax.losses with class_axis_name={}",
+    )
     is_inside = (labels >= 0) & (labels < scores.num_classes)
     labels = jnp.where(is_inside, labels, -1).astype(jnp.int32)
     return scores, labels.reshape(-1), batch_shape
