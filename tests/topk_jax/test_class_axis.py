@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import inspect
 
 import jax
 import jax.numpy as jnp
@@ -100,6 +101,16 @@ def check_by_sharding(cases, mesh):
         results = on_one_device(cases, placed)
     for case, found, wanted in zip(cases, results, on_one_device(cases, arrays), strict=True):
         assert_equal(case, found, wanted)
+
+
+def test_every_function_that_takes_the_name_has_a_case():
+    public = {
+        f"{module.__name__.removeprefix('topk_jax.')}.{name}"
+        for module in (losses, metrics, sets)
+        for name in module.__all__
+        if "class_axis_name" in inspect.signature(getattr(module, name)).parameters
+    }
+    assert {case.public for case in CASES} == public
 
 
 @pytest.mark.long

@@ -274,8 +274,9 @@ def _mean_selected_forward(
 ) -> tuple[jax.Array, Any]:
     batch_ndim = scores.ndim - 1
     select = functools.partial(_select_in_rows, only_last, k, num_samples)
+    of_classes = (0,) if source.dtype == jnp.uint32 else (0, 2)
     values, selected, slope = _sharding.selected_on_each_device(
-        select, batch_ndim, scores, epsilon, source
+        select, batch_ndim, scores, epsilon, source, of_classes=of_classes
     )
     # Scores without rows pass the number of classes and the dtype to the backward pass.
     no_scores = jnp.zeros((0, scores.shape[-1]), scores.dtype)
@@ -286,11 +287,17 @@ def _select_in_rows(
     only_last: bool,
     k: int,
     num_samples: int,
+    class_axis_name: Hashable | None,
     scores: jax.Array,
     epsilon: jax.Array,
     source: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The value of `_mean_selected`, the selected classes `[..., M, k or 1]` and the mean noise."""
+    if class_axis_name is not None:
+        values, selected, noise = _selected_of_split(
+            only_last, k, num_samples, scores, epsilon, source, class_axis_name
+        )
+        return values.sum(axis=-1).mean(axis=-1), selected, noise.sum(axis=-1).mean(axis=-1)
     batch_shape = epsilon.shape
 
     def pick(perturbed: jax.Array, noise_of: Callable[[jax.Array], jax.Array]) -> Any:
@@ -371,8 +378,35 @@ def _mean_kth_of_split(
 ) -> jax.Array:
     """The k-th largest perturbed score of split classes, averaged over the samples: [...].
 
+    Communication: that of `_selected_of_split`, and one score per sample.
+    """
+    hidden, hidden_epsilon = jax.lax.stop_gradient((scores, epsilon))
+    epsilons = jnp.broadcast_to(hidden_epsilon, scores.shape[:-1])
+    values, selected, noise = (
+        part[..., 0]
+        for part in _selected_of_split(
+            True, k, num_samples, hidden, epsilons, source, class_axis_name
+        )
+    )
+    followed = _classes.entries(scores, selected, class_axis_name) + epsilon * noise
+    return _numerics.with_slope_of(values, followed).mean(axis=-1)
+
+
+def _selected_of_split(
+    only_last: bool,
+    k: int,
+    num_samples: int,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
+    class_axis_name: Hashable,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The selected perturbed scores of split classes, these classes, and their noise.
+
+    All are `[..., M, k]`, or `[..., M, 1]` with `only_last`.
+
     Communication: each device sends its k largest perturbed scores of each sample, and their
-    classes; one score per sample comes back.
+    classes.
     """
     batch_shape, size = scores.shape[:-1], scores.shape[-1]
     has_key = source.dtype == jnp.uint32
@@ -384,24 +418,20 @@ def _mean_kth_of_split(
     ) -> tuple[jax.Array, jax.Array]:
         return largest(perturbed, min(k, size))
 
-    hidden, hidden_epsilon = jax.lax.stop_gradient((scores, epsilon))
-    padded = pad_for_selection(hidden, min(k, size))
-    epsilons = jnp.broadcast_to(hidden_epsilon, batch_shape)
-    own, places = _over_samples(pick, num_samples, padded, epsilons, source, first)
-    values, classes = merged_among_devices(own, places, k, size, class_axis_name)
-    value = values[..., -1].reshape(*batch_shape, num_samples)
-    selected = classes[..., -1].reshape(*batch_shape, num_samples)
+    padded = pad_for_selection(scores, min(k, size))
+    own, places = _over_samples(pick, num_samples, padded, epsilon, source, first)
+    values, classes = (
+        part[..., -1:] if only_last else part
+        for part in merged_among_devices(own, places, k, size, class_axis_name)
+    )
+    of_batch = (*batch_shape, num_samples, values.shape[-1])
     if has_key:
-        words = source.reshape(-1, 2)
         of_samples = jax.vmap(_normals.normals, (None, 0, 0, None))
         of_rows = jax.vmap(of_samples, (0, None, 0, None))
-        drawn = of_rows(
-            words, jnp.arange(num_samples), selected.reshape(-1, num_samples), scores.dtype
-        ).reshape(selected.shape)
+        noise = of_rows(source.reshape(-1, 2), jnp.arange(num_samples), classes, scores.dtype)
     else:
-        drawn = _classes.entries(source, selected[..., None], class_axis_name)[..., 0]
-    followed = _classes.entries(scores, selected, class_axis_name) + epsilon * drawn
-    return _numerics.with_slope_of(value, followed).mean(axis=-1)
+        noise = _classes.entries(source, classes.reshape(of_batch), class_axis_name)
+    return values.reshape(of_batch), classes.reshape(of_batch), noise.reshape(of_batch)
 
 
 def _noise(source: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
@@ -421,11 +451,19 @@ def _map(function: Callable[[Any], Any], operands: Any, at_once: int) -> Any:
 
 
 def _mean_selected_backward(
-    _only_last: bool, _k: int, num_samples: int, residuals: Any, cotangent: jax.Array
+    only_last: bool, _k: int, num_samples: int, residuals: Any, cotangent: jax.Array
 ) -> tuple[jax.Array, jax.Array, None]:
     selected, slope, no_scores = residuals
-    counts_of = functools.partial(_counts, no_scores.shape[-1], no_scores.dtype)
-    counts = _sharding.selected_on_each_device(counts_of, slope.ndim, selected)
+    num_classes, dtype = no_scores.shape[-1], no_scores.dtype
+    if only_last and _sharding.is_split_later(selected):
+        # The compiler splits comparisons like the classes, and scatters of all of them on each
+        # device.
+        shape = (*selected.shape[:-1], num_classes)
+        classes = jax.lax.broadcasted_iota(selected.dtype, shape, len(shape) - 1)
+        counts = (classes == selected).sum(axis=-2, dtype=dtype)
+    else:
+        counts_of = functools.partial(_counts, num_classes, dtype)
+        counts = _sharding.selected_on_each_device(counts_of, slope.ndim, selected)
     return counts * (cotangent / num_samples)[..., None], slope * cotangent, None
 
 
