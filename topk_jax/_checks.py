@@ -1,8 +1,9 @@
 """Argument checks at trace time: types, dtypes, shapes and concrete values.
 
 Every check returns the converted argument, or raises a `ValueError` or `TypeError` that states the
-argument's name, its value and the allowed values. Checks cost nothing under `jit`. They do not read
-the values of traced arrays.
+argument's name, its value and the allowed values. Values of traced arrays cannot be read: a traced
+parameter outside its range becomes NaN, so that the result is NaN too. This costs a few operations
+on a scalar, or on a vector of one entry per class.
 """
 
 import numbers
@@ -15,6 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
+
+from topk_jax import _numerics
 
 
 def floating_array(array: ArrayLike, name: str, axis: int = -1) -> jax.Array:
@@ -261,7 +264,7 @@ def scalar(
     at_most: float | None = None,
     below: float | None = None,
 ) -> jax.Array:
-    """Returns a real scalar in `dtype`; its bounds are checked if it is concrete.
+    """Returns a real scalar in `dtype`, or raises if it is outside its bounds; NaN if it is traced.
 
     A number that becomes infinite or falls to `above` in `dtype` is refused too. XLA takes a
     denormal number for 0. A number may rise to `below`, as 1 - 1e-9 does in float32.
@@ -271,17 +274,17 @@ def scalar(
         value = _real_array(number, name)
     if value.ndim != 0:
         raise ValueError(f"{name} must be a scalar, got shape {value.shape}.")
+    # NaN fails each of these comparisons.
+    bounds = [
+        (at_least, "at least", operator.ge),
+        (above, "greater than", operator.gt),
+        (at_most, "at most", operator.le),
+        (below, "less than", operator.lt),
+    ]
+    stated = [(bound, words, holds) for bound, words, holds in bounds if bound is not None]
     values = _concrete(number)
     if values is not None:
         given, rounded = float(values), _as_computed(values, dtype)
-        # NaN fails each of these comparisons.
-        bounds = [
-            (at_least, "at least", operator.ge),
-            (above, "greater than", operator.gt),
-            (at_most, "at most", operator.le),
-            (below, "less than", operator.lt),
-        ]
-        stated = [(bound, words, holds) for bound, words, holds in bounds if bound is not None]
         allowed = [f"{words} {bound:g}" for bound, words, _ in stated] or ["a finite number"]
 
         def refusal(concrete: float, got: str) -> ValueError:
@@ -293,7 +296,14 @@ def scalar(
         if np.isinf(rounded) or (above is not None and rounded <= above):
             counts_as = f"which counts as {rounded:g} in {np.dtype(dtype).name}"
             raise refusal(rounded, f"{given!r}, {counts_as}")
-    return value.astype(dtype)
+        return value.astype(dtype)
+    traced, result = _as_floats(value, dtype), value.astype(dtype)
+    valid = jnp.isfinite(result)
+    for bound, _, holds in stated:
+        valid &= holds(traced, bound)
+    if above is not None:
+        valid &= result > above
+    return _numerics.nan_unless(valid, result)
 
 
 def choice(given: Any, name: str, allowed: tuple[str, ...]) -> str:
@@ -346,7 +356,10 @@ def weights_of_sizes(weights: ArrayLike, name: str, maximum: int, dtype: jnp.dty
             raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
         if abs(concrete.sum() - 1) > 1e-4:
             raise ValueError(f"{name} must sum to 1, got a sum of {concrete.sum():g}.")
-    return converted.astype(dtype)
+        return converted.astype(dtype)
+    traced = _as_floats(converted, dtype)
+    valid = (traced >= 0).all() & (jnp.abs(traced.sum() - 1) <= 1e-4)
+    return _numerics.nan_unless(valid, converted.astype(dtype))
 
 
 def threshold(number: ArrayLike, dtype: jnp.dtype) -> jax.Array:
@@ -380,17 +393,28 @@ def real_array(values: ArrayLike, name: str, shape: tuple[int, ...], dtype: jnp.
 
 
 def per_class(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> jax.Array:
-    """Returns a scalar or one real value per class in `dtype`, or raises for negative values."""
-    converted = _real_array(values, name)
+    """Returns a scalar or one real value per class in `dtype`, or raises for a wrong value.
+
+    Values are finite in `dtype` and at least 0. Traced values are all NaN if one is wrong.
+    """
+    # A value that overflows is refused below.
+    with np.errstate(over="ignore"):
+        converted = _real_array(values, name)
     if converted.shape not in ((), (num_classes,)):
         raise ValueError(
             f"{name} must be a scalar or have one value for each of the {num_classes} classes, "
             f"got shape {converted.shape}."
         )
     concrete = _concrete(values)
-    if concrete is not None and not (concrete >= 0).all():
+    if concrete is None:
+        result = converted.astype(dtype)
+        return _numerics.nan_unless(((result >= 0) & jnp.isfinite(result)).all(), result)
+    if not (concrete >= 0).all():
         wrong = concrete[~(concrete >= 0)].flat[0]
         raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
+    largest = concrete.max(initial=0)
+    if not np.isfinite(_as_computed(largest, dtype)):
+        raise ValueError(f"{name} must be finite in {np.dtype(dtype).name}, got {largest:g}.")
     return converted.astype(dtype)
 
 
@@ -399,19 +423,18 @@ def relative_weights(
 ) -> jax.Array:
     """Returns one weight per class, [L], of which the ratios count, or raises if there are none.
 
-    The ratios of infinite weights, and of zeros alone, are undefined.
+    The ratios of infinite weights, and of zeros alone, are undefined. Traced weights are all NaN
+    then.
     """
-    # A weight that overflows is refused below.
-    with np.errstate(over="ignore"):
-        converted = per_class(weights, name, num_classes, dtype)
+    converted = per_class(weights, name, num_classes, dtype)
     concrete = _concrete(weights)
-    if concrete is not None:
-        largest = concrete.max()  # NaN was refused above.
-        if not 0 < _as_computed(largest, dtype) < np.inf:
-            raise ValueError(
-                f"{name} must be finite and not all 0 in {np.dtype(dtype).name}, got a largest one "
-                f"of {float(largest):g}."
-            )
+    if concrete is None:
+        converted = _numerics.nan_unless((converted > 0).any(), converted)
+    elif _as_computed(largest := concrete.max(), dtype) <= 0:
+        raise ValueError(
+            f"{name} must not be all 0 in {np.dtype(dtype).name}, got a largest one of "
+            f"{float(largest):g}."
+        )
     return jnp.broadcast_to(converted, (num_classes,))
 
 
@@ -419,6 +442,7 @@ def class_counts(counts: ArrayLike, name: str, num_classes: int | None = None) -
     """Returns the number of examples of each class, [L], or raises if one is not positive.
 
     Their sum and their shares of it have to be within float32, whatever the type of the scores is.
+    Traced counts are all NaN if one is wrong.
 
     Args:
         counts: the user's argument.
@@ -436,21 +460,27 @@ def class_counts(counts: ArrayLike, name: str, num_classes: int | None = None) -
     if converted.ndim != 1 or converted.shape[0] == 0:
         raise ValueError(f"{name} must have one value for each class, got shape {converted.shape}.")
     concrete = _concrete(counts)
-    if concrete is not None:
-        positive = (concrete > 0) & np.isfinite(concrete)
-        if not positive.all():
-            wrong = int(positive.argmin())
-            raise ValueError(
-                f"{name} must be positive and finite for each class, got {concrete[wrong]} for "
-                f"class {wrong}."
-            )
-        smallest, total = float(concrete.min()), concrete.sum(dtype=np.float64)
-        limits = np.finfo(np.float32)
-        if min(smallest, smallest / total) < limits.tiny or total > limits.max:
-            raise ValueError(
-                f"{name} must have a sum and shares of it that are within float32, got counts from "
-                f"{smallest:g} to {concrete.max():g}."
-            )
+    limits = np.finfo(np.float32)
+    if concrete is None:
+        wide = jnp.float64 if converted.dtype == jnp.float64 else jnp.result_type(float)
+        traced = converted.astype(wide)
+        smallest, total = traced.min(), traced.sum()
+        # A NaN or an infinite count fails these, and a count of 0 has a share of 0.
+        valid = (jnp.minimum(smallest, smallest / total) >= limits.tiny) & (total <= limits.max)
+        return _numerics.nan_unless(valid, traced)
+    positive = (concrete > 0) & np.isfinite(concrete)
+    if not positive.all():
+        wrong = int(positive.argmin())
+        raise ValueError(
+            f"{name} must be positive and finite for each class, got {concrete[wrong]} for "
+            f"class {wrong}."
+        )
+    smallest, total = float(concrete.min()), concrete.sum(dtype=np.float64)
+    if min(smallest, smallest / total) < limits.tiny or total > limits.max:
+        raise ValueError(
+            f"{name} must have a sum and shares of it that are within float32, got counts from "
+            f"{smallest:g} to {concrete.max():g}."
+        )
     return converted
 
 
@@ -490,6 +520,11 @@ def _as_array(array: Any, name: str, expected: str) -> jax.Array:
         raise TypeError(
             f"{name} must be {article} {expected}, got {type(array).__name__}."
         ) from error
+
+
+def _as_floats(values: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """Traced values to compare with bounds, before they are rounded to `dtype`."""
+    return values if jnp.issubdtype(values.dtype, jnp.floating) else values.astype(dtype)
 
 
 def _saturated(given: Any) -> Any:

@@ -89,7 +89,7 @@ def nan_where_invalid(
     by NaN instead of `where`, so that the gradient of such an example is NaN too. Cost: one
     reduction over the logits.
     """
-    return _nan_unless(valid_examples(logits, labels, class_axis_name), values)
+    return nan_unless(valid_examples(logits, labels, class_axis_name), values)
 
 
 def nan_where_invalid_labels(values: jax.Array, labels: jax.Array, num_classes: int) -> jax.Array:
@@ -98,7 +98,7 @@ def nan_where_invalid_labels(values: jax.Array, labels: jax.Array, num_classes: 
     Use it for values that are already NaN where a logit is NaN. It avoids the reduction over the
     logits.
     """
-    return _nan_unless((labels >= 0) & (labels < num_classes), values)
+    return nan_unless((labels >= 0) & (labels < num_classes), values)
 
 
 def valid_examples(
@@ -113,7 +113,7 @@ def nan_where_invalid_scores(
     values: jax.Array, scores: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     """The values [...] of score vectors [..., L], with NaN where a score is NaN."""
-    return _nan_unless(~_classes.any_of(jnp.isnan(scores), class_axis_name), values)
+    return nan_unless(~_classes.any_of(jnp.isnan(scores), class_axis_name), values)
 
 
 def nan_where_invalid_targets(
@@ -121,7 +121,7 @@ def nan_where_invalid_targets(
 ) -> jax.Array:
     """The values [...], with NaN where a score [..., L] is NaN or a target is neither 0 nor 1."""
     valid = ((targets == 0) | (targets == 1)).all(axis=-1)
-    return _nan_unless(valid, nan_where_invalid_scores(values, scores))
+    return nan_unless(valid, nan_where_invalid_scores(values, scores))
 
 
 def batch_mean(values: jax.Array, axis_name: Hashable | None) -> jax.Array:
@@ -142,10 +142,11 @@ def nan_where_invalid_vectors(
 ) -> jax.Array:
     """The vectors `[..., m]` of score vectors `[..., L]`: all NaN where a score is NaN."""
     has_nan = _classes.any_of(jnp.isnan(scores), class_axis_name, keepdims=True)
-    return _nan_unless(~has_nan, values)
+    return nan_unless(~has_nan, values)
 
 
-def _nan_unless(valid: jax.Array, values: jax.Array) -> jax.Array:
+def nan_unless(valid: jax.Array, values: jax.Array) -> jax.Array:
+    """The values, with NaN where they are not valid, for them and for their gradient."""
     factor = jnp.where(valid, 1.0, jnp.nan).astype(values.dtype)
     return values * jnp.broadcast_to(factor, values.shape)
 

@@ -465,10 +465,11 @@ def shot_groups(class_counts: ArrayLike, *, few: int = 20, many: int = 100) -> d
     counts = _checks.training_counts(class_counts, "class_counts")
     few = _checks.whole_number(few, "few", minimum=0)
     many = _checks.whole_number(many, "many", minimum=few)
+    valid = (counts >= 0).all()
     return {
-        "few": counts < few,
-        "medium": (counts >= few) & (counts <= many),
-        "many": counts > many,
+        "few": valid & (counts < few),
+        "medium": valid & (counts >= few) & (counts <= many),
+        "many": valid & (counts > many),
     }
 
 

@@ -85,8 +85,10 @@ def noised_top_k_hinge(
     of_rows = keys if keys.ndim == 0 and batch_shape else keys.reshape(-1)
     words = _normals.row_words(of_rows, len(labels))
     gap = _gap(scores, labels, k, epsilon, num_samples, words, block_size)
+    margin = _numerics.value_of_class(margins, labels)
     gap = _numerics.nan_where_invalid_labels(gap, labels, num_classes)
-    losses = scale * jax.nn.relu(_numerics.value_of_class(margins, labels) + gap)
+    gap = _numerics.nan_unless(~jnp.isnan(margin) & ~jnp.isnan(epsilon), gap)
+    losses = scale * jax.nn.relu(margin + gap)
     return losses.reshape(batch_shape)
 
 

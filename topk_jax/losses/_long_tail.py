@@ -184,11 +184,11 @@ def class_balanced_weights(class_counts: ArrayLike, *, beta: ArrayLike) -> jax.A
     """
     dtype = jnp.result_type(float)
     counts = _checks.class_counts(class_counts, "class_counts").astype(dtype)
-    _checks.scalar(beta, "beta", dtype, at_least=0, below=1)
+    checked = _checks.scalar(beta, "beta", dtype, at_least=0, below=1)
     # Identity: 1 - beta^n = -expm1(n log1p(-(1 - beta))). Hazard: float32 keeps three digits of
     # 1 - 0.9999, and none of 1 - beta^n where n (1 - beta) is small. Choice: 1 - beta of the number
     # as it was given, before it is rounded to float32. Cost: none.
-    remainder = jnp.asarray(1 - beta, dtype)
+    remainder = _numerics.nan_unless(~jnp.isnan(checked), jnp.asarray(1 - beta, dtype))
     weights = remainder / -jnp.expm1(counts * jnp.log1p(-remainder))
     return weights / weights.mean()
 

@@ -168,7 +168,8 @@ def _smoothed_hinge(
     # For an infinite or masked label there are no small differences and no finite loss.
     shift = jax.lax.stop_gradient(jnp.where(jnp.abs(score) < -_numerics.FLOOR, score, 0.0))
     gap = smoothed_top_k_value(scores - shift[..., None], k + 1) + (shift - score)
+    margin = _numerics.value_of_class(margins, labels, class_axis_name)
     # Inside the hinge, because an inactive hinge would keep the NaN out of the gradient.
     gap = _numerics.nan_where_invalid_labels(gap, labels, num_classes)
-    margin = _numerics.value_of_class(margins, labels, class_axis_name)
+    gap = _numerics.nan_unless(~jnp.isnan(margin), gap)
     return scale * jax.nn.relu(margin + gap)

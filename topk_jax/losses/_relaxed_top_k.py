@@ -114,7 +114,9 @@ def relaxed_top_k_cross_entropy(
         log_first = jnp.where(first > 0, jnp.log(jnp.where(first > 0, first, 1)), _numerics.FLOOR)
         log_top_1 = log_first[0] + _numerics.score_of_label(log_softmax, positions)
         log_probability = jnp.logaddexp(log_top_1, log_probability)
-    return _numerics.nan_where_invalid(-log_probability, scores, labels)
+    # Logarithms and maxima of the weights may lose the mark of traced weights that are wrong.
+    losses = _numerics.nan_unless(~jnp.isnan(weights).any(), -log_probability)
+    return _numerics.nan_where_invalid(losses, scores, labels)
 
 
 def _candidates(scores: jax.Array, labels: jax.Array, count: int) -> jax.Array:

@@ -263,7 +263,7 @@ def _average_error_threshold(values: jax.Array, allowed: jax.Array) -> jax.Array
         values,
         lambda kept: _selection.sum_of_rows_in_blocks(jnp.where(kept, 0.0, values)) <= allowed,
     )
-    return jnp.where(jnp.isnan(values).any(), jnp.nan, threshold)
+    return jnp.where(jnp.isnan(values).any() | jnp.isnan(allowed), jnp.nan, threshold)
 
 
 def check_countable(values: jax.Array, num_classes: int) -> None:

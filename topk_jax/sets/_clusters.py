@@ -60,19 +60,20 @@ def clustered_quantiles(
         clustering_part: the scalar part of the examples that describes the classes, in [0, 1); by
             default m K / (75 + K) rounded down, divided by m, where the authors take K / (75 + K);
             or 0 if there are fewer than two clusters. It is given if and only if `num_clusters` is.
+            May be traced.
         num_classes: the static number L of classes; needed for the scores of the labels alone.
 
     Returns:
         One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
         (float32 or float64); infinity where the examples of a cluster are too few; all are NaN if a
-        score is NaN or a label is outside [0, L).
+        score is NaN, a label is outside [0, L) or a traced `clustering_part` is outside [0, 1).
 
     Raises:
         TypeError: an argument has a wrong type, `error` is not a static real number, or the labels
             are traced and the number of clusters is not given.
         ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
-            that of the scores, `error` is outside [0, 1), or only one of `num_clusters` and
-            `clustering_part` is given.
+            that of the scores, `error` or `clustering_part` is outside [0, 1), or only one of
+            `num_clusters` and `clustering_part` is given.
 
     Example:
         >>> import jax, jax.numpy as jnp
@@ -162,7 +163,7 @@ def _clustered_quantiles(
     others = _quantiles.grouped(calibration, describes.astype(int), 1)
     of_others = _quantiles.value_of_rank(others, covered[others.sizes])
     by_class = jnp.append(quantiles, of_others)[clusters]
-    return jnp.where(calibration.valid, by_class, jnp.nan)
+    return jnp.where(calibration.valid & ~jnp.isnan(part), by_class, jnp.nan)
 
 
 def _descriptions(classes: _quantiles.Groups) -> jax.Array:

@@ -157,11 +157,12 @@ def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
     # The most likely class is always kept, even if rounding changes the total.
     num_missed = jnp.minimum((missed <= allowed).sum(axis=-1), num_classes - 1)
     smallest = num_missed[..., None]
-    return _largest_set(
+    chosen = _largest_set(
         probabilities,
         jnp.take_along_axis(ascending, smallest, axis=-1)[..., 0],
         num_classes - num_missed,
     )
+    return chosen & ~jnp.isnan(error)
 
 
 def _largest_set(scores: jax.Array, smallest: jax.Array, size: jax.Array | int) -> jax.Array:

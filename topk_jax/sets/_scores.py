@@ -482,7 +482,9 @@ def _search(
     following = jnp.where(kept, -jnp.inf, values).max()
     belongs = score_below(_sums(ordinals >= upper, units), following) <= limit
     kept |= (values == following) & belongs
-    return kept & _plausible(probabilities, kind) & ~jnp.isnan(limit)
+    # A traced penalty out of its range is NaN in the shift too.
+    known = ~jnp.isnan(limit) & ~jnp.isnan(shift)
+    return kept & _plausible(probabilities, kind) & known
 
 
 def _ordered_scores(
