@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _sharding
@@ -83,22 +84,19 @@ def _product(log_values: jax.Array, k: int) -> jax.Array:
 def _multiply(first: jax.Array, second: jax.Array, k: int) -> jax.Array:
     """Log coefficients `[..., min(2d, k)+1, nodes]` of products of polynomials `[..., d+1, nodes]`.
 
-    Row i has `second` shifted down by i, so that all terms of one degree are aligned. One reshape
-    of rows that are one entry longer does all shifts. It needs no gather, and its backward pass no
-    scatter, whose sums would depend on the order.
+    Row i has `second` shifted down by i, so that all terms of one degree are aligned. Hazard: XLA
+    on the CPU has compiled a shift of rows by a reshape, of a broadcast of padded values, to wrong
+    values. Choice: a gather with constant indices. Cost: none, but the backward pass is a scatter
+    that adds up to d + 1 numbers, on an accelerator in no fixed order.
     """
-    *batch, num_coefficients, num_nodes = first.shape
-    width = 2 * num_coefficients - 1
-    padding = [(0, 0)] * len(batch) + [(0, width + 1 - num_coefficients), (0, 0)]
+    *batch, num_coefficients, _ = first.shape
+    degrees = min(2 * num_coefficients - 1, k + 1)
+    after = max(0, degrees - num_coefficients)
+    padding = [(0, 0)] * len(batch) + [(num_coefficients - 1, after), (0, 0)]
     padded = jnp.pad(second, padding, constant_values=-jnp.inf)
-    rows = (*batch, num_coefficients, width + 1, num_nodes)
-    repeated = jnp.broadcast_to(padded[..., None, :, :], rows)
-    flat = repeated.reshape(*batch, num_coefficients * (width + 1), num_nodes)
-    shifted = flat[..., : num_coefficients * width, :].reshape(
-        *batch, num_coefficients, width, num_nodes
-    )
-    degrees = min(width, k + 1)
-    terms = first[..., :, None, :] + shifted[..., :degrees, :]
+    shifts = np.arange(num_coefficients - 1, -1, -1)[:, None]
+    shifted = padded.at[..., shifts + np.arange(degrees)[None], :].get(mode="promise_in_bounds")
+    terms = first[..., :, None, :] + shifted
     # Every coefficient has a finite term, so this log-sum-exp is safe.
     largest = jax.lax.stop_gradient(terms.max(axis=-3))
     return largest + jnp.log(jnp.exp(terms - largest[..., None, :, :]).sum(axis=-3))

@@ -1,8 +1,9 @@
 """Decodes images with Pillow, then resizes and crops them as torchvision does.
 
 The result is RGB. Pillow converts greyscale, palette and CMYK images. Transparency is dropped. Of
-16 bits per channel the high eight are kept, where Pillow would clip. The EXIF orientation is not
-applied: torchvision's `ImageFolder`, which gave the published results, does not apply it either.
+16 bits per channel the high eight are kept, where Pillow would clip. Floating-point pixels are
+refused, because files do not say which number is white. The EXIF orientation is not applied:
+torchvision's `ImageFolder`, which gave the published results, does not apply it either.
 """
 
 import io
@@ -146,6 +147,12 @@ def check_resizable(size: tuple[int, int], shorter_side: int, name: str) -> None
 def _to_rgb(image: Image.Image) -> Image.Image:
     if image.mode == "RGB":
         return image
+    if image.mode == "F":
+        # Pillow clips to 0 and 255, and an image from 0 to 1 would be black.
+        raise ValueError(
+            "its pixels are floating-point numbers, of which no file says what is white; save it "
+            "with 8 or 16 bits"
+        )
     if image.mode == "I" or image.mode.startswith("I;16"):
         high = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
         eight_bits = Image.fromarray(high.astype(np.uint8))

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from topk_jax.heads._blocks import unit_vectors
+
 
 class TwoLogits(NamedTuple):
     """The output of a network with two heads, each [n, L]."""
@@ -54,8 +56,8 @@ class CosineHead(nn.Module):
         # Margins and noise can be of the order of 0.01, too small for the default precision of a
         # product on some accelerators. This product is a small part of a network.
         cosines = jnp.matmul(
-            _normalize(features, axis=-1),
-            _normalize(class_vectors, axis=0),
+            unit_vectors(features, axis=-1),
+            unit_vectors(class_vectors, axis=0),
             precision=jax.lax.Precision.HIGHEST,
         )
         if self.scale is None:
@@ -82,16 +84,4 @@ class TwoHeads(nn.Module):
 
 
 def _unit_class_vectors(key: jax.Array, shape: tuple[int, int]) -> jax.Array:
-    return _normalize(jax.random.uniform(key, shape, minval=-1.0, maxval=1.0), axis=0)
-
-
-def _normalize(vectors: jax.Array, *, axis: int) -> jax.Array:
-    """Vectors divided by their length; 0 where the length is below 1e-12.
-
-    Hazard: the gradient grows as 1 / length. It is NaN at 0 or, with a floor under the length, so
-    large that one example with features 0 ruins the step. Choice: no gradient there.
-    """
-    squares = (vectors * vectors).sum(axis=axis, keepdims=True)
-    positive = squares > 1e-24
-    inverse_length = jax.lax.rsqrt(jnp.where(positive, squares, 1.0))
-    return jnp.where(positive, vectors * inverse_length, 0.0)
+    return unit_vectors(jax.random.uniform(key, shape, minval=-1.0, maxval=1.0), axis=0)

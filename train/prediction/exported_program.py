@@ -19,7 +19,8 @@ _DTYPES = {"images": "uint8", "features": "float32", "names": "int32"}
 
 def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
     """The serialized program, for any number of images or rows, and all platforms."""
-    (number,) = jax.export.symbolic_shape("n")
+    # A variable is at least 1, and a batch may be empty.
+    (number,) = jax.export.symbolic_shape("n - 1")
     dtype = jnp.dtype(_DTYPES[classifier.spec.inputs])
     batch = jax.ShapeDtypeStruct((number, *classifier.image_shape), dtype)
     infer = jax.jit(inference.make(classifier, rule))

@@ -132,3 +132,11 @@ def test_features_of_no_length_are_harmless(features, length, key):
     np.testing.assert_allclose((by_features * features).sum(axis=1), 0, atol=1e-5)
     assert np.all(np.abs(by_features[others]).max(axis=1) > 1e-3)
     np.testing.assert_array_equal(head.apply({"params": params}, features)[2], 0)
+
+
+def test_a_nan_feature_makes_its_own_cosines_nan(features, key):
+    """Features of 0 in its place would hide a fault of the network."""
+    head, params = started("cosine", key)
+    features[1, 2] = np.nan
+    cosines = np.isnan(head.apply({"params": params}, features))
+    np.testing.assert_array_equal(cosines, np.indices(cosines.shape)[0] == 1)

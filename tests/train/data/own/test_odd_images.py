@@ -81,6 +81,10 @@ UNREADABLE = {
         png((50_000, 50_000), bits=8, rows=b"\0"),
         "cannot decode NAME: Image size (2500000000 pixels) exceeds limit",
     ),
+    "float.tiff": (
+        encoded(Image.fromarray(np.full(SIZE[::-1], 0.5, np.float32)), "TIFF"),
+        "cannot decode NAME: its pixels are floating-point numbers",
+    ),
     "thin.png": (
         encoded(Image.new("L", (1, 30_000)), "PNG"),
         "NAME is too long and narrow, 1 x 30000 pixels",
@@ -134,7 +138,7 @@ def test_what_cannot_be_read_is_left_out_where_asked(tmp_path):
     train = load(tmp_path, image_size=224).train
     # Gone since the folder was looked through.
     (tmp_path / "train" / "birch" / "1.png").rename(tmp_path / "elsewhere.png")
-    batch = EvaluationBatches(train, 8, skip_unreadable=True)[0]
+    batch = EvaluationBatches(train, len(train), skip_unreadable=True)[0]
     skipped = {one.image: one.message for one in batch["skipped"]}
     gone = "train/birch/1.png"
     assert skipped.pop(gone) == f"cannot read {gone} of {tmp_path}: No such file or directory"
