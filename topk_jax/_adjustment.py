@@ -24,7 +24,7 @@ def adjust_logits(logits: ArrayLike, *, class_counts: ArrayLike, tau: ArrayLike 
     Args:
         logits: floating-point scores, `[..., L]`. Probabilities must be given as logarithms.
         class_counts: the number of training examples of each class, positive, `[L]`. May be
-            traced; traced counts are not checked.
+            traced.
         tau: scalar strength of the adjustment, at least 0; 0 returns the logits. May be traced.
 
     Returns:

@@ -83,13 +83,14 @@ def nan_where_invalid(
     labels: jax.Array,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
-    """The values [...], with NaN where a logit is NaN or the label is outside [0, L).
+    """The values [...], with NaN where a logit is NaN or +inf or the label is outside [0, L).
 
     Hazard: sorts, selections and clamps can turn either into a plausible number. Choice: multiply
     by NaN instead of `where`, so that the gradient of such an example is NaN too. Cost: one
     reduction over the logits.
     """
-    return nan_unless(valid_examples(logits, labels, class_axis_name), values)
+    in_range = (labels >= 0) & (labels < _classes.count(logits, class_axis_name))
+    return nan_unless(in_range & are_scores(logits, class_axis_name), values)
 
 
 def nan_where_invalid_labels(values: jax.Array, labels: jax.Array, num_classes: int) -> jax.Array:
@@ -112,14 +113,22 @@ def valid_examples(
 def nan_where_invalid_scores(
     values: jax.Array, scores: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
-    """The values [...] of score vectors [..., L], with NaN where a score is NaN."""
-    return nan_unless(~_classes.any_of(jnp.isnan(scores), class_axis_name), values)
+    """The values [...] of score vectors [..., L], with NaN where a score is NaN or +inf."""
+    return nan_unless(are_scores(scores, class_axis_name), values)
+
+
+def are_scores(scores: jax.Array, class_axis_name: Hashable | None = None) -> jax.Array:
+    """Where no score is NaN or +inf, `[...]`.
+
+    A NaN fails the comparison too. A network whose scores overflow is as broken as one with NaN.
+    """
+    return ~_classes.any_of(~(scores < jnp.inf), class_axis_name)
 
 
 def nan_where_invalid_targets(
     values: jax.Array, scores: jax.Array, targets: jax.Array
 ) -> jax.Array:
-    """The values [...], with NaN where a score [..., L] is NaN or a target is neither 0 nor 1."""
+    """The values [...], with NaN where a score is NaN or +inf or a target is neither 0 nor 1."""
     valid = ((targets == 0) | (targets == 1)).all(axis=-1)
     return nan_unless(valid, nan_where_invalid_scores(values, scores))
 
@@ -140,9 +149,8 @@ def batch_mean(values: jax.Array, axis_name: Hashable | None) -> jax.Array:
 def nan_where_invalid_vectors(
     values: jax.Array, scores: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
-    """The vectors `[..., m]` of score vectors `[..., L]`: all NaN where a score is NaN."""
-    has_nan = _classes.any_of(jnp.isnan(scores), class_axis_name, keepdims=True)
-    return nan_unless(~has_nan, values)
+    """The vectors `[..., m]` of score vectors `[..., L]`: all NaN where a score is NaN or +inf."""
+    return nan_unless(are_scores(scores, class_axis_name)[..., None], values)
 
 
 def nan_unless(valid: jax.Array, values: jax.Array) -> jax.Array:

@@ -59,7 +59,7 @@ def over_blocks(
         vectors = _vectors(unit, _slice(layer.weights, start, block_size).astype(rows.dtype))
         scores = _scores(rows, vectors, layer.bias, start)
         # The maximum that masks may lose a NaN.
-        marks = jnp.where(jnp.isnan(scores).any(axis=1), jnp.nan, marks)
+        marks = jnp.where(_numerics.are_scores(scores), marks, jnp.nan)
         scores = jnp.where(is_new[None], _numerics.finite_scores(scores), -jnp.inf)
         return step(carry, Block(scores, _classes(start, block_size))), marks
 

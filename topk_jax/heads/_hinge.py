@@ -43,8 +43,8 @@ def top_k_hinge(
             and 2^24 elsewhere.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a score is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a score is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: an argument has the wrong type or dtype.
@@ -89,8 +89,8 @@ def convex_top_k_hinge(
         block_size: as for `top_k_hinge`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a score is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a score is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: an argument has the wrong type or dtype.
@@ -135,8 +135,8 @@ def calibrated_top_k_hinge(
         block_size: as for `top_k_hinge`; a smaller one than k + 2 counts as k + 2.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a score is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a score is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: an argument has the wrong type or dtype.

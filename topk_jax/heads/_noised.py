@@ -53,8 +53,8 @@ def noised_top_k_hinge(
             and 2^24 elsewhere.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a score is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a score is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: an argument has the wrong type or dtype.

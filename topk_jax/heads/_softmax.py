@@ -32,8 +32,8 @@ def cross_entropy(
             default a block has 2^20 scores on the CPU, and 2^24 elsewhere.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a score is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a score is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: an argument has the wrong type or dtype.

@@ -26,9 +26,9 @@ def cardinality_aware(selector_logits: ArrayLike, costs: ArrayLike) -> jax.Array
         costs: the costs of the set sizes, numbers in [0, 1], `[..., M]`; see `cardinality_costs`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or a cost is
-        outside [0, 1]. A set size with a logit of -inf is never chosen, and its cost does not
-        matter.
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or a
+        cost is outside [0, 1]. A set size with a logit of -inf is never chosen, and its cost does
+        not matter.
 
     Raises:
         TypeError: `selector_logits` is not floating-point, or `costs` is not real.
@@ -78,7 +78,7 @@ def cardinality_costs(
 
     Returns:
         One cost per example and size, `[..., M]`, in float32 or float64; NaN where a logit is NaN
-        or the label is outside [0, L).
+        or +inf, or the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` or an entry of `sizes` is not integer,

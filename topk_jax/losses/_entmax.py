@@ -46,8 +46,8 @@ def entmax_loss(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `alpha` is not real.
@@ -89,8 +89,8 @@ def sparsemax_loss(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point or `labels` is not integer.

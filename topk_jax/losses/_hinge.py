@@ -38,8 +38,8 @@ def top_k_error(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        0 or 1 for each example, `[...]`, in float32 or float64; NaN where a logit is NaN or the
-        label is outside [0, L).
+        0 or 1 for each example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf,
+        or the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `k` is not a static
@@ -80,8 +80,8 @@ def top_k_hinge(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `k` is not a static
@@ -124,8 +124,8 @@ def convex_top_k_hinge(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `k` is not a static
@@ -168,8 +168,8 @@ def calibrated_top_k_hinge(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `k` is not a static

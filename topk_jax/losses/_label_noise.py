@@ -28,8 +28,8 @@ def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, *, q: ArrayL
         q: scalar, greater than 0 and at most 1; 0.7 is common. May be traced.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `q` is not real.
@@ -79,8 +79,8 @@ def symmetric_cross_entropy(
             0 by 1e-4, which is A = -9.21.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or another argument is

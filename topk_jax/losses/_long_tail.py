@@ -41,14 +41,14 @@ def logit_adjusted_cross_entropy(
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         class_counts: the number of training examples of each class, positive, `[L]`. May be
-            traced; traced counts are not checked.
+            traced.
         tau: scalar strength of the adjustment, at least 0; 0 gives `cross_entropy`. May be traced.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `class_counts` or
@@ -101,14 +101,14 @@ def vector_scaling(
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         class_counts: the number of training examples of each class, positive, `[L]`. May be
-            traced; traced counts are not checked.
+            traced.
         gamma: scalar exponent of the factors, at least 0; 0 gives `logit_adjusted_cross_entropy`.
             May be traced.
         tau: scalar strength of the shift, at least 0. May be traced.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, or `class_counts`,
@@ -162,7 +162,7 @@ def class_balanced_weights(class_counts: ArrayLike, *, beta: ArrayLike) -> jax.A
 
     Args:
         class_counts: the number of training examples of each class, positive, `[L]`. May be
-            traced; traced counts are not checked.
+            traced.
         beta: scalar, at least 0 and less than 1; 0.9999 is common. May be traced. A Python number
             may be closer to 1 than the floating-point type of the result resolves.
 

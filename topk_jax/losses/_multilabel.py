@@ -28,8 +28,8 @@ def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
             booleans, integers or floats.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or a target
-        is neither 0 nor 1.
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or a
+        target is neither 0 nor 1.
 
     Raises:
         TypeError: `logits` is not floating-point or `targets` is neither boolean nor real.
@@ -62,8 +62,8 @@ def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
         labels: integer classes, `[...]`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point or `labels` is not integer.
@@ -117,8 +117,8 @@ def expected_positive_regularization(
             those of the whole batch.
 
     Returns:
-        The loss of the batch, a scalar in float32 or float64; NaN if a logit is NaN or a label is
-        outside [0, L) anywhere in the batch.
+        The loss of the batch, a scalar in float32 or float64; NaN if a logit is NaN or +inf, or a
+        label is outside [0, L) anywhere in the batch.
 
     Raises:
         TypeError: an argument has the wrong type or dtype.

@@ -52,8 +52,8 @@ def noised_top_k_hinge(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: an argument has the wrong type or dtype.
@@ -119,8 +119,8 @@ def expected_top_k_hinge(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: an argument has the wrong type or dtype.

@@ -57,8 +57,8 @@ def relaxed_top_k_cross_entropy(
             makes training more stable.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, `top_k_weights`, `tau`

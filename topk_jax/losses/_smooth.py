@@ -48,8 +48,8 @@ def smooth_top_k_hinge(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, `k` is not a static

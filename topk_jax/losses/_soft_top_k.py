@@ -34,8 +34,8 @@ def lapsum_top_k_loss(
         alpha: positive scalar scale, in the units of the logits. May be traced.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, `k` is not a static
@@ -83,8 +83,8 @@ def sigmoid_top_k_loss(
         tau: positive scalar temperature, in the units of the logits. May be traced.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or the label
-        is outside [0, L).
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
+        the label is outside [0, L).
 
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, `k` is not a static

@@ -28,8 +28,8 @@ def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
             `[..., L]`.
 
     Returns:
-        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or a target
-        is neither 0 nor 1.
+        One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or a
+        target is neither 0 nor 1.
 
     Raises:
         TypeError: `logits` is not floating-point, or `targets` is not boolean or real.

@@ -48,8 +48,8 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
         axis: the axis of the classes.
 
     Returns:
-        An array of the scores' shape, in float32 or float64; NaN along `axis` where a score is
-        NaN. A score of -inf gets 0. If all scores are -inf, each gets 1 / L.
+        An array of the scores' shape, in float32 or float64; NaN along `axis` where a score is NaN
+        or +inf. A score of -inf gets 0. If all scores are -inf, each gets 1 / L.
 
     Raises:
         TypeError: `scores` is not floating-point, `alpha` is not real, or `axis` is not a static

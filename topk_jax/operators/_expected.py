@@ -61,9 +61,9 @@ def expected_top_k_value(
         axis: the axis of the classes.
 
     Returns:
-        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN. A score
-        of -inf never has rank k. If fewer than k other scores are left, the value is -inf and its
-        gradient 0.
+        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf. A
+        score of -inf never has rank k. If fewer than k other scores are left, the value is -inf and
+        its gradient 0.
 
     Raises:
         TypeError: `scores` is not floating-point, or `k`, `num_nodes` or `axis` is not a static

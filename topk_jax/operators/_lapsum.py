@@ -39,9 +39,9 @@ def lapsum_top_k(scores: ArrayLike, k: int, *, alpha: ArrayLike, axis: int = -1)
         axis: the axis of the classes.
 
     Returns:
-        An array of the scores' shape, in float32 or float64. NaN along `axis` where a score is NaN.
-        A score of -inf gets 0. If fewer than k scores are above -inf, these get 1 each, and the
-        others share the rest equally.
+        An array of the scores' shape, in float32 or float64. NaN along `axis` where a score is NaN
+        or +inf. A score of -inf gets 0. If fewer than k scores are above -inf, these get 1 each,
+        and the others share the rest equally.
 
     Raises:
         TypeError: `scores` is not floating-point, `k` or `axis` is not a static integer, or

@@ -63,7 +63,7 @@ def perturbed_top_k_sum(
         axis: the axis of the classes.
 
     Returns:
-        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN.
+        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
 
     Raises:
         TypeError: `scores` or `noise` is not floating-point, `k`, `num_samples` or `axis` is not a
@@ -122,7 +122,7 @@ def perturbed_top_k_value(
         axis: the axis of the classes.
 
     Returns:
-        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN.
+        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
 
     Raises:
         TypeError: `scores` or `noise` is not floating-point, `k`, `num_samples` or `axis` is not a

@@ -81,8 +81,8 @@ def relaxed_ranks(
 
     Returns:
         An array in float32 or float64 with `axis` replaced by two axes, the ranks and the classes:
-        `[..., k, L]`. NaN where a score is NaN. A class with a score of -inf has probability 0 for
-        ranks that other classes can have.
+        `[..., k, L]`. NaN where a score is NaN or +inf. A class with a score of -inf has
+        probability 0 for ranks that other classes can have.
 
     Raises:
         TypeError: `scores` is not floating-point, `k`, `axis`, `method` or `swap` is not static, or

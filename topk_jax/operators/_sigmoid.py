@@ -31,9 +31,9 @@ def sigmoid_top_k(scores: ArrayLike, k: int, *, tau: ArrayLike, axis: int = -1) 
         axis: the axis of the classes.
 
     Returns:
-        An array of the scores' shape, in float32 or float64. NaN along `axis` where a score is NaN.
-        A score of -inf gets 0. If fewer than k scores are above -inf, these get 1, and the others
-        1/2.
+        An array of the scores' shape, in float32 or float64. NaN along `axis` where a score is NaN
+        or +inf. A score of -inf gets 0. If fewer than k scores are above -inf, these get 1, and the
+        others 1/2.
 
     Raises:
         TypeError: `scores` is not floating-point, `k` or `axis` is not a static integer, or `tau`

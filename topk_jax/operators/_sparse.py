@@ -30,8 +30,8 @@ def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
 
     Returns:
         An array of the scores' shape, in float32 or float64. NaN along `axis` where a score is NaN
-        or a traced k is outside [0, L]. A score of -inf gets 0. If fewer than k scores are above
-        -inf, these get 1 each, and the others share the rest equally.
+        or +inf, or a traced k is outside [0, L]. A score of -inf gets 0. If fewer than k scores are
+        above -inf, these get 1 each, and the others share the rest equally.
 
     Raises:
         TypeError: `scores` is not floating-point, `k` is not integer, or `axis` is not a static

@@ -35,7 +35,7 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
         axis: the axis of the classes.
 
     Returns:
-        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN.
+        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
 
     Raises:
         TypeError: `scores` is not floating-point, or `k` or `axis` is not a static integer.
@@ -71,7 +71,7 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
         axis: the axis of the classes.
 
     Returns:
-        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN.
+        The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
 
     Raises:
         TypeError: `scores` is not floating-point, or `k` or `axis` is not a static integer.

@@ -10,7 +10,7 @@ from jax.typing import ArrayLike
 from topk_jax import sets
 from train.evaluation import score_files, thresholds
 from train.evaluation.conformal_rules import ConformalRule
-from train.evaluation.predictions import Predictions, chunks
+from train.evaluation.predictions import Predictions, Scores, chunks
 from train.foundation.errors import UserError
 
 # The clusters of classes are drawn from it.
@@ -52,7 +52,7 @@ class ConformalSets:
         return int(np.isposinf(self.limits).sum())
 
 
-def why_not(rule: ConformalRule, scores: np.ndarray, class_counts: np.ndarray | None) -> str | None:
+def why_not(rule: ConformalRule, scores: Scores, class_counts: np.ndarray | None) -> str | None:
     """Why a rule cannot be calibrated on scores [n, L]; None where it can."""
     if rule.needs_distribution and not score_files.are_probabilities(scores):
         return (

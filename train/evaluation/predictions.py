@@ -11,9 +11,13 @@ from topk_jax import metrics
 from train.data.batches import Batch
 from train.devices import processes
 from train.devices.parallel import Devices
+from train.evaluation.stored_scores import StoredScores
 
 # Examples that are processed together, where all at once would take too much memory.
 CHUNK = 4096
+
+# [n, L]; slices of both are arrays.
+Scores = np.ndarray | StoredScores
 
 
 @dataclass(frozen=True)
@@ -30,14 +34,15 @@ class Predictions:
     """
 
     loss: np.ndarray
-    scores: np.ndarray
+    scores: Scores
     labels: np.ndarray
     ranks: np.ndarray
 
     def take(self, indices: np.ndarray) -> "Predictions":
         """Those of the examples at some indices."""
-        arrays = (self.loss, self.scores, self.labels, self.ranks)
-        return Predictions(*(array[indices] for array in arrays))
+        return Predictions(
+            self.loss[indices], self.scores[indices], self.labels[indices], self.ranks[indices]
+        )
 
     def mean_loss(self) -> float:
         """The mean of the losses."""

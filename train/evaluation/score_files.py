@@ -2,15 +2,18 @@
 
 import functools
 import io
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from absl import logging
 from scipy import special
 
-from train.evaluation.predictions import Predictions, ranks_in_64_bits
+from train.evaluation.predictions import Predictions, Scores, chunks, ranks_in_64_bits
+from train.evaluation.stored_scores import StoredScores
 from train.foundation import files
 from train.foundation.errors import UserError, first_line
 
@@ -21,8 +24,12 @@ _SCORES = (_PROBABILITIES, "scores")
 _LABELS = "labels"
 _LOSS = "loss"
 _CLASS_COUNTS = "class_counts"
+# What an .npy file begins with.
+_NPY = b"\x93NUMPY"
 # How far from 1 the probabilities of an example may add up to.
 _SUM_TOLERANCE = 1e-3
+# Scores of more bytes are in a temporary file.
+_MOST_IN_MEMORY = 2**28
 
 
 def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray | None) -> None:
@@ -31,7 +38,7 @@ def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray 
     save = functools.partial(
         np.savez_compressed,
         content,
-        scores=predictions.scores,
+        scores=predictions.scores[:],
         labels=predictions.labels,
         loss=predictions.loss,
     )
@@ -42,8 +49,12 @@ def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray 
     files.write_whole(path, content.getvalue())
 
 
-def are_probabilities(scores: np.ndarray) -> bool:
+def are_probabilities(scores: Scores) -> bool:
     """Whether the scores of each example add up to 1; those of multi-label losses need not."""
+    return all(_add_up_to_1(scores[chunk]) for chunk in chunks(len(scores)))
+
+
+def _add_up_to_1(scores: np.ndarray) -> bool:
     sums = scores.sum(axis=-1, dtype=np.float64)
     return bool((np.abs(sums - 1) <= _SUM_TOLERANCE).all() and (scores >= 0).all())
 
@@ -60,7 +71,7 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     Raises:
         UserError: a file cannot be read, or the two are not what they must be.
     """
-    arrays = _read(logits, flag)
+    arrays = _read_scores(logits, flag)
     names = [name for name in (_LOGITS, *_SCORES) if name in arrays]
     if len(names) != 1:
         raise UserError(
@@ -69,18 +80,18 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
         )
     (name,) = names
     values = arrays[name]
-    if values.ndim != 2 or 0 in values.shape or values.dtype.kind != "f":
+    if len(values.shape) != 2 or 0 in values.shape or values.dtype.kind != "f":
         raise UserError(
             f"--{flag} must be floating-point numbers [examples, classes], of one example and "
             f"class at least; {name} in {logits} is {values.dtype} {list(values.shape)}"
         )
-    bad = np.flatnonzero(~np.isfinite(values).all(axis=-1))
+    is_finite = _by_chunks(values, lambda part: np.isfinite(part).all(axis=-1))
+    bad = np.flatnonzero(~is_finite)
     if bad.size:
         raise UserError(
             f"--{flag} must be finite; {bad.size} of the {len(values)} examples in {logits} have "
             f"NaN or infinity, the first of them example {bad[0]}"
         )
-    values = values.astype(np.float64)
     if name == _PROBABILITIES and not are_probabilities(values):
         raise UserError(
             f"--{flag}: what is called probabilities must not be negative, and add up to 1 for "
@@ -100,18 +111,49 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     else:
         raise UserError(f"--{labels_flag} is needed: {logits} has no array called labels")
     _check_labels(classes, values.shape, flag=labels_flag)
-    # In 64 bits, for somebody's logits may be of any size; sets are made of scores of 32.
-    scores = special.softmax(values, axis=-1) if name == _LOGITS else values
-    rows = np.arange(len(classes))
     if _LOSS in arrays:
         loss = _losses(arrays[_LOSS], len(classes), logits, flag)
-    elif name == _LOGITS:
-        loss = -special.log_softmax(values, axis=-1)[rows, classes]
     else:
+        loss = _losses_of(values, classes, are_logits=name == _LOGITS)
+    ranks = np.concatenate(
+        [
+            ranks_in_64_bits(values[chunk].astype(np.float64), classes[chunk])
+            for chunk in chunks(len(values))
+        ]
+    )
+    scores = _sets_are_made_of(values, are_logits=name == _LOGITS)
+    return Predictions(loss, scores, classes.astype(np.int32), ranks)
+
+
+def _losses_of(values: Scores, classes: np.ndarray, *, are_logits: bool) -> np.ndarray:
+    """The cross-entropy of each example, in 64 bits: somebody's logits may be of any size."""
+
+    def of_chunk(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        rows = np.arange(len(classes))
+        if are_logits:
+            return -special.log_softmax(values.astype(np.float64), axis=-1)[rows, classes]
         with np.errstate(divide="ignore", invalid="ignore"):
-            loss = -np.log(values[rows, classes])
-    ranks = ranks_in_64_bits(values, classes)
-    return Predictions(loss, scores.astype(np.float32), classes.astype(np.int32), ranks)
+            return -np.log(values[rows, classes].astype(np.float64))
+
+    return np.concatenate([of_chunk(values[c], classes[c]) for c in chunks(len(values))])
+
+
+def _sets_are_made_of(values: Scores, *, are_logits: bool) -> Scores:
+    """The probabilities of logits, or else the values, in 32 bits; in a file if they are many."""
+
+    def of_chunk(part: np.ndarray) -> np.ndarray:
+        in_64_bits = part.astype(np.float64)
+        scores = special.softmax(in_64_bits, axis=-1) if are_logits else in_64_bits
+        return scores.astype(np.float32)
+
+    if 4 * math.prod(values.shape) > _MOST_IN_MEMORY:
+        return StoredScores.write(of_chunk(values[chunk]) for chunk in chunks(len(values)))
+    return _by_chunks(values, of_chunk)
+
+
+def _by_chunks(values: Scores, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """A function of rows [n, L] that gives one result for each, of all of them."""
+    return np.concatenate([function(values[chunk]) for chunk in chunks(len(values))])
 
 
 def class_counts_beside(scores: Path, num_classes: int) -> np.ndarray | None:
@@ -185,6 +227,17 @@ def _check_labels(labels: np.ndarray, shape: tuple[int, ...], *, flag: str) -> N
         )
 
 
+def _read_scores(path: Path, flag: str) -> Mapping[str, Any]:
+    """The arrays of a file, as `_read` gives them; many scores of an .npy file stay there."""
+    with _reading(path, flag):
+        with files.open_regular(path) as file:
+            is_npy = file.read(6) == _NPY
+        stored = StoredScores.of_npy(path) if is_npy else None
+    if stored is not None and 4 * math.prod(stored.shape) > _MOST_IN_MEMORY:
+        return {_LOGITS: stored}
+    return _read(path, flag)
+
+
 def _read(path: Path, flag: str, only: str | None = None) -> Mapping[str, np.ndarray]:
     """The arrays of an .npz file by their names, or the one of an .npy file as logits.
 
@@ -196,7 +249,7 @@ def _read(path: Path, flag: str, only: str | None = None) -> Mapping[str, np.nda
     with _reading(path, flag):
         with files.open_regular(path) as file:
             start = file.read(6)
-        if not start.startswith((b"\x93NUMPY", b"PK")):
+        if not start.startswith((_NPY, b"PK")):
             raise ValueError("it is no .npy or .npz file")
         loaded = np.load(path, mmap_mode=None if only is None else "r", allow_pickle=False)
         if isinstance(loaded, np.ndarray):

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from topk_jax import metrics, sets
+from topk_jax import metrics
 from train.evaluation import conformal_sets, metric, score_files, set_rules, summaries
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.metric import Metric
@@ -14,6 +14,7 @@ from train.evaluation.predictions import Predictions
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
 from train.evaluation.thresholds import (
+    average_error_threshold,
     average_k_thresholds,
     conformal_threshold,
     error_in_binary,
@@ -159,7 +160,7 @@ def _at_coverage(
     conformal = conformal_threshold(calibrated_on, coverage)
     described = {"conformal": _described(examples, class_counts, conformal)}
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
-        average_error = float(sets.average_error_threshold(calibrated_on.scores, error=error))
+        average_error = average_error_threshold(calibrated_on.scores, error)
         described["average_error"] = _described(examples, class_counts, average_error)
         described["adaptive"] = _worth(
             summaries.find_sets(examples, set_rules.adaptive(error)), examples, class_counts

@@ -10,7 +10,7 @@ from train.evaluation.predictions import Predictions, chunks
 
 def fit(found: Predictions) -> float:
     """The temperature with the smallest mean cross-entropy of predictions that have logits."""
-    return float(sets.temperature(found.scores, found.labels))
+    return float(sets.temperature(found.scores[:], found.labels))
 
 
 @jax.jit

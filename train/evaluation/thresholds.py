@@ -1,15 +1,19 @@
 """Thresholds of sets, calibrated on the predictions for a split."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 
 import jax
 import numpy as np
 
 from topk_jax import sets
-from train.evaluation.predictions import Predictions, chunks
+from train.evaluation.predictions import Predictions, Scores, chunks
 from train.foundation.errors import UserError
+
+# Half of the bits of a number, and how many numbers these tell apart.
+_HALF_BITS = 16
+_HALF = 2**_HALF_BITS
 
 
 def average_k_thresholds(predictions: Predictions, ks: Sequence[int]) -> dict[int, jax.Array]:
@@ -17,7 +21,7 @@ def average_k_thresholds(predictions: Predictions, ks: Sequence[int]) -> dict[in
     return {k: average_k_threshold(predictions.scores, k) for k in ks}
 
 
-def average_k_threshold(scores: np.ndarray, k: float) -> jax.Array:
+def average_k_threshold(scores: Scores, k: float) -> jax.Array:
     """The threshold whose sets of scores [n, L] have K classes on average, in O(K n) memory."""
     calibrator = sets.AverageKCalibrator(k, num_examples=len(scores))
     for chunk in chunks(len(scores)):
@@ -33,7 +37,47 @@ def conformal_threshold(predictions: Predictions, coverage: float) -> float:
     """
     check_enough(len(predictions.labels), coverage)
     error = error_in_binary(coverage)
-    return float(sets.conformal_threshold(predictions.scores, predictions.labels, error=error))
+    # It is one of the scores of the labels. So these are given as the scores of a single class.
+    of_labels = np.concatenate(
+        [
+            np.take_along_axis(predictions.scores[c], predictions.labels[c][:, None], axis=-1)
+            for c in chunks(len(predictions.labels))
+        ]
+    )
+    only_class = np.zeros(len(of_labels), np.int32)
+    return float(sets.conformal_threshold(of_labels, only_class, error=error))
+
+
+def average_error_threshold(scores: Scores, error: float) -> float:
+    """The threshold whose sets miss that probability on average over the scores [n, L]."""
+    if isinstance(scores, np.ndarray):
+        return float(sets.average_error_threshold(scores, error=error))
+    # Scores in a file are gone through twice. The order of numbers from 0 on is that of their bits:
+    # once for the sums of those with the same upper half, once for those of the lower half where
+    # the sum of all smaller ones passes what may be missed.
+    allowed = error * len(scores)
+    sums = np.zeros(1 + _HALF // 2)
+    for values, bits in _values_and_bits(scores):
+        sums += np.bincount(bits >> _HALF_BITS, weights=values, minlength=len(sums))
+    upper = int(np.searchsorted(sums.cumsum(), allowed, side="right"))
+    if upper == len(sums):
+        return math.inf
+    missed, sums = sums[:upper].sum(), np.zeros(_HALF)
+    for values, bits in _values_and_bits(scores):
+        here = bits >> _HALF_BITS == upper
+        sums += np.bincount(bits[here] & (_HALF - 1), weights=values[here], minlength=_HALF)
+    lower = int(np.searchsorted(missed + sums.cumsum(), allowed, side="right"))
+    # The sums of both times are rounded differently: the largest number with that upper half.
+    bits = np.array((upper << _HALF_BITS) + min(lower, _HALF - 1), np.int32)
+    return float(bits.view(np.float32))
+
+
+def _values_and_bits(scores: Scores) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Numbers in 32 bits that are not negative, and their bits as integers, by chunks."""
+    for chunk in chunks(len(scores)):
+        # An addition makes -0 a 0.
+        values = scores[chunk].ravel() + np.float32(0)
+        yield values, values.view(np.int32)
 
 
 def check_enough(number: int, coverage: float) -> None:

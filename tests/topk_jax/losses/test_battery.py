@@ -1,5 +1,6 @@
 """The battery that every loss goes through."""
 
+import itertools
 import zlib
 
 import jax
@@ -319,14 +320,13 @@ def assert_broken_alone(case, broken, clean_arrays, broken_arrays):
 
 
 @every_case
-def test_nan_is_contagious_for_its_own_example_alone(case):
+def test_nan_and_infinity_are_contagious_for_their_own_example_alone(case):
     heads, labels, *extra = case.draw(seed=15)
-    for head in range(case.heads):
+    # The order of floats by their bits has one NaN above all numbers, the other below.
+    for head, value in itertools.product(range(case.heads), (jnp.nan, -jnp.nan, jnp.inf)):
         for class_index in range(battery.NUM_CLASSES):
             broken = class_index % battery.NUM_EXAMPLES
-            # The order of floats by their bits has one of them above all numbers, the other below.
-            nan = -jnp.nan if class_index % 2 else jnp.nan
-            hurt = heads.at[head, broken, class_index].set(nan)
+            hurt = heads.at[head, broken, class_index].set(value)
             assert_broken_alone(case, broken, (heads, labels, *extra), (hurt, labels, *extra))
 
 

@@ -347,7 +347,7 @@ def test_masked_classes_are_harmless(case, rng):
 
 @every_case
 # The order of floats by their bits has one of them above all numbers, the other one below.
-@pytest.mark.parametrize(("position", "nan"), [(0, np.nan), (4, -np.nan)])
+@pytest.mark.parametrize(("position", "nan"), [(0, np.nan), (4, -np.nan), (2, np.inf)])
 def test_nan_spoils_its_own_example_alone(case, rng, position, nan):
     clean, cotangent = draw(case, rng)
     scores = clean.at[1, position].set(nan)

@@ -9,8 +9,11 @@ import pytest
 from scipy import special
 
 from tests import reference
-from train.evaluation import score_files
+from train.evaluation import predictions, score_files
 from train.evaluation.predictions import ranks_in_64_bits
+from train.evaluation.set_report import set_report
+from train.evaluation.stored_scores import StoredScores
+from train.evaluation.thresholds import average_error_threshold
 from train.foundation.errors import UserError
 
 
@@ -185,3 +188,58 @@ def test_labels_of_a_text_are_whole_numbers(tmp_path, text):
     path.write_text(text)
     with pytest.raises(UserError, match="must be whole numbers, one a line"):
         score_files.read_integers(path, flag="labels")
+
+
+@pytest.mark.parametrize("kind", ["logits", "probabilities"])
+def test_scores_in_a_file_give_the_report_of_those_in_memory(tmp_path, rng, kind, monkeypatch):
+    logits = 4 * rng.normal(size=(90, 7)).astype(np.float32)
+    labels = rng.integers(0, 7, size=90)
+    values = special.softmax(logits, axis=1) if kind == "probabilities" else logits
+    path = tmp_path / "scores.npy"
+    np.save(path, values)
+    np.savetxt(tmp_path / "labels.txt", labels, "%d")
+    if kind == "probabilities":
+        path = tmp_path / "scores.npz"
+        np.savez(path, probabilities=values)
+    # Several chunks, the last of them smaller.
+    monkeypatch.setattr(predictions, "CHUNK", 16)
+    half = np.flatnonzero(rng.random(90) < 0.5)
+
+    def reports():
+        found = score_files.read_scores(path, tmp_path / "labels.txt", flag="logits")
+        return found.scores, [
+            set_report(one, found, ks=(1, 3), coverages=(0.75, 0.9), class_counts=None).to_json()
+            for one in (found, found.take(half))
+        ]
+
+    in_memory, expected = reports()
+    monkeypatch.setattr(score_files, "_MOST_IN_MEMORY", 0)
+    in_file, actual = reports()
+    assert isinstance(in_memory, np.ndarray)
+    assert isinstance(in_file, StoredScores)
+    np.testing.assert_array_equal(in_file[:], in_memory)
+    assert actual == expected
+
+
+def test_the_average_error_of_scores_in_a_file_is_that_of_those_in_memory(rng):
+    # Eighths and sixteenths: many ties, and sums that are exact in any order.
+    scores = (rng.multinomial(16, rng.dirichlet(np.ones(6), size=50)) / 16).astype(np.float32)
+    stored = StoredScores.write([scores[:20], scores[20:]])
+    for error in (0.0, 0.0625, 0.25, 0.5, 0.9, 0.999):
+        expected = average_error_threshold(scores, error)
+        assert average_error_threshold(stored, error) == expected
+
+
+def test_stored_scores_are_read_by_rows(tmp_path, rng):
+    values = rng.normal(size=(20, 3))
+    np.save(tmp_path / "scores.npy", values)
+    stored = StoredScores.of_npy(tmp_path / "scores.npy")
+    assert (stored.shape, len(stored), stored.dtype) == ((20, 3), 20, np.float64)
+    chosen = np.array([1, 2, 7, 19])
+    np.testing.assert_array_equal(stored[3:9], values[3:9])
+    np.testing.assert_array_equal(stored[chosen][1:], values[chosen[1:]])
+    np.testing.assert_array_equal(stored[20:], np.empty((0, 3)))
+    # What has rows in parts, or is no matrix, is not read by rows.
+    for other in (values.T, values[0]):
+        np.save(tmp_path / "other.npy", other)
+        assert StoredScores.of_npy(tmp_path / "other.npy") is None

@@ -1,0 +1,91 @@
+"""Scores that are too many for the memory: in a file, of which a few rows are read at a time."""
+
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, overload
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class _OpenFile:
+    """A file that is closed when nothing uses it any more; a temporary one is then gone."""
+
+    file: IO[bytes]
+
+    def __del__(self) -> None:
+        self.file.close()
+
+
+@dataclass(frozen=True, eq=False)
+class StoredScores:
+    """Scores [n, L] in an .npy file, or in a temporary file without a name.
+
+    They are used as an array is, as far as that is possible: a slice gives an array in memory, and
+    an array of indices gives stored scores again. Rows are read, not mapped: what is mapped stays
+    in memory.
+
+    Attributes:
+        opened: the file.
+        offset: where the first row of the file begins.
+        dtype: of a score.
+        num_classes: the number of classes.
+        rows: the places of the examples in the file, [n].
+    """
+
+    opened: _OpenFile
+    offset: int
+    dtype: np.dtype
+    num_classes: int
+    rows: np.ndarray
+
+    @classmethod
+    def of_npy(cls, path: Path) -> "StoredScores | None":
+        """The scores in an .npy file; None where it has something else, or a row in parts."""
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not isinstance(mapped, np.memmap) or mapped.ndim != 2 or not mapped.flags.c_contiguous:
+            return None
+        rows = np.arange(len(mapped))
+        return cls(_OpenFile(path.open("rb")), mapped.offset, mapped.dtype, mapped.shape[1], rows)
+
+    @classmethod
+    def write(cls, parts: Iterable[np.ndarray]) -> "StoredScores":
+        """Stores arrays [any, L] one after another, in 32 bits; there is at least one."""
+        dtype, num_rows, num_classes = np.dtype(np.float32), 0, 0
+        file = tempfile.TemporaryFile()  # noqa: SIM115
+        for part in parts:
+            file.write(np.ascontiguousarray(part, dtype).data)
+            num_rows, num_classes = num_rows + len(part), part.shape[1]
+        file.flush()
+        return cls(_OpenFile(file), 0, dtype, num_classes, np.arange(num_rows))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of examples and classes."""
+        return len(self.rows), self.num_classes
+
+    def __len__(self) -> int:
+        """The number of examples."""
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, chosen: slice) -> np.ndarray: ...
+
+    @overload
+    def __getitem__(self, chosen: np.ndarray) -> "StoredScores": ...
+
+    def __getitem__(self, chosen: slice | np.ndarray) -> "np.ndarray | StoredScores":
+        """The scores of a slice of the examples, or those at indices, which are not read yet."""
+        rows = self.rows[chosen]
+        if not isinstance(chosen, slice):
+            return replace(self, rows=rows)
+        if not rows.size:
+            return np.empty((0, self.num_classes), self.dtype)
+        # Indices increase, so that those of a slice are near one another.
+        first, last = int(rows.min()), int(rows.max())
+        self.opened.file.seek(self.offset + first * self.num_classes * self.dtype.itemsize)
+        count = (last + 1 - first) * self.num_classes
+        read = np.fromfile(self.opened.file, self.dtype, count).reshape(-1, self.num_classes)
+        return read if len(rows) == len(read) else read[rows - first]
