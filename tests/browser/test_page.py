@@ -12,6 +12,9 @@ from PIL import Image
 from sklearn.datasets import load_digits, load_sample_images
 
 from tests.browser.chromium import Tab
+from train.prediction import html_page
+from train.prediction.html_page import Facts
+from train.prediction.image_sets import ImageSet
 
 ROOT = Path(__file__).parents[2]
 # A limit for a hang; a command takes some ten seconds.
@@ -303,3 +306,47 @@ def test_everything_has_a_name_for_those_who_do_not_see(tab, page):
             tab.call("Input.dispatchKeyEvent", type=kind, key="Tab", windowsVirtualKeyCode=9)
         focused = "document.activeElement.id || document.activeElement.hash.slice(1)"
         assert tab.evaluate(focused) == wanted
+
+
+def test_of_many_cards_some_are_shown_at_a_time(tab, tmp_path):
+    number, sizes = 2200, {7: 0, 900: 3, 2199: 2}
+    path = tmp_path / "many.html"
+    with html_page.writing(path, Facts([EVIL, "cat", "dog"], "Rule.", "", {})) as page:
+        for index in range(number):
+            size = sizes.get(index, 1)
+            page.add(
+                ImageSet(
+                    path=Path(f"{index:04}.png"),
+                    classes=tuple(range(size)),
+                    probabilities=(0.25,) * size,
+                    likeliest=1,
+                    highest=0.25,
+                    thumbnail=None,
+                )
+            )
+    files = [f"{index:04}.png" for index in range(number)]
+    told = "document.getElementById('status').textContent"
+    tab.open(path.as_uri())
+    assert shown(tab) == files[:500]
+    assert tab.evaluate(told) == "500 of 2,200 shown"
+    for count in (1000, 1500):
+        tab.evaluate("document.querySelector('#more button').click()")
+        assert shown(tab) == files[:count]
+    choose(tab, "filter", "2199")
+    assert shown(tab) == files[-1:]
+    assert tab.evaluate(told) == "1 of 2,200 shown"
+    choose(tab, "filter", "")
+    choose(tab, "sort", "largest")
+    assert shown(tab)[:3] == [files[900], files[2199], files[0]]
+    choose(tab, "sort", "smallest")
+    assert shown(tab)[:2] == [files[7], files[0]]
+    choose(tab, "sort", "")
+    assert shown(tab) == files[:500]
+    # Scrolling to the end shows more.
+    tab.evaluate("document.getElementById('more').scrollIntoView()")
+    for _ in range(100):
+        if len(shown(tab)) > 500:
+            break
+    assert shown(tab)[:1000] == files[:1000]
+    tab.open(path.as_uri(), script=False)
+    assert shown(tab) == files

@@ -1,6 +1,7 @@
 """An HTML page of sets: one file that needs no network and works without scripts.
 
-The templates, the style and the script are next to this file. The page begins with counts of its
+Thousands of cards would take a browser long to lay out. So the script shows some at a time. Without
+scripts all are shown. The templates, the style and the script are next to this file. The page begins with counts of its
 examples, so their cards are collected in a temporary file, which takes no memory.
 """
 
@@ -29,6 +30,10 @@ _STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
 _SCRIPT = (_HERE / "script.js").read_text(encoding="utf-8")
 # How many classes of a set are visible before the list is opened.
 _SEEN = 5
+# How many cards are laid out when the page is opened; the others are in groups, which the script
+# takes in when the browser is idle.
+_FIRST = 500
+_IN_A_GROUP = 250
 
 _templates = Environment(
     loader=FileSystemLoader(_HERE),
@@ -146,13 +151,24 @@ class Page:
             table=self._facts.table | self._counts(),
             images=self._images,
             # The template of a card has escaped them.
-            cards=map(Markup, self._cards),
+            cards=map(Markup, self._written()),
+            first=_FIRST,
+            in_a_group=_IN_A_GROUP,
             unreadable=self._unreadable,
             style=Markup(_STYLE),
             script=Markup(_SCRIPT),
             script_digest=b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode(),
         )
         page.dump(file, encoding="utf-8")
+
+    def _written(self) -> Iterator[str]:
+        """The cards; a name in one may have several lines, but no end of a card."""
+        card = ""
+        for line in self._cards:
+            card += line
+            if card.endswith("</article></li>\n"):
+                yield card
+                card = ""
 
     def _counts(self) -> dict[str, str]:
         """Statistics of the images on the page."""

@@ -1,0 +1,82 @@
+"""The time and the memory of `train.predict` for many images, with their page.
+
+    python -m benchmarks.many_images [--images=20000] [--output=FILE.json]
+
+Needs the program's dependencies, and Linux. A network of the digits, trained for an epoch, gets
+pictures of 64 x 64 pixels that all differ. With Chromium, `--browser` measures the time until the
+page shows its first cards.
+"""
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from benchmarks import command, timing, watched
+
+_SIDE = 64
+
+
+def main() -> None:
+    """Measures everything and prints or writes the results as JSON."""
+    parser = command.parser(__doc__, repetitions=None)
+    parser.add_argument(
+        "--images", type=command.whole_number(1), default=20_000, help="how many there are"
+    )
+    parser.add_argument("--browser", action="store_true", help="open the page in Chromium")
+    arguments = parser.parse_args()
+    command.write(measure(arguments.images, browser=arguments.browser), arguments.output)
+
+
+def measure(images: int, *, browser: bool) -> dict[str, Any]:
+    """What the command takes, how large the page is, and how long it takes to open."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        _write_images(folder / "images", images)
+        watched.run(
+            [
+                *("-m", "train.main", "--config=configs/digits.py:cross_entropy"),
+                *("--config.num_epochs=1", f"--config.dataset.data_dir={folder}/data"),
+                f"--workdir={folder}/run",
+            ]
+        )
+        seen = watched.run(
+            [
+                *("-m", "train.predict", f"--workdir={folder}/run", "--average_k=3"),
+                *(f"--images={folder}/images", f"--html={folder}/page.html"),
+            ]
+        )
+        opened = {"seconds_to_open_the_page": _seconds_to_open(folder)} if browser else {}
+        return {
+            "machine": timing.machine(),
+            "images": images,
+            **seen.to_json(),
+            "page_mb": round((folder / "page.html").stat().st_size / 1e6, 1),
+            **opened,
+        }
+
+
+def _write_images(folder: Path, number: int) -> None:
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for index in range(number):
+        coarse = Image.fromarray(rng.integers(0, 256, (8, 8, 3), np.uint8))
+        coarse.resize((_SIDE, _SIDE)).save(folder / f"{index:06}.png")
+
+
+def _seconds_to_open(folder: Path) -> float:
+    """From the request to the end of loading, when the controls work and cards are seen."""
+    # Chromium is needed for this alone.
+    from tests.browser.chromium import Tab  # noqa: PLC0415
+
+    with Tab(folder / "profile") as tab:
+        tab.open((folder / "page.html").as_uri())
+        return round(
+            tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd / 1000"), 2
+        )
+
+
+if __name__ == "__main__":
+    main()
