@@ -444,7 +444,7 @@ def shot_groups(class_counts: ArrayLike, *, few: int = 20, many: int = 100) -> d
 
     Returns:
         A dictionary of boolean masks, `[L]`, with the keys "few", "medium" and "many". Each class
-        is in exactly one group.
+        is in exactly one group; in none if a traced count is negative.
 
     Raises:
         TypeError: `class_counts` is not integer, or `few` or `many` is not a static integer.

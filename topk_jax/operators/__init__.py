@@ -1,4 +1,8 @@
-"""Operators on score vectors: the k-th largest score and its smoothed relatives."""
+"""Operators on score vectors: the k-th largest score and its smoothed relatives.
+
+All results are NaN if a traced parameter is outside its range, which cannot raise an error. Those of
+an example are NaN where a score is NaN or +inf.
+"""
 
 from topk_jax.operators import (
     _entmax,
