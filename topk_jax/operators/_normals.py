@@ -63,13 +63,20 @@ def normals(words: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.
         classes: the indices of the classes.
         dtype: float32 or float64.
     """
-    first, second = threefry(
-        words[0], words[1], sample.astype(jnp.uint32), classes.astype(jnp.uint32)
-    )
+    counter = sample.astype(jnp.uint32), classes.astype(jnp.uint32)
     if dtype == jnp.float64:
+        first, second = threefry(words[0], words[1], *counter)
         wide = first.astype(jnp.uint64) << _WORD_BITS | second.astype(jnp.uint64)
         return np.sqrt(2) * jax.lax.erf_inv(_between_minus_one_and_one(wide, dtype))
-    return _normal_quantile(_between_minus_one_and_one(first ^ second, dtype))
+    return of_words(words[0], words[1], *counter)
+
+
+def of_words(
+    first_key: jax.Array, second_key: jax.Array, sample: jax.Array, classes: jax.Array
+) -> jax.Array:
+    """The noise in float32, with the words of a key and the two words of the counter as arrays."""
+    first, second = threefry(first_key, second_key, sample, classes)
+    return _normal_quantile(_between_minus_one_and_one(first ^ second, jnp.dtype(jnp.float32)))
 
 
 def threefry(
@@ -93,7 +100,7 @@ def threefry(
 def _between_minus_one_and_one(bits: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """Maps random bits to the centres of equal cells of (-1, 1), one cell per mantissa value."""
     information = jnp.finfo(dtype)
-    one = jax.lax.bitcast_convert_type(jnp.ones((), dtype), bits.dtype)
+    one = np.ones((), dtype).view(bits.dtype)
     fraction = bits >> (information.bits - information.nmant) | one
     from_one_to_two = jax.lax.bitcast_convert_type(fraction, dtype)
     return 2 * (from_one_to_two - 1.5) + information.eps.astype(dtype)
