@@ -18,7 +18,7 @@ from topk_jax.operators import _normals
 
 # As many entries of a row are perturbed at once.
 _BLOCK = 512
-# As many samples share a pass over the scores: a power of two, and a tile of a TPU has as many rows.
+# As many samples share a pass over the scores: a power of two, as a tile of a TPU has rows.
 _SAMPLES = 8
 _WARPS = 4
 _NOTHING = np.int32(-1)
