@@ -1,6 +1,7 @@
 """The top-K hinge smoothed with noise: with samples, or in expectation."""
 
 from collections.abc import Callable, Hashable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ def noised_top_k_hinge(
     margins: ArrayLike = 1.0,
     scale: ArrayLike = 1.0,
     class_axis_name: Hashable | None = None,
+    implementation: Literal["xla", "pallas"] = "xla",
 ) -> jax.Array:
     r"""The calibrated top-K hinge, with its top-(K+1) operator smoothed with Gaussian noise.
 
@@ -50,6 +52,8 @@ def noised_top_k_hinge(
         scale: positive scalar factor of the loss (gamma above), needed for cosines.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
+        implementation: "xla", or "pallas" for one kernel on GPU and TPU, with the same noise; see
+            `perturbed_top_k_value`.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
@@ -81,6 +85,7 @@ def noised_top_k_hinge(
             num_samples=num_samples,
             noise=noise,
             class_axis_name=class_axis_name,
+            implementation=implementation,
         )
 
     return _smoothed_hinge(logits, labels, k, margins, scale, perturbed, class_axis_name)

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -36,6 +36,7 @@ def perturbed_top_k_sum(
     num_samples: int,
     noise: ArrayLike | None = None,
     axis: int = -1,
+    implementation: Literal["xla", "pallas"] = "xla",
 ) -> jax.Array:
     r"""The sum of the k largest scores, averaged over Gaussian perturbations of the scores.
 
@@ -61,6 +62,9 @@ def perturbed_top_k_sum(
         noise: standard normal noise to use instead of a key, `[M, *scores.shape]`. It is a
             constant: no gradient flows to it.
         axis: the axis of the classes.
+        implementation: "xla", or "pallas" for one kernel on GPU and TPU, with the same noise: for
+            float32, with a key, and a batch size that is known. On the CPU it is slow, for tests,
+            and in `shard_map` needs `check_vma=False`. No measurement says yet that it is faster.
 
     Returns:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
@@ -85,7 +89,9 @@ def perturbed_top_k_sum(
     Source: Garcin et al. (2022); thesis, equations 4.6, 4.7 and 4.11. Berthet et al. (2020),
     "Learning with differentiable perturbed optimizers".
     """
-    return _perturbed(key, scores, k, epsilon, num_samples, noise, axis, only_last=False)
+    return _perturbed(
+        key, scores, k, epsilon, num_samples, noise, axis, implementation, only_last=False
+    )
 
 
 def perturbed_top_k_value(
@@ -97,6 +103,7 @@ def perturbed_top_k_value(
     num_samples: int,
     noise: ArrayLike | None = None,
     axis: int = -1,
+    implementation: Literal["xla", "pallas"] = "xla",
 ) -> jax.Array:
     r"""The k-th largest score, averaged over Gaussian perturbations of the scores.
 
@@ -120,6 +127,9 @@ def perturbed_top_k_value(
         noise: standard normal noise to use instead of a key, `[M, *scores.shape]`. It is a
             constant: no gradient flows to it.
         axis: the axis of the classes.
+        implementation: "xla", or "pallas" for one kernel on GPU and TPU, with the same noise: for
+            float32, with a key, and a batch size that is known. On the CPU it is slow, for tests,
+            and in `shard_map` needs `check_vma=False`. No measurement says yet that it is faster.
 
     Returns:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
@@ -149,7 +159,9 @@ def perturbed_top_k_value(
 
     Source: Garcin et al. (2022); thesis, definition 4.3.4, equation 4.12 and its illustration.
     """
-    return _perturbed(key, scores, k, epsilon, num_samples, noise, axis, only_last=True)
+    return _perturbed(
+        key, scores, k, epsilon, num_samples, noise, axis, implementation, only_last=True
+    )
 
 
 def _perturbed(
@@ -160,6 +172,7 @@ def _perturbed(
     num_samples: int,
     noise: ArrayLike | None,
     axis: int,
+    implementation: str,
     *,
     only_last: bool,
     class_axis_name: Hashable | None = None,
@@ -171,6 +184,7 @@ def _perturbed(
     if (key is None) == (noise is None):
         given = "neither" if key is None else "both"
         raise ValueError(f"exactly one of key and noise must be given, got {given}.")
+    _check_implementation(implementation, last.dtype, noise, class_axis_name)
     batch_shape = last.shape[:-1]
     num_rows = math.prod(batch_shape)
     if noise is None:
@@ -191,7 +205,7 @@ def _perturbed(
     last += (zeros + 0 * epsilon)[..., None]
     if class_axis_name is None:
         epsilons = epsilon + jnp.zeros_like(last[..., 0])
-        values = _mean_selected(only_last, k, num_samples, last, epsilons, source)
+        values = _mean_selected(only_last, k, num_samples, implementation, last, epsilons, source)
     else:
         values = _mean_kth_of_split(k, num_samples, last, epsilon, source, class_axis_name)
     if noise is not None:
@@ -209,6 +223,7 @@ def perturbed_kth(
     num_samples: int,
     noise: ArrayLike | None,
     class_axis_name: Hashable | None,
+    implementation: Literal["xla", "pallas"],
 ) -> jax.Array:
     """`perturbed_top_k_value` of classes that may be split over devices."""
     return _perturbed(
@@ -219,9 +234,28 @@ def perturbed_kth(
         num_samples,
         noise,
         -1,
+        implementation,
         only_last=True,
         class_axis_name=class_axis_name,
     )
+
+
+def _check_implementation(
+    implementation: str,
+    dtype: jnp.dtype,
+    noise: ArrayLike | None,
+    class_axis_name: Hashable | None,
+) -> None:
+    if _checks.choice(implementation, "implementation", ("xla", "pallas")) == "xla":
+        return
+    reasons = {
+        "with noise instead of a key": noise is not None,
+        "for classes that are split over devices": class_axis_name is not None,
+        f"for scores in {dtype}": dtype != jnp.float32,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise ValueError(f'implementation must be "xla" {reason}, got "pallas".')
 
 
 def keys_of_rows(key: Any, batch_shape: tuple[int, ...]) -> jax.Array:
@@ -246,11 +280,12 @@ def _given_noise(
     return jnp.moveaxis(given, axis % last.ndim + 1, -1).astype(last.dtype)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2))
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1, 2, 3))
 def _mean_selected(
     only_last: bool,
     k: int,
     num_samples: int,
+    implementation: str,
     scores: jax.Array,
     epsilon: jax.Array,
     source: jax.Array,
@@ -261,20 +296,26 @@ def _mean_selected(
     words of one key per row [..., 2]. The rule is custom, because reverse mode through the
     selection would store the perturbed scores and scatter into [M, n, L].
     """
-    return _mean_selected_forward(only_last, k, num_samples, scores, epsilon, source)[0]
+    return _mean_selected_forward(
+        only_last, k, num_samples, implementation, scores, epsilon, source
+    )[0]
 
 
 def _mean_selected_forward(
     only_last: bool,
     k: int,
     num_samples: int,
+    implementation: str,
     scores: jax.Array,
     epsilon: jax.Array,
     source: jax.Array,
 ) -> tuple[jax.Array, Any]:
     batch_ndim = scores.ndim - 1
-    select = functools.partial(_select_in_rows, only_last, k, num_samples)
-    of_classes = (0,) if source.dtype == jnp.uint32 else (0, 2)
+    if implementation == "pallas":
+        select, of_classes = functools.partial(_select_by_kernel, only_last, k, num_samples), ()
+    else:
+        select = functools.partial(_select_in_rows, only_last, k, num_samples)
+        of_classes = (0,) if source.dtype == jnp.uint32 else (0, 2)
     values, selected, slope = _sharding.selected_on_each_device(
         select, batch_ndim, scores, epsilon, source, of_classes=of_classes
     )
@@ -311,6 +352,55 @@ def _select_in_rows(
         selected.reshape(*batch_shape, *selected.shape[1:]),
         noise_sums.mean(axis=1).reshape(batch_shape),
     )
+
+
+def _select_by_kernel(
+    only_last: bool,
+    k: int,
+    num_samples: int,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The result of `_select_in_rows` by the kernel, from the words of keys alone."""
+    from topk_jax.operators import _perturbed_kernel  # noqa: PLC0415 (it takes a second to import)
+
+    batch_shape = epsilon.shape
+    words = source.reshape(-1, 2)
+
+    def on(platform: Literal["cpu", "gpu", "tpu"]) -> Callable[..., Any]:
+        return functools.partial(
+            _perturbed_kernel.largest_perturbed,
+            k=k,
+            num_samples=num_samples,
+            only_last=only_last,
+            platform=platform,
+        )
+
+    values, selected = jax.lax.platform_dependent(
+        scores.reshape(-1, scores.shape[-1]),
+        epsilon.reshape(-1),
+        words,
+        cpu=on("cpu"),
+        cuda=on("gpu"),
+        rocm=on("gpu"),
+        tpu=on("tpu"),
+    )
+    drawn = _noise_of_selected(words, num_samples, selected, scores.dtype)
+    return (
+        values.sum(axis=-1).mean(axis=1).reshape(batch_shape),
+        selected.reshape(*batch_shape, *selected.shape[1:]),
+        drawn.sum(axis=-1).mean(axis=1).reshape(batch_shape),
+    )
+
+
+def _noise_of_selected(
+    words: jax.Array, num_samples: int, selected: jax.Array, dtype: jnp.dtype
+) -> jax.Array:
+    """The noise of the classes [n, M, ...], from the words of each row [n, 2]."""
+    of_samples = jax.vmap(_normals.normals, (None, 0, 0, None))
+    of_rows = jax.vmap(of_samples, (0, None, 0, None))
+    return of_rows(words, jnp.arange(num_samples), selected, dtype)
 
 
 def _over_samples(
@@ -426,9 +516,7 @@ def _selected_of_split(
     )
     of_batch = (*batch_shape, num_samples, values.shape[-1])
     if has_key:
-        of_samples = jax.vmap(_normals.normals, (None, 0, 0, None))
-        of_rows = jax.vmap(of_samples, (0, None, 0, None))
-        noise = of_rows(source.reshape(-1, 2), jnp.arange(num_samples), classes, scores.dtype)
+        noise = _noise_of_selected(source.reshape(-1, 2), num_samples, classes, scores.dtype)
     else:
         noise = _classes.entries(source, classes.reshape(of_batch), class_axis_name)
     return values.reshape(of_batch), classes.reshape(of_batch), noise.reshape(of_batch)
@@ -451,7 +539,12 @@ def _map(function: Callable[[Any], Any], operands: Any, at_once: int) -> Any:
 
 
 def _mean_selected_backward(
-    only_last: bool, _k: int, num_samples: int, residuals: Any, cotangent: jax.Array
+    only_last: bool,
+    _k: int,
+    num_samples: int,
+    _implementation: str,
+    residuals: Any,
+    cotangent: jax.Array,
 ) -> tuple[jax.Array, jax.Array, None]:
     selected, slope, no_scores = residuals
     num_classes, dtype = no_scores.shape[-1], no_scores.dtype

@@ -59,6 +59,8 @@ def largest_perturbed(
     padding = -num_classes % _BLOCK
     padded = jnp.pad(scores, ((0, 0), (0, padding)), constant_values=-jnp.inf)
     size = 1 if only_last else k
+    # In shard_map: over which devices the results vary.
+    varies = jax.typeof(scores).mat
     kernel = functools.partial(_kernel, k, only_last, at_once, num_classes)
     # A middle axis of 1: blocks of a TPU's arrays have all of the last two axes, or tiles of them.
     whole = [(None, 1, length) for length in (padded.shape[-1], 1, 2)]
@@ -68,7 +70,7 @@ def largest_perturbed(
         in_specs=[pl.BlockSpec(block, lambda row, _: (row, 0, 0)) for block in whole],
         out_specs=[pl.BlockSpec((None, at_once, size), lambda row, group: (row, group, 0))] * 2,
         out_shape=[
-            jax.ShapeDtypeStruct((num_rows, groups * at_once, size), dtype)
+            jax.ShapeDtypeStruct((num_rows, groups * at_once, size), dtype, manual_axis_type=varies)
             for dtype in (jnp.float32, jnp.int32)
         ],
         interpret=platform == "cpu",
