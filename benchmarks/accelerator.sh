@@ -11,7 +11,7 @@
 # says what it wrote. It is stopped after nine minutes. The evidence then goes on with the same command.
 set -euo pipefail
 
-PARTS="machine losses memory other_losses selection estimators step_densenet step_resnet networks
+PARTS="machine losses kernel memory other_losses selection estimators step_densenet step_resnet networks
   input throughput throughput_large exactness kill_and_resume evidence_average evidence_noise_20
   evidence_noise_40 evidence_tail"
 PYTHON=${PYTHON:-python}
@@ -127,6 +127,10 @@ run_part() {
       $smoke && few+=(--smallest)
       # PyTorch needs memory beside XLA.
       XLA_PYTHON_CLIENT_PREALLOCATE=false measured losses --sections seconds expected flat_in_k "${few[@]}"
+      ;;
+    kernel)
+      $smoke && few+=(--smallest)
+      measured kernel "${few[@]}"
       ;;
     memory)
       $smoke && few+=(--smallest)
