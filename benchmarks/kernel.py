@@ -5,7 +5,7 @@
 On the CPU the kernel is interpreted: the command then shows that it works, and no speed.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -23,7 +23,8 @@ SHAPES = (
     (256, 10_000, 10, 5),
     (256, 100_000, 5, 5),
 )
-IMPLEMENTATIONS = ("xla", "pallas")
+Implementation = Literal["xla", "pallas"]
+IMPLEMENTATIONS: tuple[Implementation, ...] = ("xla", "pallas")
 
 
 def main() -> None:
@@ -47,7 +48,7 @@ def row(shape: tuple[int, int, int, int], repetitions: int) -> dict[str, Any]:
     labels = jnp.arange(num_examples) % num_classes
     operands = (logits, labels, jax.random.key(1))
 
-    def compiled(implementation: str) -> Any:
+    def compiled(implementation: Implementation) -> Any:
         def loss(logits: jax.Array, labels: jax.Array, key: jax.Array) -> jax.Array:
             return losses.noised_top_k_hinge(
                 logits,
