@@ -62,7 +62,7 @@ def row(shape: tuple[int, int, int, int], repetitions: int) -> dict[str, Any]:
 
         return timing.value_and_gradient(loss).lower(*operands).compile()
 
-    programs = {name: compiled(name) for name in IMPLEMENTATIONS}
+    programs: dict[str, Any] = {name: compiled(name) for name in IMPLEMENTATIONS}
     gradients = [np.asarray(program(*operands)[1]) for program in programs.values()]
     others = int((gradients[0] != gradients[1]).any(axis=-1).sum())
     contestants = {name: timing.blocking(program, *operands) for name, program in programs.items()}
