@@ -310,6 +310,10 @@ FURTHER_CASES = {
 }
 
 
+# Names, which cannot be traced.
+NEVER_TRACED = {"class_axis_name", "implementation"}
+
+
 def function_of(name):
     module, function = name.split(".")
     return next(
@@ -325,7 +329,8 @@ def test_the_table_has_every_parameter_of_every_public_function():
         if inspect.isfunction(getattr(module, name))
     }
     parameters = {
-        name: {*inspect.signature(function).parameters} for name, function in public.items()
+        name: {*inspect.signature(function).parameters} - NEVER_TRACED
+        for name, function in public.items()
     }
     assert {name: {*case.wrong, *case.others.split()} for name, case in CASES.items()} == parameters
 

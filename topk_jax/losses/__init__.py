@@ -1,7 +1,7 @@
 """Losses for set-valued classification: one loss per example, unless they couple the batch.
 
-All losses are NaN if a traced parameter is outside its range, which cannot raise an error. That of an
-example is NaN, as is its gradient, where a logit is NaN or +inf or the label is outside [0, L).
+All losses are NaN if a traced parameter is outside its range, which cannot raise an error. That of
+an example is NaN, as is its gradient, where a logit is NaN or +inf or the label is outside [0, L).
 """
 
 from topk_jax.losses import (

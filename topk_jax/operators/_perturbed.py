@@ -311,11 +311,12 @@ def _mean_selected_forward(
     source: jax.Array,
 ) -> tuple[jax.Array, Any]:
     batch_ndim = scores.ndim - 1
+    of_classes: tuple[int, ...] = (0,) if source.dtype == jnp.uint32 else (0, 2)
+    in_rows: Callable[..., Any] = _select_in_rows
     if implementation == "pallas":
-        select, of_classes = functools.partial(_select_by_kernel, only_last, k, num_samples), ()
-    else:
-        select = functools.partial(_select_in_rows, only_last, k, num_samples)
-        of_classes = (0,) if source.dtype == jnp.uint32 else (0, 2)
+        # The kernel takes whole rows.
+        of_classes, in_rows = (), _select_by_kernel
+    select = functools.partial(in_rows, only_last, k, num_samples)
     values, selected, slope = _sharding.selected_on_each_device(
         select, batch_ndim, scores, epsilon, source, of_classes=of_classes
     )

@@ -5,6 +5,7 @@ import json
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -69,7 +70,7 @@ VALUES = st.recursive(
 
 
 # What has surprised a program before.
-ODD = st.sampled_from(
+ODD: st.SearchStrategy[Any] = st.sampled_from(
     (
         *(10**400, -(10**400), float("nan"), float("inf"), -0.0, 0, -1, 2**32, 1e308, 5e-324),
         *("", "\0", "\ud800", "a" * 5000, True, None, [], [[]], [None], {}, {"": {}}, [10**400]),

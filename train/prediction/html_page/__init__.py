@@ -1,8 +1,9 @@
 """An HTML page of sets: one file that needs no network and works without scripts.
 
 Thousands of cards would take a browser long to lay out. So the script shows some at a time. Without
-scripts all are shown. The templates, the style and the script are next to this file. The page begins with counts of its
-examples, so their cards are collected in a temporary file, which takes no memory.
+scripts all are shown. The templates, the style and the script are next to this file. The page
+begins with counts of its examples, so their cards are collected in a temporary file, which takes no
+memory.
 """
 
 import contextlib
