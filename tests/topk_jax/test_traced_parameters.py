@@ -292,6 +292,7 @@ CASES = {
         margins=margins,
         scale=2.0,
     ),
+    "heads.scores": Case({}, {}, "features head"),
     "heads.top_k_hinge": of_features(others="k"),
 }
 # The parameters of another kind, and of a head, which are no arguments of the functions above.
