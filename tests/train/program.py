@@ -6,7 +6,7 @@ import signal
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,8 +75,10 @@ class Running(AbstractContextManager["Running"]):
         return False
 
     def _kill(self) -> None:
-        if self._process.wait(0) is None:
-            os.killpg(self.pid, signal.SIGKILL)
+        # It may have ended without that this process has been told.
+        with suppress(ProcessLookupError):
+            if self._process.wait(0) is None:
+                os.killpg(self.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ processes that get it, and whether a second one follows.
 
 import signal
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -37,10 +38,12 @@ def stop(workdir, draw, whole):
     number = draw.choice(SIGNALS)
     second = draw.choice((None, None, None, *SIGNALS))
     with PROGRAM.start(workdir) as running:
-        if not running.ends_within(seconds):
-            running.send(number, to_group=draw.random() < 0.5)
-            if second is not None and not running.ends_within(draw.random() / 10):
-                running.send(second)
+        # The run may end at that very moment.
+        with suppress(ProcessLookupError):
+            if not running.ends_within(seconds):
+                running.send(number, to_group=draw.random() < 0.5)
+                if second is not None and not running.ends_within(draw.random() / 10):
+                    running.send(second)
         ended = running.end()
     said = f"{number.name} after {seconds:.3f} s, then {second}: {ended}"
     if ended.returncode == 0:
