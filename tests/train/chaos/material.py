@@ -3,7 +3,7 @@
 import json
 import random
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,17 @@ _OF_THE_MOMENT = (
 _EXIT_CODES = (1, 2)
 
 
+# Of results.json: most of the numbers that it has of a split.
+_METRICS = (
+    "loss",
+    *(f"top_{k}_accuracy" for k in (1, 3, 5)),
+    *(f"macro_top_{k}_accuracy" for k in (1, 3, 5)),
+    *(f"average_{k}_accuracy" for k in (1, 3, 5)),
+    *(f"macro_average_{k}_accuracy" for k in (1, 3, 5)),
+    *(f"average_{k}_set_size" for k in (1, 3, 5)),
+)
+
+
 @dataclass(frozen=True)
 class Command:
     """A command that reads a run.
@@ -41,12 +52,14 @@ class Command:
         arguments: the folder with the run to the command line's.
         result: the folder with the run, and what was printed, to what the command has found.
         is_training: whether the run is unfinished before it.
+        reads: the files of the run that it reads most of, which are damaged most often.
     """
 
     module: str
     arguments: Callable[[Path], Sequence[str]]
     result: Callable[[Path, str], Any]
     is_training: bool = False
+    reads: tuple[str, ...] = ("config.json", "classes.json")
 
     def run(self, folder: Path) -> Ended:
         """Runs the command on the run in a folder."""
@@ -95,7 +108,9 @@ def _predict(folder: Path) -> list[str]:
 
 
 COMMANDS = {
-    "train.main of a finished run": Command("train.main", _train, results),
+    "train.main of a finished run": Command(
+        "train.main", _train, results, reads=("config.json", "results.json")
+    ),
     "train.main of an unfinished run": Command(
         "train.main", _train, results_and_metrics, is_training=True
     ),
@@ -107,8 +122,12 @@ COMMANDS = {
     "train.predict": Command("train.predict", _predict, _printed),
     "train.compare": Command(
         "train.compare",
-        lambda folder: [f"--runs={folder / 'run'}", f"--json={folder / 'out'}"],
+        lambda folder: [
+            *(f"--runs={folder / 'run'}", f"--json={folder / 'out'}"),
+            f"--metrics={','.join(_METRICS)}",
+        ],
         _written,
+        reads=("config.json", "results.json"),
     ),
     "train.tables": Command(
         "train.tables",
@@ -162,13 +181,10 @@ class Material:
             for name in ("results.json", "evaluation_test.json", "calibration.json"):
                 (self.at / "run" / name).unlink()
 
-    def file(self, part: str, draw: random.Random) -> Path:
-        """A file of the run or of the data; those at the top more often."""
-        root = self.at / part
-        found = sorted(path for path in root.rglob("*") if path.is_file())
-        weights = [
-            4 if path.parent == root and path.suffix.startswith(".js") else 1 for path in found
-        ]
+    def file(self, part: str, reads: Collection[str], draw: random.Random) -> Path:
+        """A file of the run or of the data, most often one of those that are read most."""
+        found = sorted(path for path in (self.at / part).rglob("*") if path.is_file())
+        weights = [len(found) / 2 if path.name in reads else 1 for path in found]
         return draw.choices(found, weights)[0]
 
 

@@ -31,12 +31,12 @@ NUM_READS = 300
 def try_all(trials, material, part, numbers):
     for name, number in numbers.items():
         for index in range(number):
-            draw = trials.draw(f"{name} {index}")
-            material.renew(is_training=COMMANDS[name].is_training)
-            what = damage(material.file(part, draw), draw)
+            command, draw = COMMANDS[name], trials.draw(f"{name} {index}")
+            material.renew(is_training=command.is_training)
+            what = damage(material.file(part, command.reads, draw), draw)
             what = f"{name} {index}: {what.replace(str(material.at), '')}"
             try:
-                trials.add(what, why_not(name, material, COMMANDS[name].run(material.at)))
+                trials.add(what, why_not(name, material, command.run(material.at)))
             except TimeoutError as error:
                 trials.add(what, str(error))
 
