@@ -52,7 +52,7 @@ class Command:
         arguments: the folder with the run to the command line's.
         result: the folder with the run, and what was printed, to what the command has found.
         is_training: whether the run is unfinished before it.
-        reads: the files of the run that it reads most of, which are damaged most often.
+        reads: the files of the run that it reads most of, which are damaged often.
     """
 
     module: str
@@ -108,9 +108,7 @@ def _predict(folder: Path) -> list[str]:
 
 
 COMMANDS = {
-    "train.main of a finished run": Command(
-        "train.main", _train, results, reads=("config.json", "results.json")
-    ),
+    "train.main of a finished run": Command("train.main", _train, results, reads=("results.json",)),
     "train.main of an unfinished run": Command(
         "train.main", _train, results_and_metrics, is_training=True
     ),
@@ -127,7 +125,7 @@ COMMANDS = {
             f"--metrics={','.join(_METRICS)}",
         ],
         _written,
-        reads=("config.json", "results.json"),
+        reads=("results.json",),
     ),
     "train.tables": Command(
         "train.tables",
@@ -182,9 +180,10 @@ class Material:
                 (self.at / "run" / name).unlink()
 
     def file(self, part: str, reads: Collection[str], draw: random.Random) -> Path:
-        """A file of the run or of the data, most often one of those that are read most."""
+        """A file of the run or of the data, often one of those that are read most."""
         found = sorted(path for path in (self.at / part).rglob("*") if path.is_file())
-        weights = [len(found) / 2 if path.name in reads else 1 for path in found]
+        # Half of the time.
+        weights = [len(found) / len(reads) if path.name in reads else 1 for path in found]
         return draw.choices(found, weights)[0]
 
 

@@ -99,6 +99,16 @@ def _mutate(path: Path, draw: random.Random) -> None:
     path.write_bytes(mutated(path.read_bytes(), draw))
 
 
+def _digit(path: Path, draw: random.Random) -> None:
+    """Changes a digit: what remains is as good a file, with another number."""
+    content = bytearray(path.read_bytes())
+    digits = [at for at, byte in enumerate(content) if 48 <= byte <= 57]
+    if digits:
+        at = draw.choice(digits)
+        content[at] = 48 + (content[at] - 48 + draw.randint(1, 9)) % 10
+        path.write_bytes(bytes(content))
+
+
 def _nest(path: Path, draw: random.Random) -> None:
     path.write_bytes(draw.choice(_NESTED))
 
@@ -146,6 +156,7 @@ def _other(path: Path, draw: random.Random) -> None:
 
 _DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
     "mutated": _mutate,
+    "another digit": _digit,
     "nested": _nest,
     "empty": _empty,
     "garbage": _garbage,
@@ -156,4 +167,5 @@ _DAMAGES: dict[str, Callable[[Path, random.Random], None]] = {
     "huge": _huge,
     "another file": _other,
 }
-_KINDS = [*_DAMAGES, *["mutated"] * (2 * len(_DAMAGES))]
+# Half of the time bytes are damaged anywhere, or a digit.
+_KINDS = [*_DAMAGES, *["mutated"] * 7, *["another digit"] * 7]
