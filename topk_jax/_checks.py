@@ -464,9 +464,9 @@ def class_counts(counts: ArrayLike, name: str, num_classes: int | None = None) -
     if concrete is None:
         wide = jnp.float64 if converted.dtype == jnp.float64 else jnp.result_type(float)
         traced = converted.astype(wide)
-        least, sum_of_all = traced.min(), traced.sum()
+        fewest, sum_of_all = traced.min(), traced.sum()
         # A NaN or an infinite count fails these, and a count of 0 has a share of 0.
-        valid = jnp.minimum(least, least / sum_of_all) >= limits.tiny
+        valid = jnp.minimum(fewest, fewest / sum_of_all) >= limits.tiny
         valid &= sum_of_all <= limits.max
         return _numerics.nan_unless(valid, traced)
     positive = (concrete > 0) & np.isfinite(concrete)
