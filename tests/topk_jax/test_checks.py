@@ -275,6 +275,8 @@ REFUSALS = {
             ),
             ([1, -0.5, 2], ValueError, "margins must be at least 0, got -0.5."),
             (np.nan, ValueError, "margins must be at least 0, got nan."),
+            (np.inf, ValueError, "margins must be finite in float32, got inf."),
+            ([1, 1e39, 2], ValueError, "margins must be finite in float32, got 1e+39."),
         ],
     ),
     "class_counts": (

@@ -820,14 +820,14 @@ KEY = jax.random.key(0)
                     P, Y, error=0.1, weights=weights
                 ),
                 ValueError,
-                f"weights must be finite and not all 0 in float32, got a largest one of {largest}",
+                f"weights must {allowed} in float32, got {got}",
             )
-            for weights, largest in (
-                ([np.inf, 1, 1], "inf"),
-                (np.zeros(3), "0"),
-                (0.0, "0"),
-                ([1.0, 1e39, 1.0], r"1e\+39"),
-                (np.full(3, 1e-40), "1e-40"),
+            for weights, allowed, got in (
+                ([np.inf, 1, 1], "be finite", "inf"),
+                (np.zeros(3), "not be all 0", "a largest one of 0"),
+                (0.0, "not be all 0", "a largest one of 0"),
+                ([1.0, 1e39, 1.0], "be finite", r"1e\+39"),
+                (np.full(3, 1e-40), "not be all 0", "a largest one of 1e-40"),
             )
         ),
         *(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests import reference
 from tests.topk_jax.probabilities import as_float64, dyadic_probabilities, properties, softmax_of
-from topk_jax import sets
+from topk_jax import metrics, sets
 
 # Top-K sets
 
@@ -301,3 +301,14 @@ NAN = float("nan")
 def test_refusals(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_an_infinite_score_is_above_all_numbers():
+    scores = jnp.array([[0.0, jnp.inf, 2.0], [-jnp.inf, 1.0, jnp.inf]])
+    np.testing.assert_array_equal(
+        sets.top_k_set(scores, k=1), [[False, True, False], [False, False, True]]
+    )
+    np.testing.assert_array_equal(
+        sets.threshold_set(scores, 1.5), [[False, True, True], [False, False, True]]
+    )
+    np.testing.assert_array_equal(metrics.label_ranks(scores, jnp.array([1, 1])), [0, 1])
