@@ -16,7 +16,7 @@ from absl import logging as absl_logging
 from orbax.checkpoint import checkpoint_managers
 
 from train.foundation import checksums, full_disks, interruption
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, first_line
 from train.workdir import array_types
 
 PyTree = Any
@@ -53,17 +53,26 @@ class Checkpointer:
         self._damaged: set[int] = set()
         self._is_clean = False
         self._step_in_flight = 0
-        self._manager = ocp.CheckpointManager(
-            self._directory,
-            item_handlers={
-                _STATE: ocp.StandardCheckpointHandler(),
-                _PROGRESS: ocp.JsonCheckpointHandler(),
-            },
-            options=ocp.CheckpointManagerOptions(
-                preservation_policy=self._policy,
-                async_options=ocp.AsyncOptions(post_finalization_callback=self._write_checksums),
-            ),
-        )
+        try:
+            self._manager = ocp.CheckpointManager(
+                self._directory,
+                item_handlers={
+                    _STATE: ocp.StandardCheckpointHandler(),
+                    _PROGRESS: ocp.JsonCheckpointHandler(),
+                },
+                options=ocp.CheckpointManagerOptions(
+                    preservation_policy=self._policy,
+                    async_options=ocp.AsyncOptions(
+                        post_finalization_callback=self._write_checksums
+                    ),
+                ),
+            )
+        except OSError:
+            raise
+        except Exception as error:  # Of a damaged description of a checkpoint, orbax's can be any.
+            raise OSError(
+                f"the checkpoints in {self._directory} cannot be read: {first_line(error)}"
+            ) from error
         _ignore_closed_event_loops()
 
     def __enter__(self) -> "Checkpointer":

@@ -191,6 +191,14 @@ def test_a_torn_checkpoint_is_passed_over_with_one_line(directory, state, caplog
     assert "Traceback" not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("content", [b"[]", b'{"init_timestamp_nsecs": "now"}'])
+def test_a_damaged_description_of_a_checkpoint_is_an_error_of_the_system(directory, state, content):
+    fill(directory, state, [1])
+    (directory / "1" / "_CHECKPOINT_METADATA").write_bytes(content)
+    with pytest.raises(OSError, match=f"the checkpoints in {directory} cannot be read: "):
+        Checkpointer(directory)
+
+
 @pytest.mark.parametrize("damage", [truncate, flip_a_bit, shutil.rmtree])
 def test_a_checkpoint_whose_best_is_not_whole_is_passed_over(directory, state, caplog, damage):
     fill(directory, state, [0, 0, 2, 4])
