@@ -97,4 +97,5 @@ def test_random_bytes_in_a_file_are_the_shape_or_one_line():
 
 def test_numbers_that_no_float_can_hold_are_refused():
     assert Number()(10**400) == "a finite number"
-    assert Number()(10**300) is None
+    assert Number()(10**300) == "a finite number, also when it is rounded to 32 bits"
+    assert Number()(10**30) is None
