@@ -4,7 +4,7 @@
 
 Needs the program's dependencies, and Linux. A network of the digits, trained for an epoch, gets
 pictures of 64 x 64 pixels that all differ. With Chromium, `--browser` measures the time until the
-page shows its first cards.
+first and the last page are loaded.
 """
 
 import tempfile
@@ -15,6 +15,7 @@ import numpy as np
 from PIL import Image
 
 from benchmarks import command, timing, watched
+from train.prediction.html_page import page_files
 
 _SIDE = 64
 
@@ -25,13 +26,13 @@ def main() -> None:
     parser.add_argument(
         "--images", type=command.whole_number(1), default=20_000, help="how many there are"
     )
-    parser.add_argument("--browser", action="store_true", help="open the page in Chromium")
+    parser.add_argument("--browser", action="store_true", help="open pages in Chromium")
     arguments = parser.parse_args()
     command.write(measure(arguments.images, browser=arguments.browser), arguments.output)
 
 
 def measure(images: int, *, browser: bool) -> dict[str, Any]:
-    """What the command takes, how large the page is, and how long it takes to open."""
+    """What the command takes, how large its pages are, and how long they take to open."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _write_images(folder / "images", images)
@@ -48,12 +49,17 @@ def measure(images: int, *, browser: bool) -> dict[str, Any]:
                 *(f"--images={folder}/images", f"--html={folder}/page.html"),
             ]
         )
-        opened = {"seconds_to_open_the_page": _seconds_to_open(folder)} if browser else {}
+        first = folder / "page.html"
+        last = page_files.path(first, page_files.number(images))
+        pages = [first, *folder.glob("page.*.html")]
+        opened = _seconds_to_open(folder, {"first": first, "last": last}) if browser else {}
         return {
             "machine": timing.machine(),
             "images": images,
             **seen.to_json(),
-            "page_mb": round((folder / "page.html").stat().st_size / 1e6, 1),
+            "pages": len(pages),
+            "pages_mb": round(sum(page.stat().st_size for page in pages) / 1e6, 1),
+            "largest_page_mb": round(max(page.stat().st_size for page in pages) / 1e6, 2),
             **opened,
         }
 
@@ -66,16 +72,20 @@ def _write_images(folder: Path, number: int) -> None:
         coarse.resize((_SIDE, _SIDE)).save(folder / f"{index:06}.png")
 
 
-def _seconds_to_open(folder: Path) -> float:
-    """From the request to the end of loading, when the controls work and cards are seen."""
+def _seconds_to_open(folder: Path, pages: dict[str, Path]) -> dict[str, float]:
+    """From each request to the end of loading, when the controls work and cards are seen."""
     # Chromium is needed for this alone.
     from tests.browser.chromium import Tab  # noqa: PLC0415
 
+    seconds = {}
     with Tab(folder / "profile") as tab:
-        tab.open((folder / "page.html").as_uri())
-        return round(
-            tab.evaluate("performance.getEntriesByType('navigation')[0].loadEventEnd / 1000"), 2
-        )
+        for name, page in pages.items():
+            tab.open(page.as_uri())
+            milliseconds = tab.evaluate(
+                "performance.getEntriesByType('navigation')[0].loadEventEnd"
+            )
+            seconds[f"seconds_to_open_the_{name}_page"] = round(milliseconds / 1000, 2)
+    return seconds
 
 
 if __name__ == "__main__":

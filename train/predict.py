@@ -84,6 +84,7 @@ def main() -> None:
         row_sets,
         set_outputs,
     )
+    from train.prediction.html_page import page_files
     from train.workdir import terminal
 
     examples: row_sets.NamedRows | name_sets.Names | image_sets.ImageFiles
@@ -97,6 +98,8 @@ def main() -> None:
     out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)
     if out is not None and html is not None and out.absolute() == html.absolute():
         raise UserError(f"--out and --html must be two files; both are {out}")
+    if html is not None:
+        page_files.check(html, len(examples), [] if out is None else [out])
     given = None
     if _CLASS_NAMES.value is not None:
         given = class_names.read("class_names", _CLASS_NAMES.value)
@@ -109,8 +112,9 @@ def main() -> None:
     rule = calibrated_rule.calibrate(classifier, rule_chosen)
     entries = examples.make_sets(classifier, rule, thumbnails=html is not None)
     facts = html_page.Facts.of(classifier, rule, names)
-    complete = set_outputs.write(entries, len(examples), facts, rule, lines=out, page=html)
-    written = {what: path for what, path in (("sets", out), ("page", html)) if path is not None}
+    complete, pages = set_outputs.write(entries, len(examples), facts, rule, lines=out, page=html)
+    page = "page" if pages <= 1 else f"first of {pages:,} pages"
+    written = {what: path for what, path in (("sets", out), (page, html)) if path is not None}
     # Standard output has the lines where no file does.
     terminal.show_files(written, make_console(stderr=out is None))
     if not complete:

@@ -110,6 +110,11 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
         self.events.clear()
         self._go(address)
 
+    def follow(self, text):
+        """Loads the page that the first link with this text leads to."""
+        link = f"Array.from(document.links).find((one) => one.textContent === {json.dumps(text)})"
+        self._go(self.evaluate(f"{link}.href"))
+
     def evaluate(self, expression):
         """The value of an expression in the page, or what it promises."""
         result = self.call(

@@ -1,4 +1,4 @@
-"""The page of `train.predict` as a person sees it: 300 images, light and dark, wide and narrow."""
+"""The page of `train.predict` as a person sees it: 200 images, light and dark, wide and narrow."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from sklearn.datasets import load_digits, load_sample_images
 
 from tests.browser.chromium import Tab
 from train.prediction import html_page
-from train.prediction.html_page import Facts
+from train.prediction.html_page import Facts, page_files
 from train.prediction.image_sets import ImageSet
 
 ROOT = Path(__file__).parents[2]
 # A limit for a hang; a command takes some ten seconds.
 TIME_LIMIT = 300
 EVIL = "<img src=x onerror=document.title=1>"
-NUM_DIGITS, NUM_PHOTOGRAPHS = 279, 20
+NUM_DIGITS, NUM_PHOTOGRAPHS = 179, 20
 NUM_IMAGES = NUM_DIGITS + NUM_PHOTOGRAPHS + 1
 # Top, left, height and width of what is on the screen, of every element that a selector finds.
 BOXES = """
@@ -76,7 +76,7 @@ def page(tmp_path_factory):
         *(f"--class_names={folder}/names.txt", f"--html={folder}/page.html"),
     )
     assert done.stderr.splitlines()[-2:] == [
-        "1 of 301 images could not be read",
+        "1 of 201 images could not be read",
         f"page  {folder}/page.html",
     ], done.stderr
     lines = [json.loads(line) for line in done.stdout.splitlines()]
@@ -133,8 +133,8 @@ def test_all_is_there_and_nothing_is_loaded_from_elsewhere(tab, page):
     tab.open(address)
     assert len(lines) == NUM_IMAGES
     assert shown(tab) == names(lines)
-    assert tab.evaluate("document.title") == "Sets of classes for 300 images"
-    assert tab.evaluate("document.getElementById('status').textContent") == "300 shown"
+    assert tab.evaluate("document.title") == "Sets of classes for 200 images"
+    assert tab.evaluate("document.getElementById('status').textContent") == "200 shown"
     assert tab.evaluate("document.querySelectorAll('#unreadable li').length") == 1
     # Every picture can be drawn, the last too.
     assert (
@@ -153,7 +153,7 @@ def test_the_filter_leaves_files_and_classes_with_the_text(tab, page):
     tab.open(address)
     choose(tab, "filter", "FLOWER ")
     assert shown(tab) == [name for name in names(lines) if name.startswith("flower")]
-    assert tab.evaluate("document.getElementById('status').textContent") == "10 of 300 shown"
+    assert tab.evaluate("document.getElementById('status').textContent") == "10 of 200 shown"
     # The view is in the address, and so survives a reload.
     tab.open(tab.evaluate("location.href"))
     assert len(shown(tab)) == 10
@@ -276,7 +276,7 @@ def test_names_do_nothing(tab, page):
     address, _ = page
     for script in (True, False):
         tab.open(address, script=script)
-        assert tab.evaluate("document.title") == "Sets of classes for 300 images"
+        assert tab.evaluate("document.title") == "Sets of classes for 200 images"
         assert tab.evaluate("document.querySelectorAll('[onerror]').length") == 0
 
 
@@ -308,17 +308,16 @@ def test_everything_has_a_name_for_those_who_do_not_see(tab, page):
         assert tab.evaluate(focused) == wanted
 
 
-def test_of_many_cards_some_are_shown_at_a_time(tab, tmp_path):
-    number, sizes = 2200, {7: 0, 900: 3, 2199: 2}
-    path = tmp_path / "many.html"
+def test_of_many_cards_each_page_has_some_and_leads_to_the_others(tab, tmp_path):
+    number = 2 * page_files.CARDS + 50
+    path = tmp_path / f"many {EVIL.replace('/', '|')} #1.html"
     with html_page.writing(path, Facts([EVIL, "cat", "dog"], "Rule.", "", {})) as page:
         for index in range(number):
-            size = sizes.get(index, 1)
             page.add(
                 ImageSet(
                     path=Path(f"{index:04}.png"),
-                    classes=tuple(range(size)),
-                    probabilities=(0.25,) * size,
+                    classes=(index % 3,),
+                    probabilities=(0.25,),
                     likeliest=1,
                     highest=0.25,
                     thumbnail=None,
@@ -326,27 +325,31 @@ def test_of_many_cards_some_are_shown_at_a_time(tab, tmp_path):
             )
     files = [f"{index:04}.png" for index in range(number)]
     told = "document.getElementById('status').textContent"
-    tab.open(path.as_uri())
-    assert shown(tab) == files[:500]
-    assert tab.evaluate(told) == "500 of 2,200 shown"
-    for count in (1000, 1500):
-        tab.evaluate("document.querySelector('#more button').click()")
-        assert shown(tab) == files[:count]
-    choose(tab, "filter", "2199")
+    ranges = "Array.from(document.querySelectorAll('nav span'), (one) => one.textContent).join()"
+    for script in (True, False):
+        tab.open(path.as_uri(), script=script)
+        assert shown(tab) == files[:200]
+        assert tab.evaluate(ranges) == ",".join(["images 1 to 200 of 450"] * 2)
+        tab.follow("Next")
+        assert shown(tab) == files[200:400]
+        assert tab.evaluate(ranges) == ",".join(["images 201 to 400 of 450"] * 2)
+        assert tab.evaluate("document.title") == "Sets of classes for 450 images, page 2 of 3"
+        tab.follow("Next")
+        assert shown(tab) == files[400:]
+        tab.follow("First page")
+        assert shown(tab) == files[:200]
+        tab.follow("Last page")
+        assert shown(tab) == files[400:]
+        tab.follow("Previous")
+        assert shown(tab) == files[200:400]
+    tab.open(path.with_name(f"{path.stem}.3.html").as_uri())
+    assert tab.evaluate(told) == "50 shown on this page"
+    choose(tab, "filter", "0449")
     assert shown(tab) == files[-1:]
-    assert tab.evaluate(told) == "1 of 2,200 shown"
-    choose(tab, "filter", "")
-    choose(tab, "sort", "largest")
-    assert shown(tab)[:3] == [files[900], files[2199], files[0]]
-    choose(tab, "sort", "smallest")
-    assert shown(tab)[:2] == [files[7], files[0]]
-    choose(tab, "sort", "")
-    assert shown(tab) == files[:500]
-    # Scrolling to the end shows more.
-    tab.evaluate("document.getElementById('more').scrollIntoView()")
-    for _ in range(100):
-        if len(shown(tab)) > 500:
-            break
-    assert shown(tab)[:1000] == files[:1000]
-    tab.open(path.as_uri(), script=False)
-    assert shown(tab) == files
+    assert tab.evaluate(told) == "1 of 50 shown on this page"
+    choose(tab, "filter", "0001")
+    assert shown(tab) == []
+    assert tab.evaluate(CONTRASTS) >= 4.5
+    assert complaints(tab) == []
+    tab.open(path.as_uri(), width=320)
+    assert tab.evaluate("document.documentElement.scrollWidth") <= 320

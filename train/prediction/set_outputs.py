@@ -4,6 +4,7 @@ import contextlib
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from train.foundation.console import make_console
 from train.foundation.printable import printable
@@ -14,6 +15,18 @@ from train.prediction.class_sets import ClassSet
 from train.prediction.image_sets import Unreadable
 
 
+class Written(NamedTuple):
+    """What was written.
+
+    Attributes:
+        complete: whether every image could be read.
+        pages: how many pages there are.
+    """
+
+    complete: bool
+    pages: int
+
+
 def write(
     entries: Iterable[ClassSet | Unreadable],
     total: int,
@@ -22,7 +35,7 @@ def write(
     *,
     lines: Path | None,
     page: Path | None,
-) -> bool:
+) -> Written:
     """Writes the set of each example; prints to standard error which images cannot be read.
 
     Args:
@@ -32,9 +45,6 @@ def write(
         rule: the rule that made the sets.
         lines: the file for the lines of JSON; None for standard output.
         page: the file for the page; None for no page.
-
-    Returns:
-        Whether every image could be read.
     """
     image_files.ignore_warnings()
     unreadable = 0
@@ -61,7 +71,7 @@ def write(
             bar.advance(progress)
     if unreadable:
         _say(f"{unreadable:,} of {total:,} images could not be read")
-    return unreadable == 0
+    return Written(unreadable == 0, 0 if cards is None else cards.number)
 
 
 def _say(text: str) -> None:

@@ -193,29 +193,3 @@ def test_thumbnails_are_small_and_bare():
 def test_the_script_is_one_that_can_stand_in_a_page():
     text = (Path(html_page.__file__).parent / "script.js").read_text(encoding="utf-8")
     assert re.search(r"</script|<!--", text, re.IGNORECASE) is None
-
-
-def test_cards_after_the_first_are_in_groups_that_a_browser_without_scripts_shows(
-    tmp_path, monkeypatch
-):
-    monkeypatch.setattr(html_page, "_FIRST", 3)
-    monkeypatch.setattr(html_page, "_IN_A_GROUP", 2)
-    for number, groups in [(3, 0), (4, 1), (5, 1), (8, 3)]:
-        path = tmp_path / f"{number}.html"
-        with html_page.writing(path, FACTS) as page:
-            for index in range(number):
-                # A name of a file may have any character but one.
-                page.add(image_set(f"a\n{EVIL}\n{index}.png", {0: 0.5}))
-        text = path.read_text(encoding="utf-8")
-        cards = re.findall(r'<li class="card".*?</article></li>', text, re.DOTALL)
-        assert len(cards) == number
-        inside = re.findall(r"<noscript>(.*?)</noscript>", text, re.DOTALL)
-        found = [len(re.findall('<li class="card"', group)) for group in inside]
-        assert sum(found) == number - 3
-        assert len(found) == groups
-        assert f'data-number="{number}"' in text
-        assert text.count("<noscript>") == text.count("</noscript>") == groups
-        # What was laid out at first, and what the groups have, is all of it, in order.
-        assert [card.count(f"{index}.png") >= 1 for index, card in enumerate(cards)] == [
-            True
-        ] * number

@@ -1,19 +1,21 @@
-"""An HTML page of sets: one file that needs no network and works without scripts.
+"""An HTML page of sets that needs no network and works without scripts.
 
-Thousands of cards would take a browser long to lay out. So the script shows some at a time. Without
-scripts all are shown. The templates, the style and the script are next to this file. The page
-begins with counts of its examples, so their cards are collected in a temporary file, which takes no
-memory.
+The cards of many examples are on several pages, each a file of its own with links to the others:
+a browser takes long to lay out thousands. The templates, the style and the script are next to this
+file. Pages begin with counts of all examples, so the cards are collected in a temporary file, which
+takes no memory.
 """
 
 import contextlib
+import functools
 import hashlib
+import os
 import tempfile
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TextIO
+from typing import BinaryIO
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -22,7 +24,7 @@ from train.evaluation.metric import Metric
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet
-from train.prediction.html_page import words
+from train.prediction.html_page import page_files, words
 from train.prediction.image_sets import ImageSet, Unreadable
 from train.prediction.trained import TrainedClassifier
 
@@ -31,10 +33,6 @@ _STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
 _SCRIPT = (_HERE / "script.js").read_text(encoding="utf-8")
 # How many classes of a set are visible before the list is opened.
 _SEEN = 5
-# How many cards are laid out when the page is opened; the others are in groups, which the script
-# takes in when the browser is idle.
-_FIRST = 500
-_IN_A_GROUP = 250
 
 _templates = Environment(
     loader=FileSystemLoader(_HERE),
@@ -103,27 +101,38 @@ def _expected(test: Mapping[str, float | None], rule: CalibratedRule, example: s
 
 
 class Page:
-    """A page to which examples are added.
+    """A page to which examples are added; of many examples, several pages.
 
     Args:
+        path: the file of the first page.
         facts: what the page says about the classifier.
         cards: a temporary file for the cards of the images.
     """
 
-    def __init__(self, facts: Facts, cards: TextIO) -> None:
+    def __init__(self, path: Path, facts: Facts, cards: BinaryIO) -> None:
+        self._path = path
         self._facts = facts
         self._cards = cards
+        # Where the cards of each page begin in their file.
+        self._starts = [0]
         self._card = _templates.get_template("card.html")
         self._images = 0
         self._classes = 0
         self._empty = 0
         self._unreadable: list[Unreadable] = []
 
+    @property
+    def number(self) -> int:
+        """How many pages there are so far."""
+        return page_files.number(self._images)
+
     def add(self, entry: ClassSet | Unreadable) -> None:
         """Adds an example, or a file that cannot be read."""
         if isinstance(entry, Unreadable):
             self._unreadable.append(entry)
             return
+        if self._images and self._images % page_files.CARDS == 0:
+            self._starts.append(self._cards.tell())
         self._images += 1
         self._classes += len(entry.classes)
         self._empty += not entry.classes
@@ -141,35 +150,37 @@ class Page:
                 members=members,
                 likeliest=names[entry.likeliest],
                 seen=_SEEN,
-            )
+            ).encode()
         )
 
-    def write(self, file: BinaryIO) -> None:
-        """Writes the page."""
-        self._cards.seek(0)
-        page = _templates.get_template("page.html").stream(
+    def write(self, file: BinaryIO, page: int) -> None:
+        """Writes a page. Pages are counted from 1."""
+        first = (page - 1) * page_files.CARDS
+        written = _templates.get_template("page.html").stream(
             facts=self._facts,
             table=self._facts.table | self._counts(),
             images=self._images,
             # The template of a card has escaped them.
-            cards=map(Markup, self._written()),
-            first=_FIRST,
-            in_a_group=_IN_A_GROUP,
+            cards=map(Markup, self._lines(page)),
             unreadable=self._unreadable,
             style=Markup(_STYLE),
             script=Markup(_SCRIPT),
             script_digest=b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode(),
+            page=page,
+            pages=self.number,
+            first=first + 1,
+            last=min(first + page_files.CARDS, self._images),
+            tag=page_files.tag(self._path, page),
+            address=functools.partial(page_files.address, self._path),
         )
-        page.dump(file, encoding="utf-8")
+        written.dump(file, encoding="utf-8")
 
-    def _written(self) -> Iterator[str]:
-        """The cards; a name in one may have several lines, but no end of a card."""
-        card = ""
-        for line in self._cards:
-            card += line
-            if card.endswith("</article></li>\n"):
-                yield card
-                card = ""
+    def _lines(self, page: int) -> Iterator[str]:
+        """The cards of a page, line by line."""
+        bounds = [*self._starts, self._cards.seek(0, os.SEEK_END)]
+        self._cards.seek(bounds[page - 1])
+        while self._cards.tell() < bounds[page]:
+            yield self._cards.readline().decode()
 
     def _counts(self) -> dict[str, str]:
         """Statistics of the images on the page."""
@@ -184,13 +195,23 @@ class Page:
 
 @contextlib.contextmanager
 def writing(path: Path, facts: Facts) -> Iterator[Page]:
-    """A page to add examples to. It is written at the end, and not at all after an error."""
+    """A page to add examples to. It is written at the end, and not at all after an error.
+
+    Args:
+        path: the file of the first page, which is replaced after the others. Further pages are
+            beside it (see `page_files`). Those of an earlier run that are left over are removed.
+        facts: what the page says about the classifier.
+    """
     # On the disk of the page, which must have room for it anyway; it has no name to remain under.
     with (
         files.replacing(path) as file,
         files.naming(path),
-        tempfile.TemporaryFile("w+", encoding="utf-8", newline="", dir=path.parent) as cards,
+        tempfile.TemporaryFile(dir=path.parent) as cards,
     ):
-        page = Page(facts, cards)
+        page = Page(path, facts, cards)
         yield page
-        page.write(file)
+        for number in range(2, page.number + 1):
+            with files.replacing(page_files.path(path, number)) as further:
+                page.write(further, number)
+        page.write(file, 1)
+    page_files.remove_further(path, page.number)

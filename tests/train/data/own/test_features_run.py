@@ -161,16 +161,21 @@ def rows(content, tmp_path_factory):
 
 def test_every_row_has_a_line_in_order(finished, rows, tmp_path):
     run, out = f"--workdir={finished}/run", tmp_path / "out.jsonl"
-    ended = start_each(
+    (tmp_path / "taken.2.html").write_text("mine")
+    *ended, refused = start_each(
         "train.predict",
         [
             (run, f"--features={rows}/alone.npy", "--top_k=2", f"--out={out}"),
             (run, f"--features={rows}/named.npz", "--top_k=1", f"--html={tmp_path}/page.html"),
+            (run, f"--features={rows}/alone.npy", "--top_k=2", f"--html={tmp_path}/taken.html"),
         ],
         ENVIRONMENT,
     )
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert f"--html writes its page 2 to {tmp_path}/taken.2.html, which is" in refused.stderr
+    assert not (tmp_path / "taken.html").exists()
     # Standard output has the lines of the second.
-    told = ["", f"page  {tmp_path}/page.html\n"]
+    told = ["", f"first of 2 pages  {tmp_path}/page.html\n"]
     assert [(done.returncode, done.stderr) for done in ended] == [(0, one) for one in told]
     assert ended[0].stdout == f"sets  {out}\n"
     found = [json.loads(line) for line in out.read_text().splitlines()]
@@ -186,12 +191,17 @@ def test_every_row_has_a_line_in_order(finished, rows, tmp_path):
     named = [json.loads(line) for line in ended[1].stdout.splitlines()]
     assert [line["name"] for line in named] == [f"tree <{row}>" for row in range(300)]
     assert [line["set"] for line in named] == [line["set"][:1] for line in found]
-    page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "<h1>Sets of classes for 300 rows</h1>" in page
-    assert "Of the test rows, " in page
-    assert page.count('<li class="card"') == 300
-    assert "tree &lt;17&gt;" in page
-    assert "<img" not in page
+    first, second = (
+        (tmp_path / name).read_text(encoding="utf-8") for name in ("page.html", "page.2.html")
+    )
+    for one in (first, second):
+        assert "<h1>Sets of classes for 300 rows</h1>" in one
+        assert "Of the test rows, " in one
+        assert "<img" not in one
+    assert "rows 201 to 300 of 300" in second
+    assert [one.count('<li class="card"') for one in (first, second)] == [200, 100]
+    assert "tree &lt;17&gt;" in first
+    assert "tree &lt;217&gt;" in second
 
 
 # The folder of the rows stands for @, the run on features for %, one on images for &.
