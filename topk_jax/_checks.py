@@ -466,8 +466,9 @@ def class_counts(counts: ArrayLike, name: str, num_classes: int | None = None) -
         traced = converted.astype(wide)
         fewest, sum_of_all = traced.min(), traced.sum()
         # A NaN or an infinite count fails these, and a count of 0 has a share of 0.
-        valid = jnp.minimum(fewest, fewest / sum_of_all) >= limits.tiny
-        valid &= sum_of_all <= limits.max
+        # Python numbers, which any dtype takes under strict promotion.
+        valid = jnp.minimum(fewest, fewest / sum_of_all) >= float(limits.tiny)
+        valid &= sum_of_all <= float(limits.max)
         return _numerics.nan_unless(valid, traced)
     positive = (concrete > 0) & np.isfinite(concrete)
     if not positive.all():
