@@ -100,6 +100,13 @@ class Process:
         return self.returncode
 
 
+def limit(kind: int, wanted: int) -> None:
+    """Limits what this process may have of a resource; a limit that is there already stays."""
+    _, most = resource.getrlimit(kind)
+    allowed = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+    resource.setrlimit(kind, (allowed, most))
+
+
 def start(module: str, *arguments: str, time_limit: float = TIME_LIMIT, **options) -> Ended:
     """Starts a command, and waits for its end; the other options are those of `Start`."""
     with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
@@ -192,7 +199,7 @@ def _run(start: Start, output: int, errors: int) -> None:
     sys.stdout = os.fdopen(1, "w", buffering=1)
     os.environ.update(start.environment)
     if start.memory is not None:
-        resource.setrlimit(resource.RLIMIT_DATA, (start.memory, start.memory))
+        limit(resource.RLIMIT_DATA, start.memory)
     if start.compiled_quickly:
         os.environ["XLA_FLAGS"] += f" {QUICK_FLAGS}"
     os.chdir(start.folder)

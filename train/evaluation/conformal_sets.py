@@ -10,7 +10,8 @@ from jax.typing import ArrayLike
 from topk_jax import sets
 from train.evaluation import score_files, thresholds
 from train.evaluation.conformal_rules import ConformalRule
-from train.evaluation.predictions import Predictions, Scores, chunks
+from train.evaluation.predictions import Predictions, chunks
+from train.evaluation.stored_scores import Scores
 from train.foundation.errors import UserError
 
 # The clusters of classes are drawn from it.
@@ -117,7 +118,7 @@ def _quantiles(
     scores = np.concatenate(
         [
             np.asarray(sets.conformal_label_scores(examples.scores[chunk], labels[chunk], **score))
-            for chunk in chunks(len(labels))
+            for chunk in chunks(examples.scores)
         ]
     )
     num_classes = examples.scores.shape[-1]

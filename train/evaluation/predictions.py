@@ -11,13 +11,11 @@ from topk_jax import metrics
 from train.data.batches import Batch
 from train.devices import processes
 from train.devices.parallel import Devices
-from train.evaluation.stored_scores import StoredScores
+from train.evaluation.stored_scores import CollectedScores, Scores
 
-# Examples that are processed together, where all at once would take too much memory.
-CHUNK = 4096
-
-# [n, L]; slices of both are arrays.
-Scores = np.ndarray | StoredScores
+# Examples, and scores of these, that are processed together, where all would take too much memory.
+CHUNK = 2**12
+_MOST_SCORES = 2**22
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,7 @@ def predict(
 ) -> Predictions:
     """Runs the compiled step, with what each device has a copy of, and drops the padding.
 
-    Every process runs it over its share, and gets what all of them found. The scores can be large:
-    they are in memory once.
+    Every process runs it over its share, and gets what all of them found.
 
     Args:
         eval_step: the compiled step.
@@ -72,6 +69,7 @@ def predict(
         num_examples: the number of examples in the batches of all processes, at most.
     """
     arrays: dict[str, np.ndarray] = {}
+    scores = CollectedScores(num_examples)
     start = end = 0
     for share in batches:
         outputs = devices.join(eval_step(params, batch_stats, devices.split(share)))
@@ -80,22 +78,27 @@ def predict(
         )
         mask = batch["mask"]
         start, end = end, end + int(np.count_nonzero(mask))
-        for name in ("loss", "scores", "labels", "ranks"):
+        scores.add(batch["scores"][mask])
+        for name in ("loss", "labels", "ranks"):
             found = batch[name][mask]
             if name not in arrays:
                 arrays[name] = np.empty((num_examples, *found.shape[1:]), found.dtype)
             arrays[name][start:end] = found
-    return Predictions(**{name: array[:end] for name, array in arrays.items()})
+    return Predictions(
+        scores=scores.scores(), **{name: array[:end] for name, array in arrays.items()}
+    )
 
 
 def ranks_in_64_bits(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The label ranks of scores [n, L] as they are, where JAX by default rounds them to 32 bits."""
     with jax.enable_x64(True):
-        ranks = [metrics.label_ranks(scores[chunk], labels[chunk]) for chunk in chunks(len(labels))]
+        ranks = [metrics.label_ranks(scores[chunk], labels[chunk]) for chunk in chunks(scores)]
     return np.concatenate(ranks)
 
 
-def chunks(num_examples: int) -> Iterator[slice]:
-    """Divides examples into those that are processed together."""
-    for start in range(0, num_examples, CHUNK):
-        yield slice(start, start + CHUNK)
+def chunks(scores: Scores) -> Iterator[slice]:
+    """Divides the examples of scores [n, L] into those that are processed together."""
+    num_examples, num_classes = scores.shape
+    size = max(1, min(CHUNK, _MOST_SCORES // num_classes))
+    for start in range(0, num_examples, size):
+        yield slice(start, start + size)

@@ -12,8 +12,9 @@ import numpy as np
 from absl import logging
 from scipy import special
 
-from train.evaluation.predictions import Predictions, Scores, chunks, ranks_in_64_bits
-from train.evaluation.stored_scores import StoredScores
+from train.evaluation import stored_scores
+from train.evaluation.predictions import Predictions, chunks, ranks_in_64_bits
+from train.evaluation.stored_scores import Scores, StoredScores
 from train.foundation import files
 from train.foundation.errors import UserError, first_line
 
@@ -28,8 +29,6 @@ _CLASS_COUNTS = "class_counts"
 _NPY = b"\x93NUMPY"
 # How far from 1 the probabilities of an example may add up to.
 _SUM_TOLERANCE = 1e-3
-# Scores of more bytes are in a temporary file.
-_MOST_IN_MEMORY = 2**28
 
 
 def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray | None) -> None:
@@ -51,7 +50,7 @@ def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray 
 
 def are_probabilities(scores: Scores) -> bool:
     """Whether the scores of each example add up to 1; those of multi-label losses need not."""
-    return all(_add_up_to_1(scores[chunk]) for chunk in chunks(len(scores)))
+    return all(_add_up_to_1(scores[chunk]) for chunk in chunks(scores))
 
 
 def _add_up_to_1(scores: np.ndarray) -> bool:
@@ -118,7 +117,7 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     ranks = np.concatenate(
         [
             ranks_in_64_bits(values[chunk].astype(np.float64), classes[chunk])
-            for chunk in chunks(len(values))
+            for chunk in chunks(values)
         ]
     )
     scores = _sets_are_made_of(values, are_logits=name == _LOGITS)
@@ -135,7 +134,7 @@ def _losses_of(values: Scores, classes: np.ndarray, *, are_logits: bool) -> np.n
         with np.errstate(divide="ignore", invalid="ignore"):
             return -np.log(values[rows, classes].astype(np.float64))
 
-    return np.concatenate([of_chunk(values[c], classes[c]) for c in chunks(len(values))])
+    return np.concatenate([of_chunk(values[c], classes[c]) for c in chunks(values)])
 
 
 def _sets_are_made_of(values: Scores, *, are_logits: bool) -> Scores:
@@ -146,14 +145,12 @@ def _sets_are_made_of(values: Scores, *, are_logits: bool) -> Scores:
         scores = special.softmax(in_64_bits, axis=-1) if are_logits else in_64_bits
         return scores.astype(np.float32)
 
-    if 4 * math.prod(values.shape) > _MOST_IN_MEMORY:
-        return StoredScores.write(of_chunk(values[chunk]) for chunk in chunks(len(values)))
-    return _by_chunks(values, of_chunk)
+    return stored_scores.collected((of_chunk(values[c]) for c in chunks(values)), len(values))
 
 
 def _by_chunks(values: Scores, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """A function of rows [n, L] that gives one result for each, of all of them."""
-    return np.concatenate([function(values[chunk]) for chunk in chunks(len(values))])
+    return np.concatenate([function(values[chunk]) for chunk in chunks(values)])
 
 
 def class_counts_beside(scores: Path, num_classes: int) -> np.ndarray | None:
@@ -233,7 +230,7 @@ def _read_scores(path: Path, flag: str) -> Mapping[str, Any]:
         with files.open_regular(path) as file:
             is_npy = file.read(6) == _NPY
         stored = StoredScores.of_npy(path) if is_npy else None
-    if stored is not None and 4 * math.prod(stored.shape) > _MOST_IN_MEMORY:
+    if stored is not None and 4 * math.prod(stored.shape) > stored_scores.MOST_IN_MEMORY:
         return {_LOGITS: stored}
     return _read(path, flag)
 

@@ -1,4 +1,4 @@
-"""Scores that are too many for the memory: in a file, of which a few rows are read at a time."""
+"""Scores of many examples: in memory, or in a file of which a few rows are read at a time."""
 
 import tempfile
 from collections.abc import Iterable
@@ -7,6 +7,10 @@ from pathlib import Path
 from typing import IO, overload
 
 import numpy as np
+
+# Scores of more bytes, in 32 bits, are in a file.
+MOST_IN_MEMORY = 2**28
+_DTYPE = np.dtype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -50,17 +54,6 @@ class StoredScores:
         rows = np.arange(len(mapped))
         return cls(_OpenFile(path.open("rb")), mapped.offset, mapped.dtype, mapped.shape[1], rows)
 
-    @classmethod
-    def write(cls, parts: Iterable[np.ndarray]) -> "StoredScores":
-        """Stores arrays [any, L] one after another, in 32 bits; there is at least one."""
-        dtype, num_rows, num_classes = np.dtype(np.float32), 0, 0
-        file = tempfile.TemporaryFile()  # noqa: SIM115
-        for part in parts:
-            file.write(np.ascontiguousarray(part, dtype).data)
-            num_rows, num_classes = num_rows + len(part), part.shape[1]
-        file.flush()
-        return cls(_OpenFile(file), 0, dtype, num_classes, np.arange(num_rows))
-
     @property
     def shape(self) -> tuple[int, int]:
         """The numbers of examples and classes."""
@@ -89,3 +82,52 @@ class StoredScores:
         count = (last + 1 - first) * self.num_classes
         read = np.fromfile(self.opened.file, self.dtype, count).reshape(-1, self.num_classes)
         return read if len(rows) == len(read) else read[rows - first]
+
+
+# [n, L]; slices of both are arrays.
+Scores = np.ndarray | StoredScores
+
+
+class CollectedScores:
+    """Scores in 32 bits that come in parts [any, L], one after another."""
+
+    def __init__(self, num_examples: int) -> None:
+        """Expects at most that many examples."""
+        self._num_examples = num_examples
+        self._num_added = self._num_classes = 0
+        self._array: np.ndarray | None = None
+        self._file: _OpenFile | None = None
+
+    def add(self, part: np.ndarray) -> None:
+        """Adds the scores of the next examples."""
+        if self._array is None and self._file is None:
+            self._begin(part.shape[1])
+        end = self._num_added + len(part)
+        if self._array is not None:
+            self._array[self._num_added : end] = part
+        elif self._file is not None:
+            self._file.file.write(np.ascontiguousarray(part, _DTYPE).data)
+        self._num_added = end
+
+    def _begin(self, num_classes: int) -> None:
+        self._num_classes = num_classes
+        if self._num_examples * num_classes * _DTYPE.itemsize > MOST_IN_MEMORY:
+            self._file = _OpenFile(tempfile.TemporaryFile())  # noqa: SIM115
+        else:
+            self._array = np.empty((self._num_examples, num_classes), _DTYPE)
+
+    def scores(self) -> Scores:
+        """Those of all examples, when all were added; there is at least one part."""
+        if self._file is None:
+            assert self._array is not None
+            return self._array[: self._num_added]
+        self._file.file.flush()
+        return StoredScores(self._file, 0, _DTYPE, self._num_classes, np.arange(self._num_added))
+
+
+def collected(parts: Iterable[np.ndarray], num_examples: int) -> Scores:
+    """The scores of at most that many examples, in one or more parts [any, L]."""
+    scores = CollectedScores(num_examples)
+    for part in parts:
+        scores.add(part)
+    return scores.scores()

@@ -81,7 +81,7 @@ def top_k_sets(predictions: Predictions, k: int) -> Sets:
 def find_sets(predictions: Predictions, rule: SetRule) -> Sets:
     """What the sets of a rule are worth, without all of them in memory at once."""
     hits, sizes = [], []
-    for chunk in chunks(len(predictions.labels)):
+    for chunk in chunks(predictions.scores):
         found = _hits_and_sizes(rule(predictions.scores[chunk]), predictions.labels[chunk])
         hits.append(np.asarray(found[0]))
         sizes.append(np.asarray(found[1]))

@@ -5,6 +5,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import sets
+from train.evaluation import stored_scores
 from train.evaluation.predictions import Predictions, chunks
 
 
@@ -21,8 +22,9 @@ def probabilities(logits: ArrayLike, temperature: ArrayLike) -> jax.Array:
 
 def with_probabilities(found: Predictions, temperature: float) -> Predictions:
     """Predictions that have logits, with their probabilities instead; the rest stays as it is."""
-    parts = [
+    parts = (
         np.asarray(probabilities(found.scores[chunk], np.float32(temperature)))
-        for chunk in chunks(len(found.labels))
-    ]
-    return Predictions(found.loss, np.concatenate(parts), found.labels, found.ranks)
+        for chunk in chunks(found.scores)
+    )
+    scores = stored_scores.collected(parts, len(found.scores))
+    return Predictions(found.loss, scores, found.labels, found.ranks)

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from topk_jax import sets
-from train.evaluation.predictions import Predictions, Scores, chunks
+from train.evaluation.predictions import Predictions, chunks
+from train.evaluation.stored_scores import Scores
 from train.foundation.errors import UserError
 
 # Half of the bits of a number, and how many numbers these tell apart.
@@ -24,7 +25,7 @@ def average_k_thresholds(predictions: Predictions, ks: Sequence[int]) -> dict[in
 def average_k_threshold(scores: Scores, k: float) -> jax.Array:
     """The threshold whose sets of scores [n, L] have K classes on average, in O(K n) memory."""
     calibrator = sets.AverageKCalibrator(k, num_examples=len(scores))
-    for chunk in chunks(len(scores)):
+    for chunk in chunks(scores):
         calibrator.update(scores[chunk])
     return calibrator.threshold()
 
@@ -41,7 +42,7 @@ def conformal_threshold(predictions: Predictions, coverage: float) -> float:
     of_labels = np.concatenate(
         [
             np.take_along_axis(predictions.scores[c], predictions.labels[c][:, None], axis=-1)
-            for c in chunks(len(predictions.labels))
+            for c in chunks(predictions.scores)
         ]
     )
     only_class = np.zeros(len(of_labels), np.int32)
@@ -74,7 +75,7 @@ def average_error_threshold(scores: Scores, error: float) -> float:
 
 def _values_and_bits(scores: Scores) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Numbers in 32 bits that are not negative, and their bits as integers, by chunks."""
-    for chunk in chunks(len(scores)):
+    for chunk in chunks(scores):
         # An addition makes -0 a 0.
         values = scores[chunk].ravel() + np.float32(0)
         yield values, values.view(np.int32)

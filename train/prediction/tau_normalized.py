@@ -22,6 +22,7 @@ from topk_jax.metrics import label_ranks
 from train.evaluation import metric, summaries
 from train.evaluation.metric import LOSS, Metric
 from train.evaluation.predictions import Predictions, chunks
+from train.evaluation.stored_scores import CollectedScores
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation import fields, files, json_files
@@ -194,12 +195,14 @@ def _rescaled(found: Predictions, objective: Objective, factors: np.ndarray) -> 
             "ranks": label_ranks(outputs, labels),
         }
 
-    parts = [
-        jax.device_get(of(found.scores[chunk], found.labels[chunk]))
-        for chunk in chunks(len(found.labels))
-    ]
+    scores = CollectedScores(len(found.scores))
+    parts = []
+    for chunk in chunks(found.scores):
+        part = jax.device_get(of(found.scores[chunk], found.labels[chunk]))
+        scores.add(part.pop("scores"))
+        parts.append(part)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Predictions(**arrays, labels=found.labels)
+    return Predictions(scores=scores.scores(), **arrays, labels=found.labels)
 
 
 def _evaluate(

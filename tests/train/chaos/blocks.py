@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.train.forked import Process, Start
+from tests.train.forked import Process, Start, limit
 
 # The index of a trial to what is tried, and a function that tries it. That returns why the trial
 # failed, if it did.
@@ -113,7 +113,7 @@ def serve(begin: Callable[[Path], Trial], *, memory: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         trial = begin(Path(folder))
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + memory, used + memory))
+        limit(resource.RLIMIT_AS, used + memory)
         for index in range(int(chosen["first"]), int(chosen["last"])):
             what, tried = trial(index)
             _say(answers, _WHAT, f"trial {index}: {what}")

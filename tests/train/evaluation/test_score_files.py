@@ -9,7 +9,7 @@ import pytest
 from scipy import special
 
 from tests import reference
-from train.evaluation import predictions, score_files
+from train.evaluation import predictions, score_files, stored_scores
 from train.evaluation.predictions import ranks_in_64_bits
 from train.evaluation.set_report import set_report
 from train.evaluation.stored_scores import StoredScores
@@ -213,7 +213,7 @@ def test_scores_in_a_file_give_the_report_of_those_in_memory(tmp_path, rng, kind
         ]
 
     in_memory, expected = reports()
-    monkeypatch.setattr(score_files, "_MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0)
     in_file, actual = reports()
     assert isinstance(in_memory, np.ndarray)
     assert isinstance(in_file, StoredScores)
@@ -221,10 +221,12 @@ def test_scores_in_a_file_give_the_report_of_those_in_memory(tmp_path, rng, kind
     assert actual == expected
 
 
-def test_the_average_error_of_scores_in_a_file_is_that_of_those_in_memory(rng):
+def test_the_average_error_of_scores_in_a_file_is_that_of_those_in_memory(rng, monkeypatch):
     # Eighths and sixteenths: many ties, and sums that are exact in any order.
     scores = (rng.multinomial(16, rng.dirichlet(np.ones(6), size=50)) / 16).astype(np.float32)
-    stored = StoredScores.write([scores[:20], scores[20:]])
+    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0)
+    stored = stored_scores.collected([scores[:20], scores[20:]], 60)
+    assert isinstance(stored, StoredScores)
     for error in (0.0, 0.0625, 0.25, 0.5, 0.9, 0.999):
         expected = average_error_threshold(scores, error)
         assert average_error_threshold(stored, error) == expected

@@ -10,10 +10,12 @@ from scipy import optimize, special
 
 from tests.train.sealed import unsealed
 from train import experiment
-from train.evaluation import temperature
+from train.evaluation import predictions, stored_scores, summaries, temperature
 from train.evaluation.metric import Metric, from_json
 from train.evaluation.outcomes import Outcomes
 from train.evaluation.predictions import CHUNK, Predictions
+from train.evaluation.stored_scores import StoredScores
+from train.evaluation.thresholds import average_k_thresholds
 from train.foundation.errors import UserError
 from train.prediction import tau_normalized, trained
 
@@ -85,6 +87,27 @@ def test_a_run_ends_with_the_temperature_of_validation(finished_run, workdir):
     assert abs(written[average_1] - before[average_1]) > 2 / len(test.labels)
     assert written[Metric.parse("loss")] == before[Metric.parse("loss")]
     assert earlier.temperature is None
+
+
+@pytest.mark.slow
+def test_scores_in_a_file_give_the_same_evaluation(workdir, monkeypatch):
+    classifier = trained.load(workdir)
+
+    def evaluated():
+        found = classifier.predict("validation")
+        thresholds = average_k_thresholds(found, (1, 3))
+        test = classifier.predict("test")
+        return test.scores, summaries.summarize(test, thresholds, classifier.class_counts)
+
+    in_memory, expected = evaluated()
+    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0)
+    # Several chunks, the last of them smaller.
+    monkeypatch.setattr(predictions, "_MOST_SCORES", 10 * 100)
+    in_file, found = evaluated()
+    assert isinstance(in_memory, np.ndarray)
+    assert isinstance(in_file, StoredScores)
+    np.testing.assert_array_equal(in_file[:], in_memory)
+    assert found.values == expected.values
 
 
 @pytest.mark.slow
