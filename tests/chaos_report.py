@@ -6,7 +6,7 @@ properties of the reports.
 
 import random
 from collections import Counter
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -28,7 +28,8 @@ def add_option(parser: pytest.Parser) -> None:
 
 def seed_of(config: pytest.Config) -> int:
     """The seed, which is the same in all workers of pytest-xdist."""
-    chosen: int = config.getoption(_DESTINATION)
+    of_worker = getattr(config, "workerinput", None)
+    chosen: int = config.getoption(_DESTINATION) if of_worker is None else of_worker[_DESTINATION]
     return chosen
 
 
@@ -36,11 +37,16 @@ class ChaosReport:
     """Draws the seed if none is given, and prints it with the number of trials of each kind."""
 
     def __init__(self, config: pytest.Config) -> None:
-        if seed_of(config) is None:
+        if config.getoption(_DESTINATION) is None:
             setattr(config.option, _DESTINATION, random.SystemRandom().randrange(2**32))
         self._seed = seed_of(config)
         self._trials: Counter[str] = Counter()
         self._failures: Counter[str] = Counter()
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        # A worker reads the command line again, which may have no seed.
+        node.workerinput[_DESTINATION] = self._seed
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "teardown":

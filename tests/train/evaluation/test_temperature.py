@@ -107,7 +107,7 @@ def test_scores_in_a_file_give_the_same_evaluation(workdir, monkeypatch):
     assert isinstance(in_memory, np.ndarray)
     assert isinstance(in_file, StoredScores)
     np.testing.assert_array_equal(in_file[:], in_memory)
-    assert found.values == expected.values
+    assert found.metrics == expected.metrics
 
 
 @pytest.mark.slow
