@@ -1,12 +1,11 @@
 """Several processes that train one classifier: how they connect and agree."""
 
-import contextlib
 import hashlib
 import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 import jax
@@ -128,21 +127,16 @@ def _initialize(**settings: Any) -> None:
         if "coordinator_address" in str(error):
             error = ValueError("the environment names no cluster that JAX knows")
         raise UserError(f"the processes did not find each other: {error}") from error
-    with _without_output():
-        # Gloo connects at the first exchange, and prints that on standard output.
-        wait_for_others("joined")
+    _hide_output_of_libraries()
 
 
-@contextlib.contextmanager
-def _without_output() -> Iterator[None]:
-    """Hides what C++ prints on standard output."""
-    sys.stdout.flush()
-    before = os.dup(1)
+def _hide_output_of_libraries() -> None:
+    """Hides what C++ prints on standard output: Gloo prints there whenever it connects."""
+    ours = sys.stdout
+    ours.flush()
+    copy = os.fdopen(os.dup(1), "w", encoding=ours.encoding, errors=ours.errors)
+    copy.reconfigure(line_buffering=bool(ours.line_buffering))
+    sys.stdout = copy
     nothing = os.open(os.devnull, os.O_WRONLY)
-    try:
-        os.dup2(nothing, 1)
-        yield
-    finally:
-        os.dup2(before, 1)
-        os.close(before)
-        os.close(nothing)
+    os.dup2(nothing, 1)
+    os.close(nothing)

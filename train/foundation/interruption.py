@@ -36,6 +36,8 @@ _PAUSE = 0.1
 # A progress bar hides the cursor.
 _SHOW_CURSOR = b"\x1b[?25h"
 _IMPORT = "<frozen importlib._bootstrap"
+# Of an OSError that Python makes; it has no other mark.
+_IGNORED = "ignored due to race condition"
 
 
 class _State:
@@ -72,7 +74,7 @@ def begin() -> None:
     # The first function that is registered is the last one at the exit. After it Python would put
     # back the signal's own handling, which ends the process without a line.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-    _end_where_interrupts_are_lost()
+    _filter_what_python_prints()
     _end_after_tracebacks()
     # Python writes the number of each signal to it at once, whatever the main thread does.
     received, written = os.pipe()
@@ -168,9 +170,10 @@ def _end_at_once() -> None:
     """Ends the process from any thread, unless it is being ended."""
     if not _state.ending.acquire(blocking=False):
         return
+    with contextlib.suppress(OSError, ValueError):
+        if sys.stdout.isatty():
+            os.write(sys.stdout.fileno(), _SHOW_CURSOR)
     with contextlib.suppress(OSError):
-        if os.isatty(1):
-            os.write(1, _SHOW_CURSOR)
         os.write(2, f"{MESSAGE}\n".encode())
     os._exit(CODE)
 
@@ -188,14 +191,19 @@ def _watch(received: int) -> None:
     _end_at_once()
 
 
-def _end_where_interrupts_are_lost() -> None:
-    """Ends the process at a KeyboardInterrupt that Python would print and forget."""
+def _filter_what_python_prints() -> None:
+    """Ends the process at a KeyboardInterrupt that Python would print and forget.
+
+    A signal that comes in the moment in which the handler of another one puts its own handling back
+    is no request of its own: Python would print that it is ignored.
+    """
     hook = sys.unraisablehook
 
     def filtered(unraisable: "sys.UnraisableHookArgs") -> None:
         if _state.raised and issubclass(unraisable.exc_type, KeyboardInterrupt):
             _end_at_once()
-        hook(unraisable)
+        if not str(unraisable.exc_value).endswith(_IGNORED):
+            hook(unraisable)
 
     sys.unraisablehook = filtered
 

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -15,7 +16,7 @@ import orbax.checkpoint as ocp
 from absl import logging as absl_logging
 from orbax.checkpoint import checkpoint_managers
 
-from train.foundation import checksums, full_disks, interruption
+from train.foundation import checksums, files, full_disks, interruption
 from train.foundation.errors import UserError, first_line
 from train.workdir import array_types
 
@@ -43,12 +44,14 @@ class Checkpointer:
 
     Raises:
         UserError: it is a file, or has a name that the storage takes for another.
+        OSError: what is in it cannot be read.
     """
 
     def __init__(self, directory: Path) -> None:
         _silence_orbax_log()
         self._directory = directory.absolute()
         _check_path(self._directory)
+        _check_content(self._directory)
         self._policy = _TwoLatestAndTheirBest()
         self._damaged: set[int] = set()
         self._is_clean = False
@@ -309,6 +312,14 @@ def _check_path(directory: Path) -> None:
         raise UserError(
             f"{directory} cannot hold checkpoints: its path must be in UTF-8, without a backslash"
         )
+
+
+def _check_content(directory: Path) -> None:
+    """Refuses pipes and devices in the place of files: the storage would wait for ever."""
+    for folder, _, names in os.walk(directory):
+        for path in (Path(folder, name) for name in names):
+            if path.exists() and not path.is_file():
+                raise OSError(f"{path} {files.why_no_file(path)}")
 
 
 class _TwoLatestAndTheirBest(checkpoint_managers.PreservationPolicy):

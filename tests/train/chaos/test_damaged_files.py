@@ -13,17 +13,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 # The trials of each command. Those that do not compute take a fifth of a second, others some.
 OF_A_RUN = {
-    "train.main of a finished run": 30,
-    "train.main of an unfinished run": 15,
-    "train.evaluate": 20,
-    "train.predict": 20,
-    "train.compare": 50,
-    "train.tables": 8,
+    "train.main of a finished run": 20,
+    "train.main of an unfinished run": 8,
+    "train.evaluate": 12,
+    "train.predict": 12,
+    "train.compare": 40,
+    "train.tables": 4,
 }
 OF_DATA = {
-    "train.main of an unfinished run": 8,
-    "train.evaluate": 10,
-    "train.predict": 5,
+    "train.main of an unfinished run": 5,
+    "train.evaluate": 5,
+    "train.predict": 3,
 }
 NUM_READS = 300
 

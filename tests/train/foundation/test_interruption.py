@@ -135,6 +135,26 @@ with interruption.patient():
     assert run(command, before) == (0, "saved\n", "")
 
 
+def test_two_signals_of_one_moment_are_one_request():
+    command = """
+before = {}
+
+def ask(number, frame):
+    print("asked")
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+both = (signal.SIGINT, signal.SIGTERM)
+before.update({one: signal.signal(one, ask) for one in both})
+signal.pthread_sigmask(signal.SIG_BLOCK, both)
+for one in both:
+    os.kill(os.getpid(), one)
+with interruption.handled_elsewhere():
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+"""
+    assert run(command) == (0, "asked\n", "")
+
+
 def test_ctrl_c_in_the_last_moments_is_ignored():
     # Modules are taken apart by then.
     command = """

@@ -329,6 +329,16 @@ def test_what_is_no_folder_is_refused_before_a_save(directory, make):
         Checkpointer(directory)
 
 
+@pytest.mark.parametrize("name", ["_CHECKPOINT_METADATA", "state/manifest.ocdbt"])
+def test_a_pipe_among_the_files_is_told(directory, state, name):
+    fill(directory, state, [1])
+    path = directory / "1" / name
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(OSError, match=f"{path} is a pipe or a device"):
+        Checkpointer(directory)
+
+
 @pytest.mark.parametrize("name", ["back\\slash", "no UTF-8 \udcff"])
 def test_a_path_that_the_storage_takes_for_another_is_refused(tmp_path, name):
     with pytest.raises(UserError, match="its path must be in UTF-8, without a backslash"):
