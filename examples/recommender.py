@@ -1,79 +1,229 @@
-"""Top-20 of 100,000 items: a two-tower recommender with the noised hinge and bfloat16 scores.
+"""Top-20 and average-20 sets of a million items, which are split over eight devices.
 
     python -m examples.recommender
 
-Each user has one of 50 tastes, and each taste has 200 items of its own. The loss takes half
-precision and computes in float32. It needs about one and a half arrays [batch, items] for any M.
+Two towers make the vectors of the users and of the items. Each device has an eighth of the items:
+their vectors, their part of the optimizer's state, and their scores. No array on a device has an
+entry for every item. Without accelerators the devices are threads of the CPU, and it takes a minute
+or two. A smaller number of items may follow the command.
+
+Few of the items are ever taken, so that 50 steps can teach which. The sets still choose among all.
 """
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jax.sharding import PartitionSpec
 
-from topk_jax import losses, metrics
+from topk_jax import heads, losses, metrics, sets
 
-NUM_ITEMS = 100_000
-NUM_TASTES = 50
-LIKED = 200
+NUM_ITEMS = 1_000_000
+NUM_TASTES = 40
+# Tastes are narrow and wide in turns: the sets of some users should be larger than those of others.
+NUM_LIKED = (5, 50)
 WIDTH = 32
 K = 20
 BATCH_SIZE = 64
 NUM_STEPS = 50
+NUM_CALIBRATION_USERS = 128
+NUM_TEST_BATCHES = 10
+OPTIMIZER = optax.adam(0.03)
+
+# "users" is a layer [features, WIDTH] that makes the vectors of users from their features. "items"
+# has the vectors of the items, [WIDTH, items].
+Model = dict[str, jax.Array]
 
 
-def main() -> float:
-    """Trains and returns the share of new users whose next item is among the 20 best."""
-    item_key, user_key, draw_key = jax.random.split(jax.random.key(0), 3)
-    liked = jax.random.choice(item_key, NUM_ITEMS, (NUM_TASTES, LIKED), replace=False)
-    taste_vectors = jax.random.normal(user_key, (NUM_TASTES, WIDTH))
+class Tastes:
+    """Users who each have one taste, which likes some items that no other taste likes.
 
-    def draw(key: jax.Array, size: int) -> tuple[jax.Array, jax.Array]:
-        """Users, which are their taste's vector plus noise, and the next item of each."""
-        taste_of, noise_key, item_of = jax.random.split(key, 3)
-        tastes = jax.random.randint(taste_of, (size,), 0, NUM_TASTES)
-        users = taste_vectors[tastes] + 0.3 * jax.random.normal(noise_key, (size, WIDTH))
-        # Some items are far more popular than others.
-        ranks = (LIKED * jax.random.uniform(item_of, (size,)) ** 4).astype(jnp.int32)
-        return users, liked[tastes, ranks]
+    Attributes:
+        odds: how often each item of a taste is taken, `[tastes, items of a taste]`; 0 where a
+            narrow taste has no item.
+    """
 
-    def scores(items: jax.Array, users: jax.Array) -> jax.Array:
-        return (users.astype(jnp.bfloat16) @ items.astype(jnp.bfloat16).T) / WIDTH**0.5
+    def __init__(self, num_items: int) -> None:
+        self._rng = np.random.default_rng(0)
+        ranks = np.arange(max(NUM_LIKED))
+        sizes = np.resize(NUM_LIKED, (NUM_TASTES, 1))
+        popularity = np.where(ranks < sizes, 1 / (ranks + 3), 0)
+        self.odds = popularity / popularity.sum(axis=1, keepdims=True)
+        self._items = self._rng.choice(num_items, popularity.shape, replace=False)
+        self._vectors = self._rng.normal(size=(NUM_TASTES, WIDTH))
 
-    optimizer = optax.adam(0.05)
+    def draw(self, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """The features of new users, `[size, WIDTH]`, and the next item of each, `[size]`."""
+        tastes = self._rng.integers(NUM_TASTES, size=size)
+        features = self._vectors[tastes] + 0.3 * self._rng.normal(size=(size, WIDTH))
+        ranks = [self._rng.choice(len(odds), p=odds) for odds in self.odds[tastes]]
+        return features.astype(np.float32), self._items[tastes, ranks].astype(np.int32)
 
-    @jax.jit
-    def step(items, opt_state, key):
-        users, taken = draw(key, BATCH_SIZE)
+    def best(self) -> dict[str, float]:
+        """The recall of the best sets: the same for all users, of K items, and of K on average."""
+        everything = np.sort(self.odds.ravel())
+        return {
+            "popular": everything[-K:].sum() / NUM_TASTES,
+            "top": np.sort(self.odds, axis=1)[:, -K:].sum() / NUM_TASTES,
+            "average": everything[-K * NUM_TASTES :].sum() / NUM_TASTES,
+        }
 
-        def mean_loss(items):
-            values = losses.noised_top_k_hinge(
-                scores(items, users), taken, k=K, epsilon=1.0, num_samples=3, key=key
-            )
-            return values.mean()
 
-        loss, gradient = jax.value_and_grad(mean_loss)(items)
-        updates, opt_state = optimizer.update(gradient, opt_state)
-        return optax.apply_updates(items, updates), opt_state, loss
+def own_scores(model: Model, features: jax.Array) -> jax.Array:
+    """The scores of the items that this device has."""
+    users = features @ model["users"]
+    # Vectors of one length make the scores of different users comparable.
+    users = WIDTH**0.5 * users / jnp.linalg.norm(users, axis=-1, keepdims=True)
+    return heads.scores(users, heads.LinearHead(model["items"]))
 
-    items = jnp.zeros((NUM_ITEMS, WIDTH))
-    opt_state = optimizer.init(items)
-    for number in range(NUM_STEPS):
-        items, opt_state, loss = step(items, opt_state, jax.random.fold_in(draw_key, number))
-        if number % 20 == 19:
-            print(f"step {number + 1}: loss {loss:.3f}")
-    users, taken = draw(jax.random.key(1), 600)
-    hits = [
-        metrics.top_k_hits(scores(items, some_users), some_taken, k=K)
-        for some_users, some_taken in zip(jnp.split(users, 6), jnp.split(taken, 6), strict=True)
-    ]
-    accuracy = float(metrics.accuracy(jnp.concatenate(hits)))
-    # The probability that the next item is among the 20 most popular items of the taste.
-    best = (K / LIKED) ** 0.25
-    print(
-        f"the next item is among the {K} best of {NUM_ITEMS:,}: {accuracy:.3f} ({best:.3f} at best)"
-    )
-    return accuracy
+
+def mean_loss(model: Model, features: jax.Array, taken: jax.Array, key: jax.Array) -> jax.Array:
+    """The mean loss of a batch of users."""
+    scores = own_scores(model, features)
+    return losses.noised_top_k_hinge(
+        scores, taken, k=K, epsilon=1.0, num_samples=3, key=key, class_axis_name="items"
+    ).mean()
+
+
+def average_threshold(model: Model, features: jax.Array) -> jax.Array:
+    """The threshold for sets of K items on average."""
+    return sets.average_k_threshold(own_scores(model, features), k=K, class_axis_name="items")
+
+
+def hits_and_sizes(
+    model: Model, threshold: jax.Array, features: jax.Array, taken: jax.Array
+) -> dict[str, tuple[jax.Array, jax.Array]]:
+    """Whether the sets have the next item of each user, and their sizes."""
+    on_items = {"class_axis_name": "items"}
+    scores = own_scores(model, features)
+    top = sets.top_k_set(scores, k=K, **on_items)
+    average = sets.threshold_set(scores, threshold, **on_items)
+    return {
+        "top": (
+            metrics.top_k_hits(scores, taken, k=K, **on_items),
+            metrics.set_sizes(top, **on_items),
+        ),
+        "average": (
+            metrics.threshold_hits(scores, taken, threshold, **on_items),
+            metrics.set_sizes(average, **on_items),
+        ),
+    }
+
+
+def on_each_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that each device calls for its own items, with the same result on all devices.
+
+    The types of the arguments tell how they are split, because the axis of the mesh is Explicit.
+    """
+    return jax.shard_map(function, out_specs=PartitionSpec())
+
+
+def step(
+    model: Model, state: optax.OptState, features: jax.Array, taken: jax.Array, key: jax.Array
+) -> tuple[Model, optax.OptState, jax.Array]:
+    """One step of the optimizer, whose state is split like the model."""
+    loss, gradient = jax.value_and_grad(on_each_device(mean_loss))(model, features, taken, key)
+    updates, state = OPTIMIZER.update(gradient, state)
+    return optax.apply_updates(model, updates), state, loss
+
+
+def compiled(model: Model, state: optax.OptState, tastes: Tastes) -> dict[str, jax.stages.Compiled]:
+    """The programs by name, compiled before they run so that their memory is known."""
+    users, taken = tastes.draw(BATCH_SIZE)
+    calibration_users, _ = tastes.draw(NUM_CALIBRATION_USERS)
+    key, threshold = jax.random.key(0), jnp.zeros(())
+    lowered = {
+        "training": jax.jit(step, donate_argnums=(0, 1)).lower(model, state, users, taken, key),
+        "calibration": jax.jit(on_each_device(average_threshold)).lower(model, calibration_users),
+        "test": jax.jit(on_each_device(hits_and_sizes)).lower(model, threshold, users, taken),
+    }
+    return {name: program.compile() for name, program in lowered.items()}
+
+
+def trained(
+    program: jax.stages.Compiled,
+    model: Model,
+    state: optax.OptState,
+    tastes: Tastes,
+    num_steps: int,
+) -> tuple[Model, optax.OptState]:
+    """The model and the state of the optimizer after some steps."""
+    values = []
+    start = time.perf_counter()
+    for key in jax.random.split(jax.random.key(1), num_steps):
+        model, state, loss = program(model, state, *tastes.draw(BATCH_SIZE), key)
+        values.append(float(loss))
+        if len(values) % 10 == 0:
+            print(f"step {len(values)}: mean loss of ten steps {np.mean(values[-10:]):.3f}")
+    print(f"{(time.perf_counter() - start) / num_steps:.2f} seconds per step")
+    return model, state
+
+
+def print_memory(
+    model: Model, state: optax.OptState, programs: dict[str, jax.stages.Compiled]
+) -> None:
+    """Prints what each device has, and what each program needs on each device while it runs."""
+    print("\ndevice       items   MB of the model and the optimizer's state")
+    leaves = jax.tree.leaves((model, state))
+    for items in model["items"].addressable_shards:
+        shards = [shard for leaf in leaves for shard in leaf.addressable_shards]
+        held = sum(shard.data.nbytes for shard in shards if shard.device == items.device)
+        print(f"{items.device!s:8} {items.data.shape[1]:9,} {held / 1e6:9.1f}")
+    for name, program in programs.items():
+        if (memory := program.memory_analysis()) is not None:
+            print(f"{name}: {memory.temp_size_in_bytes / 1e6:.1f} MB more on each device")
+
+
+def print_recalls(
+    found: dict[str, tuple[jax.Array, jax.Array]], tastes: Tastes
+) -> dict[str, float]:
+    """Prints how often sets have the next item of new users, and returns it by name."""
+    best = tastes.best()
+    print("\nsets of new users        mean size   recall   best possible")
+    print(f"most popular items {K:15} {best['popular']:8.3f}")
+    recalls = {}
+    for name in ("top", "average"):
+        hits, sizes = found[name]
+        recalls[name] = float(metrics.accuracy(hits))
+        mean_size = metrics.tally(sizes).mean()
+        print(f"{name}-{K:<18} {mean_size:8.1f} {recalls[name]:8.3f} {best[name]:8.3f}")
+    return recalls
+
+
+def main(
+    num_items: int = NUM_ITEMS,
+    num_steps: int = NUM_STEPS,
+    devices: Sequence[jax.Device] | None = None,
+) -> dict[str, float]:
+    """Trains, and returns the recall of the top-K and of the average-K sets of new users."""
+    devices = devices or jax.devices()
+    # All devices have equally many items.
+    num_items -= num_items % len(devices)
+    print(f"{num_items:,} items on {len(devices)} devices")
+    tastes = Tastes(num_items)
+    mesh = jax.make_mesh((len(devices),), ("items",), devices=devices)
+    with jax.set_mesh(mesh):
+        model = {
+            "users": jax.random.normal(jax.random.key(0), (WIDTH, WIDTH)),
+            "items": jnp.zeros((WIDTH, num_items), out_sharding=PartitionSpec(None, "items")),
+        }
+        state = OPTIMIZER.init(model)
+        programs = compiled(model, state, tastes)
+        model, state = trained(programs["training"], model, state, tastes, num_steps)
+        calibration_users, _ = tastes.draw(NUM_CALIBRATION_USERS)
+        threshold = programs["calibration"](model, calibration_users)
+        batches = [tastes.draw(BATCH_SIZE) for _ in range(NUM_TEST_BATCHES)]
+        found = [jax.device_get(programs["test"](model, threshold, *batch)) for batch in batches]
+    print_memory(model, state, programs)
+    return print_recalls(jax.tree.map(lambda *parts: np.concatenate(parts), *found), tastes)
 
 
 if __name__ == "__main__":
-    main()
+    # Without effect on accelerators.
+    jax.config.update("jax_num_cpu_devices", 8)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else NUM_ITEMS)
