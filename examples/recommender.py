@@ -120,6 +120,7 @@ def on_each_device(function: Callable[..., Any]) -> Callable[..., Any]:
 
     The types of the arguments tell how they are split, because the axis of the mesh is Explicit.
     """
+    # It keeps the first mesh that it is called with. So each program has one of its own.
     return jax.shard_map(function, out_specs=PartitionSpec())
 
 
