@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 
-from topk_jax import _numerics
+from topk_jax import _classes, _numerics
 
 
 def floating_array(array: ArrayLike, name: str, axis: int = -1) -> jax.Array:
@@ -104,7 +104,7 @@ def logits_and_targets(logits: ArrayLike, targets: ArrayLike) -> tuple[jax.Array
     scores = floating_array(logits, "logits")
     converted = _as_array(targets, "targets", "boolean or real array")
     if converted.dtype != jnp.bool_:
-        converted = _real_array(converted, "targets")
+        converted = real_numbers(converted, "targets")
     if converted.shape != scores.shape:
         raise ValueError(f"targets must have shape {scores.shape}, got shape {converted.shape}.")
     return scores, converted.astype(scores.dtype)
@@ -271,7 +271,7 @@ def scalar(
     """
     # A number that overflows is refused below.
     with np.errstate(over="ignore"):
-        value = _real_array(number, name)
+        value = real_numbers(number, name)
     if value.ndim != 0:
         raise ValueError(f"{name} must be a scalar, got shape {value.shape}.")
     # NaN fails each of these comparisons.
@@ -344,7 +344,7 @@ def weights_of_sizes(weights: ArrayLike, name: str, maximum: int, dtype: jnp.dty
 
     The sum may differ from 1 by 1e-4, because decimals are rounded.
     """
-    converted = _real_array(weights, name)
+    converted = real_numbers(weights, name)
     if converted.ndim != 1 or not 1 <= converted.shape[0] <= maximum:
         raise ValueError(
             f"{name} must have from 1 to {maximum} entries, got shape {converted.shape}."
@@ -364,7 +364,7 @@ def weights_of_sizes(weights: ArrayLike, name: str, maximum: int, dtype: jnp.dty
 
 def threshold(number: ArrayLike, dtype: jnp.dtype) -> jax.Array:
     """Returns a real scalar in `dtype`. Infinity and NaN are allowed, as results of calibration."""
-    value = _real_array(number, "threshold")
+    value = real_numbers(number, "threshold")
     if value.ndim != 0:
         raise ValueError(f"threshold must be a scalar, got shape {value.shape}.")
     return value.astype(dtype)
@@ -375,7 +375,7 @@ def limits(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> 
 
     Infinity and NaN are allowed, as results of calibration.
     """
-    converted = _real_array(values, name)
+    converted = real_numbers(values, name)
     if converted.shape not in ((), (num_classes,)):
         raise ValueError(
             f"{name} must be a scalar or have one value for each of the {num_classes} classes, "
@@ -386,20 +386,27 @@ def limits(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> 
 
 def real_array(values: ArrayLike, name: str, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
     """Returns real numbers of this shape in `dtype`, or raises for others."""
-    converted = _real_array(values, name)
+    converted = real_numbers(values, name)
     if converted.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got shape {converted.shape}.")
     return converted.astype(dtype)
 
 
-def per_class(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> jax.Array:
+def per_class(
+    values: ArrayLike,
+    name: str,
+    num_classes: int,
+    dtype: jnp.dtype,
+    class_axis_name: Hashable | None = None,
+) -> jax.Array:
     """Returns a scalar or one real value per class in `dtype`, or raises for a wrong value.
 
-    Values are finite in `dtype` and at least 0. Traced values are all NaN if one is wrong.
+    Values are finite in `dtype` and at least 0. Traced values are all NaN if one is wrong, also on
+    another device along the axis that the classes are split along.
     """
     # A value that overflows is refused below.
     with np.errstate(over="ignore"):
-        converted = _real_array(values, name)
+        converted = real_numbers(values, name)
     if converted.shape not in ((), (num_classes,)):
         raise ValueError(
             f"{name} must be a scalar or have one value for each of the {num_classes} classes, "
@@ -408,7 +415,10 @@ def per_class(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) 
     concrete = _concrete(values)
     if concrete is None:
         result = converted.astype(dtype)
-        return _numerics.nan_unless(((result >= 0) & jnp.isfinite(result)).all(), result)
+        wrong = ~((result >= 0) & jnp.isfinite(result))
+        if wrong.ndim:
+            wrong = _classes.any_of(wrong, class_axis_name)
+        return _numerics.nan_unless(~wrong, result)
     if not (concrete >= 0).all():
         wrong = concrete[~(concrete >= 0)].flat[0]
         raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
@@ -451,7 +461,7 @@ def class_counts(counts: ArrayLike, name: str, num_classes: int | None = None) -
     """
     # A number that overflows is refused below.
     with np.errstate(over="ignore"):
-        converted = _real_array(counts, name)
+        converted = real_numbers(counts, name)
     if num_classes is not None and converted.shape != (num_classes,):
         raise ValueError(
             f"{name} must have one value for each of the {num_classes} classes, got shape "
@@ -498,7 +508,11 @@ def training_counts(counts: ArrayLike, name: str) -> jax.Array:
     return converted
 
 
-def _real_array(values: ArrayLike, name: str) -> jax.Array:
+def real_numbers(values: ArrayLike, name: str) -> jax.Array:
+    """Returns real numbers in the type that they have, or as floats if they are concrete integers.
+
+    Raises `TypeError` for others.
+    """
     concrete = None if isinstance(values, jax.Array) else _concrete(values)
     if concrete is not None and concrete.dtype.kind in "iu":
         # Integers of any size are rounded to floats.

@@ -194,7 +194,13 @@ def _mapped(
             own = ()
         else:
             continue
-        arrays[name] = value if isinstance(value, jax.Array) else jnp.asarray(value)
+        if isinstance(value, jax.Array):
+            arrays[name] = value
+        elif name in _OF_CLASSES:
+            # Also counts that no integer of 32 bits holds.
+            arrays[name] = _checks.real_numbers(value, name)
+        else:
+            arrays[name] = jnp.asarray(value)
         specs[name] = PartitionSpec(*own)
     static = {name: value for name, value in given.items() if name not in arrays}
     results = {

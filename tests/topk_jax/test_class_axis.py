@@ -210,3 +210,37 @@ def test_invalid_examples_are_nan_wherever_the_class_is():
     logits = LOGITS.at[1, 6].set(jnp.nan)
     for labels, invalid in (([8, 0, -1], [True, True, True]), ([7, 0, 4], [False, True, False])):
         np.testing.assert_array_equal(found(logits, jnp.array(labels)), [invalid] * 2)
+
+
+@pytest.mark.parametrize("counts", [[2**32 + 10, 10, 10, 10], np.array([1, 1, 1, 10**10])])
+def test_counts_of_any_size_along_explicit_axes(counts):
+    mesh = jax.make_mesh((2,), ("classes",), devices=jax.devices()[:2])
+    logits, labels = np.zeros((2, 4), np.float32), np.array([0, 3])
+    expected = losses.logit_adjusted_cross_entropy(logits, labels, class_counts=counts)
+    with jax.set_mesh(mesh):
+        split = jax.device_put(logits, NamedSharding(mesh, PartitionSpec(None, "classes")))
+        actual = losses.logit_adjusted_cross_entropy(split, labels, class_counts=counts)
+    # Sums of four classes in another order.
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_a_wrong_margin_is_nan_on_all_devices(checked):
+    mesh = jax.make_mesh((2,), ("classes",), axis_types=(AxisType.Auto,), devices=jax.devices()[:2])
+
+    @functools.partial(
+        jax.shard_map,
+        mesh=mesh,
+        in_specs=(PartitionSpec(None, "classes"), PartitionSpec(), PartitionSpec("classes")),
+        out_specs=PartitionSpec(),
+        check_vma=checked,
+    )
+    def of_devices(logits, labels, margins):
+        same = losses.ldam(logits, labels, margins=jnp.full(2, 0.1), class_axis_name="classes")
+        split = losses.ldam(logits, labels, margins=margins, class_axis_name="classes")
+        return same, split
+
+    margins = jnp.array([-1.0, 0.1, 0.1, 0.1])
+    same, split = jax.jit(of_devices)(jnp.zeros((2, 4)), jnp.array([0, 3]), margins)
+    assert np.isfinite(same).all()
+    assert np.isnan(split).all()

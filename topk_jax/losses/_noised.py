@@ -162,7 +162,7 @@ def _smoothed_hinge(
     scores, labels = _checks.logits_and_labels(logits, labels)
     num_classes = _classes.count(scores, class_axis_name)
     k = _checks.rank(k, num_classes - 1, reason=REASON_NEXT_RANK)
-    margins = _checks.per_class(margins, "margins", scores.shape[-1], scores.dtype)
+    margins = _checks.per_class(margins, "margins", scores.shape[-1], scores.dtype, class_axis_name)
     scale = _checks.scalar(scale, "scale", scores.dtype, above=0)
     scores = _numerics.finite_scores(scores)
     # Identity: a shift of all scores shifts the threshold. Hazard: small noise added to scores of

@@ -159,7 +159,7 @@ def ldam(
     loss"; thesis, table 4.1.
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
-    margins = _checks.per_class(margins, "margins", scores.shape[-1], scores.dtype)
+    margins = _checks.per_class(margins, "margins", scores.shape[-1], scores.dtype, class_axis_name)
     scale = _checks.scalar(scale, "scale", scores.dtype, above=0)
     margin = _numerics.value_of_class(margins, labels, class_axis_name)
     losses = jax.nn.softplus(_rival(scores, labels, margin, scale, class_axis_name))

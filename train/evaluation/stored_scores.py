@@ -76,12 +76,13 @@ class StoredScores:
             return replace(self, rows=rows)
         if not rows.size:
             return np.empty((0, self.num_classes), self.dtype)
-        # Indices increase, so that those of a slice are near one another.
+        # Indices increase as a rule, so that those of a slice are near one another.
         first, last = int(rows.min()), int(rows.max())
         self.opened.file.seek(self.offset + first * self.num_classes * self.dtype.itemsize)
         count = (last + 1 - first) * self.num_classes
         read = np.fromfile(self.opened.file, self.dtype, count).reshape(-1, self.num_classes)
-        return read if len(rows) == len(read) else read[rows - first]
+        places = rows - first
+        return read if np.array_equal(places, np.arange(len(read))) else read[places]
 
 
 # [n, L]; slices of both are arrays.

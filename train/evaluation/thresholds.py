@@ -56,7 +56,7 @@ def average_error_threshold(scores: Scores, error: float) -> float:
     # Scores in a file are gone through twice. The order of numbers from 0 on is that of their bits:
     # once for the sums of those with the same upper half, once for those of the lower half where
     # the sum of all smaller ones passes what may be missed.
-    allowed = error * len(scores)
+    allowed = float(Decimal(repr(error)) * len(scores))
     sums = np.zeros(1 + _HALF // 2)
     for values, bits in _values_and_bits(scores):
         sums += np.bincount(bits >> _HALF_BITS, weights=values, minlength=len(sums))

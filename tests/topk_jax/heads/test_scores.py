@@ -90,3 +90,19 @@ def test_wrong_shapes_are_refused(arrays):
     head = heads.LinearHead(arrays["weights"][:4])
     with pytest.raises(ValueError, match=r"head.weights must have shape \(5, classes\)"):
         heads.scores(arrays["features"], head)
+
+
+@pytest.mark.parametrize("length", [2.0**-30, 1.0, 2.0**60, 2.0**66, 2.0**100])
+def test_cosines_do_not_depend_on_lengths(length):
+    direction = jnp.array([[0.6, 0.8]])
+
+    def loss(features, weights):
+        return heads.cross_entropy(features, heads.CosineHead(weights, 10.0), jnp.array([0])).sum()
+
+    expected = jax.value_and_grad(loss)(direction, jnp.eye(2))
+    value, gradient = jax.value_and_grad(loss)(length * direction, length * jnp.eye(2))
+    # The same numbers, times powers of two.
+    np.testing.assert_array_equal(value, expected[0])
+    # Below the smallest normal number, XLA on the CPU has 0.
+    atol = length * float(jnp.finfo(jnp.float32).tiny)
+    np.testing.assert_allclose(np.float64(gradient) * length, expected[1], rtol=0, atol=atol)

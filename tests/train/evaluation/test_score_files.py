@@ -232,6 +232,14 @@ def test_the_average_error_of_scores_in_a_file_is_that_of_those_in_memory(rng, m
         assert average_error_threshold(stored, error) == expected
 
 
+def test_the_average_error_is_a_decimal(tmp_path):
+    # In float64, 0.57 times 100 is less than 57.
+    scores = np.array([[0.25] * 4] * 57 + [[1, 0, 0, 0]] * 43, np.float32)
+    np.save(tmp_path / "scores.npy", scores)
+    stored = StoredScores.of_npy(tmp_path / "scores.npy")
+    assert [average_error_threshold(one, 0.57) for one in (scores, stored)] == [1.0, 1.0]
+
+
 def test_stored_scores_are_read_by_rows(tmp_path, rng):
     values = rng.normal(size=(20, 3))
     np.save(tmp_path / "scores.npy", values)
@@ -241,6 +249,8 @@ def test_stored_scores_are_read_by_rows(tmp_path, rng):
     np.testing.assert_array_equal(stored[3:9], values[3:9])
     np.testing.assert_array_equal(stored[chosen][1:], values[chosen[1:]])
     np.testing.assert_array_equal(stored[20:], np.empty((0, 3)))
+    for odd in ([2, 1, 0], [0, 0, 2], [5, 5, 5]):
+        np.testing.assert_array_equal(stored[np.array(odd)][:], values[odd])
     # What has rows in parts, or is no matrix, is not read by rows.
     for other in (values.T, values[0]):
         np.save(tmp_path / "other.npy", other)
