@@ -112,7 +112,11 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
             },
             # In addition to the checkpoint at the end of each epoch; every_steps may be None.
             "checkpoint": {"every_steps": config_dict.placeholder(int), "every_minutes": 10.0},
+            # "pmap" or "shard_map", where all devices split the batch; "mesh", where they may also
+            # split the classes.
             "parallel": "pmap",
+            # For mesh: the devices that share the classes of the head.
+            "class_devices": 1,
             # Whether compiled programs are cached in the user's cache folder for later runs.
             "compilation_cache": True,
         }

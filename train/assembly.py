@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 
 from train import configuration
 from train.data import Dataset, DatasetSpec, dataset_spec
@@ -37,7 +38,7 @@ from train.training import (
 )
 from train.training.losses import find_loss
 from train.training.objectives import Hyperparameters, Objective, class_logits
-from train.training.optimizer import Optimizer
+from train.training.optimizer import Norm, Optimizer
 from train.training.state import TrainState, initial_state, parameters_digest
 from train.workdir import extensions, run_files, terminal
 from train.workdir.classes import Classes
@@ -195,10 +196,13 @@ class Assembly:
     @cached_property
     def model(self) -> Classifier:
         """The network with its head."""
+        return self._model(self.num_classes)
+
+    def _model(self, num_classes: int) -> Classifier:
         settings = self.config["model"]
         return build_model(
             settings["name"],
-            num_classes=self.num_classes,
+            num_classes=num_classes,
             head=self.head,
             scale=settings["scale"],
             learn_scale=settings["learn_scale"],
@@ -211,7 +215,11 @@ class Assembly:
     @cached_property
     def devices(self) -> Devices:
         """All devices of all processes."""
-        return parallel.DEVICES[self.config["parallel"]]()
+        return parallel.find_devices(
+            self.config["parallel"],
+            class_devices=self.config["class_devices"],
+            num_classes=self.num_classes,
+        )
 
     @cached_property
     def hyperparameters(self) -> dict[str, Any]:
@@ -239,13 +247,15 @@ class Assembly:
     @cached_property
     def train_step(self) -> Callable[[TrainState, Any], tuple[TrainState, Any]]:
         """The compiled step of training: state and batch, on the devices, to state and metrics."""
+        class_axis = self.devices.class_axis
         step = steps.make_train_step(
-            self.model.apply,
-            self._make_objective,
-            self._make_optimizer,
+            self._model_of_device.apply,
+            self._make_objective_of_device,
+            lambda values: self._make_optimizer(values, norm=class_axis.norm),
             augment=self.spec.augment,
             normalize=self.normalize,
             axis_name=parallel.AXIS_NAME,
+            class_axis=class_axis,
             sync_batch_norm=self.config["model"]["sync_batch_norm"],
             accumulation_steps=self.config["optimizer"]["accumulation_steps"],
             frozen=self._frozen,
@@ -267,13 +277,15 @@ class Assembly:
     @cached_property
     def eval_step(self) -> Callable[[Any, Any, Any], Any]:
         """The compiled step of evaluation: parameters, statistics and batch to predictions."""
-        return self._compile_eval_step(self._make_objective)
+        return self._compile_eval_step(self._make_objective_of_device)
 
     @cached_property
     def logits_step(self) -> Callable[[Any, Any, Any], Any]:
         """As `eval_step`, with the logits that rank the classes instead of the scores."""
         return self._compile_eval_step(
-            lambda values: dataclasses.replace(self._make_objective(values), scores=class_logits)
+            lambda values: dataclasses.replace(
+                self._make_objective_of_device(values), scores=class_logits
+            )
         )
 
     def normalize(self, inputs: jax.Array) -> jax.Array:
@@ -417,24 +429,45 @@ class Assembly:
         self, make_objective: Callable[[Hyperparameters], Objective]
     ) -> Callable[[Any, Any, Any], Any]:
         compiled = self.devices.compile_eval_step(
-            steps.make_eval_step(self.model.apply, make_objective, normalize=self.normalize)
+            steps.make_eval_step(
+                self._model_of_device.apply,
+                make_objective,
+                normalize=self.normalize,
+                class_axis=self.devices.class_axis,
+            )
         )
         loss = self.devices.replicate({"loss": self.hyperparameters["loss"]})
         return lambda params, batch_stats, batch: compiled(params, batch_stats, loss, batch)
 
-    def _make_objective(self, values: Hyperparameters) -> Objective:
+    @property
+    def _model_of_device(self) -> Classifier:
+        """The network with the head that one device has."""
+        class_axis = self.devices.class_axis
+        return self.model if class_axis.name is None else self._model(class_axis.own_classes)
+
+    def _make_objective_of_device(self, values: Hyperparameters) -> Objective:
+        """The loss of what one device has."""
+        return self._make_objective(values, class_axis_name=self.devices.class_axis.name)
+
+    def _make_objective(
+        self, values: Hyperparameters, *, class_axis_name: str | None = None
+    ) -> Objective:
         return self.loss.objective(
             self.config["loss"],
             values,
             axis_name=parallel.AXIS_NAME,
+            class_axis_name=class_axis_name,
             scores=self.config["eval"]["scores"],
         )
 
-    def _make_optimizer(self, values: Hyperparameters) -> Optimizer:
+    def _make_optimizer(
+        self, values: Hyperparameters, *, norm: Norm = optax.tree.norm
+    ) -> Optimizer:
         return optimizer.build(
             self.config["optimizer"],
             values,
             num_epochs=self.config["num_epochs"],
             steps_per_epoch=self.steps_per_epoch,
             distances=self._distances_from_head,
+            norm=norm,
         )

@@ -14,7 +14,7 @@ from train.models import MODEL_NAME, MODEL_OPTIONS, MODELS, NORMALIZATIONS, publ
 from train.models import find as find_network
 from train.training import class_weights
 from train.training.losses import LABEL_SMOOTHING, LOSS_NAME, LOSSES, find_loss
-from train.training.optimizer import OPTIMIZERS, SCHEDULES
+from train.training.optimizer import NEED_WHOLE_LAYERS, OPTIMIZERS, SCHEDULES
 from train.workdir import extensions, runs
 
 # Fields that every configuration has. Others depend on the loss and the data set: see below.
@@ -64,7 +64,8 @@ _FIELDS: dict[str, fields.Field] = {
     "stop_after": fields.optional(fields.integer(1)),
     "checkpoint.every_steps": fields.optional(fields.integer(1)),
     "checkpoint.every_minutes": fields.Number(above=0),
-    "parallel": fields.one_of(parallel.DEVICES),
+    "parallel": fields.one_of(parallel.KINDS),
+    "class_devices": fields.integer(1),
     "compilation_cache": fields.boolean(),
 }
 
@@ -135,6 +136,8 @@ def check(config: Mapping[str, Any]) -> None:
     _check_fine_tuning(values)
     _check_whole_batch(values)
     _check_class_weights(values)
+    _check_class_devices(values)
+    _check_shares(values, num_classes)
     if spec.inputs == "names" and values["dataset.mixup"] != 0:
         raise UserError(
             "config.dataset.mixup must be 0 for names, whose characters cannot be mixed; got "
@@ -152,6 +155,7 @@ def check_classes(config: Mapping[str, Any], num_classes: int) -> None:
     The opened data set may be the first to know that number.
     """
     values = dict(flatten(config))
+    _check_shares(values, num_classes)
     try:
         for name, field in find_loss(values["loss.name"]).parameters.items():
             _check_field(values, f"loss.{name}", _among(num_classes, field))
@@ -194,6 +198,43 @@ def _check_class_weights(values: Mapping[str, Any]) -> None:
         raise UserError(
             "config.loss.class_weights_from must be 0 with config.loss.class_weights=none; got "
             f"{first}"
+        )
+
+
+def _check_class_devices(values: Mapping[str, Any]) -> None:
+    """Raises `UserError` if devices share the classes and something needs all of them."""
+    size = values["class_devices"]
+    if size == 1:
+        return
+    if values["parallel"] != "mesh":
+        raise UserError(
+            f"config.class_devices must be 1 with config.parallel={values['parallel']}; it is for "
+            f"mesh; got {size}"
+        )
+    name = values["loss.name"]
+    if not find_loss(name).splits_classes:
+        fitting = ", ".join(name for name, loss in LOSSES.items() if loss.splits_classes)
+        raise UserError(
+            f"config.class_devices must be 1 with {name}, which needs all classes on each device; "
+            f"more are for {fitting}; got {size}"
+        )
+    optimizer = values["optimizer.name"]
+    if optimizer in NEED_WHOLE_LAYERS:
+        fitting = ", ".join(name for name in OPTIMIZERS if name not in NEED_WHOLE_LAYERS)
+        raise UserError(
+            f"config.optimizer.name must be one of {fitting} with config.class_devices={size}, "
+            f"where no device has the norm of the head; got {optimizer!r}"
+        )
+
+
+def _check_shares(values: Mapping[str, Any], num_classes: int | None) -> None:
+    """Raises `UserError` unless the devices can share the classes, if known, equally."""
+    size = values["class_devices"]
+    if num_classes is not None and num_classes % size:
+        dividing = ", ".join(str(one) for one in range(1, size) if num_classes % one == 0)
+        raise UserError(
+            f"config.class_devices must divide the number of classes, {num_classes}, such as "
+            f"{dividing}; got {size}"
         )
 
 

@@ -196,10 +196,12 @@ def _extend(assembly: Assembly, workdir: Path, progress: Progress, shorter: int)
 def _assembled(config: Mapping[str, Any], workdir: Path) -> Assembly:
     """The parts of the run, once they are found to fit the run in the workdir and each other."""
     # Before the data set is opened, which can take long.
+    parallel.check_class_devices(config["class_devices"])
     parallel.check_batch_size(
         config["dataset"]["batch_size"],
         config["optimizer"]["accumulation_steps"],
         in_pairs=config["dataset"]["mixup"] > 0,
+        class_devices=config["class_devices"],
     )
     assembly = assemble(config, workdir=workdir)
     _check_fits(assembly, workdir)

@@ -1,5 +1,6 @@
 """The one file that knows devices: copies the state to each, splits batches, runs steps on all."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,21 +11,28 @@ from flax import jax_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from typing_extensions import override
 
+from train.devices.class_axis import ALL_CLASSES, ClassAxis, is_of_classes
 from train.foundation.errors import UserError
 
+# The axis of devices that the batch is split along.
 AXIS_NAME = "devices"
+# The axis of devices that the classes are split along.
+CLASS_AXIS_NAME = "classes"
 
 
 class Devices(ABC):
     """All devices of all processes, each with a copy of the state and a share of every batch."""
 
+    # The axis that the classes are split along, for a step that runs on each device.
+    class_axis = ALL_CLASSES
+
     @abstractmethod
     def replicate(self, state: Any) -> Any:
-        """A copy of the state on every device."""
+        """A copy of the state on every device, but for what the devices share."""
 
     @abstractmethod
     def to_host(self, state: Any) -> Any:
-        """What is the same on every device, as one copy of NumPy arrays that the caller owns."""
+        """A state that is on the devices, as one copy of NumPy arrays that the caller owns."""
 
     @abstractmethod
     def split(self, batch: Mapping[str, np.ndarray]) -> Any:
@@ -79,19 +87,22 @@ class PmapDevices(Devices):
 
 
 class ShardMapDevices(Devices):
-    """Devices by `jax.shard_map`: arrays are global and span the devices of all processes."""
+    """Devices by `jax.shard_map`: arrays are global and span the devices of all processes.
 
-    def __init__(self) -> None:
-        mesh = Mesh(np.array(jax.devices()), (AXIS_NAME,))
-        self._mesh = mesh
-        self._replicated = NamedSharding(mesh, PartitionSpec())
-        self._split = NamedSharding(mesh, PartitionSpec(AXIS_NAME))
+    Args:
+        mesh: the devices, with the axis that the batch is split along; None for all of them in a
+            row.
+    """
+
+    def __init__(self, mesh: Mesh | None = None) -> None:
+        self._mesh = Mesh(np.array(jax.devices()), (AXIS_NAME,)) if mesh is None else mesh
+        self._split = PartitionSpec(AXIS_NAME)
 
     @override
     def replicate(self, state: Any) -> Any:
+        replicated = NamedSharding(self._mesh, PartitionSpec())
         return jax.tree.map(
-            lambda leaf: jax.make_array_from_process_local_data(self._replicated, np.array(leaf)),
-            state,
+            lambda leaf: jax.make_array_from_process_local_data(replicated, np.array(leaf)), state
         )
 
     @override
@@ -100,8 +111,9 @@ class ShardMapDevices(Devices):
 
     @override
     def split(self, batch: Mapping[str, np.ndarray]) -> Any:
+        split = NamedSharding(self._mesh, self._split)
         return {
-            name: jax.make_array_from_process_local_data(self._split, array)
+            name: jax.make_array_from_process_local_data(split, array)
             for name, array in batch.items()
         }
 
@@ -111,42 +123,146 @@ class ShardMapDevices(Devices):
 
     @override
     def compile_train_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        inputs = (self._replicated, self._replicated, self._split)
-        return jax.jit(self._mapped(step, inputs, out=self._replicated), donate_argnums=0)
+        inputs = (PartitionSpec(), PartitionSpec(), self._split)
+        return jax.jit(self._mapped(step, inputs, PartitionSpec()), donate_argnums=0)
 
     @override
     def compile_eval_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
-        inputs = (self._replicated, self._replicated, self._replicated, self._split)
-        return jax.jit(self._mapped(step, inputs, out=self._split))
+        inputs = (PartitionSpec(), PartitionSpec(), PartitionSpec(), self._split)
+        return jax.jit(self._mapped(step, inputs, self._split))
 
-    def _mapped(
-        self, step: Callable[..., Any], inputs: tuple[NamedSharding, ...], *, out: NamedSharding
-    ) -> Callable[..., Any]:
+    def _mapped(self, step: Callable[..., Any], inputs: Any, outputs: Any) -> Callable[..., Any]:
         return jax.shard_map(
             step,
             mesh=self._mesh,
-            in_specs=tuple(sharding.spec for sharding in inputs),
-            out_specs=out.spec,
+            in_specs=inputs,
+            out_specs=outputs,
             # With the check, the gradients of replicated parameters arrive summed over the devices,
             # and the step, which is also that of pmap, would take the sum for a mean.
             check_vma=False,
         )
 
 
-DEVICES: dict[str, Callable[[], Devices]] = {"pmap": PmapDevices, "shard_map": ShardMapDevices}
+class MeshDevices(ShardMapDevices):
+    """Devices along two axes: the batch is split along one, and the classes along the other.
+
+    A device has the head's parameters for its own classes, their gradient, and what the optimizer
+    has for them. It has a copy of all else.
+
+    Args:
+        class_devices: the devices that share the classes. Where they do not divide the devices of
+            a process, the largest number is taken that divides both, because a finished run may be
+            used on any number of devices.
+        num_classes: the number of classes L, a multiple of `class_devices`.
+    """
+
+    def __init__(self, class_devices: int, num_classes: int) -> None:
+        size = math.gcd(class_devices, jax.local_device_count())
+        if size > 1:
+            self.class_axis = ClassAxis(CLASS_AXIS_NAME, size, num_classes // size)
+        self._num_classes = num_classes
+        # A process has all classes, so that it can save and evaluate what its own devices have.
+        devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+        rows = np.array(devices).reshape(-1, size)
+        super().__init__(Mesh(rows, (AXIS_NAME, CLASS_AXIS_NAME)))
+
+    @override
+    def replicate(self, state: Any) -> Any:
+        def placed(leaf: Any, spec: PartitionSpec) -> jax.Array:
+            whole = np.asarray(leaf)
+            # Copies: on the CPU an array may be the memory that it was made of, which a step gets.
+            return jax.make_array_from_callback(
+                whole.shape, NamedSharding(self._mesh, spec), lambda index: np.array(whole[index])
+            )
+
+        return jax.tree.map(placed, state, self._specs(state))
+
+    @override
+    def to_host(self, state: Any) -> Any:
+        return jax.tree.map(_assembled, state)
+
+    @override
+    def join(self, outputs: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:
+        return {name: _assembled(array) for name, array in outputs.items()}
+
+    @override
+    def compile_train_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        def whole(state: Any, hyperparameters: Any, batch: Any) -> Any:
+            of_state = self._specs(state)
+            inputs = (of_state, self._specs(hyperparameters), self._split)
+            mapped = self._mapped(step, inputs, (of_state, PartitionSpec()))
+            return mapped(state, hyperparameters, batch)
+
+        return jax.jit(whole, donate_argnums=0)
+
+    @override
+    def compile_eval_step(self, step: Callable[..., Any]) -> Callable[..., Any]:
+        outputs = {
+            "loss": self._split,
+            "scores": PartitionSpec(AXIS_NAME, CLASS_AXIS_NAME),
+            "ranks": self._split,
+        }
+
+        def whole(params: Any, batch_stats: Any, hyperparameters: Any, batch: Any) -> Any:
+            replicated = map(self._specs, (params, batch_stats, hyperparameters))
+            mapped = self._mapped(step, (*replicated, self._split), outputs)
+            return mapped(params, batch_stats, hyperparameters, batch)
+
+        return jax.jit(whole)
+
+    def _specs(self, tree: Any) -> Any:
+        """How each array of a state, or of the hyperparameters, is split."""
+
+        def spec(path: tuple[Any, ...], leaf: Any) -> PartitionSpec:
+            if not is_of_classes(path, leaf, self._num_classes):
+                return PartitionSpec()
+            return PartitionSpec(*(None,) * (np.ndim(leaf) - 1), CLASS_AXIS_NAME)
+
+        return jax.tree_util.tree_map_with_path(spec, tree)
 
 
-def check_batch_size(batch_size: int, accumulation_steps: int, *, in_pairs: bool = False) -> None:
+# The values of `config.parallel`.
+KINDS = ("pmap", "shard_map", "mesh")
+
+
+def find_devices(kind: str, *, class_devices: int, num_classes: int) -> Devices:
+    """All devices, in one of the ways of `KINDS`; see `MeshDevices` for the other arguments."""
+    if kind == "mesh":
+        return MeshDevices(class_devices, num_classes)
+    return PmapDevices() if kind == "pmap" else ShardMapDevices()
+
+
+def check_class_devices(class_devices: int) -> None:
+    """Refuses a number of devices to share the classes that does not divide the devices.
+
+    Args:
+        class_devices: `config.class_devices`.
+    """
+    devices = jax.local_device_count()
+    if devices % class_devices:
+        dividing = ", ".join(str(size) for size in range(1, devices + 1) if devices % size == 0)
+        each = " of each process" if jax.process_count() > 1 else ""
+        raise UserError(
+            f"config.class_devices must divide the {devices} devices{each}: one of {dividing}; "
+            f"got {class_devices}"
+        )
+
+
+def check_batch_size(
+    batch_size: int, accumulation_steps: int, *, in_pairs: bool = False, class_devices: int = 1
+) -> None:
     """Refuses a batch that the devices, and the parts of each, cannot share equally.
 
     Args:
         batch_size: the size of the global batch.
         accumulation_steps: the number of parts of a device's share.
         in_pairs: whether a part must have an even number of examples.
+        class_devices: the devices that have the same share of the batch.
     """
-    devices = jax.device_count()
+    devices = jax.device_count() // class_devices
     if batch_size % (devices * accumulation_steps * (2 if in_pairs else 1)):
-        factors = [f"the {devices} devices"] if devices > 1 else []
+        what = "devices" if class_devices == 1 else f"groups of {class_devices} devices"
+        factors = [f"the {devices} {what}"] if devices > 1 else []
         if accumulation_steps > 1:
             factors.append(f"config.optimizer.accumulation_steps, {accumulation_steps}")
         if in_pairs:
@@ -162,6 +278,20 @@ def _first_shards(tree: Any) -> Any:
     shards = jax.device_get(jax.tree.map(lambda leaf: leaf.addressable_data(0), tree))
     # On the CPU what was fetched is the device's own memory, which the next step is given.
     return jax.tree.map(np.array, shards)
+
+
+def _assembled(array: jax.Array) -> np.ndarray:
+    """What the devices of this process hold of an array, put together: all of it, or some rows."""
+    if array.ndim == 0:
+        return np.array(array.addressable_data(0))
+    # Several devices may hold the same.
+    parts = {str(shard.index): shard for shard in array.addressable_shards}.values()
+    rows = [shard.index[0].indices(array.shape[0]) for shard in parts]
+    first, end = min(start for start, _, _ in rows), max(stop for _, stop, _ in rows)
+    found = np.empty((end - first, *array.shape[1:]), array.dtype)
+    for (start, stop, _), shard in zip(rows, parts, strict=True):
+        found[(slice(start - first, stop - first), *shard.index[1:])] = shard.data
+    return found
 
 
 def _local_shards(outputs: Mapping[str, jax.Array]) -> dict[str, np.ndarray]:

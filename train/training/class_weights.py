@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from topk_jax.losses import class_balanced_weights
+from train.devices.class_axis import ALL_CLASSES, ClassAxis
 from train.training.class_counts import check_all_positive
 
 # The values of `config.loss.class_weights`.
@@ -89,7 +90,11 @@ def _first_step(
 
 
 def weigh(
-    losses: jax.Array, labels: jax.Array, values: Mapping[str, Any], step: jax.Array
+    losses: jax.Array,
+    labels: jax.Array,
+    values: Mapping[str, Any],
+    step: jax.Array,
+    class_axis: ClassAxis = ALL_CLASSES,
 ) -> jax.Array:
     """The losses [n] in a step, each times the weight of its class.
 
@@ -98,9 +103,10 @@ def weigh(
         labels: their classes, [n].
         values: with what `hyperparameters` returned among them; they may be traced.
         step: the steps so far. Before the first step of the weights, all weights are 1.
+        class_axis: the axis over devices that the weights are split along.
     """
     if "class_weights" not in values:
         return losses
     weights = values["class_weights"]
     applied = jnp.where(step >= weights["first_step"], weights["weights"], jnp.float32(1))
-    return losses * applied[labels]
+    return losses * class_axis.of_labels(applied, labels)

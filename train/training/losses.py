@@ -14,7 +14,7 @@ from train.foundation import import_paths
 from train.foundation.fields import Number, SetSize, integer, one_of
 from train.models.heads import TwoLogits
 from train.training.class_counts import check_all_positive
-from train.training.objectives import Hyperparameters, LossSpec, Objective, class_logits
+from train.training.objectives import Hyperparameters, LossSpec, Objective, class_logits, softmax
 
 
 def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
@@ -26,32 +26,52 @@ def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
     return build
 
 
-def _cross_entropy(*, label_smoothing: jax.Array | float = 0.0) -> Objective:
-    smoothed = functools.partial(losses.cross_entropy, label_smoothing=label_smoothing)
-    # Evaluated without smoothing, so that runs with other labels compare.
-    return dataclasses.replace(
-        _deterministic(losses.cross_entropy),
-        loss=lambda logits, labels, _keys, _estimates: smoothed(logits, labels),
-    )
+def _split(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+    """As `_plain`, for a loss that can split the classes."""
 
-
-def _scaled(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
-    """As `_plain`, for a loss of cosines that has a `scale`."""
-
-    def build(*, scale: jax.Array, **parameters: Any) -> Objective:
+    def build(*, class_axis_name: str | None, **parameters: Any) -> Objective:
         return _deterministic(
-            functools.partial(loss, scale=scale, **parameters), _scaled_softmax(scale)
+            functools.partial(loss, class_axis_name=class_axis_name, **parameters),
+            _softmax(class_axis_name),
         )
 
     return build
 
 
-def _noised_balanced(*, num_samples: int, **settings: Any) -> Objective:
-    return _noised(num_samples, jax.nn.softmax, **settings)
+def _cross_entropy(
+    *, label_smoothing: jax.Array | float = 0.0, class_axis_name: str | None
+) -> Objective:
+    plain = functools.partial(losses.cross_entropy, class_axis_name=class_axis_name)
+    # Evaluated without smoothing, so that runs with other labels compare.
+    return dataclasses.replace(
+        _deterministic(plain, _softmax(class_axis_name)),
+        loss=lambda logits, labels, _keys, _estimates: plain(
+            logits, labels, label_smoothing=label_smoothing
+        ),
+    )
 
 
-def _noised_imbalanced(*, num_samples: int, scale: jax.Array, **settings: Any) -> Objective:
-    return _noised(num_samples, _scaled_softmax(scale), scale=scale, **settings)
+def _scaled(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+    """As `_split`, for a loss of cosines that has a `scale`."""
+
+    def build(*, scale: jax.Array, class_axis_name: str | None, **parameters: Any) -> Objective:
+        return _deterministic(
+            functools.partial(loss, scale=scale, class_axis_name=class_axis_name, **parameters),
+            _softmax(class_axis_name, scale),
+        )
+
+    return build
+
+
+def _noised_balanced(*, class_axis_name: str | None, **settings: Any) -> Objective:
+    return _noised(_softmax(class_axis_name), class_axis_name=class_axis_name, **settings)
+
+
+def _noised_imbalanced(
+    *, scale: jax.Array, class_axis_name: str | None, **settings: Any
+) -> Objective:
+    scores = _softmax(class_axis_name, scale)
+    return _noised(scores, scale=scale, class_axis_name=class_axis_name, **settings)
 
 
 def _relaxed_top_k_cross_entropy(
@@ -78,13 +98,21 @@ def _expected_positive_regularization(*, k: int, beta: jax.Array, axis_name: str
     return _of_batch(loss, axis_name)
 
 
-def _average_k(*, k: int, alpha: jax.Array, axis_name: str) -> Objective:
+def _average_k(
+    *, k: int, alpha: jax.Array, axis_name: str, class_axis_name: str | None
+) -> Objective:
     def loss(outputs: TwoLogits, labels: jax.Array, axis_name: str | None = None) -> jax.Array:
         return losses.average_k(
-            outputs.logits, outputs.proposal_logits, labels, k=k, alpha=alpha, axis_name=axis_name
+            outputs.logits,
+            outputs.proposal_logits,
+            labels,
+            k=k,
+            alpha=alpha,
+            axis_name=axis_name,
+            class_axis_name=class_axis_name,
         )
 
-    return _of_batch(loss, axis_name)
+    return _of_batch(loss, axis_name, _softmax(class_axis_name))
 
 
 def _role(*, k: int, weight: jax.Array, axis_name: str) -> Objective:
@@ -102,19 +130,23 @@ def _role(*, k: int, weight: jax.Array, axis_name: str) -> Objective:
     return dataclasses.replace(_of_batch(networks_part, axis_name), loss=loss)
 
 
-def _of_batch(loss: Callable[..., jax.Array], axis_name: str) -> Objective:
+def _of_batch(
+    loss: Callable[..., jax.Array],
+    axis_name: str,
+    scores: Callable[[jax.Array], jax.Array] = jax.nn.softmax,
+) -> Objective:
     def of_example(outputs: Any, label: jax.Array) -> jax.Array:
         return loss(jax.tree.map(lambda array: array[None], outputs), label[None])
 
     return Objective(
         lambda outputs, labels, _keys, _estimates: loss(outputs, labels, axis_name=axis_name),
         jax.vmap(of_example),
-        lambda outputs: jax.nn.softmax(class_logits(outputs)),
+        lambda outputs: scores(class_logits(outputs)),
     )
 
 
 def _noised(
-    num_samples: int, scores: Callable[[jax.Array], jax.Array], **settings: Any
+    scores: Callable[[jax.Array], jax.Array], *, num_samples: int, **settings: Any
 ) -> Objective:
     def loss(
         logits: jax.Array, labels: jax.Array, keys: jax.Array, _estimates: jax.Array | None
@@ -133,9 +165,15 @@ def _deterministic(
     return Objective(lambda logits, labels, _keys, _estimates: loss(logits, labels), loss, scores)
 
 
-def _scaled_softmax(scale: jax.Array) -> Callable[[jax.Array], jax.Array]:
-    """Probabilities from cosines, which differ by at most 2."""
-    return lambda cosines: jax.nn.softmax(scale * cosines)
+def _softmax(
+    class_axis_name: str | None, scale: jax.Array | None = None
+) -> Callable[[jax.Array], jax.Array]:
+    """Probabilities from logits, or from cosines, which differ by at most 2, with their scale."""
+
+    def probabilities(logits: jax.Array) -> jax.Array:
+        return softmax(logits if scale is None else scale * logits, class_axis_name)
+
+    return probabilities
 
 
 def _without_label_rate(values: Hyperparameters, _class_counts: np.ndarray) -> Hyperparameters:
@@ -188,14 +226,28 @@ LOSSES = {
         _cross_entropy,
         {"label_smoothing": LABEL_SMOOTHING},
         derive=_without_zero_smoothing,
+        splits_classes=True,
     ),
-    "focal": LossSpec("focal", _plain(losses.focal), {"gamma": Number(at_least=0)}),
-    "ldam": LossSpec("LDAM", _scaled(losses.ldam), _MARGINS, derive=_with_margins, head="cosine"),
+    "focal": LossSpec(
+        "focal",
+        _split(losses.focal),
+        {"gamma": Number(at_least=0)},
+        splits_classes=True,
+    ),
+    "ldam": LossSpec(
+        "LDAM",
+        _scaled(losses.ldam),
+        _MARGINS,
+        derive=_with_margins,
+        head="cosine",
+        splits_classes=True,
+    ),
     "logit_adjusted_cross_entropy": LossSpec(
         "logit-adjusted cross-entropy",
-        _plain(losses.logit_adjusted_cross_entropy),
+        _split(losses.logit_adjusted_cross_entropy),
         _TAU,
         derive=_with_counts,
+        splits_classes=True,
     ),
     "vector_scaling": LossSpec(
         "vector scaling",
@@ -213,18 +265,33 @@ LOSSES = {
         _plain(losses.symmetric_cross_entropy),
         {"alpha": Number(at_least=0), "beta": Number(at_least=0)},
     ),
-    "top_k_hinge": LossSpec("top-K hinge", _plain(losses.top_k_hinge), _K, optimizes_top_k=True),
+    "top_k_hinge": LossSpec(
+        "top-K hinge",
+        _split(losses.top_k_hinge),
+        _K,
+        optimizes_top_k=True,
+        splits_classes=True,
+    ),
     "convex_top_k_hinge": LossSpec(
-        "convex top-K hinge", _plain(losses.convex_top_k_hinge), _K, optimizes_top_k=True
+        "convex top-K hinge",
+        _split(losses.convex_top_k_hinge),
+        _K,
+        optimizes_top_k=True,
+        splits_classes=True,
     ),
     "calibrated_top_k_hinge": LossSpec(
-        "calibrated top-K hinge", _plain(losses.calibrated_top_k_hinge), _K, optimizes_top_k=True
+        "calibrated top-K hinge",
+        _split(losses.calibrated_top_k_hinge),
+        _K,
+        optimizes_top_k=True,
+        splits_classes=True,
     ),
     "smooth_top_k_hinge": LossSpec(
         "smooth top-K hinge",
-        _plain(losses.smooth_top_k_hinge),
+        _split(losses.smooth_top_k_hinge),
         {**_K, "tau": Number(above=0)},
         optimizes_top_k=True,
+        splits_classes=True,
     ),
     "lapsum_top_k": LossSpec(
         "LapSum top-K",
@@ -253,7 +320,11 @@ LOSSES = {
         optimizes_top_k=True,
     ),
     "noised_balanced": LossSpec(
-        "noised balanced", _noised_balanced, {**_K, **_NOISE, **_SAMPLES}, optimizes_top_k=True
+        "noised balanced",
+        _noised_balanced,
+        {**_K, **_NOISE, **_SAMPLES},
+        optimizes_top_k=True,
+        splits_classes=True,
     ),
     "noised_imbalanced": LossSpec(
         "noised imbalanced",
@@ -262,12 +333,14 @@ LOSSES = {
         derive=_with_margins,
         head="cosine",
         optimizes_top_k=True,
+        splits_classes=True,
     ),
     "expected_balanced": LossSpec(
         "expected balanced",
-        _plain(losses.expected_top_k_hinge),
+        _split(losses.expected_top_k_hinge),
         {**_K, **_NOISE},
         optimizes_top_k=True,
+        splits_classes=True,
     ),
     "expected_imbalanced": LossSpec(
         "expected imbalanced",
@@ -276,6 +349,7 @@ LOSSES = {
         derive=_with_margins,
         head="cosine",
         optimizes_top_k=True,
+        splits_classes=True,
     ),
     "assume_negative": LossSpec(
         "assume negative", _plain(losses.assume_negative), scores=_MULTI_LABEL
@@ -294,6 +368,7 @@ LOSSES = {
         head="two_heads",
         of_batch=True,
         scores=_MULTI_LABEL,
+        splits_classes=True,
     ),
     "role": LossSpec(
         "ROLE",
@@ -303,9 +378,16 @@ LOSSES = {
         of_batch=True,
         scores=_MULTI_LABEL,
     ),
-    "sparsemax": LossSpec("sparsemax", _plain(losses.sparsemax_loss)),
+    "sparsemax": LossSpec(
+        "sparsemax",
+        _split(losses.sparsemax_loss),
+        splits_classes=True,
+    ),
     "entmax": LossSpec(
-        "entmax", _plain(losses.entmax_loss), {"alpha": Number(at_least=1, at_most=2)}
+        "entmax",
+        _split(losses.entmax_loss),
+        {"alpha": Number(at_least=1, at_most=2)},
+        splits_classes=True,
     ),
 }
 # The symbols that the papers have for parameters; figures write them.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from train.foundation import fields
@@ -48,13 +49,16 @@ class LossSpec:
     Attributes:
         title: the name in tables, figures and messages.
         build: makes the objective from the parameters, by name, and, for a loss of a whole batch,
-            from the devices' `axis_name`.
+            from the devices' `axis_name`, and, for one that splits classes, from the
+            `class_axis_name`.
         parameters: the fields that the loss has in `config.loss`.
         derive: replaces parameters by what is computed from them and the class counts [L], before
             they reach `build`.
         head: the name of the model's head where `config.model.head` names none. A loss with the
             head "cosine" takes cosines; its parameter `scale`, if it has one, multiplies them.
         of_batch: whether the loss is one of the whole batch, on all devices.
+        splits_classes: whether the loss can be computed by devices that have a part of the classes
+            each. `class_axis_name` is None where each device has all of them.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
         scores: the allowed values of `config.eval.scores`.
     """
@@ -67,6 +71,7 @@ class LossSpec:
     )
     head: str = "linear"
     of_batch: bool = False
+    splits_classes: bool = False
     optimizes_top_k: bool = False
     scores: tuple[str, ...] = ("softmax",)
 
@@ -101,6 +106,7 @@ class LossSpec:
         hyperparameters: Hyperparameters,
         *,
         axis_name: str,
+        class_axis_name: str | None = None,
         scores: str = "softmax",
     ) -> Objective:
         """The objective.
@@ -109,6 +115,8 @@ class LossSpec:
             config: `config.loss`; the parameters that are constants are taken from it.
             hyperparameters: what the method `hyperparameters` returned; they may be traced.
             axis_name: the axis over devices.
+            class_axis_name: the axis over devices that the classes are split along; None where each
+                device has all of them.
             scores: `config.eval.scores`.
         """
         constants = {
@@ -116,12 +124,24 @@ class LossSpec:
             for name, field in self.parameters.items()
             if not isinstance(field, fields.Number)
         }
-        axis = {"axis_name": axis_name} if self.of_batch else {}
-        objective = self.build(**constants, **hyperparameters, **axis)
+        axes: dict[str, str | None] = {"axis_name": axis_name} if self.of_batch else {}
+        if self.splits_classes:
+            axes["class_axis_name"] = class_axis_name
+        objective = self.build(**constants, **hyperparameters, **axes)
         if scores == "softmax":
             return objective
         score = _SCORES[scores]
         return dataclasses.replace(objective, scores=lambda outputs: score(class_logits(outputs)))
+
+
+def softmax(logits: jax.Array, class_axis_name: str | None = None) -> jax.Array:
+    """The softmax over all classes, for logits [n, L] or for those of the device's own classes."""
+    if class_axis_name is None:
+        return jax.nn.softmax(logits)
+    largest = jax.lax.pmax(logits.max(axis=-1, keepdims=True), class_axis_name)
+    exponentials = jnp.exp(logits - largest)
+    total = jax.lax.psum(exponentials.sum(axis=-1, keepdims=True), class_axis_name)
+    return exponentials / total
 
 
 def class_logits(outputs: jax.Array | TwoLogits) -> jax.Array:

@@ -27,6 +27,8 @@ _HYPERPARAMETERS = (
 Parts = tuple[optax.GradientTransformation, ...]
 # From the parameters to True for those that the weight decay is for; None where it is for all.
 Mask = Callable[[Any], Any] | None
+# From parameters, or what has their structure, to their Euclidean norm.
+Norm = Callable[[Any], jax.Array]
 # Takes the learning rate by step, the hyperparameters, whether the momentum is Nesterov's, and the
 # mask of the weight decay.
 Entry = Callable[[optax.Schedule, Hyperparameters, bool, Mask], Parts]
@@ -66,6 +68,7 @@ def build(
     num_epochs: int,
     steps_per_epoch: int,
     distances: Any = None,
+    norm: Norm = optax.tree.norm,
 ) -> Optimizer:
     """The optimizer that `config.optimizer` asks for.
 
@@ -76,16 +79,30 @@ def build(
         steps_per_epoch: the steps of one epoch.
         distances: for each parameter, how many layers it is below the head, as
             `train.models.layers_by_depth` counts them. Needed with `has_rates_by_layer` alone.
+        norm: the norm of the gradient, of which a device may have a part.
     """
     rate = schedule(
         settings, values["learning_rate"], num_epochs=num_epochs, steps_per_epoch=steps_per_epoch
     )
     # The gradient is clipped before the weight decay is added.
-    clip = [optax.clip_by_global_norm(values["clip_norm"])] if "clip_norm" in values else []
+    clip = [_clip(values["clip_norm"], norm)] if "clip_norm" in values else []
     decayed = None if settings["decay_biases_and_norms"] else _is_kernel
     parts = OPTIMIZERS[settings["name"]](rate, values, settings["nesterov"], decayed)
     by_layer = [_times_relative_rates(values, distances)] if has_rates_by_layer(settings) else []
     return Optimizer(optax.chain(*clip, *parts, *by_layer), rate)
+
+
+def _clip(largest: jax.Array, norm: Norm) -> optax.GradientTransformation:
+    """As `optax.clip_by_global_norm`, whatever computes the norm."""
+
+    def clipped(updates: Any, _params: Any) -> Any:
+        found = norm(updates)
+        return jax.tree.map(
+            lambda update: jax.lax.select(found < largest, update, update / found * largest),
+            updates,
+        )
+
+    return optax.stateless(clipped)
 
 
 def _is_kernel(params: Any) -> Any:
@@ -198,3 +215,5 @@ OPTIMIZERS: dict[str, Entry] = {
     "lion": _decoupled(optax.lion),
     "rmsprop": _rmsprop,
 }
+# These divide by the norm of the weights of each layer. A device must have all of them.
+NEED_WHOLE_LAYERS = ("lamb", "lars")

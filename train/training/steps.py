@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from topk_jax.metrics import label_ranks
+from train.devices.class_axis import ALL_CLASSES, ClassAxis
 from train.training import class_weights, label_estimates, mixup, objectives, randomness
 from train.training.objectives import Hyperparameters, Objective
 from train.training.optimizer import Optimizer
@@ -25,6 +26,7 @@ def make_train_step(
     augment: Callable[[jax.Array, jax.Array], jax.Array],
     normalize: Preprocess,
     axis_name: str,
+    class_axis: ClassAxis = ALL_CLASSES,
     sync_batch_norm: bool = True,
     accumulation_steps: int = 1,
     frozen: Collection[str] = (),
@@ -46,6 +48,8 @@ def make_train_step(
         augment: changes one image with one random key.
         normalize: a batch of images or features to the model's input.
         axis_name: the axis over devices; each holds an equal share of the batch.
+        class_axis: the axis over devices that the classes are split along. The model and the loss
+            are then those of the classes of a device.
         sync_batch_norm: whether the model's batch norm sees the batch of all devices; otherwise
             their statistics are averaged after the step, for evaluation.
         accumulation_steps: the parts that the batch is computed in, one after another.
@@ -86,6 +90,7 @@ def make_train_step(
                     labels,
                     hyperparameters,
                     step,
+                    class_axis,
                 )
             ).mean()
 
@@ -96,10 +101,12 @@ def make_train_step(
         loss, (by_outputs, by_estimates) = jax.value_and_grad(mean_loss, argnums=(0, 1))(
             outputs, estimates
         )
+        by_outputs = class_axis.of_one_loss(by_outputs)
         (by_params,) = pull_back(by_outputs)
-        guesses = objective.scores(outputs).argmax(axis=-1)
-        hits = of_labels(lambda labels: (guesses == labels).astype(jnp.float32))
-        nonzero = jnp.count_nonzero(objectives.class_logits(by_outputs), axis=-1)
+        hits = of_labels(
+            lambda labels: (_label_ranks(outputs, labels, class_axis) == 0).astype(jnp.float32)
+        )
+        nonzero = class_axis.sum(jnp.count_nonzero(objectives.class_logits(by_outputs), axis=-1))
         metrics = {
             "loss": loss,
             "accuracy": hits.mean(),
@@ -141,7 +148,9 @@ def make_train_step(
             gradients, by_rows, batch_stats, metrics = gradients_of(
                 state.params, state.batch_stats, state.step, hyperparameters, batch, rows
             )
-        gradients, metrics = jax.lax.pmean((gradients, metrics), axis_name)
+        gradients, metrics = jax.lax.pmean(
+            (class_axis.of_all_classes(gradients), metrics), axis_name
+        )
         if not sync_batch_norm:
             moved = jax.lax.pmean(trained_parts(batch_stats, frozen), axis_name)
             batch_stats = {**batch_stats, **moved}
@@ -169,9 +178,9 @@ def make_train_step(
             )
         metrics |= {
             "learning_rate": learning_rate,
-            "gradient_norm": optax.tree.norm(gradients),
-            "update_norm": optax.tree.norm(updates),
-            "parameter_norm": optax.tree.norm(params),
+            "gradient_norm": class_axis.norm(gradients),
+            "update_norm": class_axis.norm(updates),
+            "parameter_norm": class_axis.norm(params),
         }
         state = TrainState(
             step=state.step + 1,
@@ -226,11 +235,13 @@ def make_eval_step(
     make_objective: Callable[[Hyperparameters], Objective],
     *,
     normalize: Preprocess,
+    class_axis: ClassAxis = ALL_CLASSES,
 ) -> Callable[[Any, Any, Any, Arrays], Arrays]:
     """Makes `(params, batch_stats, hyperparameters, batch) -> {"loss", "scores", "ranks"}`.
 
     The loss is [n], the scores are [n, L], and the ranks of the labels are [n]. The hyperparameters
-    are those of the training step.
+    are those of the training step. Along `class_axis` the model, the loss and the scores are those
+    of the classes of a device.
     """
 
     def eval_step(params: Any, batch_stats: Any, hyperparameters: Any, batch: Arrays) -> Arrays:
@@ -244,7 +255,12 @@ def make_eval_step(
         return {
             "loss": objective.evaluation_loss(outputs, batch["labels"]),
             "scores": objective.scores(outputs),
-            "ranks": label_ranks(objectives.class_logits(outputs), batch["labels"]),
+            "ranks": _label_ranks(outputs, batch["labels"], class_axis),
         }
 
     return eval_step
+
+
+def _label_ranks(outputs: Any, labels: jax.Array, class_axis: ClassAxis) -> jax.Array:
+    logits = objectives.class_logits(outputs)
+    return label_ranks(logits, labels, class_axis_name=class_axis.name)

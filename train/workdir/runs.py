@@ -25,6 +25,7 @@ FIELDS_OF_THE_MACHINE = frozenset(
         "checkpoint.every_steps",
         "checkpoint.every_minutes",
         "parallel",
+        "class_devices",
         "compilation_cache",
     }
 )
@@ -57,6 +58,7 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "loss.class_weights_beta": 0.9999,
     "loss.class_weights_from": 0.0,
     "eval.temperature": False,
+    "class_devices": 1,
 }
 
 _OWN_IMAGES = {
