@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -294,21 +294,22 @@ class Assembly:
 
     def initial_state(self) -> TrainState:
         """The state before the first step, on the host."""
-        estimates = None
-        if self.loss.estimates_labels:
-            estimates = label_estimates.initial(
-                self.dataset.train.labels, num_classes=self.num_classes, seed=self.config["seed"]
-            )
-        state = initial_state(
+        make = partial(
+            initial_state,
             self.model,
             self._make_optimizer(self.hyperparameters["optimizer"]).transformation,
             self.image_shape,
-            randomness.initialization_key(self.config["seed"]),
             averaged=self.config["optimizer"]["average_decay"] is not None,
             frozen=self._frozen,
-            label_logits=estimates,
         )
-        return jax.device_get(state)
+        key = randomness.initialization_key(self.config["seed"])
+        state: TrainState = self.devices.make(make, key)
+        if not self.loss.estimates_labels:
+            return state
+        estimates = label_estimates.initial(
+            self.dataset.train.labels, num_classes=self.num_classes, seed=self.config["seed"]
+        )
+        return dataclasses.replace(state, label_logits=estimates)
 
     def training_batches(self, first_step: int) -> Generator[Batch, None, None]:
         """The batches of the steps from `first_step` to the last, to be closed by the caller."""

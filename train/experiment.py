@@ -127,7 +127,8 @@ def _config_of_workdir(
     """The configuration with the extensions of the run in the workdir; see `extensions.continued`.
 
     Refuses a workdir that is a file, or that holds a run of another configuration. Fields of the
-    machine count too, so that config.json is true of the whole run.
+    machine count too, so that config.json is true of the whole run. How the devices share the work
+    does not: a run may go on with fewer of them, or with more.
     """
     if workdir.exists() and not workdir.is_dir():
         raise UserError(f"--workdir must be a directory; {workdir} is a file")
@@ -141,11 +142,8 @@ def _config_of_workdir(
     if earlier is None:
         return continued, shorter
     # An extension changes these two, and nothing else.
-    allowed = (
-        {}
-        if shorter is None
-        else {name: continued[name] for name in ("num_epochs", extensions.FIELD)}
-    )
+    extended = () if shorter is None else ("num_epochs", extensions.FIELD)
+    allowed = {name: continued[name] for name in (*runs.FIELDS_OF_DEVICES, *extended)}
     before_and_now = ({**runs.with_added_fields(earlier), **allowed}, continued)
     differing = differences(*(runs.canonical(dict(flatten(one))) for one in before_and_now))
     if differing:

@@ -90,7 +90,6 @@ OTHERS = {
         ("loss.gamma: 1.0 -> 2.0", "loss.name: 'noised_balanced' -> 'focal'"),
     ),
     "a model": ({"model.name": "mlp"}, ("model.name: 'small_cnn' -> 'mlp'",)),
-    "devices": ({"parallel": "shard_map"}, ("parallel: 'pmap' -> 'shard_map'",)),
     "an optimiser": (
         {"optimizer.momentum": 0.8, "optimizer.average_decay": 0.9},
         ("optimizer.average_decay: None -> 0.9", "optimizer.momentum: 0.9 -> 0.8"),

@@ -26,6 +26,10 @@ class Devices(ABC):
     # The axis that the classes are split along, for a step that runs on each device.
     class_axis = ALL_CLASSES
 
+    def make(self, function: Callable[..., Any], *inputs: Any) -> Any:
+        """The state that a function makes of its inputs, in memory of the host."""
+        return jax.device_get(function(*inputs))
+
     @abstractmethod
     def replicate(self, state: Any) -> Any:
         """A copy of the state on every device, but for what the devices share."""
@@ -165,6 +169,15 @@ class MeshDevices(ShardMapDevices):
         devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
         rows = np.array(devices).reshape(-1, size)
         super().__init__(Mesh(rows, (AXIS_NAME, CLASS_AXIS_NAME)))
+
+    @override
+    def make(self, function: Callable[..., Any], *inputs: Any) -> Any:
+        # No device makes all of the head, which it may have no room for.
+        own = Mesh(np.array(jax.local_devices()[: self.class_axis.size]), (CLASS_AXIS_NAME,))
+        shardings = jax.tree.map(
+            lambda spec: NamedSharding(own, spec), self._specs(jax.eval_shape(function, *inputs))
+        )
+        return self.to_host(jax.jit(function, out_shardings=shardings)(*inputs))
 
     @override
     def replicate(self, state: Any) -> Any:

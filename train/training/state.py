@@ -51,7 +51,6 @@ def initial_state(
     *,
     averaged: bool = False,
     frozen: Collection[str] = (),
-    label_logits: np.ndarray | None = None,
 ) -> TrainState:
     """The state before the first step.
 
@@ -62,7 +61,6 @@ def initial_state(
         key: the key of the initial parameters.
         averaged: whether moving averages are kept.
         frozen: the parts of the network that are not trained, for which the optimizer has no state.
-        label_logits: see `TrainState`.
     """
     images = np.zeros((1, *image_shape), np.float32)
     variables = jax.jit(lambda key: model.init(key, images, train=True))(key)
@@ -73,7 +71,6 @@ def initial_state(
         batch_stats=batch_stats,
         opt_state=optimizer.init(trained_parts(params, frozen)),
         averages={"params": params, "batch_stats": batch_stats} if averaged else None,
-        label_logits=label_logits,
     )
 
 

@@ -19,7 +19,7 @@ from train.evaluation.summaries import Evaluation
 from train.foundation import files, json_files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.workdir import metrics_file, run_files, skipped_images, terminal
+from train.workdir import metrics_file, run_files, runs, skipped_images, terminal
 from train.workdir.events import Events
 from train.workdir.facts import Facts
 from train.workdir.metrics_file import MetricsFile
@@ -35,8 +35,9 @@ def show_finished(workdir: Path, results: dict[str, Any], *, optimizes_top_k: bo
 class Reporter:
     """Told of every step, epoch and result of a run; writes them and shows them.
 
-    Making one makes the workdir, writes the configuration unless it is there, and drops what was
-    logged after `first_step`, which the run is about to repeat. Epochs are counted from 1.
+    Making one makes the workdir, writes the configuration unless it is there for the same devices,
+    and drops what was logged after `first_step`, which the run is about to repeat. Epochs are
+    counted from 1.
 
     Args:
         workdir: where everything is written.
@@ -80,7 +81,7 @@ class Reporter:
         self._window_start: float | None = None
         self._window_steps = 0
         workdir.mkdir(parents=True, exist_ok=True)
-        if not (workdir / run_files.CONFIG).exists():
+        if not _is_written(config, workdir):
             files.write_whole(workdir / run_files.CONFIG, json_files.sealed(config, indent=2))
         if not (workdir / run_files.CLASSES).exists():
             files.write_whole(
@@ -280,6 +281,15 @@ class SilentReporter:
     ) -> dict[str, Any]:
         """The results as the first process writes them."""
         return _as_written(results)
+
+
+def _is_written(config: Mapping[str, Any], workdir: Path) -> bool:
+    """Whether the configuration is there, and says how the devices share the work now."""
+    earlier = run_files.read_config(workdir)
+    if earlier is None:
+        return False
+    before, now = runs.all_fields(earlier), runs.all_fields(config)
+    return all(before.get(name) == now.get(name) for name in runs.FIELDS_OF_DEVICES)
 
 
 def _as_written(results: dict[str, Any]) -> dict[str, Any]:

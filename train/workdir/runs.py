@@ -16,16 +16,17 @@ from train.foundation.errors import UserError
 from train.foundation.nested import differences, flatten
 from train.workdir import run_files
 
+# These may differ from one start of a run to the next, as the number of devices may.
+FIELDS_OF_DEVICES = frozenset({"parallel", "class_devices"})
 # These may differ from machine to machine: the results do not depend on them.
 FIELDS_OF_THE_MACHINE = frozenset(
     {
+        *FIELDS_OF_DEVICES,
         "dataset.data_dir",
         "dataset.num_workers",
         "dataset.max_image_mb",
         "checkpoint.every_steps",
         "checkpoint.every_minutes",
-        "parallel",
-        "class_devices",
         "compilation_cache",
     }
 )

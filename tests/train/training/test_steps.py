@@ -59,8 +59,8 @@ def build(
         randomness.initialization_key(0),
         averaged=average_decay is not None,
         frozen=frozen,
-        label_logits=estimates,
     )
+    state = dataclasses.replace(state, label_logits=estimates)
     hyperparameters = {
         "seed": np.uint32(0),
         "loss": spec.hyperparameters(LOSS, CLASS_COUNTS),
