@@ -213,14 +213,14 @@ def _check_class_devices(values: Mapping[str, Any]) -> None:
         )
     name = values["loss.name"]
     if not find_loss(name).splits_classes:
-        fitting = ", ".join(name for name, loss in LOSSES.items() if loss.splits_classes)
+        fitting = ", ".join(sorted(name for name, loss in LOSSES.items() if loss.splits_classes))
         raise UserError(
             f"config.class_devices must be 1 with {name}, which needs all classes on each device; "
             f"more are for {fitting}; got {size}"
         )
     optimizer = values["optimizer.name"]
     if optimizer in NEED_WHOLE_LAYERS:
-        fitting = ", ".join(name for name in OPTIMIZERS if name not in NEED_WHOLE_LAYERS)
+        fitting = ", ".join(sorted(set(OPTIMIZERS) - set(NEED_WHOLE_LAYERS)))
         raise UserError(
             f"config.optimizer.name must be one of {fitting} with config.class_devices={size}, "
             f"where no device has the norm of the head; got {optimizer!r}"

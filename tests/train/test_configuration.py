@@ -101,7 +101,17 @@ MISTAKES = [
     ("model.depth", 0, "config.model.depth must be a whole number of at least 1, or None; got 0"),
     ("model.dropout", 1.0, "config.model.dropout must be .* less than 1, or None; got 1.0"),
     ("model.sync_batch_norm", 1, "config.model.sync_batch_norm must be True or False"),
-    ("parallel", "pmpa", r"config.parallel must be one of pmap, shard_map \(did you mean 'pmap'"),
+    (
+        "parallel",
+        "pmpa",
+        r"config.parallel must be one of mesh, pmap, shard_map \(did you mean 'pm",
+    ),
+    ("class_devices", 0, "config.class_devices must be a whole number of at least 1; got 0"),
+    (
+        "class_devices",
+        2,
+        "class_devices must be 1 with config.parallel=pmap; it is for mesh; got 2",
+    ),
     ("loss.epsilom", 0.1, "config.loss.epsilom is not a field .* did you mean 'loss.epsilon'"),
     ("loss.label_smoothing", 1.0, "label_smoothing must be .* at least 0 and less than 1; got 1.0"),
     ("loss.class_weights", "balanced", r"class_weights must be one of class_balanced, none \(did"),
@@ -127,6 +137,36 @@ MISTAKES = [
 def test_mistakes_are_refused(config, name, value, message):
     with pytest.raises(UserError, match=message):
         configuration.check(changed(config, name, value))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"class_devices": 4}, "must divide the number of classes, 10, such as 1, 2; got 4"),
+        (
+            {"loss.name": "role"},
+            "must be 1 with role, .*; more are for average_k, .*, cross_entropy",
+        ),
+        ({"optimizer.name": "lamb"}, "name must be one of adamw, lion, rmsprop, sgd .*=2.* 'lamb'"),
+    ],
+)
+def test_devices_that_cannot_share_the_classes_are_refused(config, changes, message):
+    for name, value in {"parallel": "mesh", "class_devices": 2}.items():
+        config = changed(config, name, value)
+    configuration.check(config)
+    loss = {"weight": 1.0, "label_learning_rate": 1.0}
+    for name, value in changes.items():
+        config = changed(config, name, value)
+    with pytest.raises(UserError, match=message):
+        configuration.check({**config, "loss": {**config["loss"], **loss}})
+
+
+def test_devices_need_the_classes_of_a_data_set_that_was_opened(config):
+    config = changed(changed(config, "parallel", "mesh"), "class_devices", 8)
+    with pytest.raises(
+        UserError, match="must divide the number of classes, 20, such as 1, 2, 4, 5;"
+    ):
+        configuration.check_classes(config, 20)
 
 
 def test_parameters_of_another_loss_are_not_checked(config):

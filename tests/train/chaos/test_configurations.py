@@ -200,7 +200,8 @@ QUICK = {
     "select_by": ("loss", "top_1_accuracy"),
     "checkpoint.every_steps": (None, 1),
     "checkpoint.every_minutes": (1e-9, 1e300),
-    "parallel": ("pmap", "shard_map"),
+    "parallel": ("pmap", "shard_map", "mesh"),
+    "class_devices": (1, 2, 4),
     "compilation_cache": (False, True),
 }
 LOSSES = (

@@ -1,4 +1,4 @@
-"""The program on 1, 2, 4 and 8 devices, by pmap and shard_map, in one process and in two."""
+"""The program on 1, 2, 4 and 8 devices, by pmap, shard_map and mesh, in one process and in two."""
 
 import functools
 import json
@@ -25,7 +25,9 @@ def folder(tmp_path_factory):
 
 
 def program(loss, parallel):
-    config = (f"--config=configs/digits.py:{loss}", f"--config.parallel={parallel}")
+    config = [f"--config=configs/digits.py:{loss}", f"--config.parallel={parallel}"]
+    if parallel == "mesh":
+        config.append("--config.class_devices=2")
     return Program((*config, *FLAGS))
 
 
@@ -68,6 +70,8 @@ def check_equal(found, expected):
         ("average_k", "pmap", 4),
         ("average_k", "shard_map", 8),
         ("role", "pmap", 4),
+        ("noised_balanced", "mesh", 2),
+        ("average_k", "mesh", 8),
     ],
 )
 def test_several_devices_equal_one(tmp_path, one_device, loss, parallel, devices):
@@ -76,7 +80,8 @@ def test_several_devices_equal_one(tmp_path, one_device, loss, parallel, devices
 
 
 @pytest.mark.parametrize(
-    ("loss", "parallel"), [("average_k", "pmap"), ("noised_balanced", "shard_map")]
+    ("loss", "parallel"),
+    [("average_k", "pmap"), ("noised_balanced", "shard_map"), ("average_k", "mesh")],
 )
 def test_two_processes_of_two_devices_equal_one_device(tmp_path, one_device, loss, parallel):
     workdir = tmp_path / "run"

@@ -19,6 +19,7 @@ OTHER_VALUES = {
     "checkpoint.every_steps": 7,
     "checkpoint.every_minutes": 1.5,
     "parallel": "shard_map",
+    "class_devices": 2,
     "compilation_cache": False,
 }
 

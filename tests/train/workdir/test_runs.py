@@ -127,7 +127,11 @@ def test_added_fields_keep_the_values_that_a_configuration_has(config):
 
 @pytest.mark.parametrize("config", [{}, {"optimizer": 3}])
 def test_what_is_no_configuration_is_left_for_its_check(config):
-    assert with_added_fields(config) == {**config, "compilation_cache": True}
+    assert with_added_fields(config) == {
+        **config,
+        "compilation_cache": True,
+        "class_devices": 1,
+    }
 
 
 def test_no_field_of_the_machine_makes_another_run(config):

@@ -1,0 +1,204 @@
+"""Runs whose classes are split over devices equal those of devices that have all classes."""
+
+import json
+import re
+
+import jax
+import numpy as np
+import pytest
+
+from configs import synthetic_latents
+from tests.train.forked import start
+from train import configuration, experiment
+from train.assembly import assemble
+from train.prediction import trained
+from train.training import stop_signals
+from train.training.losses import LOSSES
+
+pytestmark = [pytest.mark.long, pytest.mark.usefixtures("standard_promotion")]
+
+NUM_CLASSES, NUM_STEPS = 40, 3
+
+
+def configured(loss, class_devices=None, **fields):
+    """The configuration of a small run; without a number of devices they split the batch alone."""
+    config = synthetic_latents.get_config(loss)
+    small = {
+        "dataset.num_classes": NUM_CLASSES,
+        "dataset.num_genera": 8,
+        "dataset.num_train": 8 * NUM_CLASSES,
+        "dataset.num_validation": 80,
+        "dataset.num_test": 80,
+        "dataset.balanced_per_class": 2,
+        "dataset.batch_size": 64,
+        "model.width": 24,
+    }
+    mesh = {} if class_devices is None else {"parallel": "mesh", "class_devices": class_devices}
+    unmeshed = {"parallel": "shard_map"} if class_devices is None else {}
+    config.update_from_flattened_dict({**small, **unmeshed, **mesh, **fields})
+    plain = json.loads(config.to_json())
+    configuration.check(plain)
+    return plain
+
+
+def after_some_steps(config):
+    """The parameters, the averages, the metrics of each step, and the predictions."""
+    assembly = assemble(config)
+    devices = assembly.devices
+    state = devices.replicate(assembly.initial_state())
+    batches = assembly.training_batches(0)
+    metrics = []
+    for _ in range(NUM_STEPS):
+        batch = stop_signals.with_request(next(batches), stop_signals.NOTHING)
+        state, of_step = assembly.train_step(state, devices.split(batch))
+        metrics.append(devices.to_host(of_step))
+    batches.close()
+    found = assembly.predict(*state.evaluated, "validation")
+    host = devices.to_host(state)
+    return host.params, host.averages, metrics, (found.loss, found.scores), found.ranks
+
+
+def assert_equal(found, expected):
+    """Equal up to sums over 40 classes and over the batch in another order."""
+    jax.tree.map(
+        lambda one, other: np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5),
+        found,
+        expected,
+    )
+
+
+SPLITTING = sorted(name for name, loss in LOSSES.items() if loss.splits_classes)
+OPTIONS = {
+    "clipped": ("cross_entropy", {"optimizer.clip_norm": 0.1, "loss.label_smoothing": 0.1}),
+    "weighted": (
+        "focal",
+        {"loss.class_weights": "class_balanced", "loss.class_weights_beta": 0.9},
+    ),
+    "mixed": (
+        "noised_balanced",
+        {"dataset.mixup": 0.3, "optimizer.accumulation_steps": 2, "dataset.batch_size": 32},
+    ),
+    "cosine": (
+        "calibrated_top_k_hinge",
+        {"model.head": "cosine", "model.scale": 20.0, "model.learn_scale": True},
+    ),
+    "averaged": ("top_k_hinge", {"optimizer.name": "adamw", "optimizer.average_decay": 0.9}),
+    "rates": ("entmax", {"optimizer.head_learning_rate": 0.5, "optimizer.layer_decay": 0.5}),
+    "frozen": ("ldam", {"model.freeze": True}),
+    # As many units below the head as classes.
+    "square": ("cross_entropy", {"model.width": NUM_CLASSES}),
+    "sigmoid": ("average_k", {"eval.scores": "sigmoid"}),
+}
+
+
+@pytest.mark.parametrize("loss", SPLITTING)
+def test_each_loss_that_splits_classes(loss):
+    expected = after_some_steps(configured(loss))
+    for class_devices in (2, 8) if loss in ("noised_balanced", "average_k") else (4,):
+        assert_equal(after_some_steps(configured(loss, class_devices)), expected)
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_each_option_that_depends_on_classes(option):
+    loss, fields = OPTIONS[option]
+    expected = after_some_steps(configured(loss, **fields))
+    assert_equal(after_some_steps(configured(loss, 4, **fields)), expected)
+
+
+def test_without_shared_classes_a_mesh_is_shard_map():
+    """To the last bit, and with any loss."""
+    found, expected = (after_some_steps(configured("role", size)) for size in (1, None))
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def whole_rows(program, num_classes):
+    """The arrays of a compiled program that have a number for each class of all."""
+    return set(re.findall(rf"\w+\[(?:\d+,)*{num_classes}(?:,\d+)*\]", program))
+
+
+@pytest.mark.parametrize(
+    ("loss", "fields"),
+    [
+        ("noised_imbalanced", {}),
+        ("average_k", {"optimizer.name": "adamw"}),
+        ("cross_entropy", {"loss.class_weights": "class_balanced", "optimizer.clip_norm": 1.0}),
+    ],
+)
+def test_no_device_has_a_number_for_each_class(monkeypatch, loss, fields):
+    # No size of a layer, of a batch or of a selection.
+    num_classes, class_devices = 1048, 4
+    sizes = {"dataset.num_classes": num_classes, "dataset.num_train": 4 * num_classes}
+    programs = {}
+    jit = jax.jit
+
+    def compiled(function, **settings):
+        jitted = jit(function, **settings)
+        name = getattr(function, "__qualname__", "initial state")
+        if "Devices" not in name and "out_shardings" not in settings:
+            return jitted
+
+        def call(*arguments):
+            if name not in programs:
+                programs[name] = jitted.lower(*arguments).compile().as_text()
+            return jitted(*arguments)
+
+        return call
+
+    monkeypatch.setattr(jax, "jit", compiled)
+    after_some_steps(configured(loss, class_devices, **sizes, **fields))
+    # The initial state, a step of training and one of evaluation.
+    assert len(programs) == 3
+    for program in programs.values():
+        assert whole_rows(program, num_classes // class_devices)
+        assert not whole_rows(program, num_classes)
+
+
+class StopError(Exception):
+    """The end of a run that is to go on."""
+
+
+def test_a_run_goes_on_along_another_mesh_and_is_used_on_one_device(tmp_path):
+    workdir = tmp_path / "run"
+    fields = {"num_epochs": 3, "optimizer.decay_epochs": ()}
+    expected = experiment.run(configured("noised_balanced", **fields), tmp_path / "whole")
+
+    def stop(_epoch, _metrics):
+        raise StopError
+
+    for class_devices in (4, 2):
+        with pytest.raises(StopError):
+            experiment.run(
+                configured("noised_balanced", class_devices, **fields), workdir, after_epoch=stop
+            )
+        config = json.loads((workdir / "config.json").read_text())
+        assert (config["parallel"], config["class_devices"]) == ("mesh", class_devices)
+    results = experiment.run(configured("noised_balanced", parallel="pmap", **fields), workdir)
+    last, best = (tmp_path / name for name in ("run", "whole"))
+    params = [trained.load(folder).params for folder in (last, best)]
+    assert_equal(*params)
+    for split in ("validation", "test"):
+        assert results[split] == pytest.approx(expected[split], rel=1e-5, nan_ok=True)
+
+
+def test_a_finished_run_is_evaluated_predicted_and_exported_on_any_devices(tmp_path):
+    workdir = tmp_path / "run"
+    results = experiment.run(configured("average_k", 4, num_epochs=1), workdir)
+    for devices in (1, 4):
+        flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
+        done = start("train.evaluate", f"--workdir={workdir}", environment=flags)
+        assert done.returncode == 0, done.stderr
+        evaluation = json.loads((workdir / "evaluation_test.json").read_text())
+        # Less than one example of 80.
+        for name in ("top_1_accuracy", "top_5_accuracy", "average_5_accuracy"):
+            assert evaluation[name] == pytest.approx(results["test"][name], abs=1e-3)
+    out = tmp_path / "exported"
+    done = start("train.export", f"--workdir={workdir}", f"--out={out}", "--average_k=5")
+    assert done.returncode == 0, done.stderr
+    program = jax.export.deserialize(bytearray(out.read_bytes()))
+    classifier = trained.load(workdir)
+    split = classifier.load_dataset().test
+    _, chosen = program.call(split.images[:20])
+    assert chosen.shape == (20, NUM_CLASSES)
+    expected = classifier.predict("test").scores[:20]
+    probabilities, _ = program.call(split.images[:20])
+    assert_equal(probabilities, expected)
