@@ -46,13 +46,14 @@ def arguments_of_recipes():
 ARGUMENTS = list(arguments_of_recipes())
 
 
-def assembly_of(argument):
+def assembly_of(argument, class_devices=None):
     """The parts of a run of the recipe, with made-up facts in the place of its data set."""
     recipe, _, choice = argument.partition(":")
     get_config = importlib.import_module(f"configs.{recipe}").get_config
     config = (get_config(choice) if choice else get_config()).to_dict()
     # A program by pmap is no program that can be exported. The step is the same.
-    config["parallel"] = "shard_map"
+    config["parallel"] = "shard_map" if class_devices is None else "mesh"
+    config["class_devices"] = class_devices or 1
     config["dataset"]["batch_size"] = BATCH_SIZE
     # Nothing is read from there.
     for name in ("path", "tfds_name"):
@@ -94,11 +95,30 @@ def test_every_recipe_is_here():
     ],
 )
 def test_the_training_step_is_lowered(argument, monkeypatch):
-    assembly = assembly_of(argument)
+    state = state_of(assembly_of(argument), monkeypatch)
+    check_lowered(assembly_of(argument), state)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("standard_promotion")
+@pytest.mark.parametrize("loss", [name for name, loss in LOSSES.items() if loss.splits_classes])
+def test_the_training_step_of_split_classes_is_lowered(loss, monkeypatch):
+    argument = f"{WITH_ANY_LOSS}:{loss}"
+    state = state_of(assembly_of(argument), monkeypatch)
+    check_lowered(assembly_of(argument, class_devices=2), state)
+
+
+def state_of(assembly, monkeypatch):
+    """The shapes of the state, whose initialization would take longer to compile."""
     # Numbers that are kept, made outside of the trace below.
     assert assembly.hyperparameters
-    # The state is looked at in its shapes alone: its initialization would take longer to compile.
-    monkeypatch.setattr(jax, "device_get", lambda tree: tree)
-    state = jax.eval_shape(assembly.initial_state)
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "device_get", lambda tree: tree)
+        return jax.eval_shape(assembly.initial_state)
+
+
+def check_lowered(assembly, state):
+    # Numbers that are kept, made outside of the trace below.
+    assert assembly.hyperparameters
     program = lowered.lowered(assembly.train_step, state, batch_of(assembly))
     assert lowered.faults(program) == []
