@@ -217,8 +217,8 @@ class MeshDevices(ShardMapDevices):
         }
 
         def whole(params: Any, batch_stats: Any, hyperparameters: Any, batch: Any) -> Any:
-            replicated = map(self._specs, (params, batch_stats, hyperparameters))
-            mapped = self._mapped(step, (*replicated, self._split), outputs)
+            of_state = map(self._specs, (params, batch_stats, hyperparameters))
+            mapped = self._mapped(step, (*of_state, self._split), outputs)
             return mapped(params, batch_stats, hyperparameters, batch)
 
         return jax.jit(whole)
