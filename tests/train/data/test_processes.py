@@ -32,8 +32,8 @@ def step(params, batch_stats, hyperparameters, batch):
     loss = batch["labels"].astype(jnp.float32)
     return {"loss": loss, "scores": scores, "ranks": batch["labels"]}
 
-for make_devices in parallel.DEVICES.values():
-    devices = make_devices()
+for kind in parallel.KINDS:
+    devices = parallel.find_devices(kind, class_devices=1, num_classes=3)
     nothing = devices.replicate({"nothing": jnp.zeros(1)})
     compiled = devices.compile_eval_step(step)
     found = predictions.predict(
