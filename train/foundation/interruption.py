@@ -33,6 +33,8 @@ CODE = 128 + signal.SIGINT
 _SECONDS = 10.0
 # How often the thread looks at the clock.
 _PAUSE = 0.1
+# The number of standard error; those of the other standard streams are smaller.
+_LAST_STREAM = 2
 # A progress bar hides the cursor.
 _SHOW_CURSOR = b"\x1b[?25h"
 _IMPORT = "<frozen importlib._bootstrap"
@@ -66,7 +68,10 @@ def begin() -> None:
     """Handles Ctrl-C from now on; called by the main thread of a command, as early as possible.
 
     A process that ignores the signal goes on to do so: a shell starts what is in the background so.
+
+    Standard streams that are closed become the null device, here because nothing is open yet.
     """
+    _open_closed_streams()
     if _state.begun or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
     signal.signal(signal.SIGINT, _receive)
@@ -128,12 +133,31 @@ def leave(code: int) -> NoReturn:
         sys.exit(code)
     # Where the thread ends the process already, this waits for the end.
     _state.ending.acquire()
-    _remove_semaphores()
-    for stream in (sys.stdout, sys.stderr):
-        # The reader of a pipe may have gone.
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
+    try:
+        _remove_semaphores()
+        for stream in (sys.stdout, sys.stderr):
+            # The reader of a pipe may have gone.
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+    finally:
+        # Whatever happens above: an error that went on would come here again, and wait for itself.
+        os._exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Opens the null device for each standard stream that is closed, as after `>&-` in a shell.
+
+    Python has None for such a stream, and the next file that is opened would get its number: what
+    is printed by C++ would be written into that file.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
+        # The processes that the command starts have it, too.
+        os.set_inheritable(number, True)
+    os.close(number)
+    if sys.stdout is None:
+        sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
 
 
 def _remove_semaphores() -> None:

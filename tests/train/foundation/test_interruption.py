@@ -187,6 +187,29 @@ def test_an_error_ends_a_command_with_threads_that_never_end(error, code, last):
     assert errors.splitlines()[-1].endswith(last)
 
 
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize(
+    ("end", "code"), [("pass", 0), ("raise UserError('no')", 2), ("raise KeyError('ours')", 1)]
+)
+def test_a_command_ends_with_closed_streams(closed, end, code):
+    command = f"""
+sys.stdout.write("printed")
+sys.stderr.write("logged")
+with open(os.devnull) as file:
+    assert file.fileno() > 2
+subprocess.run(["sh", "-c", "true <&0 >&1 2>&1 && true >&2"], check=True)
+{end}
+"""
+    shell = ("sh", "-c", f'exec "$@" {closed}', "sh")
+    returned, printed, errors = run(command, before="import subprocess", started_by=shell)
+    assert (returned, printed) == (code, "")
+    assert errors.startswith("logged") == ("2>&-" not in closed)
+
+
+def test_an_error_at_the_end_does_not_wait_for_itself():
+    assert run("sys.stdout = None\nraise UserError('no')") == (2, "", "error: no\n")
+
+
 @pytest.mark.parametrize("module", ["train.main", "train.evaluate", "topk_jax._console"])
 def test_the_program_handles_it_before_it_imports_a_library(tmp_path, module):
     library = tmp_path / "absl"
