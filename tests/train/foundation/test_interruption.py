@@ -148,7 +148,8 @@ both = (signal.SIGINT, signal.SIGTERM)
 before.update({one: signal.signal(one, ask) for one in both})
 signal.pthread_sigmask(signal.SIG_BLOCK, both)
 for one in both:
-    os.kill(os.getpid(), one)
+    # To this thread: the one that watches would be given the first before the second is there.
+    signal.pthread_kill(threading.get_ident(), one)
 with interruption.handled_elsewhere():
     signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
 """
