@@ -37,7 +37,7 @@ def main() -> None:
     if name in ("--help", "-h"):
         _list(commands)
     elif name == "--version":
-        sys.stdout.write(f"topk_jax {importlib.metadata.version('topk_jax')}\n")
+        _show(f"topk_jax {importlib.metadata.version('topk_jax')}\n")
     else:
         one_of = importlib.import_module("train.foundation.fields").one_of
         if wrong := one_of(commands)(name):
@@ -53,7 +53,11 @@ def command_of(module: str) -> str:
 def _list(commands: dict[str, str]) -> None:
     lines = [f"  {name:<10}{words}\n" for name, words in commands.items()]
     head = f"The commands, of which {NAME} COMMAND --help says more:\n\n"
-    sys.stdout.write(head + "".join(lines))
+    _show(head + "".join(lines))
+
+
+def _show(text: str) -> None:
+    importlib.import_module("train.foundation.standard_output").show(text)
 
 
 def _run(name: str, arguments: list[str]) -> None:

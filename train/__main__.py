@@ -1,6 +1,6 @@
 """Lists the commands: `python -m train`."""
 
-import sys
+from train.foundation import interruption, standard_output
 
 COMMANDS = {
     "prepare": "prepares a data set that was downloaded",
@@ -15,5 +15,7 @@ COMMANDS = {
 }
 
 if __name__ == "__main__":
-    sys.stdout.write("The commands, of which python -m train.COMMAND --help says more:\n\n")
-    sys.stdout.writelines(f"  train.{name:<10}{words}\n" for name, words in COMMANDS.items())
+    interruption.begin()
+    head = "The commands, of which python -m train.COMMAND --help says more:\n\n"
+    lines = [f"  train.{name:<10}{words}\n" for name, words in COMMANDS.items()]
+    standard_output.show(head + "".join(lines))

@@ -4,6 +4,7 @@ The module of a command imports at its top only what its flags need. Its `main()
 so that --help and mistakes in the flags do not wait for JAX.
 """
 
+import contextlib
 import logging
 import os
 import sys
@@ -14,7 +15,7 @@ from typing import NoReturn
 from absl import app, flags
 from absl import logging as absl_logging
 
-from train.foundation import freed_memory, interruption, invocation
+from train.foundation import freed_memory, interruption, invocation, standard_output
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.printable import printable
 
@@ -73,7 +74,7 @@ def _show_help(command: Callable[[], None]) -> NoReturn:
     owner = sys.argv[0] if module.__name__ == "__main__" else module.__name__
     _, _, listed = flags.FLAGS.module_help(owner).partition(":\n")
     described = str(module.__doc__).strip()
-    sys.stdout.write(invocation.as_typed(f"{described}\n\nflags:\n{listed}\n"))
+    standard_output.show(invocation.as_typed(f"{described}\n\nflags:\n{listed}\n"))
     sys.exit(0)
 
 
@@ -106,6 +107,7 @@ def _guarded(command: Callable[[], None]) -> None:
     try:
         with interruption.unwinding():
             command()
+            sys.stdout.flush()
     except InterruptedRunError as error:
         if several := _several_processes():
             # All stop after the same step. The first to exit would abort the others.
@@ -133,6 +135,9 @@ def _explain(error: Exception) -> NoReturn:
     match error:
         case UserError():
             _fail(str(error), _USER_ERROR)
+        case OSError() if standard_output.failed(error):
+            standard_output.discard()
+            _leave(*standard_output.end_of(error))
         case OSError():
             named = error.filename is not None and error.strerror is not None
             _fail(f"{error.strerror}: {error.filename}" if named else str(error), _SYSTEM_ERROR)
@@ -165,9 +170,16 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _end(message: str, code: int) -> NoReturn:
     line = printable(" ".join(message.split()))
-    print(invocation.as_typed(line), file=sys.stderr)  # noqa: T201
-    if several := _several_processes():
-        sys.stdout.flush()
+    _leave(f"{invocation.as_typed(line)}\n", code)
+
+
+def _leave(text: str, code: int) -> NoReturn:
+    # If standard error fails, the exit code has to be enough.
+    with contextlib.suppress(OSError):
+        sys.stderr.write(text)
         sys.stderr.flush()
+    if several := _several_processes():
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
         several.leave(code)
     sys.exit(code)

@@ -7,6 +7,14 @@ from rich.console import Console
 from train.foundation.printable import printable
 
 
+class _Console(Console):
+    """rich itself would end the process, with an exit code that does not say why."""
+
+    def on_broken_pipe(self) -> None:
+        """Raises the error again: what runs the commands knows what to do."""
+        raise  # noqa: PLE0704
+
+
 def make_console(*, stderr: bool = False, width_without_terminal: int | None = None) -> Console:
     """A console that animates and colours on a terminal only.
 
@@ -15,7 +23,7 @@ def make_console(*, stderr: bool = False, width_without_terminal: int | None = N
         width_without_terminal: the width of a pipe or a file; by default rich's.
     """
     is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    return Console(
+    return _Console(
         stderr=stderr,
         highlight=False,
         # Explicit: with FORCE_COLOR in the environment, rich treats a pipe as a terminal.

@@ -1,8 +1,6 @@
 """Writes sets of classes as lines of JSON, to a file or to standard output."""
 
 import contextlib
-import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -40,11 +38,6 @@ def writing(out: Path | None) -> Iterator[BinaryIO]:
         with files.replacing(out) as file:
             yield file
         return
-    try:
-        with files.naming(Path("standard output")):
-            yield sys.stdout.buffer
-            sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader, such as `head`, has closed the pipe. Python would flush again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(128 + signal.SIGPIPE)
+    with files.naming(Path("standard output")):
+        yield sys.stdout.buffer
+        sys.stdout.flush()
