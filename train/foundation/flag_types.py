@@ -11,7 +11,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from train.foundation import fields
+from train.foundation import fields, flag_files
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES, why_no_file
 
@@ -36,7 +36,9 @@ def define_configuration(help_text: str) -> Callable[[], dict[str, Any]]:
         A function that returns the nested configuration after the flags are parsed. It raises
         `UserError` if --config is not given.
     """
-    holder = config_flags.DEFINE_config_file("config", help_string=help_text)
+    holder = config_flags.DEFINE_config_file(
+        "config", help_string=help_text, sys_argv=flag_files.without(sys.argv)
+    )
     flags.FLAGS["config"].parser = _ConfigurationFile()
 
     def configuration() -> dict[str, Any]:

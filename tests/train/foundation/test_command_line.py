@@ -1,11 +1,12 @@
 """Commands say what they can do without waiting for the libraries that do it."""
 
+import os
 import subprocess
 import sys
 
 import pytest
 
-from tests.train.forked import ROOT
+from tests.train.forked import ROOT, TIME_LIMIT
 from train.foundation import command_line
 from train.foundation.errors import UserError
 
@@ -36,3 +37,20 @@ def test_a_mistake_is_told_in_the_words_of_the_console_command(monkeypatch, caps
         command_line._guarded(mistaken)
     assert ended.value.code == 2
     assert capsys.readouterr().err == "error: prepare it with topk-jax prepare\n"
+
+
+@pytest.mark.parametrize("written", ["--flagfile={}", "-flagfile={}", "--flagfile {}"])
+@pytest.mark.parametrize("command", ["main", "figures"])
+def test_a_file_of_flags_is_refused_and_not_read(tmp_path, command, written):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    done = subprocess.run(
+        [sys.executable, "-m", f"train.{command}", *written.format(pipe).split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=TIME_LIMIT,
+        check=False,
+    )
+    message = "error: there is no --flagfile: write the flags on the command line\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
