@@ -11,7 +11,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from train.foundation import fields, flag_files
+from train.foundation import fields, flag_files, interruption
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES, why_no_file
 
@@ -44,7 +44,14 @@ def define_configuration(help_text: str) -> Callable[[], dict[str, Any]]:
     def configuration() -> dict[str, Any]:
         if holder.value is None:
             raise UserError("--config is needed, for example --config=digits")
-        plain: dict[str, Any] = json.loads(holder.value.to_json())
+        try:
+            plain: dict[str, Any] = json.loads(holder.value.to_json())
+        except BaseException as error:  # A configuration can have functions of its file.
+            if interruption.raised():
+                raise
+            raise UserError(
+                f"the values of the configuration must be those of JSON: {_described(error)}"
+            ) from error
         return plain
 
     return configuration
@@ -112,29 +119,40 @@ class _ConfigurationFile(flags.ArgumentParser):
                     "the file that --config names has no function get_config()"
                 )
             config = module.get_config(*words)
+            if not isinstance(config, ConfigDict):
+                raise ConfigurationFileError(
+                    f"get_config() in {file} must return a ConfigDict; it returned a "
+                    f"{type(config).__name__}"
+                )
+            # Locked, so that an unknown field is an error.
+            return config.lock()
         except ConfigurationFileError:
             raise
-        except SyntaxError as error:
-            raise ConfigurationFileError(
-                f"{error.filename}, line {error.lineno}: {error.msg}"
-            ) from error
-        except ValueError as error:
-            raise ConfigurationFileError(f"--config: {error}") from error
-        except Exception as error:  # A configuration file is a program: it can raise anything.
-            raise ConfigurationFileError(
-                f"the file that --config names cannot be run: {type(error).__name__}: {error}"
-            ) from error
-        if not isinstance(config, ConfigDict):
-            raise ConfigurationFileError(
-                f"get_config() in {file} must return a ConfigDict; it returned a "
-                f"{type(config).__name__}"
-            )
-        # Locked, so that an unknown field is an error.
-        return config.lock()
+        except BaseException as error:  # A configuration file is a program: it can raise anything.
+            if interruption.raised():
+                raise
+            raise ConfigurationFileError(_why_no_configuration(error)) from error
 
     def flag_type(self) -> str:
         """The name of the type in --help."""
         return "config object"
+
+
+def _why_no_configuration(error: BaseException) -> str:
+    if isinstance(error, SyntaxError) and error.lineno is not None:
+        return f"{error.filename}, line {error.lineno}: {error.msg}"
+    if type(error) is ValueError:
+        return f"--config: {error}"
+    return f"the file that --config names cannot be run: {_described(error)}"
+
+
+def _described(error: BaseException) -> str:
+    """The class and the message of an error, which may be a class of the configuration file."""
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}" if str(error) else name
+    except Exception:
+        return name
 
 
 def _recipe(name: str) -> Path:

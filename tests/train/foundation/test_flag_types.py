@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from tests.train.forked import ROOT
+from tests.train.forked import ROOT, check_mistakes
+from train.foundation import interruption
 from train.foundation.flag_types import ConfigurationFileError, _ConfigurationFile, _WholeNumber
 
 WRONG = {
@@ -15,6 +16,25 @@ WRONG = {
     "def get_config(word=1): raise ValueError('no such word')": "--config: no such word",
     "def get_config(): raise KeyError('a')": "cannot be run: KeyError: 'a'",
     "def get_config(): return open('/nothing')": "cannot be run: FileNotFoundError: ",
+    "raise SystemExit(3)": "cannot be run: SystemExit: 3",
+    "def get_config(): raise SystemExit('a\\nb')": "cannot be run: SystemExit: a\nb",
+    "def get_config(): raise KeyboardInterrupt": "cannot be run: KeyboardInterrupt",
+    """
+class Own(BaseException):
+    def __str__(self): return self.nothing
+def get_config(): raise Own
+""": "cannot be run: Own",
+    """
+from ml_collections import ConfigDict
+def get_config():
+    config = ConfigDict()
+    for _ in range(3000):
+        outer = ConfigDict()
+        outer.inner = config
+        config = outer
+    return config
+""": "cannot be run: RecursionError: ",
+    "\0": "cannot be run: SyntaxError: source code string cannot contain null bytes",
     "def get_config(): pass": "must return a ConfigDict; it returned a NoneType",
     "def get_config(): return {}": "must return a ConfigDict; it returned a dict",
 }
@@ -27,6 +47,33 @@ def test_a_file_that_gives_no_configuration_is_an_error_of_its_own(tmp_path, tex
     with pytest.raises(ConfigurationFileError) as error:
         _ConfigurationFile().parse(str(file))
     assert WRONG[text] in str(error.value)
+
+
+NO_JSON = {
+    "config.set = {1: object()}": "TypeError: ",
+    "config.itself = config": "ValueError: Circular reference detected",
+}
+
+
+def test_values_that_json_does_not_have_end_a_command_in_one_line(tmp_path):
+    mistakes = []
+    for index, (line, message) in enumerate(NO_JSON.items()):
+        file = tmp_path / f"config{index}.py"
+        file.write_text(
+            "from ml_collections import ConfigDict\n"
+            f"def get_config():\n    config = ConfigDict({{'k': 1}}); {line}\n    return config\n"
+        )
+        told = f"the values of the configuration must be those of JSON: {message}"
+        mistakes.append(([f"--config={file}", f"--workdir={tmp_path / 'run'}"], told))
+    check_mistakes("train.main", mistakes)
+
+
+def test_ctrl_c_in_a_configuration_file_is_no_mistake_of_it(tmp_path, monkeypatch):
+    file = tmp_path / "config.py"
+    file.write_text("raise KeyboardInterrupt")
+    monkeypatch.setattr(interruption._state, "raised", True)
+    with pytest.raises(KeyboardInterrupt):
+        _ConfigurationFile().parse(str(file))
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
