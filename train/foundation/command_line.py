@@ -53,8 +53,9 @@ def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
     except flags.Error as error:
         _fail(str(error), _USER_ERROR)
     except (IndexError, TypeError, ValueError) as error:
-        # ml_collections raises them for what cannot be the name of a field.
-        _fail(f"--config: {error}", _USER_ERROR)
+        # ml_collections raises them for what cannot be the name of a field. absl names its flag.
+        message = str(error)
+        _fail(message if message.startswith("--") else f"--config: {message}", _USER_ERROR)
     if rest[1:]:
         _fail(f"unexpected argument {rest[1]!r}: flags are written --name=value", _USER_ERROR)
     return rest

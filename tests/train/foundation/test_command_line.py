@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from tests.train.forked import ROOT, TIME_LIMIT
+from tests.train.forked import ROOT, TIME_LIMIT, check_mistakes
 from train.foundation import command_line
 from train.foundation.errors import UserError
 
@@ -54,3 +54,8 @@ def test_a_file_of_flags_is_refused_and_not_read(tmp_path, command, written):
     )
     message = "error: there is no --flagfile: write the flags on the command line\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
+
+
+def test_a_mistake_in_a_flag_of_absl_is_told_of_that_flag():
+    mistake = ["--config=digits", "--stderrthreshold=loud"]
+    check_mistakes("train.main", [(mistake, "error: --stderrthreshold must be one of")])
