@@ -2,8 +2,10 @@
 
 import contextlib
 import dataclasses
+import errno
 import importlib.metadata
 import json
+import stat
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
@@ -33,6 +35,8 @@ from train.workdir.checkpoint import Checkpointer
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
 
+# Why a path can be that of no directory.
+_NO_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _REPORTED_VERSIONS = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -130,8 +134,17 @@ def _config_of_workdir(
     machine count too, so that config.json is true of the whole run. How the devices share the work
     does not: a run may go on with fewer of them, or with more.
     """
-    if workdir.exists() and not workdir.is_dir():
-        raise UserError(f"--workdir must be a directory; {workdir} is a file")
+    try:
+        if not stat.S_ISDIR(workdir.stat().st_mode):
+            raise UserError(f"--workdir must be a directory; {workdir} is a file")
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        if error.errno not in _NO_FOLDER:
+            raise
+        raise UserError(
+            f"--workdir must be a directory; {workdir} cannot be one: {error.strerror}"
+        ) from error
     earlier = run_files.read_config(workdir)
     if earlier is None and run_files.has_checkpoints(workdir):
         raise UserError(

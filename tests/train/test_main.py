@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.compilation import QUICK_FLAGS
-from tests.train.forked import ROOT, start
+from tests.train.forked import ROOT, check_mistakes, start
 from train.__main__ import COMMANDS
 
 CONFIG = "--config=configs/digits.py"
@@ -106,6 +106,24 @@ def test_a_mistake_is_one_line_and_exit_code_two(tmp_path, mistake):
     assert message in lines[0]
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_workdir_that_cannot_be_a_folder_is_a_mistake(tmp_path):
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    impossible = {
+        f"{os.devnull}/run": "Not a directory",
+        loop: "Too many levels of symbolic links",
+        tmp_path / ("a" * 256): "File name too long",
+    }
+    check_mistakes(
+        "train.main",
+        [
+            ([CONFIG, f"--workdir={path}"], f"{path} cannot be one: {reason}")
+            for path, reason in impossible.items()
+        ],
+    )
 
 
 @pytest.mark.slow
