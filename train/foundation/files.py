@@ -9,9 +9,11 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import numpy as np
+
+from train.foundation.errors import UserError
 
 # The largest image file of somebody else, unless more is allowed. A photograph has a tenth of it.
 MOST_IMAGE_BYTES = 256 * 2**20
@@ -73,9 +75,38 @@ def _without_waiting(path: str, flags: int) -> int:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Adds to the end of a file."""
-    with naming(path), path.open("ab") as file:
+    """Adds to the end of a file; see `open_to_add`."""
+    with naming(path), open_to_add(path) as file:
         file.write(content)
+
+
+def open_to_add(path: Path) -> io.BufferedRandom:
+    """Opens a file to read it and to add to its end; makes it where it is missing.
+
+    The folder may be somebody else's: this never writes through a link, and never waits.
+
+    Raises:
+        UserError: it is a link, a folder, a pipe or a device.
+        OSError: it may not be written.
+    """
+    try:
+        return open(path, "a+b", opener=_its_own)
+    except OSError as error:
+        if path.is_symlink():
+            raise UserError(f"{path} must be a file, to be written to; it is a link") from error
+        if path.exists() and not path.is_file():
+            what = why_no_file(path)
+            raise UserError(f"{path} must be a file, to be written to; it {what}") from error
+        raise
+
+
+def _its_own(path: str, flags: int) -> int:
+    """Opens a regular file that is no link."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotRegularError(errno.EINVAL, "it is a pipe or a device", path)
+    return descriptor
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -86,17 +117,36 @@ def write_whole(path: Path, content: bytes) -> None:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to, which replaces `path` at the end if there was no error."""
+    """A file to write to, which replaces `path` at the end if there was no error.
+
+    The folder may be somebody else's: whatever has the name of the temporary file, a link or a
+    pipe too, is removed and not written to. A killed process can have left it as well.
+
+    Raises:
+        OSError: the file cannot be written, or another process has begun to write it since.
+    """
     temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with naming(path, temporary):
-            with temporary.open("wb") as file:
+    with naming(path, temporary):
+        temporary.unlink(missing_ok=True)
+        with temporary.open("xb") as file:
+            try:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
-            temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+                if not is_at(file, temporary):
+                    raise OSError(errno.EBUSY, "another process writes to it", str(path))
+                temporary.replace(path)
+            finally:
+                if is_at(file, temporary):
+                    temporary.unlink()
+
+
+def is_at(file: IO[bytes], path: Path) -> bool:
+    """Whether an open file is the one of a path, and not a link's."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
+    except FileNotFoundError:
+        return False
 
 
 def to_json(value: Any, indent: int | None = None) -> bytes:

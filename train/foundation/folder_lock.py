@@ -2,13 +2,13 @@
 
 import contextlib
 import fcntl
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from absl import logging
 
+from train.foundation import files
 from train.foundation.errors import UserError
 
 # The file that a process locks while it writes to a folder.
@@ -27,7 +27,7 @@ def held(folder: Path, who: str) -> Iterator[None]:
         who: who holds the lock, for the message of whoever comes second: "another run".
 
     Raises:
-        UserError: another process holds the lock.
+        UserError: another process holds the lock, or a link or a pipe is in its place.
     """
     file = _locked(folder, who)
     try:
@@ -35,7 +35,7 @@ def held(folder: Path, who: str) -> Iterator[None]:
     finally:
         if file is not None:
             with contextlib.suppress(OSError):  # Whoever renamed the folder may have removed it.
-                if _is_at(file, folder / LOCK):
+                if files.is_at(file, folder / LOCK):
                     (folder / LOCK).unlink()
             file.close()
 
@@ -45,7 +45,7 @@ def _locked(folder: Path, who: str) -> BinaryIO | None:
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            file = (folder / LOCK).open("ab")
+            file = files.open_to_add(folder / LOCK)
         except (PermissionError, NotADirectoryError):
             return None
         try:
@@ -64,13 +64,6 @@ def _locked(folder: Path, who: str) -> BinaryIO | None:
             )
             return None
         # Between the two lines above, whoever had the lock may have removed the file.
-        if _is_at(file, folder / LOCK):
+        if files.is_at(file, folder / LOCK):
             return file
         file.close()
-
-
-def _is_at(file: BinaryIO, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(file.fileno()), path.stat())
-    except FileNotFoundError:
-        return False

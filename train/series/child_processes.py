@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-from train.foundation import interruption
+from train.foundation import files, interruption
 from train.foundation.errors import InterruptedRunError
 
 
@@ -43,7 +43,7 @@ class ChildProcesses:
             InterruptedRunError: a signal came; the command has ended.
         """
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        with files.open_to_add(log) as output:
             # No signal is passed on between the start of the process and its entry in the list.
             with self._lock:
                 self._stop_if_asked()

@@ -39,6 +39,9 @@ class Events:
         self._path = directory / (
             f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{starts}"
         )
+        # A new one: whatever has the name of it in a folder of somebody else is not written to.
+        with files.naming(self._path):
+            self._path.touch(exist_ok=False)
         self._writer = RecordWriter(str(self._path))
         self._is_open = True
         self._add(Event(wall_time=now, file_version="brain.Event:2"))

@@ -23,13 +23,13 @@ class MetricsFile:
             is warned, and the run goes on.
 
     Raises:
-        UserError: the lines are not those of the digest.
+        UserError: the lines are not those of the digest, or the path is a link or a pipe.
     """
 
     def __init__(self, path: Path, first_step: int, digest: str | None) -> None:
         self.path = path
         is_there = path.exists()
-        path.touch()
+        files.open_to_add(path).close()
         content = _content(path)
         lines, bad = _lines(content)
         kept = b"".join(raw for line, raw in lines if line["step"] <= first_step)

@@ -94,7 +94,7 @@ def _opened(path: Path) -> BinaryIO:
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO]:
     """The file, to read and to add to, while no other process does."""
-    with files.naming(path), path.open("a+b") as file:
+    with files.naming(path), files.open_to_add(path) as file:
         # Some shared file systems have no locks: there, two processes may list the same image.
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)

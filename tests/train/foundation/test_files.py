@@ -1,4 +1,4 @@
-"""Files of others are opened without waiting, and images are not read if they are too large."""
+"""Files of others are opened without waiting, up to a size, and their folders hold no traps."""
 
 import os
 import signal
@@ -7,13 +7,19 @@ from pathlib import Path
 
 import pytest
 
+from train.data.batches import SkippedImage
 from train.data.images import UnreadableImageError
 from train.data.own import feature_files, folders, found_images
 from train.data.own.found_images import Files
 from train.evaluation import score_files
+from train.foundation import files, folder_lock
 from train.foundation.errors import UserError
 from train.models.weights import files as weights
 from train.prediction import class_names, image_files
+from train.prediction.embedding import partial_features
+from train.series.child_processes import ChildProcesses
+from train.workdir.metrics_file import MetricsFile
+from train.workdir.skipped_images import SkippedImages
 
 MIB = 2**20
 
@@ -81,3 +87,95 @@ def test_the_largest_image_has_the_size_of_the_field(tmp_path):
 def test_a_pipe_is_not_waited_for(endless, read):
     with pytest.raises((UserError, OSError), match="it is a pipe or a device"):
         read(endless / "pipe.jpg")
+
+
+@pytest.fixture
+def victim(tmp_path: Path) -> Path:
+    path = tmp_path / "of the user"
+    path.write_bytes(b"kept")
+    return path
+
+
+def test_a_replaced_file_is_not_written_through_what_was_left_there(endless, victim):
+    for name, is_made_by in (
+        ("calibration.json", lambda path: path.symlink_to(victim)),
+        ("dangling.json", lambda path: path.symlink_to(endless / "made")),
+        ("waited for.json", os.mkfifo),
+        ("of a killed process.json", lambda path: path.write_bytes(b"half of")),
+    ):
+        is_made_by(endless / f".{name}.tmp")
+        files.write_whole(endless / name, b"new")
+        assert (endless / name).read_bytes() == b"new"
+        assert not os.path.lexists(endless / f".{name}.tmp")
+    assert victim.read_bytes() == b"kept"
+    assert not (endless / "made").exists()
+
+
+def test_a_replaced_file_has_the_permissions_of_a_new_one(tmp_path):
+    (tmp_path / "new").touch()
+    files.write_whole(tmp_path / "replaced", b"content")
+    assert (tmp_path / "replaced").stat().st_mode == (tmp_path / "new").stat().st_mode
+
+
+def test_a_link_of_the_user_is_replaced_and_its_target_kept(tmp_path, victim):
+    (tmp_path / "out").symlink_to(victim)
+    files.write_whole(tmp_path / "out", b"new")
+    assert (tmp_path / "out").read_bytes() == b"new"
+    assert victim.read_bytes() == b"kept"
+
+
+def test_of_two_writers_the_later_one_is_not_disturbed(tmp_path):
+    path = tmp_path / "out"
+
+    def write_one() -> None:
+        with files.replacing(path) as one:
+            one.write(b"one")
+            with files.replacing(path) as other:
+                other.write(b"other")
+                one.flush()
+
+    with pytest.raises(OSError, match="another process writes to it"):
+        write_one()
+    assert path.read_bytes() == b"other"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda path: files.append(path, b"more"),
+        lambda path: MetricsFile(path, 0, None),
+        lambda path: ChildProcesses().run([], path),
+        lambda path: SkippedImages(path.parent).add(SkippedImage("image", "source", "message")),
+        lambda path: folder_lock.held(path.parent, "another run").__enter__(),
+        lambda path: partial_features.opened(
+            path.with_suffix(""), "identity", num_examples=1, num_features=1
+        ).__enter__(),
+    ],
+    ids=["any", "metrics.jsonl", "log", "skipped_images.jsonl", "lock", "out.partial"],
+)
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
+def test_what_is_added_to_is_a_file_of_its_folder(endless, victim, add, kind, request):
+    name = request.node.callspec.id.removeprefix(f"{kind}-")
+    path = endless / name
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to(victim if kind == "link" else endless / "made")
+    with pytest.raises(UserError, match=f"{name} ") as caught:
+        add(path)
+    assert "\n" not in str(caught.value)
+    assert victim.read_bytes() == b"kept"
+    assert not (endless / "made").exists()
+
+
+def test_a_file_to_add_to_has_its_name_and_its_content(tmp_path):
+    path = tmp_path / "log"
+    files.append(path, b"one")
+    with files.open_to_add(path) as file:
+        assert Path(file.name) == path
+        file.write(b" two")
+        file.seek(0)
+        assert file.read() == b"one two"

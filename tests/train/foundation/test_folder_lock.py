@@ -10,13 +10,13 @@ import sys
 import pytest
 from absl import logging
 
-from train.foundation import folder_lock
+from train.foundation import files, folder_lock
 from train.foundation.errors import UserError
 
 HOLDER = """
 import signal, sys
 from pathlib import Path
-from train.foundation import folder_lock
+from train.foundation import files, folder_lock
 with folder_lock.held(Path(sys.argv[1]), "another test"):
     print("held", flush=True)
     signal.pause()
@@ -97,6 +97,6 @@ def test_a_folder_that_may_not_be_written_to_needs_no_lock(tmp_path, monkeypatch
     def refuse(*_, **__):
         raise PermissionError(errno.EACCES, "Permission denied")
 
-    monkeypatch.setattr(type(tmp_path), "open", refuse)
+    monkeypatch.setattr(files, "open_to_add", refuse)
     with hold(tmp_path):
         pass

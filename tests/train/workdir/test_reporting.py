@@ -332,19 +332,17 @@ def test_a_file_that_cannot_be_made_is_named_as_the_user_knows_it(tmp_path):
 
 def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, monkeypatch):
     report = reporter(tmp_path)
-    metrics = tmp_path / "metrics.jsonl"
-    metrics.unlink()
-    metrics.symlink_to("/dev/full")
-    with pytest.raises(OSError, match=r"No space left on device: '.*metrics\.jsonl'") as caught:
-        train(report, range(1, 6))
+    open_full = Path("/dev/full").open
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "open_to_add", lambda _: open_full("ab"))
+        with pytest.raises(OSError, match=r"No space left on device: '.*metrics\.jsonl'") as caught:
+            train(report, range(1, 6))
     assert caught.value.errno == errno.ENOSPC
     report.close()
 
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    metrics.unlink()
-    metrics.touch()
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match=r"No space left on device: '.*learning_curves\.png'"):
         report.results(RESULTS, TESTS)

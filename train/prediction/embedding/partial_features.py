@@ -116,7 +116,7 @@ def opened(
     """
     path = beside(out)
     head = f"{identity}\n".encode()
-    with path.open("a+b") as file:
+    with files.open_to_add(path) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
