@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 from absl import flags
 
 from train.evaluation.metric import Metric
-from train.foundation import command_line, fields, files, flag_types, output_files
+from train.foundation import command_line, fields, files, flag_types
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
+from train.workdir import output_files
 
 if TYPE_CHECKING:
     from train.comparison.comparing import Comparison

@@ -14,8 +14,9 @@ from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, fields, flag_types, output_files
+from train.foundation import command_line, fields, flag_types
 from train.foundation.errors import InterruptedRunError, UserError
+from train.workdir import output_files
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run on images.")
 _WEIGHTS = flags.DEFINE_string(

@@ -16,11 +16,11 @@ from absl import flags
 
 from train.evaluation import conformal_rules, metric
 from train.evaluation.conformal_rules import ConformalRule
-from train.foundation import command_line, fields, files, json_files, output_files
+from train.foundation import command_line, fields, files, json_files
 from train.foundation.errors import UserError
 from train.papers.figures.catalogue import SUFFIXES
 from train.prediction import classifier_flags
-from train.workdir import run_files, terminal
+from train.workdir import output_files, run_files, terminal
 
 if TYPE_CHECKING:
     from train.evaluation.predictions import Predictions

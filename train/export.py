@@ -23,12 +23,13 @@ from typing import Any
 
 from absl import flags
 
-from train.foundation import command_line, fields, output_files
+from train.foundation import command_line, fields
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.prediction import classifier_flags, rule_flags
 from train.prediction.classifier_flags import ChosenClassifier
 from train.prediction.rule_flags import ChosenRule
+from train.workdir import output_files
 
 _CLASSIFIER = classifier_flags.define(has_classes=True)
 _RULE = rule_flags.define()
@@ -73,6 +74,7 @@ def main() -> None:
         return
     _check_no_tau()
     out = output_files.checked("out", _OUT.value, chosen.files)
+    output_files.refuse_files_of_runs("out", _description(out))
     if rule is None:
         _write_weights(chosen, out)
     else:
@@ -106,6 +108,7 @@ def _new_folder(value: str) -> Path:
         )
     if not path.parent.is_dir():
         raise UserError(f"--out must be in a folder that is there; there is no {path.parent}")
+    output_files.refuse_files_of_runs("out", path)
     return path
 
 
@@ -162,11 +165,16 @@ def _write_tau_normalized(chosen: ChosenClassifier, out: Path) -> None:
     )
 
 
+def _description(out: Path) -> Path:
+    """The file beside another one that describes it."""
+    return out.with_name(f"{out.name}.json")
+
+
 def _write(what: str, out: Path, content: bytes, description: Mapping[str, Any]) -> None:
     """Writes the file and its description, and says where they are."""
     from train.foundation import files
 
-    described = out.with_name(f"{out.name}.json")
+    described = _description(out)
     # First: a file without its description is of no use.
     files.write_whole(described, files.to_json(description, indent=1))
     files.write_whole(out, content)

@@ -20,9 +20,10 @@ from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, flag_types, output_files
+from train.foundation import command_line, flag_types
 from train.foundation.errors import UserError
 from train.prediction import classifier_flags, rule_flags
+from train.workdir import output_files
 
 _CLASSIFIER = classifier_flags.define(has_classes=True)
 _IMAGES = flags.DEFINE_multi_string(

@@ -18,6 +18,7 @@ from train.papers.tables.table import Table
 from train.series import planned_runs
 from train.series.execution import execute, show_commands
 from train.series.runs_folder import RunsFolder
+from train.workdir import output_files
 
 _TABLE = flags.DEFINE_string(
     "table",
@@ -73,6 +74,8 @@ def main() -> None:
         raise UserError("--json is for collected numbers, and --plan collects none")
     if _JSON.value == "" or (_JSON.value and not Path(_JSON.value).absolute().parent.is_dir()):
         raise UserError(f"--json must be a file in a folder that is there; got {_JSON.value!r}")
+    if _JSON.value:
+        output_files.refuse_files_of_runs("json", Path(_JSON.value))
     folder = _folder(must_exist=not (_PLAN.value or _RUN.value))
     overrides = tuple(_OVERRIDE.value)
     planned_runs.check_overrides(overrides)

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from train.foundation import files, json_files
+from train.foundation import files, folder_lock, json_files
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
 from train.workdir import metrics_file, run_shapes
@@ -29,6 +29,14 @@ CHECKPOINTS = "checkpoints"
 # Thresholds that were computed for the finished run.
 CALIBRATION = "calibration.json"
 
+# All that a run keeps for itself, and what `outcomes` names.
+_OWN = frozenset(
+    {
+        *(CONFIG, CLASSES, DATA, METRICS, SKIPPED, RESULTS, CURVES, EVENTS, CHECKPOINTS),
+        *(CALIBRATION, folder_lock.LOCK),
+    }
+)
+
 # In the file of the results, and no part of them: the SHA-256 of files without a checksum in them.
 _DIGESTS = "digests"
 
@@ -49,6 +57,17 @@ def present(workdir: Path) -> dict[str, Path]:
         "balanced test outcomes": outcomes(workdir, "balanced_test").name,
     }
     return {what: workdir / name for what, name in names.items() if (workdir / name).exists()}
+
+
+def is_run(folder: Path) -> bool:
+    """Whether a folder is that of a run, as far as the names of its files tell."""
+    begun = (CLASSES, METRICS, RESULTS)
+    return (folder / CONFIG).exists() and any((folder / name).exists() for name in begun)
+
+
+def is_of_a_run(name: str) -> bool:
+    """Whether a file or folder of that name in the folder of a run is the run's own."""
+    return name in _OWN or (name.startswith("outcomes_") and name.endswith(".npz"))
 
 
 def has_checkpoints(workdir: Path) -> bool:

@@ -106,6 +106,12 @@ def test_a_mistake_is_one_line_and_exit_code_two(workdir, tmp_path):
         ([out, "--top_k=1"], "--workdir is needed"),
         ([run, "--top_k=1"], "--out is needed"),
         ([run, f"--out={tmp_path}/x/program", "--top_k=1"], "--out must be in a folder"),
+        (
+            [run, f"--out={workdir}/classes.json", "--top_k=1"],
+            "not replace classes.json of the run",
+        ),
+        # With its description.
+        ([run, f"--out={workdir}/config", "--top_k=1"], "not replace config.json of the run"),
         ([run, out, "--average_k=11"], "--average_k must be from 1 to 10"),
     ]
     check_mistakes("train.export", mistakes)

@@ -125,6 +125,10 @@ MISTAKES = {
     "html": ("--workdir=% --images=@ --top_k=1 --html=@/x/y.html", "--html must be in a folder"),
     "device": ("--workdir=% --images=@ --top_k=1 --out=/dev/null", "is a device or a pipe"),
     "out": ("--workdir=% --images=@ --top_k=1 --out=@/1.png", "must not be one of the images"),
+    "own": (
+        "--workdir=% --images=@ --top_k=1 --out=%/metrics.jsonl",
+        "--out must not replace metrics.jsonl of the run in ",
+    ),
     "one file": ("--workdir=% --images=@ --top_k=1 --out=@/z --html=@/z", "must be two files"),
     "few names": (
         "--workdir=% --images=@ --top_k=1 --class_names=@/notes.txt",

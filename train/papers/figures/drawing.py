@@ -9,7 +9,7 @@ from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.papers.figures import selection, tested
 from train.papers.figures.catalogue import FIGURES, SUFFIXES
-from train.workdir import figure_style
+from train.workdir import figure_style, output_files
 
 
 class _Source(NamedTuple):
@@ -83,6 +83,7 @@ def _file(out: str | None) -> Path:
         raise UserError(f"--out must end in one of {suffixes}; got {out!r}")
     if not path.parent.is_dir():
         raise UserError(f"--out must be in a folder that exists; there is no {path.parent}")
+    output_files.refuse_files_of_runs("out", path)
     return path
 
 

@@ -362,6 +362,17 @@ def test_a_mistake_is_one_line_and_exit_code_two(tables, mistake):
     assert message in done.stderr
 
 
+def test_the_numbers_do_not_replace_a_file_of_a_run(tables, tmp_path):
+    ((config, workdir),) = planned_training(tables, "--table=3.1", "--rows=resnet50")
+    finish(tmp_path, workdir.name, config)
+    results = tmp_path / workdir.name / "results.json"
+    before = results.read_bytes()
+    done = tables("--table=3.1", f"--runs={tmp_path}", f"--json={results}")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: --json must not replace results.json of the run in ")
+    assert results.read_bytes() == before
+
+
 @pytest.mark.parametrize(("file", "text"), [("results.json", "[]"), ("config.json", "{")])
 def test_a_file_that_cannot_be_read_is_named(tables, tmp_path, file, text):
     arguments = ("--table=3.1", "--rows=resnet50")

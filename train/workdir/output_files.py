@@ -5,6 +5,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from train.foundation.errors import UserError
+from train.workdir import run_files
 
 
 def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({})) -> Path:
@@ -16,8 +17,8 @@ def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({
         kept: files that must not be overwritten, and what messages call each.
 
     Raises:
-        UserError: its folder does not exist, its path is not that of a file, or it is one of the
-            files that must not be overwritten.
+        UserError: its folder does not exist, its path is not that of a file, it is one of the
+            files that must not be overwritten, or it is a run's own.
     """
     path = Path(value)
     if not path.name or path.is_dir():
@@ -31,4 +32,17 @@ def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({
         same = path.absolute() == other.absolute()
         if same or (path.exists() and other.exists() and path.samefile(other)):
             raise UserError(f"--{flag} must not be {what}; {path} is")
+    refuse_files_of_runs(flag, path)
     return path
+
+
+def refuse_files_of_runs(flag: str, path: Path) -> None:
+    """Raises `UserError` if a file that a flag names has the place of one that a run writes.
+
+    Evaluations are no such files: whoever asks for one may say where it goes.
+    """
+    path = path.parent.resolve() / path.name
+    for folder in path.parents:
+        name = path.relative_to(folder).parts[0]
+        if run_files.is_of_a_run(name) and run_files.is_run(folder):
+            raise UserError(f"--{flag} must not replace {name} of the run in {folder}; got {path}")
