@@ -27,10 +27,22 @@ def add(folder: Path, name: str, content: bytes) -> None:
         files.write_whole(folder / name, content)
 
 
-def check(folder: Path) -> None:
-    """Raises `OSError` unless all files are there and are what was written."""
+def check(folder: Path, parts: Iterable[str] = ()) -> None:
+    """Raises `OSError` unless all files are there and are what was written.
+
+    Args:
+        folder: the folder with the checksums.
+        parts: folders in it of which each file must have a checksum.
+    """
     for name, state in changed(folder).items():
         raise OSError(f"{folder / name} {state}")
+    known = _read(folder)
+    for part in parts:
+        for path in sorted((folder / part).rglob("*")):
+            name = str(path.relative_to(folder))
+            # What a link to a folder leads to is not listed.
+            if name not in known and (path.is_symlink() or not path.is_dir()):
+                raise OSError(f"{folder} is not whole: {FILE} in it does not have {name}")
 
 
 def changed(folder: Path) -> dict[str, str]:
@@ -54,6 +66,10 @@ def _read(folder: Path) -> dict[str, str]:
         known: dict[str, str] = json_files.parse(json_files.read_bytes(folder / FILE), _SHAPE)
     except ValueError as error:
         raise OSError(f"{folder / FILE} is damaged: {error}") from error
+    for name in known:
+        path = Path(name)
+        if path.is_absolute() or ".." in path.parts or not path.name or "\0" in name:
+            raise OSError(f"{folder / FILE} is damaged: {name!r} is no file in its folder")
     return known
 
 

@@ -16,7 +16,7 @@ import orbax.checkpoint as ocp
 from absl import logging as absl_logging
 from orbax.checkpoint import checkpoint_managers
 
-from train.foundation import checksums, files, full_disks, interruption
+from train.foundation import checksums, fields, files, full_disks, interruption, json_files
 from train.foundation.errors import UserError, first_line
 from train.workdir import array_types
 
@@ -25,6 +25,9 @@ PyTree = Any
 _ORBAX = Path(ocp.__file__).parent
 _STATE = "state"
 _PROGRESS = "progress"
+# In bytes, of the files that describe the numbers of a checkpoint.
+_LARGEST = json_files.LARGEST
+_BEST_STEP = fields.integer(0)
 
 
 class Checkpointer:
@@ -232,25 +235,31 @@ class Checkpointer:
         self._check_files(step)
         # As it was saved: the state has more than is restored here, such as the optimiser's.
         args = ocp.args.Composite(**{_STATE: ocp.args.StandardRestore()})
-        state = self._manager.restore(step, args=args)[_STATE]
-        averages = state.get("averages")
-        return step, {name: (averages or state).get(name, {}) for name in names}
+        with self._reading(step):
+            state = self._manager.restore(step, args=args)[_STATE]
+            averages = state.get("averages")
+            return step, {name: (averages or state).get(name, {}) for name in names}
 
     def _restore(self, step: int, like: PyTree) -> PyTree:
         like = jax.tree.map(np.asarray, like)
-        saved = array_types.describe(self._manager.item_metadata(step)[_STATE].tree)
-        self._check_same(step, saved, like)
-        args = ocp.args.Composite(**{_STATE: ocp.args.StandardRestore(like)})
-        return self._manager.restore(step, args=args)[_STATE]
+        with self._reading(step):
+            saved = array_types.describe(self._manager.item_metadata(step)[_STATE].tree)
+            self._check_same(step, saved, like)
+            args = ocp.args.Composite(**{_STATE: ocp.args.StandardRestore(like)})
+            return self._manager.restore(step, args=args)[_STATE]
 
     def _read_progress(self, step: int) -> dict[str, Any]:
         """The progress of a checkpoint.
 
         Raises:
-            OSError: it is that of another step: somebody renamed or copied the folder.
+            OSError: it is none, or it is that of another step: somebody renamed or copied the
+                folder.
         """
         args = ocp.args.Composite(**{_PROGRESS: ocp.args.JsonRestore()})
-        progress: dict[str, Any] = self._manager.restore(step, args=args)[_PROGRESS]
+        with self._reading(step):
+            progress: dict[str, Any] = self._manager.restore(step, args=args)[_PROGRESS]
+            if (wrong := _BEST_STEP(progress["best_step"])) is not None:
+                raise ValueError(f"its best step must be {wrong}")
         if (saved := progress.get("step", step)) != step:
             raise OSError(f"{self._directory / str(step)} has the checkpoint of step {saved}")
         return progress
@@ -271,7 +280,7 @@ class Checkpointer:
 
     def _check_files(self, step: int) -> None:
         """Raises an error unless the files of a checkpoint are those that were written for it."""
-        checksums.check(self._directory / str(step))
+        checksums.check(self._directory / str(step), (_STATE, _PROGRESS))
         self._read_progress(step)
 
     def _check_best(self, step: int, best_step: int) -> None:
@@ -291,6 +300,17 @@ class Checkpointer:
             for folder in self._directory.glob(f"*{ocp.utils.TMP_DIR_SUFFIX}*"):
                 shutil.rmtree(folder)
         self._is_clean = True
+
+    @contextmanager
+    def _reading(self, step: int) -> Iterator[None]:
+        """Raises the errors of a damaged checkpoint as OSError: orbax's can be any."""
+        try:
+            yield
+        except (OSError, UserError):
+            raise
+        except Exception as error:
+            folder = self._directory / str(step)
+            raise OSError(f"{folder} cannot be read: {first_line(error)}") from error
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -315,11 +335,14 @@ def _check_path(directory: Path) -> None:
 
 
 def _check_content(directory: Path) -> None:
-    """Refuses pipes and devices in the place of files: the storage would wait for ever."""
+    """Refuses what the storage would wait for or read for ever: pipes, devices, huge JSON."""
     for folder, _, names in os.walk(directory):
         for path in (Path(folder, name) for name in names):
             if path.exists() and not path.is_file():
                 raise OSError(f"{path} {files.why_no_file(path)}")
+            # Numbers are in folders of this name, and are read as far as they are needed.
+            if path.exists() and path.parent.name != "d" and path.stat().st_size > _LARGEST:
+                raise OSError(f"{path} has more than {_LARGEST:,} bytes, and is not read")
 
 
 class _TwoLatestAndTheirBest(checkpoint_managers.PreservationPolicy):

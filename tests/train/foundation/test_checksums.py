@@ -48,3 +48,27 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "a")
     with pytest.raises(OSError, match="it is a pipe or a device"):
         checksums.check(tmp_path)
+
+
+def test_each_file_of_a_part_must_have_a_checksum(tmp_path):
+    (tmp_path / "part" / "within").mkdir(parents=True)
+    (tmp_path / "part" / "within" / "a").write_bytes(b"a")
+    checksums.write(tmp_path, [tmp_path / "part" / "within" / "a"])
+    checksums.check(tmp_path, ["part"])
+    (tmp_path / "part" / "b").symlink_to(tmp_path)
+    with pytest.raises(OSError, match=r"is not whole: checksums\.json in it does not have part/b$"):
+        checksums.check(tmp_path, ["part"])
+    checksums.write(tmp_path, [])
+    checksums.check(tmp_path)
+    with pytest.raises(OSError, match=r"does not have part/b$"):
+        checksums.check(tmp_path, ["part"])
+
+
+@pytest.mark.parametrize("name", ["../outside", "part/../../outside", "/etc/hostname", "", "a\0"])
+def test_a_name_outside_of_the_folder_is_refused(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "outside").touch()
+    (tmp_path / "folder" / checksums.FILE).write_text(json.dumps({name: "0"}))
+    with pytest.raises(OSError, match="is no file in its folder") as caught:
+        checksums.changed(tmp_path / "folder")
+    assert "\n" not in str(caught.value)

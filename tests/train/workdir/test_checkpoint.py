@@ -14,6 +14,7 @@ import optax
 import pytest
 from flax import struct
 
+from train.foundation import checksums
 from train.foundation.errors import UserError
 from train.workdir.checkpoint import Checkpointer
 
@@ -352,3 +353,55 @@ def test_a_path_may_have_control_characters(tmp_path, state):
     with Checkpointer(odd) as checkpointer:
         restored, _ = checkpointer.restore_latest(zeros_like(state))
     assert_same_bits(restored, at(state, 1))
+
+
+def forge(folder, name, content):
+    """Replaces a file of a checkpoint, with its checksum."""
+    (folder / name).write_bytes(content)
+    parts = [folder / "state", folder / "progress"]
+    checksums.write(folder, [path for part in parts for path in part.rglob("*") if path.is_file()])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("state/_METADATA", b"{}"),
+        ("state/_METADATA", b"[" * 100_000),
+        ("state/_METADATA", b"\xff"),
+        ("progress/metadata", b"[" * 100_000),
+        ("progress/metadata", b"[]"),
+        ("progress/metadata", b"{}"),
+        ("progress/metadata", b'{"best_step": "../1"}'),
+        ("progress/metadata", b'{"best_step": -1}'),
+    ],
+)
+def test_a_forged_checkpoint_is_one_line(directory, state, name, content):
+    fill(directory, state, [1])
+    forge(directory / "1", name, content)
+    with Checkpointer(directory) as checkpointer:
+        for read in (
+            lambda: checkpointer.restore(1, state),
+            checkpointer.read_selected,
+            lambda: checkpointer.restore_selected({"params": {}, "batch_stats": {}}),
+        ):
+            with pytest.raises(OSError, match=f"^{directory}/1 cannot be read: ") as caught:
+                read()
+            assert "\n" not in str(caught.value)
+        assert checkpointer.restore_latest(state) is None
+
+
+def test_a_checkpoint_without_a_checksum_of_each_file_is_not_whole(directory, state):
+    fill(directory, state, [1])
+    (directory / "1" / checksums.FILE).write_text("{}")
+    with Checkpointer(directory) as checkpointer:
+        with pytest.raises(OSError, match="1 is not whole: "):
+            checkpointer.read_selected()
+        assert checkpointer.restore_latest(state) is None
+
+
+@pytest.mark.parametrize("name", ["_CHECKPOINT_METADATA", "state/_METADATA", "progress/metadata"])
+def test_a_description_without_end_is_told(directory, state, name):
+    fill(directory, state, [1])
+    os.truncate(directory / "1" / name, 40 * 2**30)
+    with pytest.raises(OSError, match=f"{name} has more than 268,435,456 bytes, and is not read"):
+        Checkpointer(directory)
