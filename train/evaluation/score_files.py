@@ -1,11 +1,15 @@
 """Scores and labels in files: those of a run for whoever wants them, and somebody else's."""
 
+import bz2
 import functools
+import gzip
 import io
+import lzma
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -27,6 +31,16 @@ _LOSS = "loss"
 _CLASS_COUNTS = "class_counts"
 # What an .npy file begins with.
 _NPY = b"\x93NUMPY"
+# How a text is decompressed, by the end of its name.
+_Decompressed = gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile
+_DECOMPRESSED: Mapping[str, Callable[[Any], _Decompressed]] = MappingProxyType(
+    {
+        ".gz": lambda file: gzip.GzipFile(fileobj=file),
+        ".bz2": bz2.BZ2File,
+        ".xz": lzma.LZMAFile,
+        ".lzma": lzma.LZMAFile,
+    }
+)
 # How far from 1 the probabilities of an example may add up to.
 _SUM_TOLERANCE = 1e-3
 
@@ -180,17 +194,37 @@ def read_integers(path: Path, *, flag: str) -> np.ndarray:
     """
     if path.suffix not in (".npy", ".npz"):
         with _reading(path, flag):
-            # By its name, which says whether it is compressed.
-            files.open_regular(path).close()
-            numbers = np.loadtxt(path, dtype=np.float64, ndmin=1)
+            numbers = np.loadtxt(io.StringIO(_text(path)), dtype=np.float64, ndmin=1)
         whole = np.isfinite(numbers) & (numbers == np.round(numbers))
         if numbers.ndim != 1 or not whole.all():
             raise UserError(f"--{flag} must be whole numbers, one a line; {path} has others")
         return numbers.astype(np.int64)
+    with _reading(path, flag):
+        files.open_bounded(path, files.MOST_EXAMPLES_BYTES).close()
     arrays = list(_read(path, flag).values())
     if len(arrays) != 1:
         raise UserError(f"--{flag} must have one array; {path} has {len(arrays)}")
     return _integers(arrays[0], path, flag)
+
+
+def _text(path: Path) -> str:
+    """A text of a limited size, also where its name says that it is compressed."""
+    most = files.MOST_EXAMPLES_BYTES
+    with files.open_bounded(path, most) as stored:
+        if path.suffix not in _DECOMPRESSED:
+            return stored.readall().decode()
+        content = bytearray()
+        try:
+            decompressed = _DECOMPRESSED[path.suffix](stored)
+            while len(content) <= most and (part := decompressed.read(2**24)):
+                content += part
+        except OSError as error:
+            if error.errno is not None:  # Of the system, and not of the content.
+                raise
+            raise ValueError(first_line(error)) from error
+    if len(content) > most:
+        raise ValueError(f"it has more than {most // 2**20:,} MiB when it is decompressed")
+    return content.decode()
 
 
 def _losses(array: np.ndarray, num_examples: int, path: Path, flag: str) -> np.ndarray:
@@ -268,7 +302,7 @@ def _reading(path: Path, flag: str) -> Iterator[None]:
     except (FileNotFoundError, IsADirectoryError) as error:
         state = "is a folder" if path.is_dir() else "is not there"
         raise UserError(f"--{flag} must name a file; {path} {state}") from error
-    except files.NotRegularError as error:
+    except (files.NotRegularError, files.TooLargeError) as error:
         raise UserError(f"--{flag}: {path} cannot be read: {error.strerror}") from error
     except OSError:
         raise

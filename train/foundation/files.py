@@ -17,10 +17,17 @@ from train.foundation.errors import UserError
 
 # The largest image file of somebody else, unless more is allowed. A photograph has a tenth of it.
 MOST_IMAGE_BYTES = 256 * 2**20
+# The largest text with a line for each class, or for each example.
+MOST_CLASSES_BYTES = 256 * 2**20
+MOST_EXAMPLES_BYTES = 2**30
 
 
 class NotRegularError(OSError):
     """A pipe or a device in the place of a file."""
+
+
+class TooLargeError(OSError):
+    """A file with more bytes than are read."""
 
 
 def open_regular(path: str | Path) -> io.FileIO:
@@ -57,6 +64,21 @@ def read_bounded(path: str | Path, most_bytes: int = MOST_IMAGE_BYTES) -> bytes:
                 str(path),
             )
         return file.read()
+
+
+def open_bounded(path: str | Path, most_bytes: int) -> io.FileIO:
+    """Opens a file as `open_regular` does, unless it is larger than anybody's would be.
+
+    Raises:
+        TooLargeError: it has more bytes.
+        OSError: it cannot be read.
+    """
+    file, size = _opened(path)
+    if size > most_bytes:
+        file.close()
+        reason = f"it has {size:,} bytes, and more than {most_bytes // 2**20:,} MiB are not read"
+        raise TooLargeError(errno.EFBIG, reason, str(path))
+    return file
 
 
 def _opened(path: str | Path) -> tuple[io.FileIO, int]:

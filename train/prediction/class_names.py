@@ -37,7 +37,7 @@ def read(flag: str, path: str) -> GivenNames:
     """
     try:
         # Editors on Windows write a byte order mark and other line ends.
-        with files.open_regular(path) as file:
+        with files.open_bounded(path, files.MOST_CLASSES_BYTES) as file:
             text = file.read().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except OSError as error:
         raise UserError(f"--{flag} {path} cannot be read: {error.strerror}") from error

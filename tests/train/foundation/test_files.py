@@ -1,5 +1,8 @@
 """Files of others are opened without waiting, up to a size, and their folders hold no traps."""
 
+import bz2
+import gzip
+import lzma
 import os
 import signal
 from collections.abc import Iterator
@@ -9,7 +12,7 @@ import pytest
 
 from train.data.batches import SkippedImage
 from train.data.images import UnreadableImageError
-from train.data.own import feature_files, folders, found_images
+from train.data.own import feature_files, folders, found_images, tables
 from train.data.own.found_images import Files
 from train.evaluation import score_files
 from train.foundation import files, folder_lock
@@ -72,6 +75,39 @@ def test_the_largest_image_has_the_size_of_the_field(tmp_path):
     larger, _, whole = (found.source[index] for index in range(3))
     assert larger["unreadable"] == "it has 1,048,577 bytes, and max_image_mb allows 1 MiB"
     assert len(whole["image"]) == MIB
+
+
+@pytest.mark.parametrize(
+    ("read", "most"),
+    [
+        (lambda path: class_names.read("class_names", str(path)), 256),
+        (lambda path: score_files.read_integers(path, flag="labels"), 1024),
+        (lambda path: score_files.read_integers(path.rename(f"{path}.npy"), flag="labels"), 1024),
+        (lambda path: tables.find(path.rename(path.with_suffix(".csv"))), 1024),
+    ],
+    ids=["class names", "labels", "array of labels", "table"],
+)
+def test_a_text_without_end_is_not_read(endless, read, most):
+    with pytest.raises(UserError) as caught:
+        read(endless / "sparse.jpg")
+    end = f"it has 42,949,672,960 bytes, and more than {most:,} MiB are not read"
+    assert str(caught.value).endswith(end)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
+def test_labels_may_be_compressed_and_not_without_end(tmp_path, monkeypatch, suffix):
+    module = {".gz": gzip, ".bz2": bz2, ".xz": lzma}[suffix]
+    path = tmp_path / f"labels.txt{suffix}"
+    path.write_bytes(module.compress(b"3\n0\n"))
+    assert score_files.read_integers(path, flag="labels").tolist() == [3, 0]
+    monkeypatch.setattr(files, "MOST_EXAMPLES_BYTES", MIB)
+    path.write_bytes(module.compress(bytes(MIB + 1)))
+    with pytest.raises(UserError, match="it has more than 1 MiB when it is decompressed"):
+        score_files.read_integers(path, flag="labels")
+    path.write_bytes(b"3\n0\n")
+    with pytest.raises(UserError, match=f"--labels: {path} cannot be read: "):
+        score_files.read_integers(path, flag="labels")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Finds the images that a table lists: a CSV, TSV or Parquet file with paths and labels."""
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -104,15 +105,18 @@ def _read(table: Path) -> Columns:
 def _read_text(table: Path, delimiter: str) -> Columns:
     try:
         # With the mark of byte order that spreadsheets write, or without.
-        with table.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.reader(file, delimiter=delimiter, strict=True))
+        with io.TextIOWrapper(
+            io.BufferedReader(files.open_bounded(table, files.MOST_EXAMPLES_BYTES)),
+            encoding="utf-8-sig",
+            newline="",
+        ) as file:
+            rows = [row for row in csv.reader(file, delimiter=delimiter, strict=True) if row]
     except UnicodeDecodeError as error:
         raise UserError(f"config.dataset.path {table} is not a text in UTF-8: {error}") from error
     except csv.Error as error:
         raise UserError(f"config.dataset.path {table} is not a table: {error}") from error
     except OSError as error:
         raise UserError(f"cannot read {table}: {error.strerror}") from error
-    rows = [row for row in rows if row]
     if not rows:
         raise UserError(f"config.dataset.path {table} is empty")
     header = [name.strip() for name in rows[0]]
