@@ -40,8 +40,10 @@ def check(folder: Path, parts: Iterable[str] = ()) -> None:
     for part in parts:
         for path in sorted((folder / part).rglob("*")):
             name = str(path.relative_to(folder))
-            # What a link to a folder leads to is not listed.
-            if name not in known and (path.is_symlink() or not path.is_dir()):
+            # Hidden files are those of the system, such as .nfs000001 and .DS_Store. What a link
+            # to a folder leads to is not listed.
+            is_ours = not path.name.startswith(".") and (path.is_symlink() or not path.is_dir())
+            if name not in known and is_ours:
                 raise OSError(f"{folder} is not whole: {FILE} in it does not have {name}")
 
 

@@ -54,6 +54,7 @@ def test_each_file_of_a_part_must_have_a_checksum(tmp_path):
     (tmp_path / "part" / "within").mkdir(parents=True)
     (tmp_path / "part" / "within" / "a").write_bytes(b"a")
     checksums.write(tmp_path, [tmp_path / "part" / "within" / "a"])
+    (tmp_path / "part" / ".DS_Store").touch()
     checksums.check(tmp_path, ["part"])
     (tmp_path / "part" / "b").symlink_to(tmp_path)
     with pytest.raises(OSError, match=r"is not whole: checksums\.json in it does not have part/b$"):
