@@ -17,6 +17,8 @@ from train.training.losses import LABEL_SMOOTHING, LOSS_NAME, LOSSES, find_loss
 from train.training.optimizer import NEED_WHOLE_LAYERS, OPTIMIZERS, SCHEDULES
 from train.workdir import extensions, runs
 
+# Of numbers of devices that a message names.
+_MOST_SHOWN = 256
 # Fields that every configuration has. Others depend on the loss and the data set: see below.
 _FIELDS: dict[str, fields.Field] = {
     "seed": fields.integer(0, 2**32 - 1),
@@ -231,7 +233,8 @@ def _check_shares(values: Mapping[str, Any], num_classes: int | None) -> None:
     """Raises `UserError` unless the devices can share the classes, if known, equally."""
     size = values["class_devices"]
     if num_classes is not None and num_classes % size:
-        dividing = ", ".join(str(one) for one in range(1, size) if num_classes % one == 0)
+        fewer = range(1, min(size, _MOST_SHOWN + 1))
+        dividing = ", ".join(str(one) for one in fewer if num_classes % one == 0)
         raise UserError(
             f"config.class_devices must divide the number of classes, {num_classes}, such as "
             f"{dividing}; got {size}"

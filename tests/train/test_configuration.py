@@ -143,6 +143,7 @@ def test_mistakes_are_refused(config, name, value, message):
     ("changes", "message"),
     [
         ({"class_devices": 4}, "must divide the number of classes, 10, such as 1, 2; got 4"),
+        ({"class_devices": 2**62}, f"the number of classes, 10, such as 1, 2, 5, 10; got {2**62}"),
         (
             {"loss.name": "role"},
             "must be 1 with role, .*; more are for average_k, .*, cross_entropy",
