@@ -21,9 +21,9 @@ from tests import chaos_report
 from tests.compilation import QUICK_FLAGS
 
 # Set before JAX has a device: the tests of pmap and of several devices need real (virtual) devices.
-# By default XLA (JAX 0.10.2) runs independent collectives of a program at the same time. On two busy
-# cores a program with a hundred of them then waits for itself, one time in a hundred, until XLA
-# aborts the process. In 1,500 executions in the other order none did.
+# By default XLA (JAX 0.10.2) runs independent collectives of a program at the same time. On two
+# busy cores a program with a hundred of them then waits for itself, one time in a hundred, until
+# XLA aborts the process. In 1,500 executions in the other order none did.
 os.environ["XLA_FLAGS"] = " ".join(
     (
         os.environ.get("XLA_FLAGS", ""),

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from flax import jax_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from typing_extensions import override
 
@@ -63,7 +62,18 @@ class PmapDevices(Devices):
 
     @override
     def replicate(self, state: Any) -> Any:
-        return jax_utils.replicate(state)
+        # As `pmap` has the state that a step returns: another one is traced and compiled anew.
+        devices = np.array(jax.local_devices())
+        first = NamedSharding(Mesh(devices, (AXIS_NAME,)), PartitionSpec(AXIS_NAME))
+
+        def copied(leaf: Any) -> jax.Array:
+            whole = np.asarray(leaf)
+            # Copies: on the CPU an array may be the memory that it was made of, which a step gets.
+            return jax.make_array_from_callback(
+                (len(devices), *whole.shape), first, lambda _index: np.array(whole)[None]
+            )
+
+        return jax.tree.map(copied, state)
 
     @override
     def to_host(self, state: Any) -> Any:

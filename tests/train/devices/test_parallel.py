@@ -53,14 +53,38 @@ def test_a_state_on_one_mesh_goes_to_any_other(class_devices):
         assert {shard.data.shape for shard in array.addressable_shards} == {shape}
 
 
-def test_a_state_that_is_saved_is_not_the_memory_of_the_devices():
+@pytest.mark.parametrize("kind", parallel.KINDS)
+def test_a_state_that_is_saved_is_not_the_memory_of_the_devices(kind):
     state = {"step": np.zeros(8, np.float32)}
-    devices = MeshDevices(2, NUM_CLASSES)
+    devices = parallel.find_devices(kind, class_devices=2, num_classes=NUM_CLASSES)
     there = devices.replicate(state)
     state["step"][:] = 1
     saved = devices.to_host(there)
     saved["step"][:] = 2
     np.testing.assert_array_equal(devices.to_host(there)["step"], np.zeros(8))
+
+
+@pytest.mark.parametrize("kind", parallel.KINDS)
+def test_a_step_is_traced_once(kind):
+    """Each trace and compilation of a training step may take a minute."""
+    devices = parallel.find_devices(kind, class_devices=2, num_classes=NUM_CLASSES)
+    traces = []
+
+    def step(state, hyperparameters, batch):
+        traces.append(kind)
+        return jax.tree.map(lambda leaf: leaf + 1, state), {"loss": batch["loss"].sum()}
+
+    compiled = devices.compile_train_step(step)
+    state = devices.replicate(drawn())
+    hyperparameters = devices.replicate({"learning_rate": np.float32(0.1)})
+    for _ in range(3):
+        batch = devices.split({"loss": np.ones(16, np.float32)})
+        state, _ = compiled(state, hyperparameters, batch)
+    assert len(traces) == 1
+    # After a run was resumed.
+    state, _ = compiled(devices.replicate(devices.to_host(state)), hyperparameters, batch)
+    assert len(traces) == 1
+    assert devices.to_host(state)["step"] == 3 + 4
 
 
 def test_a_finished_run_uses_as_many_devices_as_there_are():
