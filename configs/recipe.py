@@ -115,8 +115,9 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
             # "pmap" or "shard_map", where all devices split the batch; "mesh", where they may also
             # split the classes.
             "parallel": "pmap",
-            # For mesh: the devices that share the classes of the head.
-            "class_devices": 1,
+            # For mesh: the devices that share the classes of the head; None for as many as divide
+            # the devices of a process and the classes.
+            "class_devices": config_dict.placeholder(int),
             # Whether compiled programs are cached in the user's cache folder for later runs.
             "compilation_cache": True,
         }

@@ -67,7 +67,7 @@ _FIELDS: dict[str, fields.Field] = {
     "checkpoint.every_steps": fields.optional(fields.integer(1)),
     "checkpoint.every_minutes": fields.Number(above=0),
     "parallel": fields.one_of(parallel.KINDS),
-    "class_devices": fields.integer(1),
+    "class_devices": fields.optional(fields.integer(1)),
     "compilation_cache": fields.boolean(),
 }
 
@@ -206,7 +206,7 @@ def _check_class_weights(values: Mapping[str, Any]) -> None:
 def _check_class_devices(values: Mapping[str, Any]) -> None:
     """Raises `UserError` if devices share the classes and something needs all of them."""
     size = values["class_devices"]
-    if size == 1:
+    if size == 1 or (size is None and values["parallel"] != "mesh"):
         return
     if values["parallel"] != "mesh":
         raise UserError(
@@ -232,7 +232,7 @@ def _check_class_devices(values: Mapping[str, Any]) -> None:
 def _check_shares(values: Mapping[str, Any], num_classes: int | None) -> None:
     """Raises `UserError` unless the devices can share the classes, if known, equally."""
     size = values["class_devices"]
-    if num_classes is not None and num_classes % size:
+    if None not in (num_classes, size) and num_classes % size:
         fewer = range(1, min(size, _MOST_SHOWN + 1))
         dividing = ", ".join(str(one) for one in fewer if num_classes % one == 0)
         raise UserError(

@@ -207,16 +207,26 @@ def _extend(assembly: Assembly, workdir: Path, progress: Progress, shorter: int)
 def _assembled(config: Mapping[str, Any], workdir: Path) -> Assembly:
     """The parts of the run, once they are found to fit the run in the workdir and each other."""
     # Before the data set is opened, which can take long.
-    parallel.check_class_devices(config["class_devices"])
+    class_devices = config["class_devices"]
+    parallel.check_class_devices(class_devices)
+    is_found = class_devices is None and config["parallel"] == "mesh"
+    if not is_found:
+        _check_batch_size(config, class_devices or 1)
+    assembly = assemble(config, workdir=workdir)
+    if is_found:
+        _check_batch_size(config, assembly.devices.class_axis.size)
+    _check_fits(assembly, workdir)
+    return assembly
+
+
+def _check_batch_size(config: Mapping[str, Any], class_devices: int) -> None:
+    """Refuses a batch that groups of so many devices cannot share equally."""
     parallel.check_batch_size(
         config["dataset"]["batch_size"],
         config["optimizer"]["accumulation_steps"],
         in_pairs=config["dataset"]["mixup"] > 0,
-        class_devices=config["class_devices"],
+        class_devices=class_devices,
     )
-    assembly = assemble(config, workdir=workdir)
-    _check_fits(assembly, workdir)
-    return assembly
 
 
 def _check_fits(assembly: Assembly, workdir: Path) -> None:
@@ -300,8 +310,10 @@ def _show_data(assembly: Assembly) -> None:
     dataset = assembly.dataset
     splits = {"training": dataset.train, "validation": dataset.validation, "the test": dataset.test}
     sizes = ", ".join(f"{len(split):,} for {name}" for name, split in splits.items())
+    sharing = assembly.devices.class_axis.size
+    shared = f", shared by {sharing} devices" if sharing > 1 else ""
     show_line(
-        f"{len(assembly.classes.names):,} classes; {assembly.spec.example}s: {sizes}; the first "
+        f"{assembly.num_classes:,} classes{shared}; {assembly.spec.example}s: {sizes}; the first "
         "step is compiled, which can take a minute"
     )
     if assembly.spec.has_images and assembly.facts.mean is not None:

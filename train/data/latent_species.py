@@ -61,14 +61,19 @@ class LatentSpecies(abc.ABC):
         check_whole_number("num_classes", self.num_classes, minimum=2)
         check_whole_number("num_genera", self.num_genera, minimum=1, maximum=self.num_classes)
         # Below, eight bits no longer resolve the noise.
-        _check_number("ambiguity", self.ambiguity, minimum=0.01, maximum=100)
-        _check_number("long_tail_exponent", self.long_tail_exponent, minimum=0, maximum=100)
+        check_number("ambiguity", self.ambiguity, minimum=0.01, maximum=100)
+        check_number("long_tail_exponent", self.long_tail_exponent, minimum=0, maximum=100)
         check_whole_number("seed", self.seed, minimum=0, maximum=2**32 - 1)
 
     @functools.cached_property
     def genera(self) -> np.ndarray:
         """The genus of each class, int64 [L]."""
         return np.arange(self.num_classes) * self.num_genera // self.num_classes
+
+    @property
+    def fewest_training_examples(self) -> int:
+        """The least number of training examples: one of each class."""
+        return self.num_classes
 
     @functools.cached_property
     def class_names(self) -> list[str]:
@@ -117,9 +122,7 @@ class LatentSpecies(abc.ABC):
         elif part == "balanced_test":
             labels = np.arange(num_examples) % self.num_classes
         else:
-            uniform = self._stream(part, "labels").random_sample(num_examples)
-            borders = np.cumsum(np.exp(self.log_prior))[:-1]
-            labels = np.searchsorted(borders, uniform, side="right")
+            labels = self._drawn_labels(part, num_examples)
         return Examples(self.draw(part, labels), labels)
 
     def posterior(self, latents: np.ndarray) -> np.ndarray:
@@ -140,6 +143,12 @@ class LatentSpecies(abc.ABC):
     @abc.abstractmethod
     def _log_densities(self, latents: np.ndarray) -> np.ndarray:
         """Log p(z | y) up to a function of z, of latents float64 [n, 16], float64 [n, L]."""
+
+    def _drawn_labels(self, part: str, num_examples: int) -> np.ndarray:
+        """Labels drawn independently from π, int64 [n]."""
+        uniform = self._stream(part, "labels").random_sample(num_examples)
+        borders = np.cumsum(np.exp(self.log_prior))[:-1]
+        return np.searchsorted(borders, uniform, side="right")
 
     def _normals(self, stream: str, rows: int) -> np.ndarray:
         return self._stream(stream).standard_normal((rows, LATENT_SIZE))
@@ -162,7 +171,8 @@ def check_whole_number(name: str, value: int, *, minimum: int, maximum: int | No
         raise UserError(f"{name} of synthetic species must be an integer {allowed}, got {value!r}")
 
 
-def _check_number(name: str, value: float, *, minimum: float, maximum: float) -> None:
+def check_number(name: str, value: float, *, minimum: float, maximum: float) -> None:
+    """Refuses an argument that is not a number in its range."""
     if not isinstance(value, float | int) or not minimum <= value <= maximum:
         raise UserError(
             f"{name} of synthetic species must be a number from {minimum} to {maximum}, got "

@@ -1,7 +1,7 @@
 """Synthetic latents: the 16 numbers of `train.data.latent_species` as features, made in memory.
 
 There are no files. Validation, test and training examples are those of the law, and the classes of
-the balanced test are equally frequent. The best classifier of the latents is known.
+the balanced test, if there is one, are equally frequent. The best classifier of the latents is known.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,17 @@ from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribu
 from train.data.label_noise import LabelNoise
 from train.data.latent_species import LATENT_SIZE, LatentSpecies, check_whole_number
 from train.data.organs_model import OrgansModel
+from train.data.power_law_model import PowerLawModel
 from train.data.records import Split
 from train.data.species_model import SpeciesModel
 from train.foundation import fields
 
 # The laws by the name that `config.dataset.generator` has for them.
-GENERATORS: dict[str, type[LatentSpecies]] = {"gaussian": SpeciesModel, "organs": OrgansModel}
+GENERATORS: dict[str, type[LatentSpecies]] = {
+    "gaussian": SpeciesModel,
+    "organs": OrgansModel,
+    "power_law": PowerLawModel,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +34,8 @@ class SyntheticLatentsSpec(DatasetSpec):
 
     Attributes:
         law: the classes, and the latents of each.
-        sizes: the number of examples of "train", "validation", "test" and "balanced_test".
+        sizes: the number of examples of "train", "validation", "test" and "balanced_test"; 0 of the
+            last for no such test.
         label_noise: the noise of the training labels; `None` for none.
     """
 
@@ -47,7 +53,9 @@ class SyntheticLatentsSpec(DatasetSpec):
             train=Split(train, labels),
             validation=Split(*self._sample("validation")),
             test=Split(*self._sample("test")),
-            balanced_test=Split(*self._sample("balanced_test")),
+            balanced_test=Split(*self._sample("balanced_test"))
+            if self.sizes["balanced_test"]
+            else None,
             class_names=tuple(self.law.class_names),
             image_shape=(LATENT_SIZE,),
             mean=tuple(train.mean(axis=0, dtype=np.float64).tolist()),
@@ -62,8 +70,7 @@ class SyntheticLatentsSpec(DatasetSpec):
 
 def _spec(config: Mapping[str, Any]) -> DatasetSpec:
     law = GENERATORS[config["generator"]](**species_options.law_arguments(config))
-    # One example of each class at least.
-    check_whole_number("num_train", config["num_train"], minimum=law.num_classes)
+    check_whole_number("num_train", config["num_train"], minimum=law.fewest_training_examples)
     return SyntheticLatentsSpec(
         name=config["name"],
         num_classes=law.num_classes,
@@ -89,7 +96,7 @@ SYNTHETIC_LATENTS = DatasetFamily(
     options={
         "generator": fields.one_of(tuple(GENERATORS)),
         **species_options.OPTIONS,
-        "balanced_per_class": fields.integer(1),
+        "balanced_per_class": fields.integer(0),
         **options.LABEL_NOISE,
     },
 )

@@ -166,12 +166,12 @@ class MeshDevices(ShardMapDevices):
     Args:
         class_devices: the devices that share the classes. Where they do not divide the devices of
             a process, the largest number is taken that divides both, because a finished run may be
-            used on any number of devices.
+            used on any number of devices. None for as many as divide those and the classes.
         num_classes: the number of classes L, a multiple of `class_devices`.
     """
 
-    def __init__(self, class_devices: int, num_classes: int) -> None:
-        size = math.gcd(class_devices, jax.local_device_count())
+    def __init__(self, class_devices: int | None, num_classes: int) -> None:
+        size = math.gcd(class_devices or num_classes, jax.local_device_count())
         if size > 1:
             self.class_axis = ClassAxis(CLASS_AXIS_NAME, size, num_classes // size)
         self._num_classes = num_classes
@@ -248,21 +248,21 @@ class MeshDevices(ShardMapDevices):
 KINDS = ("pmap", "shard_map", "mesh")
 
 
-def find_devices(kind: str, *, class_devices: int, num_classes: int) -> Devices:
+def find_devices(kind: str, *, class_devices: int | None, num_classes: int) -> Devices:
     """All devices, in one of the ways of `KINDS`; see `MeshDevices` for the other arguments."""
     if kind == "mesh":
         return MeshDevices(class_devices, num_classes)
     return PmapDevices() if kind == "pmap" else ShardMapDevices()
 
 
-def check_class_devices(class_devices: int) -> None:
+def check_class_devices(class_devices: int | None) -> None:
     """Refuses a number of devices to share the classes that does not divide the devices.
 
     Args:
         class_devices: `config.class_devices`.
     """
     devices = jax.local_device_count()
-    if devices % class_devices:
+    if class_devices is not None and devices % class_devices:
         dividing = ", ".join(str(size) for size in range(1, devices + 1) if devices % size == 0)
         each = " of each process" if jax.process_count() > 1 else ""
         raise UserError(

@@ -7,7 +7,8 @@ import numpy as np
 from train.data import Split, TrueDistribution
 from train.evaluation import summaries
 from train.evaluation.metric import SHOTS, Metric
-from train.evaluation.predictions import Predictions, ranks_in_64_bits
+from train.evaluation.predictions import Predictions, chunks_of, ranks_in_64_bits
+from train.evaluation.stored_scores import CollectedScores
 from train.evaluation.thresholds import average_k_thresholds
 
 
@@ -68,11 +69,18 @@ def _summarize(
     weights: np.ndarray,
 ) -> dict[Metric, float]:
     def predictions(split: Split) -> Predictions:
-        probabilities = true_distribution.posterior(np.asarray(split.images))
-        of_labels = probabilities[np.arange(len(split)), split.labels]
-        scores = weights * probabilities
-        ranks = ranks_in_64_bits(scores, split.labels)
-        return Predictions(-np.log(of_labels), scores.astype(np.float32), split.labels, ranks)
+        # All probabilities at once can take more memory than there is.
+        scores = CollectedScores(len(split))
+        of_labels, ranks = [], []
+        for chunk in chunks_of(len(split), len(weights)):
+            probabilities = true_distribution.posterior(np.asarray(split.images[chunk]))
+            labels = split.labels[chunk]
+            of_labels.append(probabilities[np.arange(len(labels)), labels])
+            weighted = weights * probabilities
+            ranks.append(ranks_in_64_bits(weighted, labels))
+            scores.add(weighted.astype(np.float32))
+        loss = -np.log(np.concatenate(of_labels))
+        return Predictions(loss, scores.scores(), split.labels, np.concatenate(ranks))
 
     thresholds = average_k_thresholds(predictions(calibrated_on), ks)
     return summaries.summarize(predictions(examples), thresholds, class_counts).metrics

@@ -98,7 +98,11 @@ def ranks_in_64_bits(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 def chunks(scores: Scores) -> Iterator[slice]:
     """Divides the examples of scores [n, L] into those that are processed together."""
-    num_examples, num_classes = scores.shape
+    return chunks_of(*scores.shape)
+
+
+def chunks_of(num_examples: int, num_classes: int) -> Iterator[slice]:
+    """The same for scores that are not there yet."""
     size = max(1, min(CHUNK, _MOST_SCORES // num_classes))
     for start in range(0, num_examples, size):
         yield slice(start, start + size)

@@ -59,7 +59,7 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "loss.class_weights_beta": 0.9999,
     "loss.class_weights_from": 0.0,
     "eval.temperature": False,
-    "class_devices": 1,
+    "class_devices": None,
 }
 
 _OWN_IMAGES = {

@@ -1,0 +1,27 @@
+"""Names of places: which of 712 regions has a place of this name? The devices share the classes.
+
+    python -m train.main --config=configs/place_regions.py
+    python -m train.main --config=configs/place_regions.py:noised_balanced
+
+On a machine without accelerators, with eight threads as devices:
+
+    JAX_PLATFORMS=cpu XLA_FLAGS=--xla_force_host_platform_device_count=8 \
+        python -m train.main --config=configs/place_regions.py
+
+As many devices of each process share the classes as divide both; on one device it has all classes.
+The data are those of configs/place_names.py, which says their licence. Any loss that
+docs/scaling.md lists may stand after the colon.
+"""
+
+from ml_collections import ConfigDict
+
+from configs import place_names
+
+
+def get_config(loss: str = "cross_entropy") -> ConfigDict:
+    config = place_names.get_config(loss)
+    config.dataset.target = "region"
+    # 712 regions have so many names.
+    config.dataset.fewest_names = 50
+    config.parallel = "mesh"
+    return config
