@@ -232,7 +232,7 @@ def _check_class_devices(values: Mapping[str, Any]) -> None:
 def _check_shares(values: Mapping[str, Any], num_classes: int | None) -> None:
     """Raises `UserError` unless the devices can share the classes, if known, equally."""
     size = values["class_devices"]
-    if None not in (num_classes, size) and num_classes % size:
+    if num_classes is not None and size is not None and num_classes % size:
         fewer = range(1, min(size, _MOST_SHOWN + 1))
         dividing = ", ".join(str(one) for one in fewer if num_classes % one == 0)
         raise UserError(

@@ -74,6 +74,17 @@ def test_entmax_has_an_alpha_of_its_own():
         assert (get_config("entmax").loss.alpha, get_config("average_k").loss.alpha) == (1.5, 0.3)
 
 
+@pytest.mark.parametrize("recipe", ["place_regions", "million_classes"])
+@pytest.mark.parametrize("loss", ["cross_entropy", "noised_balanced", "average_k"])
+def test_recipes_whose_classes_are_split_take_any_number_of_devices(recipe, loss):
+    config = importlib.import_module(f"configs.{recipe}").get_config(loss)
+    assert (config.loss.name, config.parallel, config.class_devices) == (loss, "mesh", None)
+    if recipe == "million_classes":
+        assert config.dataset.num_classes == 1_000_000
+        config.dataset.num_classes = 1000
+    configuration.check(config.to_dict())
+
+
 # Table 3.3 of the thesis: the rate, the epochs and the decays of each network.
 TRAINING = {
     (0.01, 30, (20, 25)): (

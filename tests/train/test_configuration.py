@@ -106,7 +106,11 @@ MISTAKES = [
         "pmpa",
         r"config.parallel must be one of mesh, pmap, shard_map \(did you mean 'pm",
     ),
-    ("class_devices", 0, "config.class_devices must be a whole number of at least 1; got 0"),
+    (
+        "class_devices",
+        0,
+        "config.class_devices must be a whole number of at least 1, or None; got 0",
+    ),
     (
         "class_devices",
         2,
@@ -148,7 +152,15 @@ def test_mistakes_are_refused(config, name, value, message):
             {"loss.name": "role"},
             "must be 1 with role, .*; more are for average_k, .*, cross_entropy",
         ),
+        (
+            {"class_devices": None, "loss.name": "role"},
+            "must be 1 with role, which needs all classes .*; got None",
+        ),
         ({"optimizer.name": "lamb"}, "name must be one of adamw, lion, rmsprop, sgd .*=2.* 'lamb'"),
+        (
+            {"class_devices": None, "optimizer.name": "lamb"},
+            "name must be one of adamw, lion, rmsprop, sgd .*=None.* 'lamb'",
+        ),
     ],
 )
 def test_devices_that_cannot_share_the_classes_are_refused(config, changes, message):
@@ -168,6 +180,13 @@ def test_devices_need_the_classes_of_a_data_set_that_was_opened(config):
         UserError, match="must divide the number of classes, 20, such as 1, 2, 4, 5;"
     ):
         configuration.check_classes(config, 20)
+
+
+@pytest.mark.parametrize("kind", ["pmap", "shard_map", "mesh"])
+def test_without_a_number_any_devices_can_share_the_classes(config, kind):
+    config = changed(changed(config, "parallel", kind), "class_devices", None)
+    configuration.check(config)
+    configuration.check_classes(config, 10)
 
 
 def test_parameters_of_another_loss_are_not_checked(config):

@@ -84,6 +84,14 @@ SYNTHETIC_SPECIES = Affordable(
     steps_per_epoch=40,
 )
 
+MILLION_CLASSES = Affordable(
+    ("dataset.num_classes=1000", "dataset.num_train=640"),
+    num_classes=1000,
+    loss="cross_entropy",
+    ks=(1, 5, 20),
+    steps_per_epoch=10,
+)
+
 
 def command(module, *arguments):
     """Runs a command, on one device, and returns what it printed."""
@@ -194,6 +202,16 @@ def test_a_recipe_runs_end_to_end(tmp_path, recipe, data_dir_of):
     results = train(recipe, affordable, data_dir_of(recipe), tmp_path / "run")
     check_few_shot(results, affordable.ks)
     assert "bayes" not in results
+
+
+@pytest.mark.slow
+def test_a_million_classes_run_end_to_end(tmp_path):
+    """With fewer classes, on one device; `tests/train/long/test_mesh.py` has eight."""
+    results = train("million_classes", MILLION_CLASSES, tmp_path / "data", tmp_path / "run")
+    assert (results["config"]["parallel"], results["devices"]) == ("mesh", 1)
+    # 20 of the classes are 14 % of the examples. The network has learnt more than which.
+    assert results["test"]["top_20_accuracy"] > 0.3
+    assert results["bayes"]["top_20_accuracy"] > 0.5
 
 
 @pytest.mark.slow

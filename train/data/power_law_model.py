@@ -1,9 +1,9 @@
 """A law of `synthetic_latents` for very many species, of which a few are most of the examples.
 
-A genus g has a mean μ_g, and a width c_g of at least 1. Its species look alike, and are more or less
-frequent: the species of rank r = 0, 1, … has a share of its genus in proportion to (r + c_g)^-s,
-where s is the exponent of the long tail. All genera are equally frequent. A latent is z ~ N(μ_g, I),
-so
+A genus g has a mean μ_g, and a width c_g of at least 1. Its species look alike, and are more or
+less frequent: the species of rank r = 0, 1, … has a share of its genus in proportion to
+(r + c_g)^-s, where s is the exponent of the long tail. All genera are equally frequent. A latent is
+z ~ N(μ_g, I), so
 
     p(y | z) = p(y | g) softmax_g(μ_g · z - |μ_g|² / 2).
 

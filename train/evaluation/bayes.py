@@ -70,10 +70,10 @@ def _summarize(
 ) -> dict[Metric, float]:
     def predictions(split: Split) -> Predictions:
         # All probabilities at once can take more memory than there is.
-        scores = CollectedScores(len(split))
+        inputs, scores = np.asarray(split.images), CollectedScores(len(split))
         of_labels, ranks = [], []
         for chunk in chunks_of(len(split), len(weights)):
-            probabilities = true_distribution.posterior(np.asarray(split.images[chunk]))
+            probabilities = true_distribution.posterior(inputs[chunk])
             labels = split.labels[chunk]
             of_labels.append(probabilities[np.arange(len(labels)), labels])
             weighted = weights * probabilities

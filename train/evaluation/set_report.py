@@ -38,7 +38,8 @@ class SetReport:
         num_calibration_examples: the examples that thresholds are calibrated on.
         metrics: those of the split.
         thresholds: those of the average-K sets, by K.
-        size_counts: how many average-K sets have 0, 1, …, L classes, by K and by group of classes.
+        size_counts: how many average-K sets have 0, 1, 2, … classes, up to the largest of all sets,
+            by K and by group of classes.
         coverages: what sets of a coverage are worth, by the coverage and by what makes them.
         conformal_rules: what the sets of conformal rules are worth, by the coverage and the rule.
         accuracy_by_count: the top-K accuracies by the training images of the class; None where
@@ -226,9 +227,11 @@ def _least_covered(
 def _size_counts(
     found: Sets, labels: np.ndarray, classes_of: Mapping[str, np.ndarray]
 ) -> dict[str, list[int]]:
-    """How many sets have 0, 1, …, L classes, for the labels of each group of classes."""
+    """How many sets have 0, 1, 2, … classes, for the labels of each group of classes."""
+    # Not up to the number of classes, of which there may be a million.
+    longest = int(found.sizes.max()) + 1
     return {
-        group: np.bincount(found.sizes[classes[labels]], minlength=len(classes) + 1).tolist()
+        group: np.bincount(found.sizes[classes[labels]], minlength=longest).tolist()
         for group, classes in classes_of.items()
     }
 

@@ -99,15 +99,20 @@ class Events:
 
 
 def _histogram(counts: np.ndarray) -> HistogramProto:
-    """The histogram of the whole numbers 0, 1, 2, …, each in the middle of its own bucket."""
+    """The histogram of the whole numbers 0, 1, 2, …, each in the middle of its own bucket.
+
+    Neighbours that do not occur share a bucket: a set may have a million classes.
+    """
     sizes = np.arange(len(counts))
-    present = sizes[counts > 0]
+    present = np.flatnonzero(counts)
+    is_end = (counts > 0) | np.append(counts[1:] > 0, True)
     return HistogramProto(
         min=float(present[0]),
         max=float(present[-1]),
         num=float(counts.sum()),
         sum=float((counts * sizes).sum()),
         sum_squares=float((counts * sizes**2).sum()),
-        bucket_limit=(sizes + 0.5).tolist(),
-        bucket=counts.astype(float).tolist(),
+        bucket_limit=(sizes[is_end] + 0.5).tolist(),
+        # Each has one number that occurs, or none.
+        bucket=counts[is_end].astype(float).tolist(),
     )

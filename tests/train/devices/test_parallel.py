@@ -93,8 +93,14 @@ def test_a_finished_run_uses_as_many_devices_as_there_are():
     assert MeshDevices(3, 24).class_axis == ClassAxis()
 
 
+@pytest.mark.parametrize(("num_classes", "size"), [(24, 8), (1_000_000, 8), (12, 4), (7, 1)])
+def test_without_a_number_as_many_devices_as_possible_share_the_classes(num_classes, size):
+    assert MeshDevices(None, num_classes).class_axis.size == size
+
+
 def test_devices_that_cannot_share_equally_are_refused():
     parallel.check_class_devices(4)
+    parallel.check_class_devices(None)
     with pytest.raises(UserError, match="must divide the 8 devices: one of 1, 2, 4, 8; got 3"):
         parallel.check_class_devices(3)
     parallel.check_batch_size(6, 1, class_devices=4)

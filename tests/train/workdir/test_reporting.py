@@ -259,8 +259,8 @@ def test_tensorboard_has_the_same_numbers_and_hides_repeated_steps(tmp_path):
     assert sizes.tag == "validation/average_3_set_sizes"
     assert (sizes.histo.num, sizes.histo.sum, sizes.histo.sum_squares) == (10, 25, 91)
     assert (sizes.histo.min, sizes.histo.max) == (1, 5)
-    assert list(sizes.histo.bucket) == [0, 4, 3, 0, 0, 3]
-    assert list(sizes.histo.bucket_limit) == [0.5, 1.5, 2.5, 3.5, 4.5, 5.5]
+    assert list(sizes.histo.bucket) == [0, 4, 3, 0, 3]
+    assert list(sizes.histo.bucket_limit) == [0.5, 1.5, 2.5, 4.5, 5.5]
 
 
 def test_tensorboard_shows_the_test_and_the_learning_curves_at_the_end(tmp_path):

@@ -130,7 +130,7 @@ def test_what_is_no_configuration_is_left_for_its_check(config):
     assert with_added_fields(config) == {
         **config,
         "compilation_cache": True,
-        "class_devices": 1,
+        "class_devices": None,
     }
 
 

@@ -125,9 +125,9 @@ class SetSizeShare(Reading):
         """The share in per cent."""
         path, evaluation = _evaluation(run)
         try:
-            # Counts of images by the size of their set, from 0.
+            # Counts of images by the size of their set, from 0 to that of the largest.
             counts = list(evaluation["set_size_counts"][rule_name("average", self.k)]["all"])
-            return per_cent(counts[self.size] / sum(counts))
+            return per_cent(sum(counts[self.size : self.size + 1]) / sum(counts))
         except (LookupError, TypeError, ZeroDivisionError) as error:
             raise _unreadable(path) from error
 

@@ -54,6 +54,11 @@ def test_a_share_of_sets_is_that_of_the_examples_of_all_shots(tmp_path):
     assert collected.numbers["focal", "K=1"].values.by_seed == {0: 30.0}
     [cell] = json_output.to_json(collected)["cells"]
     assert cell["metric"] == {"name": "average_3_share_of_size_1", "split": "test"}
+    # Counts end with the largest set.
+    evaluation["set_size_counts"] = {"average_3": {"all": [20]}}
+    finish(tmp_path, run.name, run.config, evaluation=evaluation)
+    collected = collecting.collect(table, look(tmp_path, table))
+    assert collected.numbers["focal", "K=1"].values.by_seed == {0: 0.0}
     for broken in ({}, {"average_3": {}}, {"average_3": {"all": []}}, {"average_3": {"all": [0]}}):
         evaluation["set_size_counts"] = broken
         finish(tmp_path, run.name, run.config, evaluation=evaluation)
