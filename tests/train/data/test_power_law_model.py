@@ -73,10 +73,12 @@ def test_most_species_may_have_no_training_example_and_there_need_be_no_balanced
     assert [len(split) for split in (dataset.train, dataset.validation, dataset.test)] == [10, 5, 6]
     assert dataset.num_classes == 1003
     assert dataset.balanced_test is None
-    with pytest.raises(UserError, match="num_train of .* must be an integer at least 1003, got 10"):
+    with pytest.raises(
+        UserError, match=r"num_train of .* must be an integer at least 1003, got 10"
+    ):
         spec_of(num_train=10, generator="organs")
 
 
 def test_a_tail_that_float64_cannot_hold_is_refused():
-    with pytest.raises(UserError, match="long_tail_exponent .* a number from 0 to 10, got 11"):
+    with pytest.raises(UserError, match=r"long_tail_exponent .* a number from 0 to 10, got 11"):
         law_of(long_tail_exponent=11)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from configs import synthetic_latents
+from tests.train.data.test_place_names_run import keep
 from tests.train.forked import start
 from train import configuration, experiment
 from train.assembly import assemble
@@ -56,6 +57,14 @@ def after_some_steps(config):
     found = assembly.predict(*state.evaluated, "validation")
     host = devices.to_host(state)
     return host.params, host.averages, metrics, (found.loss, found.scores), found.ranks
+
+
+def virtual(devices):
+    """The environment of a command with so many threads as devices."""
+    return {
+        "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
+        "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+    }
 
 
 def assert_equal(found, expected):
@@ -188,12 +197,81 @@ def test_a_run_goes_on_along_another_mesh_and_is_used_on_one_device(tmp_path):
         assert_same_metrics(results[split], expected[split])
 
 
+SMALL_RECIPES = {
+    "million_classes": {"dataset.num_classes": 4096, "dataset.num_train": 640},
+    # Half of the made-up places are in one region of their country, and half in another.
+    "place_regions": {
+        "dataset.fewest_names": 1,
+        "dataset.batch_size": 64,
+        "model.width": 16,
+        # Which features are dropped depends on how the batch is divided.
+        "model.dropout": 0.0,
+        "eval.ks": "(1,2)",
+        "loss.k": 2,
+        "select_by": "top_1_accuracy",
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("recipe", "class_devices"), [("million_classes", 8), ("place_regions", 4)]
+)
+def test_a_recipe_that_splits_classes_is_the_same_on_one_device(tmp_path, recipe, class_devices):
+    keep(600, tmp_path / "data")
+    fields = {
+        "dataset.data_dir": tmp_path / "data",
+        "num_epochs": 1,
+        **SMALL_RECIPES[recipe],
+    }
+    flags = [f"--config.{name}={value}" for name, value in fields.items()]
+    found = {}
+    for devices in (8, 1):
+        workdir = tmp_path / str(devices)
+        done = start(
+            "train.main",
+            f"--config=configs/{recipe}.py",
+            f"--workdir={workdir}",
+            *flags,
+            environment=virtual(devices),
+        )
+        assert done.returncode == 0, done.stderr
+        shared = f" classes, shared by {class_devices} devices; "
+        assert (shared in done.stdout) == (devices == 8)
+        lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+        results = json.loads((workdir / "results.json").read_text())
+        assert results["devices"] == devices
+        found[devices] = [line["loss"] for line in lines], results["test"]["loss"]
+    (losses, test_loss), (expected, expected_test_loss) = found[8], found[1]
+    assert len(losses) >= 3
+    # Sums in another order, whose differences ten steps of Adam enlarge.
+    assert losses == pytest.approx(expected, rel=1e-4)
+    assert test_loss == pytest.approx(expected_test_loss, rel=1e-4)
+
+
+def test_what_the_machine_cannot_share_is_one_line(tmp_path):
+    """Of six devices two divide the classes: the batch is for three groups of them."""
+    for flags, message in (
+        (("--config.dataset.num_classes=4000",), "a multiple of the 3 groups of 2 devices; got 64"),
+        (("--config.class_devices=4",), "must divide the 6 devices: one of 1, 2, 3, 6; got 4"),
+        (("--config.loss.name=role",), "class_devices must be 1 with role, which needs all"),
+    ):
+        done = start(
+            "train.main",
+            "--config=configs/million_classes.py",
+            f"--workdir={tmp_path / 'run'}",
+            *flags,
+            environment=virtual(6),
+        )
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+        assert message in done.stderr
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_finished_run_is_evaluated_predicted_and_exported_on_any_devices(tmp_path):
     workdir = tmp_path / "run"
     results = experiment.run(configured("average_k", 4, num_epochs=1), workdir)
     for devices in (1, 4):
-        flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
-        done = start("train.evaluate", f"--workdir={workdir}", environment=flags)
+        done = start("train.evaluate", f"--workdir={workdir}", environment=virtual(devices))
         assert done.returncode == 0, done.stderr
         evaluation = json.loads((workdir / "evaluation_test.json").read_text())
         assert_same_metrics(evaluation["metrics"], results["test"])
