@@ -1,11 +1,11 @@
 """Scores and labels in files: those of a run for whoever wants them, and somebody else's."""
 
 import bz2
-import functools
 import gzip
 import io
 import lzma
 import math
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,19 +47,30 @@ _SUM_TOLERANCE = 1e-3
 
 def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray | None) -> None:
     """Writes an .npz file of scores float32 [n, L], labels [n], losses [n] and class counts [L]."""
-    content = io.BytesIO()
-    save = functools.partial(
-        np.savez_compressed,
-        content,
-        scores=predictions.scores[:],
-        labels=predictions.labels,
-        loss=predictions.loss,
-    )
-    if class_counts is None:
-        save()
+    arrays: dict[str, Scores] = {
+        "scores": predictions.scores,
+        _LABELS: predictions.labels,
+        _LOSS: predictions.loss,
+    }
+    if class_counts is not None:
+        arrays[_CLASS_COUNTS] = class_counts
+    with files.replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            # As `np.savez_compressed` does, but with a few rows of the scores in memory at a time.
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                description = np.lib.format.dtype_to_descr(array.dtype)
+                header = {"descr": description, "fortran_order": False, "shape": array.shape}
+                np.lib.format.write_array_header_1_0(entry, header)
+                for part in _parts(array):
+                    entry.write(np.ascontiguousarray(part).data)
+
+
+def _parts(array: Scores) -> Iterator[np.ndarray]:
+    """The rows of an array, those of many numbers in parts."""
+    if len(array.shape) == 1:
+        yield array[:]
     else:
-        save(class_counts=class_counts)
-    files.write_whole(path, content.getvalue())
+        yield from (array[chunk] for chunk in chunks(array))
 
 
 def are_probabilities(scores: Scores) -> bool:

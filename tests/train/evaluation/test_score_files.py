@@ -10,7 +10,7 @@ from scipy import special
 
 from tests import reference
 from train.evaluation import predictions, score_files, stored_scores
-from train.evaluation.predictions import ranks_in_64_bits
+from train.evaluation.predictions import Predictions, ranks_in_64_bits
 from train.evaluation.set_report import set_report
 from train.evaluation.stored_scores import StoredScores
 from train.evaluation.thresholds import average_error_threshold
@@ -86,6 +86,31 @@ def test_what_is_written_is_read_back(tmp_path, rng):
     np.testing.assert_array_equal(score_files.class_counts_beside(path, 5), np.arange(5))
     score_files.write_scores(path, found, None)
     assert score_files.class_counts_beside(path, 5) is None
+
+
+def test_scores_of_a_file_are_written_a_few_rows_at_a_time(tmp_path, rng, monkeypatch):
+    values = rng.dirichlet(np.ones(5), size=20).astype(np.float32)
+    labels, loss = np.arange(20) % 5, rng.random(20)
+    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 1)
+    monkeypatch.setattr(predictions, "_MOST_SCORES", 15)
+    scores = stored_scores.collected([values], 20)
+    read_at_once = []
+    read_slice = StoredScores.__getitem__
+
+    def counted(stored, chosen):
+        part = read_slice(stored, chosen)
+        read_at_once.append(len(part))
+        return part
+
+    monkeypatch.setattr(StoredScores, "__getitem__", counted)
+    path = tmp_path / "written.npz"
+    score_files.write_scores(path, Predictions(loss, scores, labels, labels), None)
+    assert read_at_once == [3, 3, 3, 3, 3, 3, 2]
+    with np.load(path) as written:
+        assert set(written) == {"scores", "labels", "loss"}
+        for name, expected in (("scores", values), ("labels", labels), ("loss", loss)):
+            assert written[name].dtype == expected.dtype
+            np.testing.assert_array_equal(written[name], expected)
 
 
 def test_labels_may_be_texts_of_several_kinds(tmp_path):
