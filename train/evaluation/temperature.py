@@ -1,17 +1,59 @@
 """Probabilities at a temperature that is fitted on the validation split."""
 
+import math
+
 import jax
 import numpy as np
 from jax.typing import ArrayLike
+from scipy import optimize
 
 from topk_jax import sets
 from train.evaluation import stored_scores
 from train.evaluation.predictions import Predictions, chunks
 
+# Of the logarithm of the inverse temperature; `sets.temperature` has the same bounds.
+_LARGEST = 20 * math.log(2)
+# Where the search ends: the temperature is rounded to 32 bits.
+_TOLERANCE = 1e-8
+
 
 def fit(found: Predictions) -> float:
     """The temperature with the smallest mean cross-entropy of predictions that have logits."""
-    return float(sets.temperature(found.scores[:], found.labels))
+    if isinstance(found.scores, np.ndarray):
+        return float(sets.temperature(found.scores, found.labels))
+    return _fit_in_parts(found)
+
+
+def _fit_in_parts(found: Predictions) -> float:
+    """The same for logits in a file, of which a few rows at a time are read in each step."""
+    smallest = _sum_of_slopes(-_LARGEST, found)
+    if math.isnan(smallest):
+        return math.nan
+    if smallest >= 0:
+        return math.exp(_LARGEST)
+    if _sum_of_slopes(_LARGEST, found) <= 0:
+        return math.exp(-_LARGEST)
+    # The predictions are an argument: what SciPy makes of a closure is freed late, and so the file.
+    bounds = (-_LARGEST, _LARGEST)
+    return math.exp(-optimize.brentq(_sum_of_slopes, *bounds, args=(found,), xtol=_TOLERANCE))
+
+
+def _sum_of_slopes(log_inverse: float, found: Predictions) -> float:
+    return math.fsum(
+        _slopes(found.scores[chunk], found.labels[chunk], math.exp(log_inverse)).sum()
+        for chunk in chunks(found.scores)
+    )
+
+
+def _slopes(logits: np.ndarray, labels: np.ndarray, inverse: float) -> np.ndarray:
+    """The slopes of the cross-entropies in the inverse temperature, E[s] - s_y, float64 [n]."""
+    scores = logits.astype(np.float64)
+    scores -= scores.max(axis=-1, keepdims=True)
+    weights = np.exp(inverse * scores)
+    # A masked class has a weight of 0, and a score of -inf.
+    finite = np.where(weights > 0, scores, 0)
+    means: np.ndarray = (weights * finite).sum(axis=-1) / weights.sum(axis=-1)
+    return means - scores[np.arange(len(labels)), labels]
 
 
 @jax.jit

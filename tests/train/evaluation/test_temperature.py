@@ -35,6 +35,42 @@ def test_predictions_of_any_number_get_probabilities(rng):
     assert (found.loss, found.labels, found.ranks) == (loss, labels, ranks)
 
 
+def in_a_file(monkeypatch, logits, labels):
+    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 1)
+    stored = stored_scores.collected([logits], len(logits))
+    return Predictions(np.zeros(len(logits)), stored, labels, labels)
+
+
+def test_the_temperature_of_logits_in_a_file_is_fitted_a_few_rows_at_a_time(rng, monkeypatch):
+    logits = rng.normal(scale=4, size=(30, 5)).astype(np.float32)
+    labels = rng.integers(5, size=30)
+    # A class that is masked, and not the label.
+    logits[labels != 4, 4] = -np.inf
+    expected = temperature.fit(Predictions(np.zeros(30), logits, labels, labels))
+    found = in_a_file(monkeypatch, logits, labels)
+    monkeypatch.setattr(predictions, "_MOST_SCORES", 40)
+    most = []
+    slopes = temperature._slopes
+    monkeypatch.setattr(
+        temperature, "_slopes", lambda part, *rest: most.append(len(part)) or slopes(part, *rest)
+    )
+    # Where the slope is 0 up to the rounding of sums in 32 bits.
+    assert temperature.fit(found) == pytest.approx(expected, rel=1e-5)
+    assert max(most) == 8
+
+
+@pytest.mark.parametrize(("labels", "expected"), [((0, 0), 2.0**-20), ((1, 1), 2.0**20)])
+def test_the_temperature_of_logits_in_a_file_has_the_bounds_of_the_library(
+    monkeypatch, labels, expected
+):
+    """Labels of the largest logits, and of the smallest."""
+    logits = np.array([[2, -1], [3, 0]], np.float32)
+    found = in_a_file(monkeypatch, logits, np.array(labels))
+    assert temperature.fit(found) == pytest.approx(expected, rel=1e-12)
+    logits[1, 0] = np.nan
+    assert np.isnan(temperature.fit(in_a_file(monkeypatch, logits, np.array(labels))))
+
+
 @pytest.fixture(scope="module")
 def workdir(finished_run, tmp_path_factory):
     """The finished run as it ends with a temperature; it is trained without one in any case."""
