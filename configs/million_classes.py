@@ -12,7 +12,9 @@ Needs no download. The true distribution of the data is known, so the results in
 best classifier ("bayes"). A few of the classes are most of the examples, so that one epoch teaches
 something; the sets still choose among all. As many devices of each process share the classes as
 divide both; on one device it has all classes. --config.dataset.num_classes is their number. Any
-loss that docs/scaling.md lists may stand after the colon.
+loss that docs/scaling.md lists may stand after the colon, but for those with margins or class
+counts: most of the classes have no training example. Of 80.5 % of the test examples the best
+classifier has the label among the 20 best; expect 56 % here, and more after more epochs.
 """
 
 from ml_collections import ConfigDict, config_dict
