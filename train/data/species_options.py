@@ -5,10 +5,13 @@ from typing import Any
 
 from train.foundation import fields
 
+# More do not fit into the memory of a host: a class has a name, a count and a prior there.
+MOST_CLASSES = 10**8
+
 SIZES = {name: fields.integer(1) for name in ("num_train", "num_validation", "num_test")}
 
 OPTIONS: dict[str, fields.Field] = {
-    "num_classes": fields.integer(2),
+    "num_classes": fields.integer(2, MOST_CLASSES),
     "num_genera": fields.integer(1),
     "ambiguity": fields.Number(above=0),
     "long_tail_exponent": fields.Number(at_least=0),

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from configs import million_classes as recipe
+from train import configuration
 from train.data import dataset_spec
 from train.data.latent_species import LATENT_SIZE
 from train.data.power_law_model import MOST_WIDTH, PowerLawModel
@@ -77,6 +78,13 @@ def test_most_species_may_have_no_training_example_and_there_need_be_no_balanced
         UserError, match=r"num_train of .* must be an integer at least 1003, got 10"
     ):
         spec_of(num_train=10, generator="organs")
+
+
+def test_more_classes_than_a_host_has_memory_for_are_refused():
+    config = recipe.get_config().to_dict()
+    config["dataset"]["num_classes"] = 10**13
+    with pytest.raises(UserError, match=r"num_classes must be .* 2 to 100000000; got 1000"):
+        configuration.check(config)
 
 
 def test_a_tail_that_float64_cannot_hold_is_refused():
