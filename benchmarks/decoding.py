@@ -24,7 +24,7 @@ from sklearn.datasets import load_sample_images
 
 from benchmarks import command, markdown, timing
 from benchmarks.data import QUALITY, SIZE, photographs
-from train.data import fast_photographs, images
+from train.data import fast_images, images
 from train.data.fast_photographs import FastPhotographReader
 from train.data.images import CROP
 from train.data.photographs import PhotographReader
@@ -34,7 +34,7 @@ READERS = {
     "exact": PhotographReader((CROP, CROP, 3)),
     "fast": FastPhotographReader((CROP, CROP, 3)),
 }
-DECODERS = {"exact": images.decode, "fast": fast_photographs.decode}
+DECODERS = {"exact": images.decode, "fast": fast_images.decode}
 # Where the crops lie that are compared: how far down and how far right.
 PLACES = np.array([(0, 0), (0.3, 0.6), (0.999, 0.999)])
 TIMED_PLACE = PLACES[1]

@@ -9,7 +9,7 @@ torchvision's `ImageFolder`, which gave the published results, does not apply it
 import io
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from train.foundation.errors import UserError, first_line
 
@@ -114,6 +114,15 @@ def part_of(size: tuple[int, int], place: tuple[int, int]) -> tuple[float, float
         min((left + CROP) * across, size[0]),
         min((top + CROP) * down, size[1]),
     )
+
+
+def orientation(encoded: bytes) -> int:
+    """The EXIF orientation of a JPEG file by its first bytes; 1 where it is not known."""
+    try:
+        with Image.open(io.BytesIO(encoded)) as header:
+            return int(header.getexif().get(ExifTags.Base.Orientation, 1))
+    except Exception:  # As in `turned_upright`.
+        return 1
 
 
 def turned_upright(image: Image.Image) -> Image.Image:

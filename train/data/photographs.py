@@ -7,23 +7,16 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from train.data import images, options
+from train.data import decoding, images, options
 from train.data.prepared_spec import PreparedSpec
 from train.foundation import fields
-from train.foundation.errors import UserError
 
 # Of ImageNet's training images, which pretrained networks expect for every data set.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-_EXACT, _FAST = "exact", "fast"
 # The fields of `config.dataset` of all data sets of photographs.
-OPTIONS: Mapping[str, fields.Field] = {
-    **options.STREAMED,
-    # Pillow, with which the published results were obtained, or other packages in 0.6 of the time,
-    # whose pixels are at most a step of 255 apart.
-    "decoding": fields.one_of((_EXACT, _FAST)),
-}
+OPTIONS: Mapping[str, fields.Field] = {**options.STREAMED, **decoding.OPTIONS}
 
 
 @dataclass(frozen=True)
@@ -78,20 +71,12 @@ def photograph_spec(config: Mapping[str, Any], **own: Any) -> PreparedSpec:
         image_shape=shape,
         mean=IMAGENET_MEAN,
         std=IMAGENET_STD,
-        reader=_reader(shape, config["decoding"]),
+        reader=decoding.chosen(config["decoding"], PhotographReader, _fast)(shape),
         **own,
     )
 
 
-def _reader(shape: tuple[int, int, int], decoding: str) -> PhotographReader:
-    if decoding == _EXACT:
-        return PhotographReader(shape)
-    try:
-        # Imported here because its packages are optional.
-        from train.data.fast_photographs import FastPhotographReader  # noqa: PLC0415
-    except ModuleNotFoundError as error:
-        raise UserError(
-            f"config.dataset.decoding={_FAST!r} needs the package {error.name}: "
-            "pip install 'topk_jax[fast-images]'"
-        ) from error
-    return FastPhotographReader(shape)
+def _fast() -> type[PhotographReader]:
+    from train.data.fast_photographs import FastPhotographReader  # noqa: PLC0415
+
+    return FastPhotographReader

@@ -62,18 +62,19 @@ ADDED_FIELDS: Mapping[str, Any] = {
     "class_devices": None,
 }
 
+_DECODING = {"dataset.decoding": "exact"}
 _OWN_IMAGES = {
+    **_DECODING,
     "dataset.train_per_class": None,
     "dataset.imbalance_factor": 1.0,
     "dataset.label_noise": 0.0,
     "dataset.label_noise_kind": "blocks",
 }
-_PHOTOGRAPHS = {"dataset.decoding": "exact"}
 # The same, of the fields that some data sets alone have.
 _ADDED_TO_DATA_SETS: Mapping[str, Mapping[str, Any]] = {
     "cifar100": {"dataset.imbalance_factor": 1.0},
     **dict.fromkeys(("folder", "huggingface", "table", "tfds"), _OWN_IMAGES),
-    **dict.fromkeys(("imagenet", "imagenet_lt", "plantnet300k", "plantnet300k_v2"), _PHOTOGRAPHS),
+    **dict.fromkeys(("imagenet", "imagenet_lt", "plantnet300k", "plantnet300k_v2"), _DECODING),
     "place_names": {
         "dataset.fewest_names": None,
         "dataset.balanced_per_class": None,

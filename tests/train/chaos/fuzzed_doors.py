@@ -22,6 +22,7 @@ from tests.train.chaos.mutations import mutated
 from tests.train.chaos.trials import drawn
 from train.data import fast_photographs, images, photographs
 from train.data.images import UnreadableImageError
+from train.data.own.fast_own_image_reader import FastOwnImageReader
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
 from train.foundation.errors import UserError
 from train.models.weights import files as weight_files
@@ -43,8 +44,10 @@ def _weights(path: Path) -> None:
         assert array.size == 0 or np.isfinite(array.astype(np.float64).ravel()[-1]) in (True, False)
 
 
-def _own_images(augmentation: str, channels: int) -> Callable[[Path], None]:
-    reader = OwnImageReader((20, 24, channels), upright=True, augmentation=augmentation)
+def _own_images(
+    kind: type[OwnImageReader], augmentation: str, channels: int
+) -> Callable[[Path], None]:
+    reader = kind((20, 24, channels), upright=True, augmentation=augmentation)
 
     def read(path: Path) -> None:
         draws = np.full(reader.num_draws, 0.3)
@@ -85,7 +88,11 @@ DOORS: Mapping[str, Mapping[str, Callable[[Path], None]]] = {
         "photographs": _photographs(photographs.PhotographReader(_SHAPE)),
         "fast photographs": _photographs(fast_photographs.FastPhotographReader(_SHAPE)),
         **{
-            f"own images, {name}": _own_images(name, channels)
+            f"{words}, {name}": _own_images(kind, name, channels)
+            for words, kind in (
+                ("own images", OwnImageReader),
+                ("fast own images", FastOwnImageReader),
+            )
             for name, channels in zip(CHANGES, (3, 1, 3, 1, 3), strict=True)
         },
     },

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from train.data import dataset_spec, fast_photographs, images
+from train.data import dataset_spec, fast_images, images
 from train.data.fast_photographs import FastPhotographReader
 from train.data.images import UnreadableImageError
 from train.data.photographs import PhotographReader
@@ -101,12 +101,12 @@ def test_any_kind_of_file(rng, monkeypatch):
     for name, encoded, is_decoded in files(rng):
         check(encoded)
         np.testing.assert_array_equal(
-            fast_photographs.decode(encoded, "a"), np.asarray(images.decode(encoded, "a")), name
+            fast_images.decode(encoded, "a"), np.asarray(images.decode(encoded, "a")), name
         )
         if is_decoded:
             with monkeypatch.context() as context:
                 context.setattr(images, "decode", None)
-                assert fast_photographs.decode(encoded, "a").shape == (275, 301, 3), name
+                assert fast_images.decode(encoded, "a").shape == (275, 301, 3), name
 
 
 def outcome(decode, encoded):
@@ -126,7 +126,7 @@ def test_damaged_files_give_what_pillow_gives(rng):
         for place, value in itertools.product(range(start, len(encoded), 97), (0, 0x55, 0xFF))
     ]
     outcomes = [
-        (outcome(images.decode, one), outcome(fast_photographs.decode, one))
+        (outcome(images.decode, one), outcome(fast_images.decode, one))
         for one in (b"<html>404 not found</html>", *cut, *changed)
     ]
     for expected, found in outcomes:
@@ -181,7 +181,8 @@ def test_a_run_of_an_earlier_version_is_exact():
 @pytest.mark.parametrize("package", ["simplejpeg", "cykooz_resizer"])
 def test_a_missing_package_is_named(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(sys.modules, "train.data.fast_photographs")
+    for module in ("fast_images", "fast_photographs"):
+        monkeypatch.delitem(sys.modules, f"train.data.{module}")
     with pytest.raises(UserError, match=rf"'fast' needs .* {package}: .*topk_jax\[fast-images\]"):
         dataset_spec(CONFIG)
     dataset_spec(CONFIG | {"decoding": "exact"})

@@ -1,7 +1,8 @@
-"""Random changes of a training image, made by Pillow where it is decoded."""
+"""Random changes of a training image, made where it is decoded."""
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Protocol
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
@@ -19,54 +20,72 @@ _STRENGTH = 9 / 30
 # Where a crop lies takes four numbers, a flip one, and each operation two.
 NUM_DRAWS = 4 + 1 + 2 * _NUM_OPERATIONS
 
-# An image, the size (width, height) that it gets, and `NUM_DRAWS` numbers in [0, 1), to an image.
-Change = Callable[[Image.Image, tuple[int, int], np.ndarray], Image.Image]
+
+class Picture(Protocol):
+    """A decoded image in RGB that has not got its size yet."""
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Its width and height."""
+        ...
+
+    def resized(self, size: tuple[int, int], box: tuple[float, float, float, float]) -> Image.Image:
+        """A part of it with another size, by a bilinear filter with antialiasing.
+
+        Args:
+            size: the width and height that the part gets.
+            box: the left, upper, right and lower edge of the part, in pixels of the picture.
+        """
+        ...
 
 
-def fitted(image: Image.Image, size: tuple[int, int]) -> Image.Image:
+# A picture, the size (width, height) that it gets, and `NUM_DRAWS` numbers in [0, 1), to an image.
+Change = Callable[[Picture, tuple[int, int], np.ndarray], Image.Image]
+
+
+def fitted(picture: Picture, size: tuple[int, int]) -> Image.Image:
     """The middle of the image resized; an image that has the size already is left as it is."""
-    return _crop(image, size, (0.5, 0.5))
+    return _crop(picture, size, (0.5, 0.5))
 
 
-def flipped(image: Image.Image, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
+def flipped(picture: Picture, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
     """The middle of the image, flipped left to right with probability 1/2."""
-    return _flip(fitted(image, size), draws)
+    return _flip(fitted(picture, size), draws)
 
 
-def cropped_and_flipped(
-    image: Image.Image, size: tuple[int, int], draws: np.ndarray
-) -> Image.Image:
+def cropped_and_flipped(picture: Picture, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
     """A random crop of the resized image, flipped with probability 1/2.
 
     An image that has the size already is padded by an eighth of it with zeros.
     """
-    if image.size == size:
+    if picture.size == size:
         padding = (size[0] // 8, size[1] // 8)
-        image = ImageOps.expand(image, padding)
+        image = ImageOps.expand(_whole(picture), padding)
         left, top = (int(draw * (2 * pad + 1)) for draw, pad in zip(draws, padding, strict=False))
         return _flip(image.crop((left, top, left + size[0], top + size[1])), draws)
-    return _flip(_crop(image, size, (draws[0], draws[1])), draws)
+    return _flip(_crop(picture, size, (draws[0], draws[1])), draws)
 
 
-def resized_crop(image: Image.Image, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
+def resized_crop(picture: Picture, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
     """A random part of the image of random size, resized, flipped with probability 1/2.
 
     A part that would be wider or higher than the image is cut down to it.
     """
-    area = image.width * image.height * (_AREAS[0] + draws[2] * (_AREAS[1] - _AREAS[0]))
+    whole_width, whole_height = picture.size
+    area = whole_width * whole_height * (_AREAS[0] + draws[2] * (_AREAS[1] - _AREAS[0]))
     low, high = (math.log(ratio) for ratio in _RATIOS)
     ratio = math.exp(low + draws[3] * (high - low))
-    width = min(max(1, round(math.sqrt(area * ratio))), image.width)
-    height = min(max(1, round(math.sqrt(area / ratio))), image.height)
-    left = int(draws[0] * (image.width - width + 1))
-    top = int(draws[1] * (image.height - height + 1))
+    width = min(max(1, round(math.sqrt(area * ratio))), whole_width)
+    height = min(max(1, round(math.sqrt(area / ratio))), whole_height)
+    left = int(draws[0] * (whole_width - width + 1))
+    top = int(draws[1] * (whole_height - height + 1))
     box = (left, top, left + width, top + height)
-    return _flip(image.resize(size, _FILTER, box=box), draws)
+    return _flip(picture.resized(size, box), draws)
 
 
-def rand_augmented(image: Image.Image, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
+def rand_augmented(picture: Picture, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
     """A random part, flipped with probability 1/2, then two random operations: RandAugment."""
-    image = resized_crop(image, size, draws)
+    image = resized_crop(picture, size, draws)
     operations = list(_OPERATIONS.values())
     for choice, sign in draws[5:].reshape(_NUM_OPERATIONS, 2):
         operation = operations[int(choice * len(operations))]
@@ -74,14 +93,20 @@ def rand_augmented(image: Image.Image, size: tuple[int, int], draws: np.ndarray)
     return image
 
 
-def _crop(image: Image.Image, size: tuple[int, int], position: tuple[float, float]) -> Image.Image:
-    if image.size == size:
-        return image
-    scale = _MARGIN * max(size[0] / image.width, size[1] / image.height)
+def _crop(picture: Picture, size: tuple[int, int], position: tuple[float, float]) -> Image.Image:
+    if picture.size == size:
+        return _whole(picture)
+    whole_width, whole_height = picture.size
+    scale = _MARGIN * max(size[0] / whole_width, size[1] / whole_height)
     # The part of the image that becomes the crop; only that is resized.
     width, height = size[0] / scale, size[1] / scale
-    left, top = position[0] * (image.width - width), position[1] * (image.height - height)
-    return image.resize(size, _FILTER, box=(left, top, left + width, top + height))
+    left, top = position[0] * (whole_width - width), position[1] * (whole_height - height)
+    return picture.resized(size, (left, top, left + width, top + height))
+
+
+def _whole(picture: Picture) -> Image.Image:
+    """The image as it is."""
+    return picture.resized(picture.size, (0, 0, *picture.size))
 
 
 def _flip(image: Image.Image, draws: np.ndarray) -> Image.Image:

@@ -8,16 +8,32 @@ from PIL import Image
 
 from train.data import images
 from train.data.own import image_changes
-from train.data.own.image_changes import Change
+from train.data.own.image_changes import Change, Picture
 
 # The values of `config.dataset.augmentation`.
 CHANGES: Mapping[str, Change] = {
-    "none": lambda image, size, _draws: image_changes.fitted(image, size),
+    "none": lambda picture, size, _draws: image_changes.fitted(picture, size),
     "flip": image_changes.flipped,
     "crop_flip": image_changes.cropped_and_flipped,
     "random_resized_crop": image_changes.resized_crop,
     "randaugment": image_changes.rand_augmented,
 }
+
+
+@dataclass(frozen=True)
+class _PillowPicture:
+    """See `Picture`."""
+
+    image: Image.Image
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """See `Picture`."""
+        return self.image.size
+
+    def resized(self, size: tuple[int, int], box: tuple[float, float, float, float]) -> Image.Image:
+        """See `Picture`."""
+        return self.image.resize(size, Image.Resampling.BILINEAR, box=box)
 
 
 @dataclass(frozen=True)
@@ -43,30 +59,36 @@ class OwnImageReader:
 
     def for_training(self, encoded: bytes, name: str, draws: np.ndarray) -> np.ndarray:
         """See `ImageReader`."""
-        image = self._decoded(encoded, name)
-        self._check(image, name)
-        return self._pixels(CHANGES[self.augmentation](image, self._size, draws))
+        picture = self._decoded(encoded, name)
+        self._check(picture, name)
+        return self._pixels(CHANGES[self.augmentation](picture, self._size, draws))
 
     def for_evaluation(self, encoded: bytes, name: str) -> np.ndarray:
         """See `ImageReader`."""
-        return self.fit(self._decoded(encoded, name), name)
+        return self._fitted(self._decoded(encoded, name), name)
 
     def fit(self, image: Image.Image, name: str) -> np.ndarray:
         """See `ImageReader`."""
-        self._check(image, name)
-        return self._pixels(image_changes.fitted(image, self._size))
+        return self._fitted(self._of_image(image), name)
 
     @property
     def _size(self) -> tuple[int, int]:
         height, width, _ = self.shape
         return width, height
 
-    def _decoded(self, encoded: bytes, name: str) -> Image.Image:
+    def _decoded(self, encoded: bytes, name: str) -> Picture:
         image = images.decode(encoded, name)
-        return images.turned_upright(image) if self.upright else image
+        return self._of_image(images.turned_upright(image) if self.upright else image)
 
-    def _check(self, image: Image.Image, name: str) -> None:
-        images.check_resizable(image.size, min(self._size), name)
+    def _of_image(self, image: Image.Image) -> Picture:
+        return _PillowPicture(image)
+
+    def _check(self, picture: Picture, name: str) -> None:
+        images.check_resizable(picture.size, min(self._size), name)
+
+    def _fitted(self, picture: Picture, name: str) -> np.ndarray:
+        self._check(picture, name)
+        return self._pixels(image_changes.fitted(picture, self._size))
 
     def _pixels(self, image: Image.Image) -> np.ndarray:
         if self.shape[-1] == 1:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from train.data import augmentation, photographs
+from train.data import augmentation, decoding, photographs
 from train.data.dataset import Dataset, DatasetSpec
 from train.data.images import turned_upright
 from train.data.own import decoded_images, train_images
@@ -31,6 +31,7 @@ OPTIONS: Mapping[str, fields.Field] = {
     # The height and width that the network gets; None to find it in the images.
     "image_size": fields.optional(fields.integer(1, 4096)),
     "augmentation": fields.one_of(CHANGES),
+    **decoding.OPTIONS,
     "respect_exif_orientation": fields.boolean(),
     "normalization": fields.one_of(("imagenet", "half")),
     **train_images.OPTIONS,
@@ -52,6 +53,7 @@ class OwnImagesSpec(DatasetSpec):
         image_size: the height and width that the network gets; `None` to find it in the images.
         upright: whether images are rotated as their EXIF orientation says.
         changes: how training images are changed, one of `CHANGES`.
+        kind: the kind of the reader.
         train_images: which training images are used, and with which labels.
     """
 
@@ -59,6 +61,7 @@ class OwnImagesSpec(DatasetSpec):
     image_size: int | None
     upright: bool
     changes: str
+    kind: type[OwnImageReader]
     train_images: TrainImages
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
@@ -66,7 +69,7 @@ class OwnImagesSpec(DatasetSpec):
         found = self.find(data_dir)
         images = found.listing
         shape = _shape(found, self.image_size, upright=self.upright)
-        reader = OwnImageReader(shape, self.upright, self.changes)
+        reader = self.kind(shape, self.upright, self.changes)
         source = found.source
         if self.image_size is None and max(shape) <= _LARGEST_AS_IT_IS:
             source = decoded_images.kept(source, shape, upright=self.upright)
@@ -93,7 +96,7 @@ class OwnImagesSpec(DatasetSpec):
             values if channels == len(values) else (float(np.mean(values)),) * channels
             for values in (self.mean, self.std)
         )
-        reader = OwnImageReader((height, width, channels), self.upright, self.changes)
+        reader = self.kind((height, width, channels), self.upright, self.changes)
         return dataclasses.replace(self, image_shape=image_shape, mean=mean, std=std, reader=reader)
 
 
@@ -126,8 +129,15 @@ def make(config: Mapping[str, Any], find: Callable[[str | None], FoundImages]) -
         image_size=config["image_size"],
         upright=config["respect_exif_orientation"],
         changes=config["augmentation"],
+        kind=decoding.chosen(config["decoding"], OwnImageReader, _fast),
         train_images=TrainImages.of(config),
     )
+
+
+def _fast() -> type[OwnImageReader]:
+    from train.data.own.fast_own_image_reader import FastOwnImageReader  # noqa: PLC0415
+
+    return FastOwnImageReader
 
 
 def _shape(found: FoundImages, image_size: int | None, *, upright: bool) -> tuple[int, int, int]:

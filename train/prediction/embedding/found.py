@@ -35,6 +35,7 @@ def configuration(name: str, path: Path, **fields: Any) -> Mapping[str, Any]:
         "test_fraction": FRACTION,
         "image_size": None,
         "augmentation": "none",
+        "decoding": "exact",
         "respect_exif_orientation": True,
         "normalization": "imagenet",
         **train_images.UNCHANGED,

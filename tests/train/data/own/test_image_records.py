@@ -28,6 +28,7 @@ def config(kind, path, **fields):
         "test_fraction": 0.2,
         "image_size": None,
         "augmentation": "random_resized_crop",
+        "decoding": "exact",
         "respect_exif_orientation": True,
         "normalization": "half",
         **train_images.UNCHANGED,
