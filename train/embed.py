@@ -42,6 +42,11 @@ _NORMALIZATION = flags.DEFINE_string(
     "With --weights: how images are normalized, imagenet, halves (values from -1 to 1) or clip; by "
     "default as the network was first published.",
 )
+_DECODING = flags.DEFINE_string(
+    "decoding",
+    None,
+    "With --weights: exact, by Pillow, or fast, as config.dataset.decoding; exact by default.",
+)
 _IMAGES = flags.DEFINE_string(
     "images", None, "A folder with a folder for each class, as for configs/folder.py."
 )
@@ -80,6 +85,8 @@ def main() -> None:
         raise UserError("--model is for --weights: a run has its own network")
     if _NORMALIZATION.value is not None and network_flag == "workdir":
         raise UserError("--normalization is for --weights: a run has its own")
+    if _DECODING.value is not None and network_flag == "workdir":
+        raise UserError("--decoding is for --weights: a run has its own")
     if _NESTED.value and images_flag == "table":
         raise UserError("--nested is for --images")
     if _OUT.value is None:
@@ -89,6 +96,7 @@ def main() -> None:
     kept = {network_path: f"the file of --{network_flag}", images_path: f"that of --{images_flag}"}
     out = output_files.checked("out", _OUT.value, kept)
 
+    from train.data import decoding
     from train.models import NORMALIZATIONS
     from train.prediction.embedding import archive, found, network
     from train.prediction.embedding.embedding import embed
@@ -97,6 +105,8 @@ def main() -> None:
         wrong := fields.one_of(NORMALIZATIONS)(_NORMALIZATION.value)
     ):
         raise UserError(f"--normalization must be {wrong}; got {_NORMALIZATION.value!r}")
+    if _DECODING.value is not None and (wrong := decoding.FIELD(_DECODING.value)):
+        raise UserError(f"--decoding must be {wrong}; got {_DECODING.value!r}")
     if out.exists() and archive.identity_of(out) is None:
         raise UserError(f"--out must not be a file of another kind; {out} is no .npz file")
     settings = {
@@ -110,7 +120,13 @@ def main() -> None:
         else found.in_folder(images_path, nested=_NESTED.value, **settings)
     )
     used = (
-        network.of_weights(network_path, _MODEL.value, _IMAGE_SIZE.value, _NORMALIZATION.value)
+        network.of_weights(
+            network_path,
+            _MODEL.value,
+            _IMAGE_SIZE.value,
+            _NORMALIZATION.value,
+            _DECODING.value or decoding.EXACT,
+        )
         if network_flag == "weights"
         else network.of_run(network_path)
     )

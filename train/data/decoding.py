@@ -6,10 +6,11 @@ from typing import TypeVar
 from train.foundation import fields
 from train.foundation.errors import UserError
 
-_EXACT, _FAST = "exact", "fast"
+EXACT, _FAST = "exact", "fast"
 # Pillow, with which the published results were obtained, or other packages in 0.6 of the time,
 # whose pixels are at most a step of 255 apart.
-OPTIONS: Mapping[str, fields.Field] = {"decoding": fields.one_of((_EXACT, _FAST))}
+FIELD = fields.one_of((EXACT, _FAST))
+OPTIONS: Mapping[str, fields.Field] = {"decoding": FIELD}
 
 _Reader = TypeVar("_Reader")
 
@@ -25,7 +26,7 @@ def chosen(value: str, exact: _Reader, fast: Callable[[], _Reader]) -> _Reader:
     Raises:
         UserError: one of these packages is not installed.
     """
-    if value == _EXACT:
+    if value == EXACT:
         return exact
     try:
         return fast()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+import train.data
 from train.data import dataset_spec, fast_images, images
 from train.data.fast_photographs import FastPhotographReader
 from train.data.images import UnreadableImageError
@@ -181,6 +182,7 @@ def test_a_run_of_an_earlier_version_is_exact():
 @pytest.mark.parametrize("package", ["simplejpeg", "cykooz_resizer"])
 def test_a_missing_package_is_named(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delattr(train.data, "fast_images")
     for module in ("fast_images", "fast_photographs"):
         monkeypatch.delitem(sys.modules, f"train.data.{module}")
     with pytest.raises(UserError, match=rf"'fast' needs .* {package}: .*topk_jax\[fast-images\]"):

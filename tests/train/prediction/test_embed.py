@@ -1,9 +1,11 @@
 """Features of networks: what they are, which rows they are of, and what interruptions leave."""
 
 import dataclasses
+import io
 import json
 import re
 import shlex
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -12,12 +14,15 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from flax import linen as nn
+from PIL import Image
 
+import train.data
 from tests.train.data.own import pictures
 from tests.train.forked import ROOT, start
 from tests.train.prediction import small_network
 from train.data import dataset_spec, photographs
 from train.data.own import feature_files
+from train.data.own.fast_own_image_reader import FastOwnImageReader
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Listing
 from train.foundation.errors import UserError
@@ -100,6 +105,27 @@ def test_features_of_pretrained_weights_are_those_below_the_head(
     expected = model.apply(below, jnp.asarray(inputs, jnp.float32), train=False)
     # Float32 rounding of sums of some hundred terms, of which other batches add up others first.
     np.testing.assert_allclose(content["features"][rows], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_fast_decoding_gives_other_features_by_its_own_pixels(weights, monkeypatch):
+    small_network.shrink(monkeypatch.setitem)
+    exact, fast = (
+        network.of_weights(weights, image_size=16, decoding=one) for one in ("exact", "fast")
+    )
+    # What was begun with one decoding does not go on with the other.
+    assert exact.digest != fast.digest
+    file = io.BytesIO()
+    Image.effect_mandelbrot((90, 70), (-3, -2.5, 2, 2.5), 100).save(file, "JPEG")
+    found, expected = (one.pixels(file.getvalue(), "a") for one in (fast, exact))
+    assert type(fast.spec.reader) is FastOwnImageReader
+    np.testing.assert_array_equal(found, fast.spec.reader.for_evaluation(file.getvalue(), "a"))
+    assert abs(found.astype(int) - expected).max() <= 1
+    monkeypatch.setitem(sys.modules, "simplejpeg", None)
+    monkeypatch.delattr(train.data, "fast_images")
+    for module in ("fast_images", "own.fast_own_image_reader"):
+        monkeypatch.delitem(sys.modules, f"train.data.{module}")
+    with pytest.raises(UserError, match=r"^--decoding='fast' needs the package simplejpeg: pip"):
+        network.of_weights(weights, image_size=16, decoding="fast")
 
 
 def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
@@ -459,6 +485,14 @@ MISTAKES = {
     "model": (
         "--workdir=% --images=& --out=@/a.npz --model=resnet18",
         "--model is for --weights: ",
+    ),
+    "decoding of a run": (
+        "--workdir=% --images=& --out=@/a.npz --decoding=fast",
+        "--decoding is for --weights: ",
+    ),
+    "decoding": (
+        "--weights=@/w --images=& --out=@/a.npz --decoding=draft",
+        "--decoding must be one of exact, fast; got 'draft'",
     ),
     "nested": ("--workdir=% --table=@/w --out=@/a.npz --nested", "--nested is for --images"),
     "weights": ("--weights=@/w --images=& --out=@/a.npz", "error: --weights: "),

@@ -1,7 +1,7 @@
 """The pixels of somebody's images by `fast_images`, at most a step of 255 from those of Pillow.
 
-The operations of RandAugment are Pillow's. Some of them, such as equalize, depend on the whole
-image, and then a step before them may be several steps after them.
+The operations of RandAugment are Pillow's. Some of them, such as posterize and equalize, make
+several steps of a step.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,11 @@ _ON_ITS_SIDE = (5, 6, 7, 8)
 
 
 class FastOwnImageReader(OwnImageReader):
-    """The images of `OwnImageReader`, to a step of 255."""
+    """The images of `OwnImageReader`, to a step of 255.
+
+    `fit` gets an image that is upright already, and may be a step from what `for_evaluation` makes
+    of the file of a turned one.
+    """
 
     def _decoded(self, encoded: bytes, name: str) -> Picture:
         pixels = fast_images.decode_jpeg(encoded)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from train.data import dataset_spec, image_formats
+from train.data.decoding import EXACT
 from train.data.own import train_images
 from train.data.own.found_images import Files, FoundImages, most_bytes
 from train.data.own.listing import Listing, Role, file_sizes
@@ -35,7 +36,7 @@ def configuration(name: str, path: Path, **fields: Any) -> Mapping[str, Any]:
         "test_fraction": FRACTION,
         "image_size": None,
         "augmentation": "none",
-        "decoding": "exact",
+        "decoding": EXACT,
         "respect_exif_orientation": True,
         "normalization": "imagenet",
         **train_images.UNCHANGED,

@@ -14,6 +14,7 @@ import numpy as np
 
 from train.data import DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
+from train.data.decoding import EXACT
 from train.devices import compilation_cache
 from train.foundation.errors import UserError
 from train.foundation.messages import naming_flags
@@ -38,6 +39,7 @@ _FLAGS = {
     "name the one": "--model=NAME says which",
     "config.model.name=": "",
     "config.model.name is": "got",
+    "config.dataset.decoding": "--decoding",
     "got images of shape": "--image_size gives images of shape",
 }
 
@@ -81,7 +83,7 @@ class Network:
             self.image_shape,
             self.spec.mean,
             self.spec.std,
-            reader and (reader.upright, reader.in_words),
+            reader and (type(reader).__name__, reader.upright, reader.in_words),
             self.name,
             parameters_digest(self._variables),
         ]
@@ -97,8 +99,9 @@ class Network:
         Raises:
             UnreadableImageError: it is not an image, or not all of one.
         """
-        upright = self.spec.reader is None or self.spec.reader.upright
-        image = image_files.decode(encoded, name, upright=upright)
+        if self.spec.reader is not None:
+            return self.spec.reader.for_evaluation(encoded, name)
+        image = image_files.decode(encoded, name, upright=True)
         return image_files.to_input(image, self.spec, name)
 
     def compiled(self) -> Callable[[np.ndarray], jax.Array]:
@@ -146,6 +149,7 @@ def of_weights(
     name: str | None = None,
     image_size: int | None = None,
     normalization: str | None = None,
+    decoding: str = EXACT,
 ) -> Network:
     """The network in a file of weights, which gets images as the weights expect them.
 
@@ -155,6 +159,7 @@ def of_weights(
         image_size: the height and width of its input; None for those of the images that the weights
             were trained on.
         normalization: of the images, a name of `NORMALIZATIONS`; None for that of the network.
+        decoding: of the images, as `config.dataset.decoding`.
 
     Raises:
         UserError: the file cannot be read, is of no network that is known, or is of another one;
@@ -172,7 +177,7 @@ def of_weights(
         check_image_shape(name, shape)
         colours = network.normalization if normalization is None else NORMALIZATIONS[normalization]
         spec = dataclasses.replace(
-            dataset_spec(found.configuration("folder", path)).of_shape(shape),
+            dataset_spec(found.configuration("folder", path, decoding=decoding)).of_shape(shape),
             mean=colours.mean,
             std=colours.std,
         )
