@@ -1,0 +1,89 @@
+"""More workers and consumers than cores: the same batches in the same order, and an end."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.train.data.test_pipeline import assert_same, in_time
+from train.data import images
+from train.data.fast_photographs import FastPhotographReader
+from train.data.photographs import PhotographReader
+from train.data.pipeline import Pipeline
+from train.data.records import Records, Split
+
+pytestmark = pytest.mark.long
+
+BATCH_SIZE = 8
+# The second epoch begins in the middle.
+NUM_EXAMPLES, NUM_STEPS = 44, 10
+MANY = 8
+KINDS = {"exact": PhotographReader, "fast": FastPhotographReader}
+
+
+@pytest.fixture(scope="module")
+def encoded():
+    rng = np.random.default_rng(0)
+    files = []
+    for _ in range(NUM_EXAMPLES):
+        coarse = Image.fromarray(rng.integers(0, 256, (5, 7, 3)).astype(np.uint8))
+        file = io.BytesIO()
+        coarse.resize((350, 280), Image.Resampling.BICUBIC).save(file, "JPEG", quality=85)
+        files.append({"image": file.getvalue()})
+    return files
+
+
+@pytest.fixture(params=KINDS)
+def split(request, encoded):
+    reader = KINDS[request.param]((images.CROP, images.CROP, 3))
+    records = Records(encoded, np.arange(NUM_EXAMPLES), "train in a folder", reader)
+    return Split(records, np.arange(NUM_EXAMPLES, dtype=np.int32))
+
+
+def training(split, **options):
+    return Pipeline(BATCH_SIZE, seed=3, **options).training(
+        split, first_step=0, last_step=NUM_STEPS
+    )
+
+
+def test_any_number_of_workers_gives_the_same_batches(split):
+    expected = list(training(split))
+    assert len(expected) == NUM_STEPS
+    for num_workers in (1, 2, MANY):
+        found = in_time(lambda number=num_workers: list(training(split, num_workers=number)))
+        assert_same(found, expected)
+    evaluated = list(Pipeline(BATCH_SIZE, seed=3).evaluation(split))
+    # Fewer batches than workers: some have nothing to do.
+    assert len(evaluated) < MANY
+    assert_same(
+        in_time(lambda: list(Pipeline(BATCH_SIZE, seed=3, num_workers=MANY).evaluation(split))),
+        evaluated,
+    )
+
+
+def test_workers_end_with_a_stream_that_is_closed_early(split):
+    def first():
+        stream = training(split, num_workers=MANY)
+        batch = next(stream)
+        stream.close()
+        return batch
+
+    assert_same([in_time(first)], [next(training(split))])
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_consumers_that_wait_for_each_other_get_their_shares(split, num_workers):
+    def shares():
+        streams = [
+            training(split, process_index=index, process_count=MANY, num_workers=num_workers)
+            for index in range(MANY)
+        ]
+        # Each step needs a batch of every stream.
+        return list(zip(*streams, strict=True))
+
+    joined = [
+        {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        for parts in in_time(shares)
+    ]
+    assert_same(joined, training(split))
