@@ -1,14 +1,16 @@
 """Images per second of the input pipeline: gathered from memory, and decoded from JPEG files.
 
-    python -m benchmarks.data [--workers 0 1 2] [--repetitions=9] [--output=FILE.json]
+    python -m benchmarks.data [--workers 0 1 2 8] [--repetitions=9] [--output=FILE.json]
 
-Needs the program's dependencies and no data set. The benchmark generates the photographs: Gaussian
-noise whose amplitudes fall as 1 / frequency, as in photographs, with one pattern for all three
-channels and a weaker one for each; 500 by 400 pixels, saved as JPEG with quality 85. The images in
-memory are 50,000 images of 32 by 32 pixels with uniform noise. The benchmark times the program's
-own streams of training batches, including the random order. It measures each stream
-`--repetitions` times and reports the median and the best, because other users of the machine can
-only slow it down.
+Needs the program's dependencies, those of `topk_jax[fast-images]`, and no data set. The benchmark
+generates the photographs: Gaussian noise whose amplitudes fall as 1 / frequency, as in photographs,
+with one pattern for all three channels and a weaker one for each; 500 by 400 pixels, saved as JPEG
+with quality 85. The images in memory are 50,000 images of 32 by 32 pixels with uniform noise. The
+benchmark times the program's own streams of training batches, including the random order, with
+`config.dataset.decoding` exact and fast. With 8 consumers, eight streams in one process have a
+share of each batch, as eight processes of a run have, and all wait for each other. It measures each
+stream `--repetitions` times and reports the median and the best, because other users of the machine
+can only slow it down.
 """
 
 import functools
@@ -16,7 +18,7 @@ import importlib.metadata
 import io
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from typing import Any
 
 import numpy as np
@@ -24,7 +26,8 @@ from PIL import Image
 
 from benchmarks import command, markdown, timing
 from train.data.batches import Batch, TrainingBatches
-from train.data.images import CROP, decode, random_crop
+from train.data.fast_photographs import FastPhotographReader
+from train.data.images import CROP
 from train.data.photographs import PhotographReader
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
@@ -35,6 +38,7 @@ NUM_PHOTOGRAPHS = 64
 PHOTOGRAPH_BATCH = 32
 # Batches per repetition: at least half a second, to average the transfers between processes.
 PHOTOGRAPH_BATCHES = 16
+CONSUMERS = 8
 NUM_SMALL = 50_000
 SMALL_BATCH = 64
 SMALL_BATCHES = 700
@@ -47,7 +51,7 @@ def main() -> None:
         "--workers",
         type=command.whole_number(0),
         nargs="+",
-        default=[0, 1, 2],
+        default=[0, 1, 2, 8],
         help="processes; 0 for threads",
     )
     arguments = parser.parse_args()
@@ -57,28 +61,24 @@ def main() -> None:
 def measure(workers: list[int], repetitions: int) -> dict[str, Any]:
     """Images per second of every method."""
     machine = timing.machine()
-    for package in ("pillow", "grain"):
+    for package in ("pillow", "simplejpeg", "cykooz-resizer", "grain"):
         machine["versions"][package] = importlib.metadata.version(package)
     encoded = photographs()
-    photograph_split = split_of(encoded)
-    streams = {
-        count: Pipeline(PHOTOGRAPH_BATCH, seed=0, num_workers=count).training(
-            photograph_split, first_step=0, last_step=10**9
-        )
-        for count in workers
-    }
     small = TrainingBatches(small_split(), SMALL_BATCH, seed=0)
     rates: dict[str, list[float]] = {}
     for _ in range(repetitions):
         _add(rates, "gather", functools.partial(_gather, small))
-        _add(rates, "one core", functools.partial(_decode, encoded))
-    for count, stream in streams.items():
-        # One stream at a time, because other streams would prefetch in the meantime.
-        for _ in range(2):
-            _take(stream)
-        for _ in range(repetitions):
-            _add(rates, f"{count} workers", functools.partial(_take, stream))
-        stream.close()
+        for kind, reader in READERS.items():
+            _add(rates, f"{kind}one core", functools.partial(_decode, encoded, reader))
+    for kind, reader in READERS.items():
+        split = split_of(encoded, reader)
+        for count in workers:
+            _measure_streams(rates, f"{kind}{count} workers", [_stream(split, num_workers=count)])
+        shares = [
+            _stream(split, process_index=index, process_count=CONSUMERS)
+            for index in range(CONSUMERS)
+        ]
+        _measure_streams(rates, f"{kind}{CONSUMERS} consumers", shares)
     return {
         "machine": machine,
         "repetitions": repetitions,
@@ -117,13 +117,17 @@ def photographs() -> list[bytes]:
     return files
 
 
-READER = PhotographReader((CROP, CROP, 3))
+# By what the names of their rates begin with.
+READERS = {
+    "": PhotographReader((CROP, CROP, 3)),
+    "fast, ": FastPhotographReader((CROP, CROP, 3)),
+}
 
 
-def split_of(encoded: list[bytes]) -> Split:
+def split_of(encoded: list[bytes], reader: PhotographReader = READERS[""]) -> Split:
     """The files as records of a prepared split."""
     records = Records(
-        [{"image": image} for image in encoded], np.arange(len(encoded)), "benchmark", READER
+        [{"image": image} for image in encoded], np.arange(len(encoded)), "benchmark", reader
     )
     return Split(records, np.zeros(len(encoded), np.int32))
 
@@ -142,15 +146,21 @@ def tables(results: dict[str, Any]) -> str:
         "one core": "JPEG, decoded and cropped, one core",
         "0 workers": "JPEG, one thread per core",
     }
-    rows = [
-        [
-            names.get(name, f"JPEG, {name.replace('1 workers', '1 worker')}"),
-            f"{rate['median']:,.0f}",
-            f"{rate['best']:,.0f}",
-        ]
-        for name, rate in results["images_per_second"].items()
-    ]
-    return markdown.table(["images", "per second, median", "best"], rows)
+    rates = results["images_per_second"]
+    rows = []
+    for name, rate in rates.items():
+        plain = name.removeprefix("fast, ")
+        words = names.get(plain, f"JPEG, {plain.replace('1 workers', '1 worker')}")
+        one_core = rates[name.removesuffix(plain) + "one core"]["median"]
+        rows.append(
+            [
+                words + ", fast" * (plain != name),
+                f"{rate['median']:,.0f}",
+                f"{rate['best']:,.0f}",
+                "" if name == "gather" else f"{rate['median'] / one_core:.2f}",
+            ]
+        )
+    return markdown.table(["images", "per second, median", "best", "of one core"], rows)
 
 
 def _add(rates: dict[str, list[float]], name: str, run: Callable[[], int]) -> None:
@@ -163,13 +173,33 @@ def _gather(batches: TrainingBatches) -> int:
     return sum(len(batches[step]["images"]) for step in range(SMALL_BATCHES))
 
 
-def _decode(encoded: list[bytes]) -> int:
+def _decode(encoded: list[bytes], reader: PhotographReader) -> int:
     uniform = np.array([0.3, 0.6])
-    return sum(len(random_crop(decode(image, "a photograph"), uniform)) > 0 for image in encoded)
+    return sum(len(reader.for_training(image, "a photograph", uniform)) > 0 for image in encoded)
 
 
-def _take(stream: Iterator[Batch]) -> int:
-    return sum(len(next(stream)["images"]) for _ in range(PHOTOGRAPH_BATCHES))
+def _stream(split: Split, **options: Any) -> Generator[Batch, None, None]:
+    pipeline = Pipeline(PHOTOGRAPH_BATCH, seed=0, **options)
+    return pipeline.training(split, first_step=0, last_step=10**9)
+
+
+def _measure_streams(
+    rates: dict[str, list[float]], name: str, streams: list[Generator[Batch, None, None]]
+) -> None:
+    """Measures streams whose consumers wait for each other.
+
+    No other streams are open, because they would prefetch in the meantime.
+    """
+    for _ in range(2):
+        _take(streams)
+    for _ in range(len(rates["gather"])):
+        _add(rates, name, functools.partial(_take, streams))
+    for stream in streams:
+        stream.close()
+
+
+def _take(streams: list[Generator[Batch, None, None]]) -> int:
+    return sum(len(next(stream)["images"]) for _ in range(PHOTOGRAPH_BATCHES) for stream in streams)
 
 
 if __name__ == "__main__":

@@ -16,11 +16,13 @@ from tests.train.sealed import unsealed
 from train import experiment
 from train.assembly import assemble
 from train.data import dataset_spec, photographs
+from train.devices.parallel import PmapDevices
 from train.foundation.errors import UserError
 from train.models import MODELS, NORMALIZATIONS
-from train.prediction import exported_program, trained
+from train.prediction import batching, exported_program, image_files, image_sets, trained
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.embedding import network
+from train.prediction.embedding import found, network
+from train.prediction.embedding.embedding import embed
 from train.training import normalization
 from train.workdir.runs import run_name
 
@@ -46,10 +48,25 @@ def config_of(photos, **model):
 
 
 @pytest.fixture(scope="module")
-def run_by_clip(photos, tmp_path_factory, standard_promotion):
+def sent():
+    """The types of the images that a run sends to its devices, by the other arrays of the batch."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def run_by_clip(photos, tmp_path_factory, standard_promotion, sent):
     """The workdir of a finished run that normalizes as CLIP; copy it to write into it."""
     workdir = tmp_path_factory.mktemp("clip") / "run"
-    experiment.run(config_of(photos, normalization="clip"), workdir)
+    split = PmapDevices.split
+
+    def recorded(self, batch):
+        shares = split(self, batch)
+        sent.setdefault(frozenset(shares), set()).add(shares["images"].dtype)
+        return shares
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(PmapDevices, "split", recorded)
+        experiment.run(config_of(photos, normalization="clip"), workdir)
     return workdir
 
 
@@ -78,6 +95,45 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
         "images are normalized as config.model.normalization=clip says, not as the data set says: "
         "mean 0.481, 0.458, 0.408; standard deviation 0.269, 0.261, 0.276"
     )
+
+
+@pytest.mark.slow
+def test_images_go_to_the_devices_as_bytes(photos, run_by_clip, sent, tmp_path, monkeypatch):
+    """As float32 they would be four times as many bytes; they are normalized in the program."""
+    # Of training and of evaluation.
+    assert sorted("positions" in names for names in sent) == [False, True]
+    assert list(sent.values()) == [{np.dtype(np.uint8)}] * 2
+    of_predictions = []
+
+    def recorded(infer, batches):
+        def noted():
+            for examples, batch in batches:
+                of_predictions.append(batch.dtype)
+                yield examples, batch
+
+        return one_ahead(infer, noted())
+
+    one_ahead = batching.one_ahead
+    monkeypatch.setattr(batching, "one_ahead", recorded)
+    classifier = trained.load(run_by_clip)
+    rule = CalibratedRule("top_k", 1.0, None)
+    assert (
+        len(
+            list(
+                image_sets.make_sets(
+                    classifier, rule, image_files.find([str(photos)]), thumbnails=False
+                )
+            )
+        )
+        == 24
+    )
+    embed(
+        network.of_run(run_by_clip),
+        found.in_folder(photos),
+        tmp_path / "a.npz",
+        skip_unreadable=False,
+    )
+    assert of_predictions == [np.uint8, np.uint8]
 
 
 @pytest.mark.slow
