@@ -9,7 +9,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from multiprocessing import resource_tracker
+from multiprocessing import resource_tracker, util
+from queue import Empty
 
 import grain
 from absl import flags
@@ -65,7 +66,7 @@ def stream(
             grain.MultiprocessingOptions(
                 num_workers=num_workers, per_worker_buffer_size=_READ_AHEAD
             ),
-            worker_init_fn=_end_with_the_program,
+            worker_init_fn=_start,
         )
     # Threads of this process do not handle its signals.
     starting = _signals_blocked if num_workers else contextlib.nullcontext
@@ -81,7 +82,37 @@ def stream(
         iterator.close()
 
 
-def _end_with_the_program(_index: int, _count: int) -> None:
+def _start(_index: int, _count: int) -> None:
+    """What a worker does before it decodes."""
+    _end_with_the_program()
+    _end_with_the_stream()
+
+
+def _end_with_the_stream() -> None:
+    """Has a worker read what it wrote last, when the program has closed the stream.
+
+    A process ends when all that it put into a queue is in the pipe. Nobody else reads these
+    batches, which are larger than a pipe. Grain would wait for 25 seconds for each of the workers,
+    one after another, and kill it.
+    """
+    # Nothing public tells the queue. Without it workers end as late as without this function.
+    queue = getattr(multiprocessing.current_process(), "_kwargs", {}).get("buffer")
+    if queue is None:
+        return
+
+    def read() -> None:
+        # macOS cannot tell the size.
+        with contextlib.suppress(NotImplementedError):
+            while queue.qsize():
+                # The program may have read the last one in the meantime.
+                with contextlib.suppress(Empty):
+                    queue.get(timeout=0.1)
+
+    # Before the queue is closed, which has a priority of 10.
+    util.Finalize(None, read, exitpriority=20)
+
+
+def _end_with_the_program() -> None:
     """Ends a worker when the program was killed; otherwise it would wait for ever."""
 
     def wait() -> None:
