@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.train.data.test_pipeline import assert_same, in_time
-from train.data import images
+from train.data import images, large_images
 from train.data.fast_photographs import FastPhotographReader
 from train.data.photographs import PhotographReader
 from train.data.pipeline import Pipeline
@@ -18,6 +18,8 @@ from train.data.records import Records, Split
 pytestmark = pytest.mark.long
 
 BATCH_SIZE = 8
+# Of a process that would wait for ever, in seconds.
+TIME_LIMIT = 60
 # The second epoch begins in the middle.
 NUM_EXAMPLES, NUM_STEPS = 44, 10
 MANY = 8
@@ -62,6 +64,24 @@ def test_any_number_of_workers_gives_the_same_batches(split):
         in_time(lambda: list(Pipeline(BATCH_SIZE, seed=3, num_workers=MANY).evaluation(split))),
         evaluated,
     )
+
+
+def write(buffer):
+    large_images._end_with_the_stream()
+    for _ in range(2):
+        buffer.put(bytes(2**22))
+
+
+def test_a_worker_does_not_wait_for_a_reader_of_what_it_wrote_last():
+    context = multiprocessing.get_context("spawn")
+    buffer = context.Queue(2)
+    # As Grain names it.
+    worker = context.Process(target=write, kwargs={"buffer": buffer}, daemon=True)
+    worker.start()
+    worker.join(TIME_LIMIT)
+    ended = worker.exitcode
+    worker.kill()
+    assert ended == 0
 
 
 def test_workers_end_with_a_stream_that_is_closed_early(split):
