@@ -160,7 +160,7 @@ def tables(results: dict[str, Any]) -> str:
                 "" if name == "gather" else f"{rate['median'] / one_core:.2f}",
             ]
         )
-    return markdown.table(["images", "per second, median", "best", "of one core"], rows)
+    return markdown.table(["images", "per second, median", "best", "times one core"], rows)
 
 
 def _add(rates: dict[str, list[float]], name: str, run: Callable[[], int]) -> None:
