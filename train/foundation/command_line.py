@@ -15,7 +15,13 @@ from typing import NoReturn
 from absl import app, flags
 from absl import logging as absl_logging
 
-from train.foundation import flag_files, freed_memory, interruption, invocation, standard_output
+from train.foundation import (
+    freed_memory,
+    interruption,
+    invocation,
+    refused_flags,
+    standard_output,
+)
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.printable import printable
 
@@ -30,6 +36,7 @@ _SYSTEM_ERROR = 1
 def run(command: Callable[[], None]) -> NoReturn:
     """Parses the flags and runs the command. A mistake ends in one line and an exit code."""
     freed_memory.keep()
+    standard_output.keep_what_fails()
     try:
         app.run(
             lambda _arguments: _guarded(command),
@@ -43,8 +50,8 @@ def run(command: Callable[[], None]) -> NoReturn:
 def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
     if "--help" in arguments or "-h" in arguments:
         _show_help(command)
-    if any(map(flag_files.is_flag_file, arguments)):
-        _fail("there is no --flagfile: write the flags on the command line", _USER_ERROR)
+    if (mistake := refused_flags.mistake(arguments)) is not None:
+        _fail(mistake, _USER_ERROR)
     _check_order(arguments)
     try:
         rest = flags.FLAGS(arguments)

@@ -11,7 +11,7 @@ from typing import Any
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from train.foundation import fields, flag_files, interruption
+from train.foundation import fields, interruption, refused_flags
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES, why_no_file
 
@@ -37,7 +37,7 @@ def define_configuration(help_text: str) -> Callable[[], dict[str, Any]]:
         `UserError` if --config is not given.
     """
     holder = config_flags.DEFINE_config_file(
-        "config", help_string=help_text, sys_argv=flag_files.without(sys.argv)
+        "config", help_string=help_text, sys_argv=refused_flags.without_flag_files(sys.argv)
     )
     flags.FLAGS["config"].parser = _ConfigurationFile()
 

@@ -1,5 +1,6 @@
 """Standard output that fails: the reader of a pipe has gone, or a disk is full."""
 
+import io
 import os
 import select
 import signal
@@ -8,6 +9,18 @@ import sys
 # Plus the number of the signal: the exit code that shells give.
 _SIGNAL = 128
 _SYSTEM_ERROR = 1
+
+
+def keep_what_fails() -> None:
+    """Has standard output keep what it could not write, for `failed`, with PYTHONUNBUFFERED too."""
+    output = sys.stdout
+    if isinstance(output, io.TextIOWrapper) and isinstance(output.buffer, io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(
+            io.BufferedWriter(output.buffer),
+            encoding=output.encoding,
+            errors=output.errors,
+            line_buffering=True,
+        )
 
 
 def show(text: str) -> None:
@@ -30,7 +43,7 @@ def failed(error: OSError) -> bool:
         polled.register(sys.stdout, 0)
         return bool(polled.poll(0))
     try:
-        # What was not written yet fails again. PYTHONUNBUFFERED leaves nothing to write.
+        # What was not written yet fails again.
         sys.stdout.flush()
     except OSError as again:
         return again.errno == error.errno

@@ -56,6 +56,16 @@ def test_a_file_of_flags_is_refused_and_not_read(tmp_path, command, written):
     assert (done.returncode, done.stdout, done.stderr) == (2, "", message)
 
 
+@pytest.mark.parametrize(
+    "flag", ["only_check_args", "run_with_pdb", "helpxml", "profile_file=profile"]
+)
+def test_flags_for_developers_are_refused(flag):
+    name = flag.partition("=")[0]
+    check_mistakes(
+        "train.main", [(["--config=digits", f"--{flag}"], f"error: there is no --{name}")]
+    )
+
+
 def test_a_mistake_in_a_flag_of_absl_is_told_of_that_flag():
     mistake = ["--config=digits", "--stderrthreshold=loud"]
     check_mistakes("train.main", [(mistake, "error: --stderrthreshold must be one of")])
