@@ -31,7 +31,7 @@ from train.training.losses import find_loss
 from train.training.state import TrainState, num_parameters, parameters_digest, start_from
 from train.training.stop_signals import StopSignals
 from train.workdir import extensions, reporting, run_files, runs
-from train.workdir.checkpoint import Checkpointer
+from train.workdir.checkpoint import Checkpointer, check_path
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
 
@@ -70,6 +70,8 @@ def run(
         InterruptedRunError: a signal came; the run has saved, and goes on when called again.
     """
     asked = config
+    # Before anything is made.
+    check_path(workdir / run_files.CHECKPOINTS)
     config, shorter = _checked(asked, workdir, extend=extend)
     finished = _earlier_results(config, workdir)
     if finished is not None and shorter is None:

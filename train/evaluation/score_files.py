@@ -109,6 +109,15 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
             f"--{flag} must be floating-point numbers [examples, classes], of one example and "
             f"class at least; {name} in {logits} is {values.dtype} {list(values.shape)}"
         )
+    # Before the scores are read, which may be far more than there are labels.
+    labels_flag = flag.replace("logits", "labels")
+    if labels is not None:
+        classes = read_integers(labels, flag=labels_flag)
+    elif _LABELS in arrays:
+        classes = _integers(arrays[_LABELS], logits, flag)
+    else:
+        raise UserError(f"--{labels_flag} is needed: {logits} has no array called labels")
+    _check_labels(classes, values.shape, flag=labels_flag)
     is_finite = _by_chunks(values, lambda part: np.isfinite(part).all(axis=-1))
     bad = np.flatnonzero(~is_finite)
     if bad.size:
@@ -127,14 +136,6 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
             "array called probabilities is taken as such",
             flag,
         )
-    labels_flag = flag.replace("logits", "labels")
-    if labels is not None:
-        classes = read_integers(labels, flag=labels_flag)
-    elif _LABELS in arrays:
-        classes = _integers(arrays[_LABELS], logits, flag)
-    else:
-        raise UserError(f"--{labels_flag} is needed: {logits} has no array called labels")
-    _check_labels(classes, values.shape, flag=labels_flag)
     if _LOSS in arrays:
         loss = _losses(arrays[_LOSS], len(classes), logits, flag)
     else:
@@ -315,7 +316,9 @@ def _reading(path: Path, flag: str) -> Iterator[None]:
         raise UserError(f"--{flag} must name a file; {path} {state}") from error
     except (files.NotRegularError, files.TooLargeError) as error:
         raise UserError(f"--{flag}: {path} cannot be read: {error.strerror}") from error
-    except OSError:
-        raise
+    except OSError as error:
+        if error.filename is not None or error.errno is None:
+            raise
+        raise OSError(error.errno, error.strerror, str(path)) from error
     except Exception as error:  # What NumPy's readers raise at a file of another kind.
         raise UserError(f"--{flag}: {path} cannot be read: {first_line(error)}") from error

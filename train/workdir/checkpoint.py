@@ -25,6 +25,8 @@ PyTree = Any
 _ORBAX = Path(ocp.__file__).parent
 _STATE = "state"
 _PROGRESS = "progress"
+# What the storage takes for the schemes of clouds.
+_CLOUDS = ("gs", "s3", "az", "hf")
 # In bytes, of the files that describe the numbers of a checkpoint.
 _LARGEST = json_files.LARGEST
 _BEST_STEP = fields.integer(0)
@@ -53,7 +55,7 @@ class Checkpointer:
     def __init__(self, directory: Path) -> None:
         _silence_orbax_log()
         self._directory = directory.absolute()
-        _check_path(self._directory)
+        check_path(self._directory)
         _check_content(self._directory)
         self._policy = _TwoLatestAndTheirBest()
         self._damaged: set[int] = set()
@@ -323,14 +325,27 @@ class Checkpointer:
             raise OSError(f"cannot save a checkpoint in {self._directory}: {reason}") from error
 
 
-def _check_path(directory: Path) -> None:
-    """Refuses a folder that cannot hold checkpoints, which the background would find out later."""
+def check_path(directory: Path) -> None:
+    """Refuses a folder that cannot hold checkpoints, which the background would find out later.
+
+    Raises:
+        UserError: it is a file, or has a name that the storage takes for another.
+    """
+    directory = directory.absolute()
     if directory.exists() and not directory.is_dir():
         raise UserError(f"{directory} must be a folder, for checkpoints; it is none")
     # Tensorstore takes a backslash for a slash, and names in UTF-8 alone.
     if "\\" in str(directory) or any("\ud800" <= letter <= "\udfff" for letter in str(directory)):
         raise UserError(
             f"{directory} cannot hold checkpoints: its path must be in UTF-8, without a backslash"
+        )
+    # The storage takes /gs/name and gs:/name for a bucket.
+    within = {f"{cloud}:" for cloud in _CLOUDS}
+    if directory.parts[1] in _CLOUDS or within.intersection(directory.parts):
+        raise UserError(
+            f"{directory} cannot hold checkpoints: it must be a folder of this machine, or one "
+            "that is mounted. Its path must not have gs:, s3:, az: or hf: in it, nor begin with "
+            "/gs, /s3, /az or /hf"
         )
 
 

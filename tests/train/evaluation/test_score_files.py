@@ -3,6 +3,7 @@
 import os
 import re
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -255,6 +256,23 @@ def test_the_average_error_of_scores_in_a_file_is_that_of_those_in_memory(rng, m
     for error in (0.0, 0.0625, 0.25, 0.5, 0.9, 0.999):
         expected = average_error_threshold(scores, error)
         assert average_error_threshold(stored, error) == expected
+
+
+def test_labels_are_counted_before_the_scores_are_read(tmp_path):
+    logits = tmp_path / "logits.npy"
+    with logits.open("wb") as file:
+        header = {"descr": "<f4", "fortran_order": False, "shape": (10**6, 10**4)}
+        np.lib.format.write_array_header_1_0(file, header)
+        # 40 GB without a byte on the disk.
+        file.truncate(file.tell() + 4 * 10**10)
+    np.save(tmp_path / "labels.npy", np.zeros(3, np.int64))
+    with pytest.raises(UserError, match="a label for each of the 1000000 examples; got 3"):
+        score_files.read_scores(logits, tmp_path / "labels.npy", flag="logits")
+
+
+def test_a_file_of_the_system_that_fails_is_named():
+    with pytest.raises(OSError, match="Input/output error: '/proc/self/mem'"):
+        score_files.read_scores(Path("/proc/self/mem"), None, flag="logits")
 
 
 def test_the_average_error_is_a_decimal(tmp_path):

@@ -347,6 +347,14 @@ def test_a_path_that_the_storage_takes_for_another_is_refused(tmp_path, name):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("path", ["gs:/bucket", "/gs/bucket", "below/s3:/bucket", "/hf/bucket"])
+def test_a_path_that_the_storage_takes_for_a_cloud_is_refused(tmp_path, path):
+    with pytest.raises(UserError, match="it must be a folder of this machine"):
+        Checkpointer(tmp_path / path / "checkpoints")
+    assert list(tmp_path.iterdir()) == []
+    assert not Path(path).exists()
+
+
 def test_a_path_may_have_control_characters(tmp_path, state):
     odd = tmp_path / ("".join(map(chr, (*range(1, 32), 127))) + " %41?#*日")
     fill(odd, state, [1])
