@@ -16,7 +16,7 @@ from typing import Any
 
 import jax
 
-from benchmarks import command, timing
+from benchmarks import command, markdown, timing
 from topk_jax import heads, losses
 
 BATCH = 256
@@ -160,6 +160,34 @@ def _mean(name: str, module: Any, head: Callable[[jax.Array], Any] | None) -> Lo
         return loss(features, *map(head, weights), labels).mean()
 
     return mean
+
+
+def tables(results: dict[str, Any]) -> str:
+    """The results as Markdown: one row for each loss."""
+    classes, timed = f"{results['classes']:,}", f"{results['timed_classes']:,}"
+    head = [
+        "loss",
+        f"peak / weights and gradient, {classes} classes",
+        f"seconds, {classes} classes",
+        f"seconds, {timed} classes",
+        f"plain, seconds, {timed} classes",
+        "blocks / plain",
+    ]
+    rows = (
+        [
+            f"`{name}`",
+            f"{results['memory'][name]['ratio']:.2f}",
+            f"{results['seconds'][name]['chunked']:.2f}" if name in results["seconds"] else "",
+            f"{timed['chunked']:.2f}",
+            f"{timed['plain']:.2f}",
+            f"{timed['chunked'] / timed['plain']:.2f}",
+        ]
+        for name, timed in results["timed"].items()
+    )
+    machine = markdown.machine(results["machine"])
+    return f"{machine}; medians of {results['repetitions']} calls in turns.\n\n" + markdown.table(
+        head, rows
+    )
 
 
 if __name__ == "__main__":

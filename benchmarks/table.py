@@ -11,6 +11,7 @@ from typing import Any
 
 from benchmarks import (
     account,
+    chunked,
     collection_report,
     collectives,
     data,
@@ -32,6 +33,7 @@ PAGES = (
 RESULTS = Path(__file__).parent / "results"
 _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "account": account.tables,
+    "chunked": chunked.tables,
     "collection": collection_report.tables,
     "collectives": collectives.tables,
     "data": data.tables,
