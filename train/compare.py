@@ -13,7 +13,7 @@ With a study, losses are tuned by a random search first, and then contrasted on 
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -21,7 +21,7 @@ from train.evaluation.metric import Metric
 from train.foundation import command_line, fields, files, flag_types
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
-from train.workdir import output_files
+from train.workdir import output_files, run_inputs
 
 if TYPE_CHECKING:
     from train.comparison.comparing import Comparison
@@ -98,11 +98,14 @@ def _compare() -> None:
     execution = Execution()
     if _SWEEP.value is None:
         found = finding.find(_RUNS.value or [])
+        _refuse_inputs(outputs, {run.workdir: run.config for run in found.finished})
     else:
         runs, folder = sweep.read(Path(_SWEEP.value)).runs(), _folder()
+        needed = Needed(RunsFolder(folder), runs)
         if _PLAN.value:
-            show_commands(Needed(RunsFolder(folder), runs))
+            show_commands(needed)
             return
+        _refuse_inputs(outputs, needed.configs)
         comparing.check_planned(runs, wanted=metrics, baseline=_BASELINE.value)
         execution = execute(lambda: Needed(RunsFolder(folder), runs), jobs=_JOBS.value or 1)
         found = finding.planned(runs, RunsFolder(folder))
@@ -133,9 +136,11 @@ def _study(file: Path) -> None:
     def look() -> Planner:
         return Planner(study, RunsFolder(folder))
 
+    needed = look().needed()
     if _PLAN.value:
-        show_commands(look().needed())
+        show_commands(needed)
         return
+    _refuse_inputs(outputs, needed.configs)
     execution = execute(lambda: look().needed(), jobs=_JOBS.value or 1)
     numbers = study_results.collect(look())
     study_display.show(numbers)
@@ -180,12 +185,20 @@ def _check_flags_of_study() -> None:
 
 
 def _checked_outputs() -> dict[str, Path]:
+    given = {flag.name: Path(flag.value) for flag in (_SWEEP, _STUDY) if flag.value}
     outputs: dict[str, Path] = {}
     for name, flag in _OUTPUTS.items():
         if flag.value is not None:
-            kept = {path: f"the file of --{other}" for other, path in outputs.items()}
+            kept = {path: f"the file of --{other}" for other, path in (given | outputs).items()}
             outputs[name] = output_files.checked(name, flag.value, kept)
     return outputs
+
+
+def _refuse_inputs(outputs: Mapping[str, Path], configs: Mapping[Path, Mapping[str, Any]]) -> None:
+    """Refuses to write to what the configurations of the runs, by their workdirs, name."""
+    kept = run_inputs.of_configs(configs)
+    for name, path in outputs.items():
+        output_files.refuse_kept(name, path, kept)
 
 
 def _folder() -> Path:
@@ -198,6 +211,7 @@ def _folder() -> Path:
     folder = Path(folders[0])
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--runs must be a folder; {folder} is a file")
+    output_files.refuse_folders_of_the_system("runs", folder)
     return folder
 
 

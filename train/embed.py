@@ -16,7 +16,7 @@ from absl import flags
 
 from train.foundation import command_line, fields, flag_types
 from train.foundation.errors import InterruptedRunError, UserError
-from train.workdir import output_files
+from train.workdir import output_files, run_inputs
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run on images.")
 _WEIGHTS = flags.DEFINE_string(
@@ -93,7 +93,11 @@ def main() -> None:
         raise UserError("--out is needed: the .npz file for the features")
     if not _OUT.value.endswith(".npz"):
         raise UserError(f"--out must be an .npz file; got {_OUT.value!r}")
-    kept = {network_path: f"the file of --{network_flag}", images_path: f"that of --{images_flag}"}
+    kept = {images_path: f"what --{images_flag} names"}
+    if network_flag == "weights":
+        kept[network_path] = "the file of --weights"
+    else:
+        kept |= run_inputs.of_run(network_path)
     out = output_files.checked("out", _OUT.value, kept)
 
     from train.data import decoding

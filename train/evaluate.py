@@ -337,8 +337,6 @@ def _check_flags(chosen: classifier_flags.ChosenClassifier) -> None:
     for flag in (_LOGITS, _LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS):
         if flag.value:
             kept[Path(flag.value)] = f"what --{flag.name} is read from"
-    if chosen.workdir is not None:
-        kept |= dict.fromkeys(run_files.present(Path(chosen.workdir)).values(), "of the run")
     for flag in (_OUT, _SCORES, _FIGURE):
         if flag.value is not None:
             kept[output_files.checked(flag.name, flag.value, kept)] = f"the file of --{flag.name}"

@@ -30,7 +30,7 @@ from train.training.loop import AfterEpoch, Loop
 from train.training.losses import find_loss
 from train.training.state import TrainState, num_parameters, parameters_digest, start_from
 from train.training.stop_signals import StopSignals
-from train.workdir import extensions, reporting, run_files, runs
+from train.workdir import extensions, output_files, reporting, run_files, runs
 from train.workdir.checkpoint import Checkpointer, check_path
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
@@ -80,6 +80,7 @@ def run(
             loss = find_loss(config["loss"]["name"])
             reporting.show_finished(workdir, finished, optimizes_top_k=loss.optimizes_top_k)
         return finished
+    run_files.check_places(workdir)
     assembly = _assembled(config, workdir)
     # Weights that do not fit are refused here, before anything is written.
     state = None if run_files.has_checkpoints(workdir) else _first_state(assembly)
@@ -147,6 +148,7 @@ def _config_of_workdir(
         raise UserError(
             f"--workdir must be a directory; {workdir} cannot be one: {error.strerror}"
         ) from error
+    output_files.refuse_folders_of_the_system("workdir", workdir)
     earlier = run_files.read_config(workdir)
     if earlier is None and run_files.has_checkpoints(workdir):
         raise UserError(

@@ -17,6 +17,7 @@ For a published network, --weights=FILE stands in the place of --workdir, with -
 --classes=FILE.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -70,11 +71,12 @@ def main() -> None:
     if _OUT.value is None:
         raise UserError("--out is needed: the file for the program or the weights")
     if _FORMAT.value == "tau_normalized":
-        _write_tau_normalized(chosen, _new_folder(_OUT.value))
+        _write_tau_normalized(chosen, _new_folder(_OUT.value, chosen.files))
         return
     _check_no_tau()
-    out = output_files.checked("out", _OUT.value, chosen.files)
-    output_files.refuse_files_of_runs("out", _description(out))
+    kept = chosen.files
+    out = output_files.checked("out", _OUT.value, kept)
+    output_files.checked("out", str(_description(out)), kept)
     if rule is None:
         _write_weights(chosen, out)
     else:
@@ -98,16 +100,18 @@ def _check_no_tau() -> None:
             raise UserError(f"--{flag} goes with --format=tau_normalized")
 
 
-def _new_folder(value: str) -> Path:
+def _new_folder(value: str, kept: Mapping[Path, str]) -> Path:
     """The folder of a workdir that is to be written."""
     path = Path(value)
-    if not path.name or path.exists():
+    if not path.name or os.path.lexists(path):
         raise UserError(
             "--out must be a folder that does not exist, with --format=tau_normalized; got "
             f"{value or 'an empty text'}"
         )
     if not path.parent.is_dir():
         raise UserError(f"--out must be in a folder that is there; there is no {path.parent}")
+    output_files.refuse_folders_of_the_system("out", path.parent)
+    output_files.refuse_kept("out", path, kept)
     output_files.refuse_files_of_runs("out", path)
     return path
 

@@ -28,6 +28,7 @@ from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.messages import naming_flags
+from train.workdir import output_files
 
 _DATASET = flags.DEFINE_string(
     "dataset",
@@ -131,6 +132,7 @@ def prepare(
             f"--dataset={name} needs no preparation: its files are read where they lie{optional}"
         )
     builder = builders.make_builder(family.builder, data_dir, name=name)
+    output_files.refuse_folders_of_the_system("data_dir", Path(builder.data_dir))
     if builder.is_prepared():
         prepared_files.check_files(builder)
         show_line(f"{name} is prepared already, in {builder.data_dir}")
@@ -168,6 +170,7 @@ def write_records(
         raise UserError(f"--nested is for --dataset=folder; got {name!r}")
     with naming_flags({"config.dataset.path": "--path", "config.dataset.nested=True": "--nested"}):
         images = _OWN_IMAGES[name](path, nested)
+    output_files.refuse_folders_of_the_system("out", out)
     if out.resolve().is_relative_to(path.resolve()):
         raise UserError(f"--out must not be in the folder of the images; got {out}")
     if image_records.are_at(out):
@@ -175,7 +178,8 @@ def write_records(
             show_line(f"the images of {path} are prepared already, in {out}")
             return
         raise UserError(f"--out {out} has records of other images; delete it, or give another")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+    # The records get the name of the folder in one step, which a link does not allow.
+    if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise UserError(f"--out must be a new folder, or an empty one; {out} is not")
     try:
         records_writer.write(images, out, nested=nested, most_bytes=most_bytes)

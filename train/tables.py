@@ -18,7 +18,7 @@ from train.papers.tables.table import Table
 from train.series import planned_runs
 from train.series.execution import execute, show_commands
 from train.series.runs_folder import RunsFolder
-from train.workdir import output_files
+from train.workdir import output_files, run_inputs
 
 _TABLE = flags.DEFINE_string(
     "table",
@@ -72,10 +72,7 @@ def main() -> None:
         raise UserError("--plan and --run exclude each other")
     if _PLAN.value and _JSON.value is not None:
         raise UserError("--json is for collected numbers, and --plan collects none")
-    if _JSON.value == "" or (_JSON.value and not Path(_JSON.value).absolute().parent.is_dir()):
-        raise UserError(f"--json must be a file in a folder that is there; got {_JSON.value!r}")
-    if _JSON.value:
-        output_files.refuse_files_of_runs("json", Path(_JSON.value))
+    out = None if _JSON.value is None else output_files.checked("json", _JSON.value)
     folder = _folder(must_exist=not (_PLAN.value or _RUN.value))
     overrides = tuple(_OVERRIDE.value)
     planned_runs.check_overrides(overrides)
@@ -85,15 +82,18 @@ def main() -> None:
 
     planner = look()
     planner.check(table)
+    needed = planner.needed(table)
     if _PLAN.value:
-        show_commands(planner.needed(table))
+        show_commands(needed)
         return
+    if out is not None:
+        output_files.refuse_kept("json", out, run_inputs.of_configs(needed.configs))
     execution = execute(lambda: look().needed(table)) if _RUN.value else None
     collected = collecting.collect(table, look())
     display.show(collected)
-    if _JSON.value is not None:
+    if out is not None:
         content = files.to_json(json_output.to_json(collected), indent=2)
-        files.write_whole(Path(_JSON.value), content)
+        files.write_whole(out, content)
     if execution is not None and execution.failed:
         execution.show_failed()
         sys.exit(1)
@@ -148,6 +148,7 @@ def _folder(*, must_exist: bool) -> Path:
             f"--runs must be a folder with runs; there is no {folder}: --run makes it, and --plan "
             "prints the commands that do"
         )
+    output_files.refuse_folders_of_the_system("runs", folder)
     return folder
 
 

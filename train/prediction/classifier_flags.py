@@ -10,6 +10,7 @@ from absl import flags
 from train.foundation import flag_types
 from train.foundation.errors import UserError
 from train.prediction.rule_flags import ChosenRule
+from train.workdir import run_inputs
 
 # So that --help shows the flags as those of the command.
 flags.disclaim_key_flags()
@@ -47,11 +48,12 @@ class ChosenClassifier:
 
     @property
     def files(self) -> dict[Path, str]:
-        """The files that it is read from, which are not to be overwritten, with their names."""
+        """What it is read from or was trained on, which is to be kept, with names for messages."""
         named = {"weights": self.weights, "classes": self.classes}
-        return {
+        given = {
             Path(path): f"the file of --{flag}" for flag, path in named.items() if path is not None
         }
+        return given if self.workdir is None else given | run_inputs.of_run(Path(self.workdir))
 
     def check(self) -> None:
         """Refuses flags that are missing, or that exclude each other.

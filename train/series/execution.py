@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from train.foundation import folder_lock, invocation
 from train.foundation.console import show_line
@@ -31,6 +33,11 @@ class Needed:
     folder: RunsFolder
     runs: tuple[PlannedRun, ...]
     waiting: int = 0
+
+    @property
+    def configs(self) -> dict[Path, dict[str, Any]]:
+        """The configurations of the runs by their workdirs."""
+        return {self.folder.workdir(run): run.config for run in self.runs}
 
 
 @dataclass

@@ -1,11 +1,19 @@
 """Checks the files that the command line names for writing."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
 from train.foundation.errors import UserError
 from train.workdir import run_files
+
+# Links in them, such as /dev/stdout, are of the machine, and would be replaced by files.
+_SYSTEM = (Path("/dev"), Path("/proc"), Path("/sys"))
+# In /dev and for everybody's files, in memory.
+_SHARED_MEMORY = Path("/dev/shm")
+# A folder with one of them is a prepared data set: of tfds, and of `image_records`.
+_DESCRIPTIONS = ("dataset_info.json", "image_records.json")
 
 
 def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({})) -> Path:
@@ -14,7 +22,8 @@ def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({
     Args:
         flag: the name of the flag.
         value: the value of the flag.
-        kept: files that must not be overwritten, and what messages call each.
+        kept: files that must not be overwritten, and folders in which nothing may be written, and
+            what messages call each.
 
     Raises:
         UserError: its folder does not exist, its path is not that of a file, it is one of the
@@ -28,21 +37,57 @@ def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({
     # Replacing a device or a pipe would remove it.
     if path.exists() and not path.is_file():
         raise UserError(f"--{flag} must be a file; {path} is a device or a pipe")
-    for other, what in kept.items():
-        same = path.absolute() == other.absolute()
-        if same or (path.exists() and other.exists() and path.samefile(other)):
-            raise UserError(f"--{flag} must not be {what}; {path} is")
+    refuse_folders_of_the_system(flag, path.parent)
+    refuse_kept(flag, path, kept)
     refuse_files_of_runs(flag, path)
     return path
 
 
-def refuse_files_of_runs(flag: str, path: Path) -> None:
-    """Raises `UserError` if a file that a flag names has the place of one that a run writes.
+def refuse_kept(flag: str, path: Path, kept: Mapping[Path, str]) -> None:
+    """Raises `UserError` if a file is one that is kept, or lies in a folder that is.
 
-    Evaluations are no such files: whoever asks for one may say where it goes.
+    Args:
+        flag: the name of the flag that names the file.
+        path: the file.
+        kept: the files and folders, and what messages call each.
     """
-    path = path.parent.resolve() / path.name
+    place = _place(path)
+    for other, what in kept.items():
+        same = path.absolute() == other.absolute()
+        if same or (path.exists() and other.exists() and path.samefile(other)):
+            raise UserError(f"--{flag} must not be {what}; {path} is")
+        if other.is_dir() and place.is_relative_to(other.resolve()):
+            raise UserError(f"--{flag} must not be in {what}; {path} is")
+
+
+def refuse_folders_of_the_system(flag: str, folder: Path) -> None:
+    """Raises `UserError` if a folder that is to be written to is in /dev, /proc or /sys."""
+    place = Path(os.path.realpath(folder))
+    if place.is_relative_to(_SHARED_MEMORY):
+        return
+    for system in _SYSTEM:
+        if place.is_relative_to(system):
+            raise UserError(f"--{flag} must not be in {system}; got {folder}")
+
+
+def refuse_files_of_runs(flag: str, path: Path) -> None:
+    """Raises `UserError` if a file that a flag names has the place of one that the program wrote.
+
+    That is one of a run, or any in a prepared data set. Evaluations are no such files: whoever asks
+    for one may say where it goes.
+    """
+    path = _place(path)
     for folder in path.parents:
         name = path.relative_to(folder).parts[0]
         if run_files.is_of_a_run(name) and run_files.is_run(folder):
             raise UserError(f"--{flag} must not replace {name} of the run in {folder}; got {path}")
+        # Of os.path: a folder above may not be looked into.
+        if any(os.path.isfile(folder / name) for name in _DESCRIPTIONS):  # noqa: PTH113
+            raise UserError(
+                f"--{flag} must not be in the prepared data set in {folder}; got {path}"
+            )
+
+
+def _place(path: Path) -> Path:
+    """Where a file is written. A link is not followed, for the file replaces it."""
+    return path.parent.resolve() / path.name

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -68,6 +69,26 @@ def is_run(folder: Path) -> bool:
 def is_of_a_run(name: str) -> bool:
     """Whether a file or folder of that name in the folder of a run is the run's own."""
     return name in _OWN or (name.startswith("outcomes_") and name.endswith(".npz"))
+
+
+def check_places(workdir: Path) -> None:
+    """Refuses a folder in the place of a file that a run writes, and a file in that of a folder.
+
+    What comes last, such as the curves, is written after hours.
+
+    Raises:
+        UserError: there is one.
+    """
+    tested = (outcomes(workdir, split).name for split in ("test", "balanced_test"))
+    for name in (CONFIG, CLASSES, DATA, METRICS, SKIPPED, RESULTS, CURVES, *tested):
+        path = workdir / name
+        # A link to a folder is replaced, or refused when it is opened.
+        if path.is_dir() and not path.is_symlink():
+            raise UserError(f"{path} must be a file, to be written to; it is a folder")
+    for name, what in ((CHECKPOINTS, "checkpoints"), (EVENTS, "TensorBoard")):
+        path = workdir / name
+        if os.path.lexists(path) and not path.is_dir():
+            raise UserError(f"{path} must be a folder, for {what}; it is none")
 
 
 def has_checkpoints(workdir: Path) -> bool:

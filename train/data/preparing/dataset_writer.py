@@ -85,7 +85,8 @@ def write(
 
 def check_absent(final: Path) -> None:
     """Refuses a folder that has something else in it."""
-    if final.exists() and any(final.iterdir()):
+    # The files get the name of the folder in one step, which a link does not allow.
+    if final.is_symlink() or (final.exists() and (not final.is_dir() or any(final.iterdir()))):
         raise UserError(
             f"{final} exists and is not a whole prepared data set; delete it to prepare it anew"
         )

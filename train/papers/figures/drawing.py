@@ -9,7 +9,8 @@ from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.papers.figures import selection, tested
 from train.papers.figures.catalogue import FIGURES, SUFFIXES
-from train.workdir import figure_style, output_files
+from train.workdir import figure_style, output_files, run_inputs
+from train.workdir.runs import Run
 
 
 class _Source(NamedTuple):
@@ -19,16 +20,18 @@ class _Source(NamedTuple):
         read: reads it from workdirs.
         find: finds it in a folder.
         what: what a count of it is of.
+        run: the run of one of what is read; None where it has none.
     """
 
     read: Callable[[Sequence[str]], Sequence[Any]]
     find: Callable[[str], Sequence[Any]]
     what: str
+    run: Callable[[Any], Run | None]
 
 
 _SOURCES = {
-    "runs": _Source(selection.read, selection.find, "runs drawn"),
-    "networks": _Source(tested.read, tested.find, "results read"),
+    "runs": _Source(selection.read, selection.find, "runs drawn", lambda run: run),
+    "networks": _Source(tested.read, tested.find, "results read", lambda one: one.run),
 }
 
 
@@ -69,6 +72,9 @@ def draw(
     else:
         source = _SOURCES[kind.of]
         results = _results(name, source, workdirs, folder)
+        runs = [run for run in map(source.run, results) if run is not None]
+        inputs = run_inputs.of_configs({run.workdir: run.config for run in runs})
+        output_files.refuse_kept("out", path, inputs)
         figure, found = draw_figure(results, **settings), f"; {source.what}: {len(results)}"
     files.write_whole(path, figure_style.encode(figure, path.suffix))
     show_line(f"wrote {path}{found}")
@@ -81,10 +87,7 @@ def _file(out: str | None) -> Path:
     path = Path(out).expanduser()
     if path.suffix not in SUFFIXES:
         raise UserError(f"--out must end in one of {suffixes}; got {out!r}")
-    if not path.parent.is_dir():
-        raise UserError(f"--out must be in a folder that exists; there is no {path.parent}")
-    output_files.refuse_files_of_runs("out", path)
-    return path
+    return output_files.checked("out", str(path))
 
 
 def _results(

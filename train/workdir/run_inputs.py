@@ -1,0 +1,43 @@
+"""The files and folders that the configuration of a run names: no command may write there."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from train.foundation.nested import flatten
+from train.workdir import run_files
+
+# A text may also be the name of a loss, of which there can be a folder. This one is a path.
+_FOLDER = "dataset.path"
+
+
+def of_run(workdir: Path) -> dict[Path, str]:
+    """What the configuration of the run in a workdir names; nothing where there is no run.
+
+    Returns:
+        Paths that exist, and what messages call each.
+
+    Raises:
+        UserError: the configuration is damaged.
+    """
+    config = run_files.read_config(workdir)
+    return {} if config is None else of_configs({workdir: config})
+
+
+def of_configs(configs: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
+    """What configurations of runs, nested, name; by the workdirs of the runs. See `of_run`."""
+    named = {}
+    for workdir, config in configs.items():
+        for field, value in flatten(config):
+            # A data set, network or loss of somebody else may name files in fields of its own.
+            if isinstance(value, str):
+                path = os.path.expanduser(value)  # noqa: PTH111 (fails for no text)
+                if _is_kept(field, path):
+                    named[Path(path)] = f"config.{field} of the run in {workdir}"
+    return named
+
+
+def _is_kept(field: str, path: str) -> bool:
+    # Of os.path, whose functions fail for no text: most are the names of something else.
+    return os.path.isfile(path) or (field == _FOLDER and os.path.isdir(path))  # noqa: PTH112, PTH113
