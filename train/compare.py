@@ -211,7 +211,7 @@ def _folder() -> Path:
     folder = Path(folders[0])
     if folder.exists() and not folder.is_dir():
         raise UserError(f"--runs must be a folder; {folder} is a file")
-    output_files.refuse_folders_of_the_system("runs", folder)
+    output_files.refuse_folders_of_the_system("runs", folder, is_folder=True)
     return folder
 
 

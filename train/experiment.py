@@ -148,7 +148,7 @@ def _config_of_workdir(
         raise UserError(
             f"--workdir must be a directory; {workdir} cannot be one: {error.strerror}"
         ) from error
-    output_files.refuse_folders_of_the_system("workdir", workdir)
+    output_files.refuse_folders_of_the_system("workdir", workdir, is_folder=True)
     earlier = run_files.read_config(workdir)
     if earlier is None and run_files.has_checkpoints(workdir):
         raise UserError(

@@ -110,7 +110,7 @@ def _new_folder(value: str, kept: Mapping[Path, str]) -> Path:
         )
     if not path.parent.is_dir():
         raise UserError(f"--out must be in a folder that is there; there is no {path.parent}")
-    output_files.refuse_folders_of_the_system("out", path.parent)
+    output_files.refuse_folders_of_the_system("out", path)
     output_files.refuse_kept("out", path, kept)
     output_files.refuse_files_of_runs("out", path)
     return path

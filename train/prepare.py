@@ -9,6 +9,7 @@ CIFAR-100 is downloaded.
 
 import dataclasses
 import functools
+import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -132,7 +133,7 @@ def prepare(
             f"--dataset={name} needs no preparation: its files are read where they lie{optional}"
         )
     builder = builders.make_builder(family.builder, data_dir, name=name)
-    output_files.refuse_folders_of_the_system("data_dir", Path(builder.data_dir))
+    output_files.refuse_folders_of_the_system("data_dir", Path(builder.data_dir), is_folder=True)
     if builder.is_prepared():
         prepared_files.check_files(builder)
         show_line(f"{name} is prepared already, in {builder.data_dir}")
@@ -170,8 +171,8 @@ def write_records(
         raise UserError(f"--nested is for --dataset=folder; got {name!r}")
     with naming_flags({"config.dataset.path": "--path", "config.dataset.nested=True": "--nested"}):
         images = _OWN_IMAGES[name](path, nested)
-    output_files.refuse_folders_of_the_system("out", out)
-    if out.resolve().is_relative_to(path.resolve()):
+    output_files.refuse_folders_of_the_system("out", out, is_folder=True)
+    if Path(os.path.realpath(out)).is_relative_to(path.resolve()):
         raise UserError(f"--out must not be in the folder of the images; got {out}")
     if image_records.are_at(out):
         if image_records.read(out).is_of(images, nested=nested):

@@ -148,7 +148,7 @@ def _folder(*, must_exist: bool) -> Path:
             f"--runs must be a folder with runs; there is no {folder}: --run makes it, and --plan "
             "prints the commands that do"
         )
-    output_files.refuse_folders_of_the_system("runs", folder)
+    output_files.refuse_folders_of_the_system("runs", folder, is_folder=True)
     return folder
 
 

@@ -243,7 +243,11 @@ def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebod
     mistakes = [
         ([], "one of --workdir, a finished run, --weights, a published network, and --logits is"),
         ([run, logits], "--workdir does not go with --logits, which are evaluated alone"),
-        ([run, f"--out={workdir}/config.json"], "--out must not be of the run"),
+        ([run, f"--out={workdir}/config.json"], "--out must not replace config.json of the run"),
+        (
+            [run, "--scores=/proc/self/x.npz"],
+            "--scores must not be in /proc, a folder of the system; got /proc/self",
+        ),
         ([run, f"--scores={tmp_path}/x", f"--out={tmp_path}/x"], "not be the file of --out"),
         (
             [logits, labels, f"--out={somebodys}/labels.npy"],

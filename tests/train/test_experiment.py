@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -385,6 +386,31 @@ def test_a_workdir_that_is_a_file_is_refused(config, tmp_path):
     path = tmp_path / "file"
     path.write_text("")
     refused(config, path, "--workdir must be a directory")
+
+
+def test_a_workdir_of_the_system_is_refused(config):
+    message = "^--workdir must not be in /proc, a folder of the system; got /proc/self/run$"
+    refused(config, Path("/proc/self/run"), message)
+
+
+@pytest.mark.parametrize(
+    "name", ["classes.json", "learning_curves.png", "metrics.jsonl", "outcomes_test.npz"]
+)
+def test_a_folder_in_the_place_of_a_file_of_the_run_is_refused(config, tmp_path, name):
+    (tmp_path / name).mkdir()
+    refused(
+        config, tmp_path, f"{tmp_path}/{name} must be a file, to be written to; it is a folder$"
+    )
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard"])
+def test_a_file_in_the_place_of_a_folder_of_the_run_is_refused(config, tmp_path, name):
+    path = tmp_path / name
+    path.touch()
+    refused(config, tmp_path, f"^{path} must be a folder, for [a-zA-Z]+; it is none$")
+    path.unlink()
+    path.symlink_to(tmp_path / "nowhere")
+    refused(config, tmp_path, f"^{path} must be a folder, for [a-zA-Z]+; it is none$")
 
 
 def test_speed_leaves_out_the_epochs_that_compiled():

@@ -37,7 +37,7 @@ def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({
     # Replacing a device or a pipe would remove it.
     if path.exists() and not path.is_file():
         raise UserError(f"--{flag} must be a file; {path} is a device or a pipe")
-    refuse_folders_of_the_system(flag, path.parent)
+    refuse_folders_of_the_system(flag, path)
     refuse_kept(flag, path, kept)
     refuse_files_of_runs(flag, path)
     return path
@@ -60,14 +60,20 @@ def refuse_kept(flag: str, path: Path, kept: Mapping[Path, str]) -> None:
             raise UserError(f"--{flag} must not be in {what}; {path} is")
 
 
-def refuse_folders_of_the_system(flag: str, folder: Path) -> None:
-    """Raises `UserError` if a folder that is to be written to is in /dev, /proc or /sys."""
-    place = Path(os.path.realpath(folder))
+def refuse_folders_of_the_system(flag: str, path: Path, *, is_folder: bool = False) -> None:
+    """Raises `UserError` if what a flag names for writing is in /dev, /proc or /sys.
+
+    Args:
+        flag: the name of the flag.
+        path: the file or folder.
+        is_folder: whether it is a folder, where a link is followed.
+    """
+    place = Path(os.path.realpath(path)) if is_folder else _place(path)
     if place.is_relative_to(_SHARED_MEMORY):
         return
     for system in _SYSTEM:
         if place.is_relative_to(system):
-            raise UserError(f"--{flag} must not be in {system}; got {folder}")
+            raise UserError(f"--{flag} must not be in {system}, a folder of the system; got {path}")
 
 
 def refuse_files_of_runs(flag: str, path: Path) -> None:

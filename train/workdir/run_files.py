@@ -80,7 +80,7 @@ def check_places(workdir: Path) -> None:
         UserError: there is one.
     """
     tested = (outcomes(workdir, split).name for split in ("test", "balanced_test"))
-    for name in (CONFIG, CLASSES, DATA, METRICS, SKIPPED, RESULTS, CURVES, *tested):
+    for name in (CLASSES, DATA, METRICS, SKIPPED, RESULTS, CURVES, *tested):
         path = workdir / name
         # A link to a folder is replaced, or refused when it is opened.
         if path.is_dir() and not path.is_symlink():

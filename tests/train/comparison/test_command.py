@@ -61,6 +61,14 @@ MISTAKES = {
         ["--runs=docs", "--csv=x.txt", "--json=x.txt"],
         "--json must not be the file of --csv",
     ),
+    "output of the system": (
+        ["--runs=docs", "--markdown=/proc/self/x.md"],
+        "--markdown must not be in /proc, a folder of the system; got /proc/self",
+    ),
+    "output in place of a study": (
+        ["--study=README.md", "--json=README.md"],
+        "--json must not be the file of --study; README.md is",
+    ),
     "output of a plan": (["--sweep=x.toml", "--plan", "--csv=x.csv"], "--plan has none"),
     "no sweep": (["--sweep=x.toml"], "--sweep must be a file; there is no file x.toml"),
     "no study": (["--study=x.toml"], "--study must be a file; there is no file x.toml"),
@@ -86,6 +94,33 @@ def sweep_file(tmp_path):
     path = tmp_path / "my sweep.toml"
     path.write_text(SWEEP)
     return path
+
+
+def test_what_runs_are_to_be_trained_on_is_no_output(tmp_path, sweep_file):
+    features = tmp_path / "features.npz"
+    features.write_bytes(b"features")
+    make(tmp_path / "runs", (0, 0.5), dataset__path=str(features))
+    (tmp_path / "study.toml").write_text(
+        STUDY.replace("1e30", f'1, "model.start_from" = "{features}"')
+    )
+    sweep_file.write_text(SWEEP.replace("[fields]", f'[fields]\nmodel.start_from = "{features}"'))
+    new = f"--runs={tmp_path / 'new'}"
+    for arguments, field in (
+        ((f"--runs={tmp_path / 'runs'}",), "dataset.path"),
+        ((f"--sweep={sweep_file}", new), "model.start_from"),
+        ((f"--study={tmp_path / 'study.toml'}", new), "model.start_from"),
+    ):
+        done = compare(*arguments, f"--json={features}")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"--json must not be config.{field} of the run in " in done.stderr
+    for flag in (f"--sweep={sweep_file}", f"--study={tmp_path / 'study.toml'}"):
+        done = compare(flag, "--runs=/proc/self/runs")
+        assert done.returncode == 2
+        assert (
+            "--runs must not be in /proc, a folder of the system; got /proc/self/runs"
+            in done.stderr
+        )
+    assert features.read_bytes() == b"features"
 
 
 def test_a_plan_is_a_command_a_run_and_makes_nothing(tmp_path, sweep_file):

@@ -1,5 +1,6 @@
 """`train.prepare` as a command: mistakes, kills, a full disk, and going on afterwards."""
 
+import shutil
 import tarfile
 
 import pytest
@@ -222,6 +223,15 @@ def test_a_folder_with_something_else_in_it_is_not_written_to(tmp_path, shrunk):
     with pytest.raises(UserError, match="exists and is not a whole prepared data set; delete it"):
         run(tmp_path / "manual", tmp_path / "data")
     assert other.read_text() == "mine"
+    # A link too: no folder gets its name.
+    link = other.parent
+    shutil.rmtree(link)
+    link.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UserError, match="exists and is not a whole prepared data set; delete it"):
+        run(tmp_path / "manual", tmp_path / "data")
+    assert list(link.parent.iterdir()) == [link]
+    with pytest.raises(UserError, match=r"^--data_dir must not be in /proc, a folder"):
+        run(tmp_path / "manual", "/proc/self/data")
 
 
 def without_tensorflow(monkeypatch):

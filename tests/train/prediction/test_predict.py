@@ -125,6 +125,14 @@ MISTAKES = {
     "html": ("--workdir=% --images=@ --top_k=1 --html=@/x/y.html", "--html must be in a folder"),
     "device": ("--workdir=% --images=@ --top_k=1 --out=/dev/null", "is a device or a pipe"),
     "out": ("--workdir=% --images=@ --top_k=1 --out=@/1.png", "must not be one of the images"),
+    "names as out": (
+        "--workdir=% --images=@ --top_k=1 --class_names=@/notes.txt --out=@/notes.txt",
+        "--out must not be the file of --class_names",
+    ),
+    "system": (
+        "--workdir=% --images=@ --top_k=1 --html=/proc/self/x.html",
+        "--html must not be in /proc, a folder of the system; got /proc/self",
+    ),
     "own": (
         "--workdir=% --images=@ --top_k=1 --out=%/metrics.jsonl",
         "--out must not replace metrics.jsonl of the run in ",

@@ -263,6 +263,44 @@ def test_a_mistake_is_one_line_and_exit_code_two(finished, finished_run, rows, c
     assert {file: file.read_bytes() for file in rows.rglob("*.n*")} == before
 
 
+def test_what_the_run_was_trained_on_is_not_written_to(finished, workdir, tmp_path):
+    features = tmp_path / "a.npz"
+    shutil.copy(finished / "moved.npz", features)
+    config = unsealed(workdir / "config.json")
+    config["dataset"]["path"] = str(features)
+    (workdir / "config.json").write_text(json.dumps(config))
+    (tmp_path / "link.npz").hardlink_to(features)
+    (tmp_path / "images").mkdir()
+    before = features.read_bytes()
+    run, rows = f"--workdir={workdir}", f"--features={finished}/moved.npz"
+    starts = {
+        "train.evaluate": (["--scores=@"], ["--out=@"], ["--rules=lac", "--figure=@"]),
+        "train.predict": ([rows, "--top_k=1", "--out=@"], [rows, "--top_k=1", "--html=@"]),
+        "train.export": (["--top_k=1", "--out=@"], ["--format=safetensors", "--out=@"]),
+        "train.embed": ([f"--images={tmp_path}/images", "--out=@"],),
+    }
+    message = f" must not be config.dataset.path of the run in {workdir}; {tmp_path}/"
+    for module, commands in starts.items():
+        arguments = [
+            [run, *(part.replace("@", str(out)) for part in command)]
+            for command in commands
+            for out in (features, tmp_path / "link.npz")
+        ]
+        for done in start_each(module, arguments, ENVIRONMENT):
+            assert (done.returncode, done.stdout) == (2, ""), (module, done.stderr)
+            (line,) = done.stderr.splitlines()
+            assert message in line
+    assert features.read_bytes() == before
+    # A folder of features: nothing is written into it.
+    features.unlink()
+    features.mkdir()
+    arguments = ["--figure=learning_curves", f"--workdirs={workdir}", f"--out={features}/a.png"]
+    done = start("train.figures", *arguments, environment=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--out must not be in config.dataset.path of the run in " in done.stderr
+    assert list(features.iterdir()) == []
+
+
 def test_evaluation_and_calibration_use_the_features_where_they_are(finished, workdir, tmp_path):
     config = unsealed(workdir / "config.json")
     shutil.copy(finished / "moved.npz", tmp_path / "a.npz")

@@ -5,6 +5,7 @@ import errno
 import json
 import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -256,7 +257,22 @@ def test_a_changed_image_is_told_when_it_is_read(tmp_path, capfd):
 def test_a_place_that_cannot_be_used_is_told(prepared, tmp_path):
     photos = prepared / "photos"
     (tmp_path / "file").touch()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "dangling").symlink_to(tmp_path / "gone")
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    before = sorted(tmp_path.iterdir())
     for out, message in (
+        (
+            tmp_path / "dangling",
+            r"--out must be a new folder, or an empty one; \S+/dangling is not",
+        ),
+        (tmp_path / "loop", r"--out must be a new folder, or an empty one; \S+/loop is not"),
+        (tmp_path / "link", r"--out must be a new folder, or an empty one; \S+/link is not"),
+        (
+            Path("/proc/self/records"),
+            r"^--out must not be in /proc, a folder of the system; got /proc/self/records$",
+        ),
         (photos / "records", r"--out must not be in the folder of the images; got"),
         (photos, r"--out must not be in the folder of the images; got"),
         (prepared, r"--out must be a new folder, or an empty one; \S+ is not"),
@@ -267,7 +283,7 @@ def test_a_place_that_cannot_be_used_is_told(prepared, tmp_path):
             prepare.write_records("folder", photos, out, nested=False)
     with pytest.raises(UserError, match=r"^--path must be a folder with images; \S+/gone does not"):
         prepare.write_records("folder", tmp_path / "gone", tmp_path / "records", nested=False)
-    assert not (tmp_path / "records").exists()
+    assert sorted(tmp_path.iterdir()) == before
 
 
 @pytest.mark.slow

@@ -329,7 +329,16 @@ MISTAKES = {
     "runs in a file": (["--table=4.4", "--runs=README.md", "--plan"], "--runs must be a folder"),
     "plan and run": (["--table=4.4", "--plan", "--run"], "--plan and --run exclude each other"),
     "json of a plan": (["--table=4.4", "--plan", "--json=x.json"], "--plan collects none"),
-    "json nowhere": (["--table=4.4", "--json=/nowhere/x.json"], "--json must be a file"),
+    "json nowhere": (["--table=4.4", "--json=/nowhere/x.json"], "there is no /nowhere"),
+    "json of the system": (["--table=4.4", "--json=/proc/self/x.json"], "--json must not be in"),
+    "runs of the system": (["--table=4.4", "--plan", "--runs=/proc/self/x"], "--runs must not be"),
+    "json in place of weights": (
+        [
+            *("--table=3.1", "--rows=resnet50", "--runs=tests"),
+            *("--override=model.pretrained=README.md", "--json=README.md"),
+        ],
+        "--json must not be config.model.pretrained of the run in tests/",
+    ),
     "override of no field": (
         ["--table=4.4", "--plan", "--override=num_epoch=1"],
         "has no field 'num_epoch'; did you mean 'num_epochs'?",
