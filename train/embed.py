@@ -93,11 +93,12 @@ def main() -> None:
         raise UserError("--out is needed: the .npz file for the features")
     if not _OUT.value.endswith(".npz"):
         raise UserError(f"--out must be an .npz file; got {_OUT.value!r}")
-    kept = {images_path: f"what --{images_flag} names"}
-    if network_flag == "weights":
-        kept[network_path] = "the file of --weights"
-    else:
-        kept |= run_inputs.of_run(network_path)
+    used_files = (
+        {network_path: "the file of --weights"}
+        if network_flag == "weights"
+        else run_inputs.of_run(network_path)
+    )
+    kept = {images_path: f"what --{images_flag} names"} | used_files
     out = output_files.checked("out", _OUT.value, kept)
 
     from train.data import decoding
