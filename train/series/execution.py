@@ -16,6 +16,9 @@ from train.series.child_processes import ChildProcesses
 from train.series.planned_runs import PlannedRun
 from train.series.runs_folder import TO_MAKE, RunsFolder, Status
 
+# How often the main thread looks for signals while it waits for a run. One that comes in the moment
+# before it waits, or that the system gives to another thread, does not end the wait.
+_PAUSE = 0.2
 _MINUTE = 60
 _HOUR = 3600
 
@@ -124,7 +127,10 @@ def execute(look: Callable[[], Needed], *, jobs: int = 1) -> Execution:
                 running[threads.submit(_make, run, folder, processes)] = run
             if not running:
                 return execution
-            for future in wait(running, return_when=FIRST_COMPLETED).done:
+            done: set[Future[_Ended]] = set()
+            while not done:
+                done = wait(running, timeout=_PAUSE, return_when=FIRST_COMPLETED).done
+            for future in done:
                 run = running.pop(future)
                 _note(run, future.result(), folder, execution, names_it=jobs > 1)
 

@@ -5,6 +5,8 @@ import os
 import re
 import signal
 import subprocess
+import sys
+import threading
 from dataclasses import replace
 
 import pytest
@@ -150,6 +152,25 @@ def test_a_signal_while_a_run_is_started_reaches_it(tmp_path, monkeypatch, numbe
         # A Python that is just starting can end by SIGINT with another code.
         started.append(POPEN(WAITS, **options))
         os.kill(os.getpid(), number)
+        return started[0]
+
+    monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
+    with pytest.raises(InterruptedRunError, match="the same command goes on"):
+        execution.execute(lambda: look(tmp_path).needed(TUNED))
+    assert [process.returncode for process in started] == [-number]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_does_not_end_the_wait_is_not_lost(tmp_path, monkeypatch, number):
+    started = []
+    main = threading.main_thread().ident
+
+    def interrupted(_command, **options):
+        started.append(POPEN(("sleep", "20"), **options))
+        while sys._current_frames()[main].f_code.co_name != "wait":
+            pass
+        # To this thread, and so not to the main thread, which goes on waiting.
+        signal.pthread_kill(threading.get_ident(), number)
         return started[0]
 
     monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
