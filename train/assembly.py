@@ -23,6 +23,7 @@ from train.evaluation import predictions, summaries, temperature
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
+from train.foundation import host_memory
 from train.foundation.errors import UserError
 from train.models import MODEL_OPTIONS, build_model, check_image_shape
 from train.models.classifier import Classifier
@@ -63,9 +64,11 @@ def assemble(
         UserError: the data set cannot be opened, or does not fit the configuration.
     """
     assembly = Assembly(config, facts, workdir)
-    configuration.check_classes(config, len(assembly.classes.names))
-    if assembly.spec.has_images:
+    if assembly.has_images:
         check_image_shape(config["model"]["name"], assembly.image_shape)
+    if facts is None:
+        assembly.check_memory()
+    configuration.check_classes(config, len(assembly.classes.names))
     return assembly
 
 
@@ -143,6 +146,32 @@ class Assembly:
                 self.config["model"], facts.complete(self._unopened)
             ) or (None, None)
         return facts if mean is None else dataclasses.replace(facts, mean=mean, std=std)
+
+    def check_memory(self) -> None:
+        """Refuses a network whose state in training does not fit into the memory of this machine.
+
+        Its shapes are computed, and nothing of it is made. The data set is opened only if its
+        number of classes is not known without it.
+        """
+        num_classes = self._unopened.num_classes or self.num_classes
+        values = optimizer.hyperparameters(self.config["optimizer"])
+        # Neither the number of steps nor the rates of layers change a shape.
+        transformation = optimizer.build(
+            self.config["optimizer"], values, num_epochs=1, steps_per_epoch=1
+        ).transformation
+        make = self._initial_state_of(self._model(num_classes), transformation)
+        state = jax.eval_shape(make, jax.random.key(0))
+        parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
+        host_memory.check_fits(
+            f"the {parameters:,} parameters of config.model for {num_classes:,} classes, with the "
+            "state of the optimizer,",
+            sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
+        )
+
+    @property
+    def has_images(self) -> bool:
+        """Whether the examples are images."""
+        return self._unopened.has_images
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -294,18 +323,18 @@ class Assembly:
 
     def initial_state(self) -> TrainState:
         """The state before the first step, on the host."""
-        make = partial(
-            initial_state,
-            self.model,
-            self._make_optimizer(self.hyperparameters["optimizer"]).transformation,
-            self.image_shape,
-            averaged=self.config["optimizer"]["average_decay"] is not None,
-            frozen=self._frozen,
-        )
+        transformation = self._make_optimizer(self.hyperparameters["optimizer"]).transformation
+        make = self._initial_state_of(self.model, transformation)
         key = randomness.initialization_key(self.config["seed"])
         state: TrainState = self.devices.make(make, key)
         if not self.loss.estimates_labels:
             return state
+        examples = len(self.dataset.train)
+        host_memory.check_fits(
+            f"the estimated labels of config.loss.name={self.config['loss']['name']} for "
+            f"{examples:,} training {self.spec.example}s and {self.num_classes:,} classes",
+            examples * self.num_classes * 4,
+        )
         estimates = label_estimates.initial(
             self.dataset.train.labels, num_classes=self.num_classes, seed=self.config["seed"]
         )
@@ -399,6 +428,19 @@ class Assembly:
                 for split in self.test_splits
             },
             fitted,
+        )
+
+    def _initial_state_of(
+        self, model: Classifier, transformation: optax.GradientTransformation
+    ) -> Callable[[jax.Array], TrainState]:
+        """What makes the state before the first step from a key, but for estimated labels."""
+        return partial(
+            initial_state,
+            model,
+            transformation,
+            self.image_shape,
+            averaged=self.config["optimizer"]["average_decay"] is not None,
+            frozen=self._frozen,
         )
 
     @property

@@ -12,6 +12,7 @@ from tests.train.forked import ROOT, check_mistakes, start
 from train.__main__ import COMMANDS
 
 CONFIG = "--config=configs/digits.py"
+LATENTS = "--config=configs/synthetic_latents.py"
 # A limit for a hang; the command takes some ten seconds.
 TIMEOUT = 300
 
@@ -90,6 +91,22 @@ MISTAKES = {
     "no get_config": (["--config=train/foundation/fields.py"], "has no function get_config()"),
     "not Python": (["--config=README.md"], "README.md, line "),
     "unlike any field": ([CONFIG, "--config.zzz=3"], "has no field 'config.zzz'"),
+    "more examples than memory": (
+        [LATENTS, f"--config.dataset.num_train={10**13}"],
+        "the 10,000,000,000,000 examples of config.dataset.num_train need 1,280 TB of memory; this",
+    ),
+    "more images than memory": (
+        ["--config=configs/synthetic_species.py", f"--config.dataset.num_test={10**13}"],
+        "the 10,000,000,000,000 images of config.dataset.num_test need 30 PB of memory; this",
+    ),
+    "more units than memory": (
+        [LATENTS, f"--config.model.width={10**9}"],
+        "the 1,000,000,120,000,000,100 parameters of config.model for 100 classes, with the state "
+        "of the optimizer, need 8,000 PB of memory; this machine has",
+    ),
+    "more units than JAX counts": ([LATENTS, f"--config.model.width={10**13}"], "from 1 to 10"),
+    "more layers than are compiled": ([LATENTS, f"--config.model.depth={10**9}"], "from 1 to 1000"),
+    "more samples than are drawn": ([CONFIG, f"--config.loss.num_samples={10**9}"], "from 1 to 10"),
 }
 
 

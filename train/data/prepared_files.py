@@ -7,6 +7,7 @@ the data set.
 
 import contextlib
 import io
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from train.data.builders import damaged
 from train.data.image_reader import ImageReader
 from train.data.record_shards import RecordShards, Shard
 from train.data.records import Records, Split
-from train.foundation import checksums, json_files
+from train.foundation import checksums, host_memory, json_files
 from train.foundation.errors import UserError, first_line
 
 # How the names of lists begin that are made of the records where they are missing.
@@ -220,6 +221,8 @@ class Examples(Sequence[dict[str, Any]]):
 
 
 def _read_into_memory(source: Examples, shape: tuple[int, int, int]) -> Split:
+    what = f"the {len(source):,} images of a split of the prepared data set"
+    host_memory.check_fits(what, len(source) * math.prod(shape))
     images = np.empty((len(source), *shape), np.uint8)
     labels = np.empty(len(source), np.int32)
     for index in range(len(source)):

@@ -8,7 +8,12 @@ from train.foundation import fields
 # More do not fit into the memory of a host: a class has a name, a count and a prior there.
 MOST_CLASSES = 10**8
 
-SIZES = {name: fields.integer(1) for name in ("num_train", "num_validation", "num_test")}
+# Of any machine. What fits into the memory of this one is known when the examples are made.
+MOST_EXAMPLES = 10**15
+
+SIZES = {
+    name: fields.integer(1, MOST_EXAMPLES) for name in ("num_train", "num_validation", "num_test")
+}
 
 OPTIONS: dict[str, fields.Field] = {
     "num_classes": fields.integer(2, MOST_CLASSES),

@@ -19,13 +19,21 @@ from train.data.organs_model import OrgansModel
 from train.data.power_law_model import PowerLawModel
 from train.data.records import Split
 from train.data.species_model import SpeciesModel
-from train.foundation import fields
+from train.foundation import fields, host_memory
 
 # The laws by the name that `config.dataset.generator` has for them.
 GENERATORS: dict[str, type[LatentSpecies]] = {
     "gaussian": SpeciesModel,
     "organs": OrgansModel,
     "power_law": PowerLawModel,
+}
+
+# The fields that the sizes of the parts come from.
+_FIELDS = {
+    "train": "config.dataset.num_train",
+    "validation": "config.dataset.num_validation",
+    "test": "config.dataset.num_test",
+    "balanced_test": "config.dataset.balanced_per_class",
 }
 
 
@@ -47,6 +55,7 @@ class SyntheticLatentsSpec(DatasetSpec):
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Draws the examples; see `DatasetSpec`."""
         del data_dir  # There are no files.
+        self._check_memory()
         train, labels = self._sample("train")
         if self.label_noise is not None:
             labels = label_noise.apply(self.label_noise, labels, seed=seed)
@@ -62,6 +71,15 @@ class SyntheticLatentsSpec(DatasetSpec):
             mean=tuple(train.mean(axis=0, dtype=np.float64).tolist()),
             std=tuple(train.std(axis=0, dtype=np.float64).tolist()),
         )
+
+    def _check_memory(self) -> None:
+        # The numbers are drawn in 64 bits, a part at a time, and kept in 32 bits with the labels.
+        for part, size in self.sizes.items():
+            what = f"the {size:,} examples of {_FIELDS[part]}"
+            host_memory.check_fits(what, size * LATENT_SIZE * 8)
+        total = sum(self.sizes.values())
+        what = f"the {total:,} examples of {', '.join(_FIELDS.values())} together"
+        host_memory.check_fits(what, total * (LATENT_SIZE + 1) * 4)
 
     def _sample(self, part: str) -> tuple[np.ndarray, np.ndarray]:
         """The latents float32 [n, 16] and labels int32 [n] of a part."""
@@ -97,7 +115,7 @@ SYNTHETIC_LATENTS = DatasetFamily(
     options={
         "generator": fields.one_of(tuple(GENERATORS)),
         **species_options.OPTIONS,
-        "balanced_per_class": fields.integer(0),
+        "balanced_per_class": fields.integer(0, species_options.MOST_EXAMPLES),
         **options.LABEL_NOISE,
     },
 )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from train.data.dataset import DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.latent_species import Examples, check_whole_number
 from train.data.prepared_spec import PreparedSpec
 from train.data.species_model import CHUNK_SIZE, IMAGE_SHAPE, SpeciesModel
+from train.foundation import host_memory
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
@@ -83,6 +85,9 @@ class SyntheticSpecies(tfds.core.GeneratorBasedBuilder):
             "validation": config.num_validation,
             "test": config.num_test,
         }
+        for part, size in sizes.items():
+            what = f"the {size:,} images of config.dataset.num_{part}"
+            host_memory.check_fits(what, size * math.prod(IMAGE_SHAPE))
         return {
             part: self._generate_examples(config.model.sample(part, size))
             for part, size in sizes.items()

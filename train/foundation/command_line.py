@@ -22,7 +22,7 @@ from train.foundation import (
     refused_flags,
     standard_output,
 )
-from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.errors import InterruptedRunError, UserError, first_line
 from train.foundation.printable import printable
 
 # The exit code for a mistake in the command line, the configuration or the files.
@@ -151,6 +151,11 @@ def _explain(error: Exception) -> NoReturn:
         case OSError():
             named = error.filename is not None and error.strerror is not None
             _fail(f"{error.strerror}: {error.filename}" if named else str(error), _SYSTEM_ERROR)
+        case MemoryError():
+            _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR)
+        case RuntimeError() if str(error).startswith("RESOURCE_EXHAUSTED"):
+            # JAX has no type of its own for it.
+            _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR)
         case RuntimeError() if (reason := _why_no_devices()) is not None:
             platforms = os.environ.get("JAX_PLATFORMS", "")
             _fail(f"JAX finds no devices with JAX_PLATFORMS={platforms!r}: {reason}", _USER_ERROR)

@@ -43,12 +43,16 @@ from train.models.normalization import NORMALIZATIONS, Normalization
 from train.models.pretrained import NEW_HEAD, Pretrained
 from train.models.weights import files
 
+# No memory holds a layer of more units, and JAX counts those of much larger ones wrongly.
+MOST_WIDTH = 10**9
+# Each layer is traced and compiled, in a tenth of a second or so.
+MOST_DEPTH = 1000
 # Fields of `config.model` that only some networks have. None is the default of the network.
 MODEL_OPTIONS: Mapping[str, Field] = {
     # The units of each hidden layer, or the features that n-grams are embedded to.
-    "width": fields.optional(fields.integer(1)),
+    "width": fields.optional(fields.integer(1, MOST_WIDTH)),
     # The number of hidden layers.
-    "depth": fields.optional(fields.integer(1)),
+    "depth": fields.optional(fields.integer(1, MOST_DEPTH)),
     # The probability that a unit is set to 0 in training.
     "dropout": fields.optional(fields.Number(at_least=0, below=1)),
     # The probability that the last residual branch is left out in training; those before it are

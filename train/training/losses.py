@@ -212,7 +212,8 @@ def _with_counts(values: Hyperparameters, class_counts: np.ndarray) -> Hyperpara
 _K = {"k": SetSize(leaves_one_out=True)}
 _MEAN_SIZE = {"k": SetSize()}
 _NOISE = {"epsilon": Number(at_least=0)}
-_SAMPLES = {"num_samples": integer(1)}
+# One after another: more would take minutes for a single batch.
+_SAMPLES = {"num_samples": integer(1, 10_000)}
 _TAU = {"tau": Number(at_least=0)}
 _MARGINS = {"max_margin": Number(at_least=0), "scale": Number(above=0)}
 # Of losses that take smoothed labels. Every configuration has the field.

@@ -47,7 +47,7 @@ NUMBERS = st.one_of(
     st.integers(0, 12),
     st.floats(),
     st.floats(0, 1),
-    st.sampled_from((10**400, -(10**400), 2**31, 2**32, 2**63, 1e308, 5e-324)),
+    st.sampled_from((10**400, -(10**400), 10**9, 10**13, 2**31, 2**32, 2**63, 1e308, 5e-324)),
 )
 # What fields may hold, and what is near it.
 WORDS = st.sampled_from(
@@ -70,7 +70,20 @@ VALUES = st.recursive(
 # What has surprised a program before.
 ODD: st.SearchStrategy[Any] = st.sampled_from(
     (
-        *(10**400, -(10**400), float("nan"), float("inf"), -0.0, 0, -1, 2**32, 1e308, 5e-324),
+        *(
+            10**400,
+            -(10**400),
+            10**9,
+            10**13,
+            float("nan"),
+            float("inf"),
+            -0.0,
+            0,
+            -1,
+            2**32,
+            1e308,
+            5e-324,
+        ),
         *("", "\0", "\ud800", "a" * 5000, True, None, [], [[]], [None], {}, {"": {}}, [10**400]),
     )
 )

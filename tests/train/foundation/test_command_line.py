@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 
+import jax
 import pytest
 
 from tests.train.forked import ROOT, TIME_LIMIT, check_mistakes
@@ -37,6 +38,27 @@ def test_a_mistake_is_told_in_the_words_of_the_console_command(monkeypatch, caps
         command_line._guarded(mistaken)
     assert ended.value.code == 2
     assert capsys.readouterr().err == "error: prepare it with topk-jax prepare\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (MemoryError("Unable to allocate 9 TiB"), "not enough memory: Unable to allocate 9 TiB"),
+        (MemoryError(), "not enough memory: MemoryError"),
+        (
+            jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nall its blocks"),
+            "not enough memory: RESOURCE_EXHAUSTED: Out of memory",
+        ),
+    ],
+)
+def test_too_little_memory_is_one_line(capsys, error, line):
+    def too_large():
+        raise error
+
+    with pytest.raises(SystemExit) as ended:
+        command_line._guarded(too_large)
+    assert ended.value.code == 1
+    assert capsys.readouterr().err == f"error: {line}\n"
 
 
 @pytest.mark.parametrize("written", ["--flagfile={}", "-flagfile={}", "--flagfile {}"])
