@@ -27,7 +27,7 @@ from train.models import build_model
 from train.training import randomness, steps
 from train.training.objectives import Objective
 from train.training.optimizer import Optimizer
-from train.training.state import initial_state, num_parameters
+from train.training.state import initial_state, initializer, num_parameters
 
 AXIS_NAME = "devices"
 EPSILON = 1.0
@@ -223,7 +223,7 @@ def whole_steps(
     image_shape = (workload.size, workload.size, 3)
     rng = np.random.default_rng(0)
     shapes = jax.eval_shape(
-        lambda key: initial_state(model, sgd, image_shape, key), jax.random.key(0)
+        lambda key: initial_state(initializer(model, image_shape), sgd, key), jax.random.key(0)
     )
     # Drawn here, because compiling the initialisation takes as long as many steps.
     state = jax_utils.replicate(jax.tree.map(lambda leaf: _drawn(rng, leaf), shapes), [device])

@@ -40,7 +40,7 @@ from train.training import (
 from train.training.losses import find_loss
 from train.training.objectives import Hyperparameters, Objective, class_logits
 from train.training.optimizer import Norm, Optimizer
-from train.training.state import TrainState, initial_state, parameters_digest
+from train.training.state import TrainState, initial_state, initializer, parameters_digest
 from train.workdir import extensions, run_files, terminal
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
@@ -153,18 +153,16 @@ class Assembly:
         Its shapes are computed, and nothing of it is made. The data set is opened only if its
         number of classes is not known without it.
         """
-        num_classes = self._unopened.num_classes or self.num_classes
         values = optimizer.hyperparameters(self.config["optimizer"])
         # Neither the number of steps nor the rates of layers change a shape.
         transformation = optimizer.build(
             self.config["optimizer"], values, num_epochs=1, steps_per_epoch=1
         ).transformation
-        make = self._initial_state_of(self._model(num_classes), transformation)
-        state = jax.eval_shape(make, jax.random.key(0))
+        key = randomness.initialization_key(self.config["seed"])
+        state = jax.eval_shape(self._initial_state_of(transformation), key)
         parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
         host_memory.check_fits(
-            f"the {parameters:,} parameters of config.model for {num_classes:,} classes, with the "
-            "state of the optimizer,",
+            f"the {parameters:,} parameters of config.model, with the state of the optimizer,",
             sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state)),
         )
 
@@ -324,7 +322,7 @@ class Assembly:
     def initial_state(self) -> TrainState:
         """The state before the first step, on the host."""
         transformation = self._make_optimizer(self.hyperparameters["optimizer"]).transformation
-        make = self._initial_state_of(self.model, transformation)
+        make = self._initial_state_of(transformation)
         key = randomness.initialization_key(self.config["seed"])
         state: TrainState = self.devices.make(make, key)
         if not self.loss.estimates_labels:
@@ -430,15 +428,20 @@ class Assembly:
             fitted,
         )
 
+    @cached_property
+    def _initializer(self) -> Callable[[jax.Array], Mapping[str, Any]]:
+        """What makes the variables of the network, for which few data sets have to be opened."""
+        num_classes = self._unopened.num_classes or self.num_classes
+        return initializer(self._model(num_classes), self.image_shape)
+
     def _initial_state_of(
-        self, model: Classifier, transformation: optax.GradientTransformation
+        self, transformation: optax.GradientTransformation
     ) -> Callable[[jax.Array], TrainState]:
         """What makes the state before the first step from a key, but for estimated labels."""
         return partial(
             initial_state,
-            model,
+            self._initializer,
             transformation,
-            self.image_shape,
             averaged=self.config["optimizer"]["average_decay"] is not None,
             frozen=self._frozen,
         )

@@ -101,8 +101,8 @@ MISTAKES = {
     ),
     "more units than memory": (
         [LATENTS, f"--config.model.width={10**9}"],
-        "the 1,000,000,120,000,000,100 parameters of config.model for 100 classes, with the state "
-        "of the optimizer, need 8,000 PB of memory; this machine has",
+        "the 1,000,000,120,000,000,100 parameters of config.model, with the state of the "
+        "optimizer, need 8,000 PB of memory; this machine has",
     ),
     "more units than JAX counts": ([LATENTS, f"--config.model.width={10**13}"], "from 1 to 10"),
     "more layers than are compiled": ([LATENTS, f"--config.model.depth={10**9}"], "from 1 to 1000"),

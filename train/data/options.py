@@ -18,7 +18,7 @@ VALIDATION_SIZE = {"validation_size": fields.integer(1)}
 # How streamed images are read.
 STREAMED = {
     # The number of processes that decode; with 0, threads of the program's own process decode.
-    "num_workers": fields.integer(0, 1024),
+    "num_workers": fields.integer(0, 256),
     # Whether an image that cannot be decoded is left out and counted; otherwise it stops the run.
     "skip_unreadable": fields.boolean(),
 }

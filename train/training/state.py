@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
@@ -43,10 +43,22 @@ class TrainState:
         return self.averages["params"], self.averages["batch_stats"]
 
 
+def initializer(
+    model: Classifier, image_shape: tuple[int, ...]
+) -> Callable[[jax.Array], Mapping[str, Any]]:
+    """Makes the variables of a network from a key. It is traced once, for shapes and for values.
+
+    Args:
+        model: the network.
+        image_shape: height, width and channels; for features, their number alone.
+    """
+    images = np.zeros((1, *image_shape), np.float32)
+    return jax.jit(lambda key: model.init(key, images, train=True))
+
+
 def initial_state(
-    model: Classifier,
+    init: Callable[[jax.Array], Mapping[str, Any]],
     optimizer: optax.GradientTransformation,
-    image_shape: tuple[int, ...],
     key: jax.Array,
     *,
     averaged: bool = False,
@@ -55,15 +67,13 @@ def initial_state(
     """The state before the first step.
 
     Args:
-        model: the network.
+        init: the `initializer` of the network.
         optimizer: the optimizer.
-        image_shape: height, width and channels; for features, their number alone.
         key: the key of the initial parameters.
         averaged: whether moving averages are kept.
         frozen: the parts of the network that are not trained, for which the optimizer has no state.
     """
-    images = np.zeros((1, *image_shape), np.float32)
-    variables = jax.jit(lambda key: model.init(key, images, train=True))(key)
+    variables = init(key)
     params, batch_stats = variables["params"], variables.get("batch_stats", {})
     return TrainState(
         step=jax.numpy.zeros((), np.int32),

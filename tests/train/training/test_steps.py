@@ -17,7 +17,7 @@ from train.models.networks.small_cnn import SmallCNN
 from train.training import label_estimates, randomness, steps
 from train.training.losses import LOSSES
 from train.training.optimizer import Optimizer
-from train.training.state import initial_state, num_parameters, parameters_digest
+from train.training.state import initial_state, initializer, num_parameters, parameters_digest
 
 AXIS = "devices"
 LOSS = {
@@ -53,9 +53,8 @@ def build(
     frozen = ("features",) if freeze else ()
     optimizer = Optimizer(optax.sgd(0.05, momentum=0.9), optax.constant_schedule(0.05))
     state = initial_state(
-        model,
+        initializer(model, (8, 8, 1)),
         optimizer.transformation,
-        (8, 8, 1),
         randomness.initialization_key(0),
         averaged=average_decay is not None,
         frozen=frozen,
