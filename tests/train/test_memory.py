@@ -1,0 +1,59 @@
+"""A run whose network, labels or data do not fit into memory ends before these are made."""
+
+import json
+
+import pytest
+
+from configs import digits, synthetic_latents
+from train.assembly import Assembly, assemble
+from train.data.synthetic_latents import SyntheticLatentsSpec
+from train.foundation import host_memory
+from train.foundation.errors import UserError
+
+
+def config_of(recipe, **model):
+    config = json.loads(recipe.to_json())
+    config["model"] |= model
+    return config
+
+
+def test_a_network_is_refused_before_the_data_set_is_opened(monkeypatch):
+    def load(*_arguments, **_options):
+        raise AssertionError("opened")
+
+    monkeypatch.setattr(SyntheticLatentsSpec, "load", load)
+    # Also of a width and a depth of which the product overflows 64 bits.
+    config = config_of(synthetic_latents.get_config(), width=10**9, depth=20)
+    with pytest.raises(UserError, match=r"parameters of config.model, .* EB of memory; this mach"):
+        assemble(config)
+
+
+@pytest.mark.parametrize(("optimizer", "copies"), [("sgd", 2), ("adamw", 3)])
+def test_the_state_of_the_optimizer_and_averages_are_counted(monkeypatch, optimizer, copies):
+    config = config_of(digits.get_config("cross_entropy"), name="linear")
+    config["optimizer"] |= {"name": optimizer, "average_decay": 0.9}
+    # Each copy is of 64 times 10 weights and 10 biases. A few counts of steps are left.
+    least = (copies + 1) * (64 * 10 + 10) * 4
+    monkeypatch.setattr(host_memory, "_physical", lambda: least + 100)
+    Assembly(config, None, None).check_memory()
+    monkeypatch.setattr(host_memory, "_physical", lambda: least)
+    with pytest.raises(UserError, match=r"^the 650 parameters of config.model, with the state of"):
+        Assembly(config, None, None).check_memory()
+
+
+def test_estimated_labels_are_counted(monkeypatch):
+    assembly = assemble(config_of(digits.get_config("role"), name="linear"))
+    monkeypatch.setattr(host_memory, "_physical", lambda: 20_000)
+    refused = (
+        r"^the estimated labels of config.loss.name=role for 1,257 training images and 10 classes "
+        r"need 50 kB of memory; this machine has 20 kB$"
+    )
+    with pytest.raises(UserError, match=refused):
+        assembly.initial_state()
+
+
+def test_prepared_images_that_are_read_into_memory_are_counted(monkeypatch):
+    monkeypatch.setattr(host_memory, "_physical", lambda: 20_000)
+    refused = "^the 1,257 images of a split of the prepared data set need 80 kB of memory; this mac"
+    with pytest.raises(UserError, match=refused):
+        assemble(config_of(digits.get_config("cross_entropy"), name="linear"))
