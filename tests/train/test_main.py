@@ -105,7 +105,7 @@ MISTAKES = {
         "optimizer, need 8,000 PB of memory; this machine has",
     ),
     "more units than JAX counts": ([LATENTS, f"--config.model.width={10**13}"], "from 1 to 10"),
-    "more layers than are compiled": ([LATENTS, f"--config.model.depth={10**9}"], "from 1 to 1000"),
+    "more layers than are compiled": ([LATENTS, f"--config.model.depth={10**9}"], "from 1 to 100,"),
     "more samples than are drawn": ([CONFIG, f"--config.loss.num_samples={10**9}"], "from 1 to 10"),
 }
 

@@ -45,8 +45,8 @@ from train.models.weights import files
 
 # No memory holds a layer of more units, and JAX counts those of much larger ones wrongly.
 MOST_WIDTH = 10**9
-# Each layer is traced and compiled, in a tenth of a second or so.
-MOST_DEPTH = 1000
+# Each layer is compiled several times: a hundred of them in a minute or two on two cores.
+MOST_DEPTH = 100
 # Fields of `config.model` that only some networks have. None is the default of the network.
 MODEL_OPTIONS: Mapping[str, Field] = {
     # The units of each hidden layer, or the features that n-grams are embedded to.
