@@ -98,7 +98,7 @@ MISTAKES = [
     ("optimizer.layer_decay", 0, "config.optimizer.layer_decay .*; got 0"),
     ("optimizer.decay_biases_and_norms", 0, "decay_biases_and_norms must be True or False"),
     ("model.width", 8, "model.width is for mlp, ngram_bag; config.model.name is 'small_cnn'"),
-    ("model.depth", 0, "config.model.depth must be a whole number of at least 1, or None; got 0"),
+    ("model.depth", 0, "config.model.depth must be a whole number from 1 to 100, or None; got 0"),
     ("model.dropout", 1.0, "config.model.dropout must be .* less than 1, or None; got 1.0"),
     ("model.sync_batch_norm", 1, "config.model.sync_batch_norm must be True or False"),
     (

@@ -168,7 +168,7 @@ MISTAKES = {
     "bad choice": (
         '"loss.epsilon" = {',
         'loss.num_samples = {values = [3, 0]}\n"loss.epsilon" = {',
-        "config.loss.num_samples must be a whole number of at least 1; got 0",
+        "config.loss.num_samples must be a whole number from 1 to 10000; got 0",
     ),
     "choice twice": (
         '"loss.epsilon" = {',
