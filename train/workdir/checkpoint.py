@@ -332,7 +332,8 @@ def check_path(directory: Path) -> None:
         UserError: it is a file, or has a name that the storage takes for another.
     """
     directory = directory.absolute()
-    if directory.exists() and not directory.is_dir():
+    # Of os.path, whose functions fail for no name; where no folder can be, others say so.
+    if os.path.exists(directory) and not os.path.isdir(directory):  # noqa: PTH110, PTH112
         raise UserError(f"{directory} must be a folder, for checkpoints; it is none")
     # Tensorstore takes a backslash for a slash, and names in UTF-8 alone.
     if "\\" in str(directory) or any("\ud800" <= letter <= "\udfff" for letter in str(directory)):
