@@ -33,6 +33,8 @@ from tests.compilation import QUICK_FLAGS
 ROOT = Path(__file__).parents[2]
 # A limit for a hang, in seconds; a start takes some of them.
 TIME_LIMIT = 300
+# A command takes them in as soon as it has begun; until then it is code of the tests that runs.
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # What takes time to import, beside the rooms of the program.
 IMPORTED = (
     "grain",
@@ -175,6 +177,7 @@ def _fork(start: Start, connection: socket.socket, files: Sequence[int]) -> None
         for file in files:
             os.close(file)
         return
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     child = os.fork()
     if child == 0:
         connection.close()
@@ -206,6 +209,7 @@ def _run(start: Start, output: int, errors: int) -> None:
     sys.argv = [start.module, *start.arguments]
     module = importlib.import_module(start.module)
     importlib.import_module("train.foundation.interruption").begin()
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
     # Where a process that the command starts begins.
     sys.modules["__main__"] = module
     command_line = importlib.import_module("train.foundation.command_line")
