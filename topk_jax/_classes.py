@@ -20,10 +20,13 @@ def count(scores: jax.Array, name: Hashable | None) -> int:
 def own(classes: jax.Array, size: int, name: Hashable | None) -> jax.Array:
     """The classes as places among those of this device, which has `size` of them.
 
-    A place outside [0, size) is of another device.
+    A place outside [0, size) is of another device. It may be negative, so the type has a sign where
+    the classes are split.
     """
     if name is None:
         return classes
+    if jnp.issubdtype(classes.dtype, jnp.unsignedinteger):
+        classes = classes.astype(f"int{8 * classes.dtype.itemsize}")
     return classes - (size * jax.lax.axis_index(name)).astype(classes.dtype)
 
 

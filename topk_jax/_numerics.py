@@ -74,7 +74,8 @@ def without_label(
     scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     """The scores [..., L] with -inf, which is below `FLOOR`, at the true class."""
-    return jnp.where(is_label(scores, labels, class_axis_name), -jnp.inf, scores)
+    # Of no examples, `jnp.where` returns its second argument, which has to vary as the scores do.
+    return jnp.where(~is_label(scores, labels, class_axis_name), scores, -jnp.inf)
 
 
 def nan_where_invalid(

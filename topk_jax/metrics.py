@@ -497,9 +497,9 @@ def _label_ranks(
     """
     scores = _selection.once(scores)
     score = _numerics.score_of_label(scores, labels, class_axis_name)[..., None]
-    classes = jax.lax.broadcasted_iota(labels.dtype, scores.shape, scores.ndim - 1)
     larger = scores > score
     own_labels = _classes.own(labels, scores.shape[-1], class_axis_name)
+    classes = jax.lax.broadcasted_iota(own_labels.dtype, scores.shape, scores.ndim - 1)
     tied_before = (scores == score) & (classes < own_labels[..., None])
     rank = _classes.total(larger | tied_before, class_axis_name)
     valid = _numerics.valid_examples(scores, labels, class_axis_name)

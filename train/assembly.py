@@ -327,14 +327,14 @@ class Assembly:
         state: TrainState = self.devices.make(make, key)
         if not self.loss.estimates_labels:
             return state
-        examples = len(self.dataset.train)
+        labels = self.dataset.train.labels
         host_memory.check_fits(
             f"the estimated labels of config.loss.name={self.config['loss']['name']} for "
-            f"{examples:,} training {self.spec.example}s and {self.num_classes:,} classes",
-            examples * self.num_classes * 4,
+            f"{len(labels):,} training {self.spec.example}s and {self.num_classes:,} classes",
+            len(labels) * self.num_classes * 4,
         )
         estimates = label_estimates.initial(
-            self.dataset.train.labels, num_classes=self.num_classes, seed=self.config["seed"]
+            labels, num_classes=self.num_classes, seed=self.config["seed"]
         )
         return dataclasses.replace(state, label_logits=estimates)
 

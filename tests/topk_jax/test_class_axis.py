@@ -123,6 +123,30 @@ def test_every_function_in_shard_map(num_batch, num_classes, checked):
     check_in_shard_map(cases, mesh_of(num_batch, num_classes, AxisType.Auto), checked)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if not (case.is_statistic or case.couples)],
+    ids=lambda case: case.name,
+)
+def test_no_examples(case):
+    """A batch of 0, of which JAX takes some operations for constants, the same on all devices."""
+    arrays = {name: of_no_examples(name, array) for name, array in class_axis_cases.draw().items()}
+    own_specs = [spec_of(name) for name in list(case.arrays.values())[: case.slopes]]
+    mapped = jax.shard_map(
+        functools.partial(case.results, class_axis_name="classes"),
+        mesh=mesh_of(1, 2, AxisType.Auto),
+        in_specs=({name: spec_of(name) for name in arrays},),
+        out_specs=(PartitionSpec(*RESULT_AXES[case.of]), own_specs),
+    )
+    shapes = jax.eval_shape(mapped, arrays)
+    assert shapes == jax.eval_shape(case.results, arrays)
+    assert 0 in shapes[0].shape
+
+
+def of_no_examples(name, array):
+    return array[tuple(slice(0) if axis == "batch" else slice(None) for axis in AXES[name])]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto], ids=str)
 @pytest.mark.parametrize(("num_batch", "num_classes"), [(1, 8), (2, 4)])
@@ -210,6 +234,14 @@ def test_invalid_examples_are_nan_wherever_the_class_is():
     logits = LOGITS.at[1, 6].set(jnp.nan)
     for labels, invalid in (([8, 0, -1], [True, True, True]), ([7, 0, 4], [False, True, False])):
         np.testing.assert_array_equal(found(logits, jnp.array(labels)), [invalid] * 2)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint32"])
+def test_ties_over_devices_are_decided_for_labels_of_any_type(dtype):
+    ranks = functools.partial(metrics.label_ranks, class_axis_name="classes")
+    labels = jnp.array([0, 3, 7, 8], dtype)
+    found = jax.jit(in_shard_map(ranks, SPLIT))(jnp.zeros((4, 8)), labels)
+    np.testing.assert_array_equal(found, [0, 3, 7, 8])
 
 
 @pytest.mark.parametrize("counts", [[2**32 + 10, 10, 10, 10], np.array([1, 1, 1, 10**10])])

@@ -122,7 +122,7 @@ def _scores_of_classes_forward(
     unit: bool, rows: jax.Array, layer: Layer, classes: jax.Array
 ) -> tuple[jax.Array, Any]:
     vectors = _vectors(unit, _columns(layer.weights, classes, rows.dtype))
-    scores = jnp.einsum("nd,dns->ns", rows, vectors.reshape(-1, *classes.shape))
+    scores = jnp.einsum("nd,dns->ns", rows, vectors.reshape(len(vectors), *classes.shape))
     if layer.bias is not None:
         scores = scores + layer.bias.at[classes].get(mode="promise_in_bounds")
     return scores, (rows, layer, classes)
@@ -134,7 +134,9 @@ def _scores_of_classes_backward(
     rows, layer, classes = residuals
     columns = _columns(layer.weights, classes, rows.dtype)
     vectors, pull = jax.vjp(functools.partial(_vectors, unit), columns)
-    rows_cotangent = jnp.einsum("ns,dns->nd", cotangent, vectors.reshape(-1, *classes.shape))
+    rows_cotangent = jnp.einsum(
+        "ns,dns->nd", cotangent, vectors.reshape(len(vectors), *classes.shape)
+    )
     (of_columns,) = pull(jnp.einsum("ns,nd->dns", cotangent, rows).reshape(columns.shape))
     # A class that several examples have selected is added up first, and then written once.
     flat = classes.reshape(-1)

@@ -169,7 +169,7 @@ def _total(
     def of_groups(*groups: jax.Array) -> tuple[jax.Array, jax.Array]:
         return total([terms(*entries) for entries in zip(*groups, strict=True)])
 
-    groups = (array.reshape(GROUP, -1, *array.shape[1:]) for array in events)
+    groups = (array.reshape(GROUP, len(array) // GROUP, *array.shape[1:]) for array in events)
     one, other = _selection.stored(of_groups, *groups)
     return total(list(zip(one, other, strict=True)))
 
@@ -236,7 +236,7 @@ def _product(amplitudes: jax.Array, circle: _Circle) -> tuple[jax.Array, jax.Arr
     Hazard: XLA on the CPU does not vectorize a product of complex numbers over an axis. Choice:
     written out, in two stages. Cost: none.
     """
-    groups = amplitudes.reshape(GROUP, -1, *amplitudes.shape[1:])
+    groups = amplitudes.reshape(GROUP, len(amplitudes) // GROUP, *amplitudes.shape[1:])
 
     def product_of_groups(
         groups: jax.Array, sines: jax.Array, versines: jax.Array

@@ -95,11 +95,11 @@ def _log_ratio_and_slopes(
     slopes = drawn * left * (-change if counts_left else change)
     slopes = slopes.reshape(num_factors, -1).T.reshape(*batch_shape, num_factors)
     value = value.reshape(batch_shape)
-    if values is None:
+    if rest is None or values is None:
         return value, slopes, None
     by_rest = _slopes_of_ratio(root, k + 1, ranks, highest, next_highest)
     slopes_of_rest = _slopes_of_rest(values, by_rest, of_rest, tilt)
-    return value, slopes, slopes_of_rest.reshape(*batch_shape, -1)
+    return value, slopes, slopes_of_rest.reshape(rest.shape)
 
 
 def _tilt(factors: jax.Array, power_sums: list[jax.Array], k: int) -> jax.Array:

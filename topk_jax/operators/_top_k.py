@@ -122,12 +122,12 @@ def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     # entries, then select among these. The chunks are sorted to keep the order of the indices.
     # Cost: one more pass.
     chunks = pad_for_selection(jax.lax.stop_gradient(scores), k)
-    chunks = chunks.reshape(*scores.shape[:-1], -1, _CHUNK)
+    chunks = chunks.reshape(*scores.shape[:-1], chunks.shape[-1] // _CHUNK, _CHUNK)
     _, of_maxima = _selected(jax.lax.optimization_barrier(chunks.max(axis=-1)), k)
     chosen = jax.lax.optimization_barrier(jnp.sort(of_maxima, axis=-1))
     candidates = jnp.take_along_axis(
         chunks, chosen[..., None], axis=-2, mode="promise_in_bounds"
-    ).reshape(*scores.shape[:-1], -1)
+    ).reshape(*scores.shape[:-1], k * _CHUNK)
     _, positions = _selected(candidates, k)
     indices = _CHUNK * _entries(chosen, positions // _CHUNK) + positions % _CHUNK
     return _entries(scores, indices), indices
@@ -185,7 +185,10 @@ def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
             return _selection.kth_by_descent(scores, k)
         return _selection.kth_by_bisection(scores, k)
 
-    if length <= _LONGEST_SHORT_ROW:
+    if 0 in scores.shape:
+        # Of no examples, `jnp.where` returns a constant. No loop takes its type under `shard_map`.
+        index = largest(hidden, k)[1][..., -1:]
+    elif length <= _LONGEST_SHORT_ROW:
         index = jax.lax.platform_dependent(hidden, cpu=of_short_rows, default=by_rank)
     else:
         index = by_rank(hidden)

@@ -298,6 +298,23 @@ def test_slopes_of_epsilon_margins_and_scales(rng):
             np.testing.assert_allclose(slope, (above - below) / 2e-6, atol=1e-7)
 
 
+@each_loss
+@each_head
+def test_no_examples(name, kind, rng):
+    features, weights, bias, labels = drawn(rng)
+
+    def total(features, weights):
+        head = head_of(kind, weights, bias)
+        options = PARAMETERS[name] | EXTRA.get(name, {})
+        values = getattr(heads, name)(features, head, labels[:0], block_size=BLOCK, **options)
+        return values.sum(), values
+
+    gradients = jax.grad(total, argnums=(0, 1), has_aux=True)
+    slopes, values = jax.eval_shape(gradients, features[:0], weights)
+    assert values.shape == (0,)
+    assert [slope.shape for slope in slopes] == [(0, NUM_FEATURES), weights.shape]
+
+
 def test_a_batch_of_any_shape_and_vmap(rng):
     features, weights, bias, labels = drawn(rng)
     values = compiled("top_k_hinge", "linear")(features, weights, bias, labels)[0]

@@ -227,6 +227,13 @@ def test_empty_batches(case):
     assert quick_value_of(case, 2, jnp.zeros((5, 0)), axis=0).size == 0
 
 
+@every_case_with(["size", "k"], [(300, 40), (3000, 5), (3000, 40)])
+def test_empty_batches_of_many_classes(case, size, k):
+    """Methods for many classes, and for large k, which divide them into blocks."""
+    gradient = jax.grad(lambda scores: _value(case, k, scores).sum())
+    assert jax.eval_shape(gradient, jnp.zeros((0, size))).shape == (0, size)
+
+
 @pytest.mark.slow
 @every_case_with(("size", "k"), [(5, 1), (5, K), (5, 5)])
 def test_both_modes_give_the_jacobian(case, rng, size, k):
