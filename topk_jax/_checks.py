@@ -133,6 +133,8 @@ def axis_size(axis_name: Hashable | None, name: str = "axis_name") -> int:
     if axis_name is None:
         return 1
     try:
+        # JAX takes a list here, and refuses it later.
+        hash(axis_name)
         return jax.lax.axis_size(axis_name)
     except (NameError, TypeError, ValueError) as error:
         raise ValueError(

@@ -224,8 +224,8 @@ def _check_class_devices(values: Mapping[str, Any]) -> None:
     if optimizer in NEED_WHOLE_LAYERS:
         fitting = ", ".join(sorted(set(OPTIMIZERS) - set(NEED_WHOLE_LAYERS)))
         raise UserError(
-            f"config.optimizer.name must be one of {fitting} with config.class_devices={size}, "
-            f"where no device has the norm of the head; got {optimizer!r}"
+            f"config.optimizer.name must be one of {fitting} with config.parallel=mesh, unless "
+            f"config.class_devices is 1: else no device has the norm of the head; got {optimizer!r}"
         )
 
 

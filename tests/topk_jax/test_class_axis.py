@@ -197,6 +197,7 @@ def test_labels_that_are_marked_are_not_refused():
     ("name", "labels", "specs", "message"),
     [
         ("models", LABELS, SPLIT, "class_axis_name must be None or the name of an axis .*'models'"),
+        (["classes"], LABELS, SPLIT, r"class_axis_name must be None or the name .*\['classes'\]"),
         ("classes", LABELS, (PartitionSpec(), PartitionSpec()), "logits is the same on all device"),
         (
             "classes",

@@ -12,6 +12,7 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _numerics
 from topk_jax.heads import _softmax
 from topk_jax.heads._blocks import Block, Layer, alike, over_blocks, pulled_back
+from topk_jax.heads._each_device import for_own_examples
 from topk_jax.heads._head import Head, Scores, checked, size_of_block
 from topk_jax.losses._average_k import _ratio, _share_of_device
 from topk_jax.losses._multilabel import negative_log_likelihood
@@ -31,6 +32,7 @@ class _Candidates(NamedTuple):
     classes: jax.Array
 
 
+@for_own_examples
 def average_k(
     features: ArrayLike,
     head: Head,

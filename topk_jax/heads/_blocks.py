@@ -124,7 +124,7 @@ def _scores_of_classes_forward(
     vectors = _vectors(unit, _columns(layer.weights, classes, rows.dtype))
     scores = jnp.einsum("nd,dns->ns", rows, vectors.reshape(len(vectors), *classes.shape))
     if layer.bias is not None:
-        scores = scores + layer.bias.at[classes].get(mode="promise_in_bounds")
+        scores = scores + _entries(layer.bias, classes)
     return scores, (rows, layer, classes)
 
 
@@ -208,7 +208,12 @@ def _scores(
 
 
 def _columns(weights: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    return weights.at[:, classes.reshape(-1)].get(mode="promise_in_bounds").astype(dtype)
+    return _entries(weights, classes.reshape(-1)).astype(dtype)
+
+
+def _entries(array: jax.Array, classes: jax.Array) -> jax.Array:
+    # A rule gets what the user gave to `jax.grad`: without jit it may be an array of NumPy.
+    return jnp.asarray(array).at[..., classes].get(mode="promise_in_bounds")
 
 
 def _count(block_size: int, num_classes: int) -> int:

@@ -15,6 +15,7 @@ __all__ = ["CosineHead", "LinearHead"]
 # compared to the memory.
 _BLOCK = {"cpu": 2**20}
 _BLOCK_OF_OTHERS = 2**24
+_USUAL_BATCH = 256
 
 
 class LinearHead(NamedTuple):
@@ -161,8 +162,11 @@ def size_of_block(given: Any, scores: Scores, *, at_least: int = 1) -> int:
     """
     if given is None:
         entries = _BLOCK.get(jax.default_backend(), _BLOCK_OF_OTHERS)
+        num_rows = scores.rows.shape[0]
+        # Of any number of examples, in a program of `jax.export`, the usual one counts.
+        num_rows = max(1, num_rows) if isinstance(num_rows, int) else _USUAL_BATCH
         # A multiple of a vector register on any device.
-        size = max(128, entries // max(1, len(scores.rows)) // 128 * 128)
+        size = max(128, entries // num_rows // 128 * 128)
     else:
         size = _checks.whole_number(given, "block_size", minimum=1)
     return min(max(size, at_least), scores.num_classes)

@@ -11,6 +11,7 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, losses
 from topk_jax.heads._blocks import Block, alike, over_blocks, scores_of_classes
+from topk_jax.heads._each_device import for_own_examples
 from topk_jax.heads._head import Head, Scores, checked, size_of_block
 from topk_jax.heads._selection import Largest, merged, nothing_yet
 from topk_jax.losses._hinge import REASON_NEXT_RANK, REASON_WITHOUT_LABEL
@@ -18,6 +19,7 @@ from topk_jax.losses._hinge import REASON_NEXT_RANK, REASON_WITHOUT_LABEL
 __all__ = ["calibrated_top_k_hinge", "convex_top_k_hinge", "top_k_hinge"]
 
 
+@for_own_examples
 def top_k_hinge(
     features: ArrayLike,
     head: Head,
@@ -66,6 +68,7 @@ def top_k_hinge(
     return losses.top_k_hinge(reduced, positions, k=k).reshape(batch_shape)
 
 
+@for_own_examples
 def convex_top_k_hinge(
     features: ArrayLike,
     head: Head,
@@ -112,6 +115,7 @@ def convex_top_k_hinge(
     return losses.convex_top_k_hinge(reduced, positions, k=k).reshape(batch_shape)
 
 
+@for_own_examples
 def calibrated_top_k_hinge(
     features: ArrayLike,
     head: Head,

@@ -6,6 +6,7 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _selection
 from topk_jax.heads._blocks import Block, alike, over_blocks, scores_of_classes
+from topk_jax.heads._each_device import for_own_examples
 from topk_jax.heads._head import Head, Scores, checked, size_of_block
 from topk_jax.heads._selection import Largest, merged, nothing_yet
 from topk_jax.losses._hinge import REASON_NEXT_RANK
@@ -14,6 +15,7 @@ from topk_jax.operators import _normals
 __all__ = ["noised_top_k_hinge"]
 
 
+@for_own_examples
 def noised_top_k_hinge(
     features: ArrayLike,
     head: Head,
@@ -83,7 +85,7 @@ def noised_top_k_hinge(
     keys = _checks.random_keys(key, "key", batch_shape)
     # As for `losses.noised_top_k_hinge`: one key with a single example is that example's key.
     of_rows = keys if keys.ndim == 0 and batch_shape else keys.reshape(-1)
-    words = _normals.row_words(of_rows, len(labels))
+    words = _normals.row_words(of_rows, labels.shape[0])
     gap = _gap(scores, labels, k, epsilon, num_samples, words, block_size)
     margin = _numerics.value_of_class(margins, labels)
     gap = _numerics.nan_where_invalid_labels(gap, labels, num_classes)
@@ -102,7 +104,7 @@ def _gap(
     block_size: int,
 ) -> jax.Array:
     """The mean over the samples of the perturbed gap of rank k + 1 to the true class, `[n]`."""
-    unit, num_rows = scores.unit, len(labels)
+    unit, num_rows = scores.unit, labels.shape[0]
     rows, layer, labels, epsilon, words = alike(scores.rows, scores.layer, labels, epsilon, words)
     hidden_rows, hidden_layer, hidden_epsilon = jax.lax.stop_gradient((rows, layer, epsilon))
     inside = jnp.maximum(labels, 0)[:, None]

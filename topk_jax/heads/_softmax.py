@@ -9,11 +9,13 @@ from jax.typing import ArrayLike
 
 from topk_jax import _numerics
 from topk_jax.heads._blocks import Block, Layer, alike, over_blocks, pulled_back, scores_of_classes
+from topk_jax.heads._each_device import for_own_examples
 from topk_jax.heads._head import Head, Scores, checked, size_of_block
 
 __all__ = ["cross_entropy"]
 
 
+@for_own_examples
 def cross_entropy(
     features: ArrayLike, head: Head, labels: ArrayLike, *, block_size: int | None = None
 ) -> jax.Array:

@@ -166,7 +166,8 @@ class MeshDevices(ShardMapDevices):
     Args:
         class_devices: the devices that share the classes. Where they do not divide the devices of
             a process, the largest number is taken that divides both, because a finished run may be
-            used on any number of devices. None for as many as divide those and the classes.
+            used on any number of devices. None for the largest number that divides those and the
+            classes.
         num_classes: the number of classes L, a multiple of `class_devices`.
     """
 

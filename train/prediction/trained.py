@@ -20,6 +20,9 @@ from train.workdir import run_files, runs
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.classes import Classes
 
+# Of inputs that are numbers of a kind; features may be any.
+_DTYPES = {"images": np.uint8, "names": np.int32}
+
 
 @dataclass(frozen=True)
 class TrainedClassifier:
@@ -97,17 +100,33 @@ class TrainedClassifier:
             raise UserError(f"--{needed} is needed, not --{inputs}: {what} is one on {needed}")
 
     def scores(self) -> Callable[[jax.Array], jax.Array]:
-        """uint8 images [n, height, width, channels], features or names to scores [n, L]; pure."""
+        """uint8 images [n, height, width, channels], features or names to scores [n, L]; pure.
+
+        The function raises `TypeError` for inputs of another type, and `ValueError` for those of
+        another shape.
+        """
         assembly, at_temperature = self.assembly, self.temperature
         variables = {"params": self.params, "batch_stats": self.batch_stats}
 
         def scores(inputs: jax.Array) -> jax.Array:
+            self._check_inputs(inputs)
             outputs: Any = assembly.model.apply(variables, assembly.normalize(inputs), train=False)
             if at_temperature is None:
                 return assembly.objective.scores(outputs)
             return temperature.probabilities(class_logits(outputs), np.float32(at_temperature))
 
         return scores
+
+    def _check_inputs(self, inputs: jax.Array) -> None:
+        """Raises for inputs that the network would take for others."""
+        kind = self.spec.inputs
+        # Pixels of another type would not be divided by 255.
+        if kind in _DTYPES and inputs.dtype != _DTYPES[kind]:
+            raise TypeError(f"{kind} must be {_DTYPES[kind].__name__}, got dtype {inputs.dtype}")
+        shape = tuple(self.assembly.image_shape)
+        if inputs.ndim == 0 or inputs.shape[1:] != shape:
+            wanted = ", ".join(map(str, ("n", *shape)))
+            raise ValueError(f"{kind} must have shape ({wanted}), got shape {inputs.shape}")
 
     def load_dataset(self) -> Dataset:
         """The data set of the run.

@@ -6,6 +6,7 @@ Most tests share one shape, so that each loss is compiled once for each kind of 
 import functools
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -313,6 +314,28 @@ def test_no_examples(name, kind, rng):
     slopes, values = jax.eval_shape(gradients, features[:0], weights)
     assert values.shape == (0,)
     assert [slope.shape for slope in slopes] == [(0, NUM_FEATURES), weights.shape]
+
+
+@each_loss
+def test_exported_for_any_number_of_examples(name, rng):
+    features, weights, bias, labels = drawn(rng)
+
+    def total(weights, features, labels):
+        options = PARAMETERS[name] | EXTRA.get(name, {})
+        head = heads.LinearHead(weights, bias)
+        return getattr(heads, name)(features, head, labels, **options).sum()
+
+    (size,) = jax.export.symbolic_shape("n")
+    program = jax.export.export(
+        jax.jit(jax.value_and_grad(total)), platforms=("cpu", "cuda", "tpu")
+    )(
+        jax.ShapeDtypeStruct(weights.shape, weights.dtype),
+        jax.ShapeDtypeStruct((size, NUM_FEATURES), features.dtype),
+        jax.ShapeDtypeStruct((size,), labels.dtype),
+    )
+    # Without jit, and with weights of NumPy, which the custom rules then get.
+    alone = jax.value_and_grad(total)(np.asarray(weights), features, labels)
+    assert_close(program.call(weights, features, labels), alone)
 
 
 def test_a_batch_of_any_shape_and_vmap(rng):

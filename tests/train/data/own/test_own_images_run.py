@@ -51,6 +51,14 @@ def test_a_folder_becomes_a_classifier_that_needs_no_data(photos, tmp_path):
     pixels = image_files.to_input(image, classifier.spec, "a")
     np.testing.assert_array_equal(pixels, np.asarray(pictures.picture("ash/0.png")))
     assert classifier.scores()(pixels[None]).shape == (1, len(CLASSES))
+    for wrong, error, message in (
+        (pixels[None].astype(np.float32), TypeError, "images must be uint8, got dtype float32"),
+        (pixels[None].astype(np.int32), TypeError, "images must be uint8, got dtype int32"),
+        (pixels, ValueError, r"images must have shape \(n, 10, 12, 3\), got shape \(10, 12, 3\)"),
+        (pixels[None, :9], ValueError, r"got shape \(1, 9, 12, 3\)"),
+    ):
+        with pytest.raises(error, match=message):
+            classifier.scores()(wrong)
     # What a finished run evaluates is what it was trained on.
     assert len(classifier.predict("validation").labels) == len(classifier.load_dataset().validation)
 
