@@ -156,10 +156,10 @@ def test_mistakes_are_refused(config, name, value, message):
             {"class_devices": None, "loss.name": "role"},
             "must be 1 with role, which needs all classes .*; got None",
         ),
-        ({"optimizer.name": "lamb"}, "name must be one of adamw, lion, rmsprop, sgd with config.parallel=mesh.* 'lamb'"),
+        ({"optimizer.name": "lamb"}, "must be one of adamw, .* with config.parallel=mesh.* 'lamb'"),
         (
             {"class_devices": None, "optimizer.name": "lamb"},
-            "name must be one of adamw, lion, rmsprop, sgd with config.parallel=mesh.* 'lamb'",
+            "must be one of adamw, .* with config.parallel=mesh.* 'lamb'",
         ),
     ],
 )
