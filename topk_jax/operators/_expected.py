@@ -11,7 +11,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _classes, _numerics, _selection, _sharding
-from topk_jax.operators import _binning, _contour, _poisson_binomial
+from topk_jax.operators import _binning, _contour, _lattice, _poisson_binomial
 from topk_jax.operators._top_k import classes_last, largest_of_split
 
 __all__ = ["expected_top_k_value"]
@@ -217,22 +217,24 @@ def _value_and_slopes(
     points = _binning.grid(k, num_classes)
     binned = _binning.bin_scores(others, points) if use_binning else None
     weights = None if binned is None else _classes.added(binned.weights, class_axis_name)
-    interval = _interval(k, num_classes, num_nodes, highest, weights, points)
+    bounds = _bounds(k, num_classes, num_nodes, num_likely, highest.dtype)
+    interval = _interval(k, bounds, highest, weights, points)
     if by_contour:
         value, probabilities, table = _integrate_by_contour(
             k, num_nodes, interval, highest, weights, points
         )
     else:
         likely_gaps = highest if use_binning else gaps
+        thresholds = _binning.grid_around(-bounds.above[0], bounds.below[-1])
         value, probabilities, table = _integrate(
-            k, num_nodes, interval, likely_gaps, weights, points
+            k, num_nodes, interval, likely_gaps, weights, points, thresholds
         )
     if binned is not None or by_contour:
         if binned is None:
             of_others = jnp.zeros_like(gaps)
         else:
             # Rounding can make interpolated probabilities near zero negative.
-            of_others = jnp.maximum(_binning.interpolate(table, binned), 0.0)
+            of_others = jnp.maximum(_binning.interpolate(table, binned.places), 0.0)
         probabilities = _classes.replaced(of_others, likely, probabilities, class_axis_name)
     # Exactly one class has rank k, so the probabilities add up to one. Their quadrature errors are
     # mostly proportional, so normalization removes most of the error.
@@ -257,6 +259,37 @@ def _in_units_of_noise(gaps: jax.Array, epsilon: jax.Array, smooth: jax.Array) -
     return jnp.where(smooth[:, None], scaled, _FAR * jnp.sign(gaps))
 
 
+class _Bounds(NamedTuple):
+    """Distances that bound the k-th largest with negligible error probability.
+
+    Attributes:
+        above: for j = k .. C, how far it is at most below the j-th largest score.
+        below: for j = 1 .. k, how far it is at most above the j-th largest score.
+        mean: the mean count of scores above a threshold from which on it is above it, too.
+    """
+
+    above: list[float]
+    below: list[float]
+    mean: float
+
+
+def _bounds(
+    k: int, num_classes: int, num_nodes: int, num_highest: int, dtype: jnp.dtype
+) -> _Bounds:
+    """The bounds for the `num_highest` largest scores.
+
+    The neglected tail is balanced with the quadrature error: for a normal both decrease
+    exponentially with the number of nodes.
+    """
+    limit = math.log(float(jnp.finfo(dtype).eps) / 8)
+    log_tail = max(-_LOG_TAIL * num_nodes / _default_nodes(k, num_classes), limit)
+    above = [
+        _poisson_binomial.surely_above(k, size, log_tail) for size in range(k, num_highest + 1)
+    ]
+    below = [_poisson_binomial.surely_below(k - j, num_classes - j, log_tail) for j in range(k)]
+    return _Bounds(above, below, _poisson_binomial.sure_mean(k, log_tail))
+
+
 class _Interval(NamedTuple):
     """An interval that contains the k-th largest with negligible error probability, `[b]` each."""
 
@@ -265,38 +298,23 @@ class _Interval(NamedTuple):
 
 
 def _interval(
-    k: int,
-    num_classes: int,
-    num_nodes: int,
-    highest: jax.Array,
-    weights: jax.Array | None,
-    points: np.ndarray,
+    k: int, bounds: _Bounds, highest: jax.Array, weights: jax.Array | None, points: np.ndarray
 ) -> _Interval:
     """The interval outside of which P(N(t) >= k) is one or zero, from bounds on the count N(t).
 
     At least k scores exceed t if at least k of the j largest do. Fewer than k scores exceed t if
     fewer than k - j of the scores other than the j largest do. Each j gives a valid bound; which
     one is sharpest depends on the scores. The mean count of the binned classes gives one more.
-
-    The neglected tail is balanced with the quadrature error: for a normal both decrease
-    exponentially with the number of nodes.
     """
     highest = jax.lax.stop_gradient(highest)
-    limit = math.log(float(jnp.finfo(highest.dtype).eps) / 8)
-    log_tail = max(-_LOG_TAIL * num_nodes / _default_nodes(k, num_classes), limit)
-    above = [
-        _poisson_binomial.surely_above(k, size, log_tail)
-        for size in range(k, highest.shape[-1] + 1)
-    ]
-    below = [_poisson_binomial.surely_below(k - j, num_classes - j, log_tail) for j in range(k)]
-    low = (highest[:, k - 1 :] - jnp.asarray(above, highest.dtype)[None]).max(axis=-1)
-    high = (highest[:, :k] + jnp.asarray(below, highest.dtype)[None]).min(axis=-1)
+    above, below = (jnp.asarray(side, highest.dtype)[None] for side in (bounds.above, bounds.below))
+    low = (highest[:, k - 1 :] - above).max(axis=-1)
+    high = (highest[:, :k] + below).min(axis=-1)
     if weights is not None:
         above_points = [[_poisson_binomial.normal_above(t - x) for t in _COARSE] for x in points]
         means = jax.lax.stop_gradient(weights) @ jnp.asarray(above_points, highest.dtype)
-        sure = means >= _poisson_binomial.sure_mean(k, log_tail)
         coarse = jnp.asarray(_COARSE, highest.dtype)[None]
-        low = jnp.maximum(low, jnp.where(sure, coarse, -_FAR).max(axis=-1))
+        low = jnp.maximum(low, jnp.where(means >= bounds.mean, coarse, -_FAR).max(axis=-1))
     return _Interval(low, high)
 
 
@@ -307,19 +325,25 @@ def _integrate(
     gaps: jax.Array,
     weights: jax.Array | None,
     points: np.ndarray,
+    thresholds: np.ndarray,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The value [b], and the probability of rank k of the likely classes [b, C] and at the points.
 
     Identity: tau = a + int_a^b P(N(t) >= k) dt if the k-th largest is between a and b. Choice:
     evenly spaced nodes, because the integrand is flat at both ends. The error then falls as fast as
     the Fourier transform of the integrand; Gauss quadrature needs over 1.5 times as many nodes.
+    The binned classes contribute by constant matrices, for the thresholds of a lattice.
     Cost: all nodes at once, or one after the other if that takes too much memory.
     """
     width, nodes = _nodes(interval, num_nodes)
-    size = k * gaps.shape[-1] + 4 * (0 if weights is None else len(points))
-    at_nodes = functools.partial(_sums_over_nodes, k, gaps, weights, points)
-    above, probabilities, table = _over_nodes(at_nodes, nodes, size)
-    return interval.low + width * above, width[:, None] * probabilities, width[:, None] * table
+    sums = None if weights is None else _lattice.sums(k, weights, points, thresholds)
+    at_nodes = functools.partial(_sums_over_nodes, k, gaps, sums, thresholds)
+    probabilities, total = _over_nodes(at_nodes, nodes, k * gaps.shape[-1])
+    value = interval.low + width * (1 - total.sum(axis=0)).sum(axis=0)
+    table = jnp.zeros_like(gaps[:, :0])
+    if weights is not None:
+        table = width[:, None] * _lattice.densities_without(total, nodes, points, thresholds)
+    return value, width[:, None] * probabilities, table
 
 
 def _nodes(interval: _Interval, num_nodes: int) -> tuple[jax.Array, jax.Array]:
@@ -329,50 +353,47 @@ def _nodes(interval: _Interval, num_nodes: int) -> tuple[jax.Array, jax.Array]:
     return width, interval.low[None] + steps * width[None]
 
 
+class _OverNodes(NamedTuple):
+    """What is computed at nodes.
+
+    Attributes:
+        sums: arrays that are added up over the nodes.
+        each: arrays with the nodes along axis 1.
+    """
+
+    sums: tuple[jax.Array, ...]
+    each: tuple[jax.Array, ...] = ()
+
+
 def _over_nodes(
-    at_nodes: Callable[[jax.Array], tuple[jax.Array, ...]], nodes: jax.Array, size: int
+    at_nodes: Callable[[jax.Array], _OverNodes], nodes: jax.Array, size: int
 ) -> tuple[jax.Array, ...]:
-    """The sums of a function over the nodes [n, b]; `size` numbers per node are in memory."""
+    """What a function computes over the nodes [n, b]; `size` numbers per node are in memory."""
     # Of any number of examples, in a program of `jax.export`, the memory is not known.
     is_known = isinstance(nodes.size, int)
     if is_known and nodes.size * size * nodes.dtype.itemsize <= _BYTES_AT_ONCE:
-        return at_nodes(nodes)
-    return jax.tree.map(lambda part: part.sum(axis=0), jax.lax.map(at_nodes, nodes[:, None]))
+        found = at_nodes(nodes)
+        return *found.sums, *found.each
+    found = jax.lax.map(at_nodes, nodes[:, None])
+    sums = [part.sum(axis=0) for part in found.sums]
+    return *sums, *(part[:, :, 0].swapaxes(0, 1) for part in found.each)
 
 
 def _sums_over_nodes(
-    k: int, gaps: jax.Array, weights: jax.Array | None, points: np.ndarray, nodes: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The sums of the integrands of `_integrate` over the nodes [n, b]: [b], [b, C] and [b, Q].
+    k: int, gaps: jax.Array, sums: _lattice.Sums | None, thresholds: np.ndarray, nodes: jax.Array
+) -> _OverNodes:
+    """The sums [b, C] of the integrands of the gradient, and the polynomials [k, n, b].
 
-    Arrays inside have the axes (classes or points, nodes, examples), so that sums over the first
+    Arrays inside have the axes (classes or powers, nodes, examples), so that sums over the first
     axes add whole vectors.
     """
     probabilities, densities = _normal(nodes[None] - gaps.T[:, None])
-    if weights is None:
+    if sums is None:
         rest = _poisson_binomial.no_events(k, nodes)
-        total, without = _poisson_binomial.product_and_leave_one_out(probabilities, rest)
-        table = jnp.zeros_like(gaps[:, :0])
     else:
-        column = jnp.asarray(points, gaps.dtype)[:, None, None]
-        at_points, densities_at_points = _normal(nodes[None] - column)
-        highest_odds = _poisson_binomial.highest_odds(k)
-        at_points = jnp.minimum(at_points, highest_odds / (1 + highest_odds))
-        none = 1 - at_points
-        odds = at_points / none
-        power = weights.T[:, None]
-        log_none = (power * jnp.log1p(-at_points)).sum(axis=0)
-        power_sums = []
-        for _ in range(k - 1):
-            power = power * odds
-            power_sums.append(power.sum(axis=0))
-        sums = jnp.stack(power_sums) if power_sums else jnp.zeros_like(log_none[None][:0])
-        rest = _poisson_binomial.polynomial_of_power_sums(log_none, sums)
-        total, without = _poisson_binomial.product_and_leave_one_out(probabilities, rest)
-        others = _poisson_binomial.leave_one_out(total, odds, none)
-        table = (densities_at_points * others).sum(axis=1).T
-    above = (1 - total.sum(axis=0)).sum(axis=0)
-    return above, (densities * without).sum(axis=1).T, table
+        rest = _lattice.polynomial(sums, nodes, thresholds)
+    total, without = _poisson_binomial.product_and_leave_one_out(probabilities, rest)
+    return _OverNodes(((densities * without).sum(axis=1).T,), (total,))
 
 
 def _integrate_by_contour(
@@ -397,7 +418,7 @@ def _integrate_by_contour(
 
 def _contour_sums_over_nodes(
     k: int, gaps: jax.Array, weights: jax.Array | None, points: np.ndarray, nodes: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
+) -> _OverNodes:
     """Sums over the nodes [n, b] of the density of the k-th largest, and of its first moment, [b].
 
     And those of the densities of the likely classes [b, C] and at the points [b, Q].
@@ -418,7 +439,8 @@ def _contour_sums_over_nodes(
         density += (repeated.counts * parts_at_points).sum(axis=0)
         table = parts_at_points.sum(axis=1)[: len(points)].T
     probabilities = parts.sum(axis=1)[: gaps.shape[-1]].T
-    return density.sum(axis=0), (nodes * density).sum(axis=0), probabilities, table
+    moment = (nodes * density).sum(axis=0)
+    return _OverNodes((density.sum(axis=0), moment, probabilities, table))
 
 
 def _padded(places: jax.Array, value: float) -> jax.Array:

@@ -90,29 +90,11 @@ def polynomial_of_power_sums(log_none: jax.Array, power_sums: jax.Array) -> jax.
     return jnp.concatenate([first, others])
 
 
-def leave_one_out(polynomial: jax.Array, odds: jax.Array, none: jax.Array) -> jax.Array:
-    """P(N = k - 1) without each of the unlikely events, `[Q, ...]`.
-
-    `polynomial` [k, ...] is that of all events, `odds` [Q, ...] are r, `none` [Q, ...] are 1 - p.
-
-    Identity: division by 1 - p + p x = (1 - p)(1 + r x) leaves the coefficient
-    sum_j (-r)^j e_(k-1-j) / (1 - p). Hazard: the sum alternates. Choice: use it only for events
-    with at least C others that are as likely or more. By Newton's inequalities r^j e_(k-1-j) then
-    shrinks by (k - j) / (C - k + j) from one j to the next, and C is at least nearly 2 k. Cost: one
-    product and one difference per coefficient and event.
-    """
-
-    def horner(value: jax.Array, coefficient: jax.Array) -> tuple[jax.Array, None]:
-        return coefficient[None] - odds * value, None
-
-    value, _ = jax.lax.scan(horner, jnp.zeros_like(odds), polynomial)
-    return value / none
-
-
 def highest_odds(k: int) -> float:
     """The odds at which the unlikely events are clipped.
 
-    Rounding errors of the two functions above grow like r^k. The clip limits the growth to 1000.
+    Rounding errors of `polynomial_of_power_sums`, and of divisions by the factors of the events,
+    grow like r^k. The clip limits the growth to 1000.
     If an event has higher odds, P(N < k) is negligible anyway: see `num_likely`.
     """
     return float(min(7 / 3, 1000 ** (1 / k)))
