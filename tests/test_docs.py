@@ -4,6 +4,7 @@ import importlib
 import re
 import runpy
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import pytest
@@ -51,11 +52,42 @@ def test_the_tables_of_the_evidence_are_those_of_the_collected_numbers():
     assert not {*evidence["TABLES"], *evidence["CLAIMS"]} - set(re.findall("<!-- (.+) -->", page))
 
 
-def test_the_tables_of_the_second_edition_are_those_of_the_results():
+def test_the_tables_of_the_second_edition_are_those_of_the_results(monkeypatch):
+    monkeypatch.syspath_prepend(DOCS / "evidence")
     edition = runpy.run_path(str(DOCS / "evidence" / "second_edition.py"), run_name="edition")
     page = (DOCS / "evidence" / "second_edition.md").read_text()
     assert edition["filled"](page) == page
     assert {*edition["tables"]()} == {*re.findall("<!-- (?!end)(.+) -->", page)}
+
+
+@pytest.mark.parametrize(
+    ("expected", "found", "verdict"),
+    [
+        ("better", ["better", "better", "undecided"], "reproduced"),
+        ("better", ["better", "better", "worse"], "mixed"),
+        ("better", ["better", "undecided"], "mixed"),
+        ("better", ["equivalent", "worse", "better"], "not reproduced"),
+        ("better", ["better", "better", "open"], "open"),
+        ("worse", ["worse"], "reproduced"),
+        ("worse", ["undecided"], "mixed"),
+        ("equivalent", ["equivalent"], "reproduced"),
+        ("equivalent", ["equivalent", "equivalent", "worse"], "mixed"),
+    ],
+)
+def test_when_a_claim_is_reproduced(expected, found, verdict, monkeypatch):
+    edition = runpy.run_path(str(DOCS / "evidence" / "answers.py"))
+    claim = edition["Claim"]("A claim", "a table", expected=expected)
+    answers = [SimpleNamespace(verdict=one) for one in found]
+    monkeypatch.setattr(edition["Claim"], "answers", answers)
+    assert claim.verdict == verdict
+
+
+def test_every_tested_claim_has_its_contrasts():
+    edition = runpy.run_path(str(DOCS / "evidence" / "answers.py"))
+    for claim in edition["claims"]():
+        studies = [answer.study for answer in claim.answers]
+        wanted = [] if claim.untested else list(edition["QUESTIONS"][claim.question])
+        assert studies == wanted, claim.claim
 
 
 def test_the_page_of_the_collection_has_every_public_name():

@@ -1,133 +1,24 @@
 """Fills the tables of second_edition.md from the results: `python docs/evidence/second_edition.py`.
 
-The results are what `python -m train.compare --study=... --json=docs/evidence/results/NAME.json`
-writes. What is between the comments `<!-- NAME -->` and `<!-- end -->` is replaced by the table of
-that name, and the figures are drawn again.
+What is between the comments `<!-- NAME -->` and `<!-- end -->` is replaced by the table of that
+name, and the figures are drawn again.
 """
 
-import json
 import re
-import tomllib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from answers import QUESTIONS, Answer, answers, claims, results
 
-from train.series.contrasts import holm
 from train.workdir import figure_style
 
 PAGE = Path(__file__).with_suffix(".md")
-STUDIES = PAGE.parent / "studies"
-RESULTS = PAGE.parent / "results"
 FIGURES = PAGE.parent.parent / "figures"
 PLACE = re.compile(r"(?<=<!-- )(?!end )(?P<name>[\w ]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
-# Differences with a smaller corrected p-value are told.
-LEVEL = 0.05
 POINTS = 100.0
-QUESTIONS: Mapping[str, Sequence[str]] = {
-    "tail": ("tail_countries", "tail_regions", "tail_tiny_imagenet", "tail_organs"),
-    "noise": (
-        "noise_gaussian_20",
-        "noise_gaussian_40",
-        "noise_organs_20",
-        "noise_organs_40",
-        "noise_tiny_imagenet_20",
-        "noise_tiny_imagenet_40",
-    ),
-    "average": (
-        "average_countries_2",
-        "average_countries_5",
-        "average_countries_10",
-        "average_tiny_imagenet_5",
-    ),
-    "epsilon": ("epsilon_regions",),
-    "samples": ("samples_countries",),
-}
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A primary contrast.
-
-    Attributes:
-        study: the name of its study.
-        planned: as the file of the study has it.
-        found: as the results have it; None while the study has runs to go.
-        adjusted: the p-value, corrected for all primary contrasts of all studies. Contrasts
-            without results count with a p-value of 1.
-    """
-
-    study: str
-    planned: Mapping[str, Any]
-    found: Mapping[str, Any] | None
-    adjusted: float
-
-    @property
-    def is_equivalence(self) -> bool:
-        """Whether the claim is that there is no difference that matters."""
-        return "equivalence" in self.planned
-
-    @property
-    def verdict(self) -> str:
-        """The answer in a word, by the rules of the design."""
-        if self.found is None:
-            return "open"
-        if self.adjusted >= LEVEL:
-            return "undecided"
-        if self.is_equivalence:
-            return "equivalent"
-        return "better" if self.found["numbers"]["estimate"] > 0 else "worse"
-
-
-@cache
-def planned(study: str) -> dict[str, Any]:
-    """The file of a study."""
-    return tomllib.loads((STUDIES / f"{study}.toml").read_text())
-
-
-@cache
-def results(study: str) -> dict[str, Any] | None:
-    """The results of a study; None while it has runs to go."""
-    path = RESULTS / f"{study}.json"
-    found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
-    return None if found is None or found["runs_to_go"] else found
-
-
-@cache
-def answers() -> list[Answer]:
-    """All primary contrasts of all studies, in the order of the questions."""
-    contrasts = [
-        (study, contrast)
-        for studies in QUESTIONS.values()
-        for study in studies
-        for contrast in planned(study)["contrasts"]
-        if contrast["primary"]
-    ]
-    found = [_found(study, contrast["name"]) for study, contrast in contrasts]
-    adjusted = holm([_p_value(one) for one in found])
-    return [
-        Answer(study, contrast, one, p_value)
-        for (study, contrast), one, p_value in zip(contrasts, found, adjusted, strict=True)
-    ]
-
-
-def _found(study: str, name: str) -> Mapping[str, Any] | None:
-    of_study = results(study)
-    if of_study is None:
-        return None
-    (found,) = (one for one in of_study["contrasts"] if one["name"] == name)
-    return found
-
-
-def _p_value(found: Mapping[str, Any] | None) -> float:
-    if found is None:
-        return 1.0
-    if found["equivalence_margin"] is not None:
-        return float(found["p_value_equivalence"])
-    return float(found["numbers"]["p_value"])
 
 
 def _row(cells: Sequence[str]) -> str:
@@ -184,6 +75,44 @@ def accuracy_table(question: str) -> str:
     return _table(head, rows)
 
 
+def summary_table() -> str:
+    """Every comparison, over all studies that have it."""
+    rows = []
+    for question, studies in QUESTIONS.items():
+        of_question = [answer for answer in answers() if answer.study in studies]
+        for name in dict.fromkeys(answer.planned["name"] for answer in of_question):
+            found = [answer for answer in of_question if answer.planned["name"] == name]
+            rows.append([question, name, _counted(found), _from_to(found)])
+    return _table(["question", "difference", "answers", "points, from and to"], rows)
+
+
+def claims_table() -> str:
+    """The claims of the thesis, with what was found."""
+    rows = [
+        [
+            claim.claim,
+            claim.source,
+            claim.verdict,
+            claim.untested or f"expected {claim.expected}: {_counted(claim.answers)}",
+        ]
+        for claim in claims()
+    ]
+    return _table(["claim", "source", "here", "why"], rows)
+
+
+def _counted(found: Sequence[Answer]) -> str:
+    counts = Counter(answer.verdict for answer in found)
+    return ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+
+
+def _from_to(found: Sequence[Answer]) -> str:
+    """The smallest and the largest difference."""
+    points = sorted(
+        POINTS * answer.found["numbers"]["estimate"] for answer in found if answer.found is not None
+    )
+    return f"{points[0]:+.2f} to {points[-1]:+.2f}" if points else ""
+
+
 def progress_table() -> str:
     """How far each study is."""
     rows = []
@@ -205,7 +134,11 @@ def _mean(scores: Sequence[float]) -> str:
 
 def tables() -> dict[str, str]:
     """All tables of the page by their names."""
-    found = {"progress": progress_table()}
+    found = {
+        "progress": progress_table(),
+        "summary": summary_table(),
+        "claims": claims_table(),
+    }
     for question in QUESTIONS:
         found[f"{question} contrasts"] = contrast_table(question)
         found[f"{question} accuracies"] = accuracy_table(question)
