@@ -66,6 +66,17 @@ def read_bounded(path: str | Path, most_bytes: int = MOST_IMAGE_BYTES) -> bytes:
         return file.read()
 
 
+def read_end(path: str | Path, most_bytes: int) -> bytes:
+    """The last bytes of a file, at most so many.
+
+    Raises:
+        OSError: it cannot be read (see `open_regular`).
+    """
+    file, size = _opened(path)
+    with file:
+        return os.pread(file.fileno(), most_bytes, max(size - most_bytes, 0))
+
+
 def open_bounded(path: str | Path, most_bytes: int) -> io.FileIO:
     """Opens a file as `open_regular` does, unless it is larger than anybody's would be.
 

@@ -66,6 +66,14 @@ class ArrowImages(Sequence[dict[str, Any]]):
                 return {"image": b"", "unreadable": f"{self._root / path}: {error.strerror}"}
         return {"image": encoded or b""}
 
+    def mark(self, index: int) -> bytes:
+        """The end of an image; nothing if its file cannot be read."""
+        if self._bytes is not None and (found := self._bytes[index]).is_valid:
+            # A view: only what is asked for is read of the mapped file.
+            return memoryview(found.as_buffer())[-listing.MARK_BYTES :].tobytes()
+        path = None if self._paths is None else self._paths[index].as_py()
+        return b"" if path is None else listing.end_of(self._root / path)
+
     def sizes(self) -> np.ndarray:
         """The number of bytes of each image, int64 [n]; 0 for one that is missing.
 

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from typing_extensions import override
+
 from train.data.own import image_records, listing
-from train.data.own.listing import GivenImages, Listing
+from train.data.own.listing import GivenImages, Listing, MarkedImages
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES, read_bounded
 
@@ -27,7 +29,7 @@ class FoundImages:
     digest: str
 
 
-class Files(Sequence[dict[str, Any]]):
+class Files(MarkedImages):
     """Image files as the examples of `Records`.
 
     Args:
@@ -57,6 +59,11 @@ class Files(Sequence[dict[str, Any]]):
         except OSError as error:
             return {"image": b"", "file_name": name, "unreadable": error.strerror}
 
+    @override
+    def mark(self, index: int) -> bytes:
+        """The end of a file; nothing if it cannot be read."""
+        return listing.end_of(Path(self._root, self._paths[index]))
+
 
 def most_bytes(config: Mapping[str, Any]) -> int:
     """The largest size of a file of an image, of the fields of `config.dataset`."""
@@ -76,7 +83,7 @@ def find(config: Mapping[str, Any], in_files: Callable[[Path], GivenImages]) -> 
     path = Path(config["path"]).expanduser().absolute()
     fractions = {"validation": config["validation_fraction"], "test": config["test_fraction"]}
     where = f"config.dataset.path {path}"
-    source: Sequence[dict[str, Any]]
+    source: MarkedImages
     if image_records.are_at(path):
         records = image_records.read(path)
         if config.get("nested", records.nested) != records.nested:

@@ -7,12 +7,13 @@ from typing import Any
 import datasets
 import numpy as np
 import pyarrow
+from typing_extensions import override
 
 from train.data.own import arrow_images, huggingface_files, listing, named_splits
 from train.data.own.arrow_images import ArrowImages
 from train.data.own.found_images import FoundImages
 from train.data.own.huggingface_files import OpenedSplit
-from train.data.own.listing import Role
+from train.data.own.listing import MarkedImages, Role
 from train.foundation.errors import UserError
 
 # What stands for the label of an image that has none.
@@ -72,9 +73,23 @@ def find(
         for split, _ in of_roles.values()
     }
     sizes = np.concatenate([split.sizes() for split in images.values()])
-    source = named_splits.Examples(images, "image")
+    source = _Examples(images)
     listing.warn_of_duplicates(found, sizes, source)
     return FoundImages(found, source, found.digest(sizes))
+
+
+class _Examples(named_splits.Examples, MarkedImages):
+    """The images of all splits."""
+
+    def __init__(self, images: Mapping[str, ArrowImages]) -> None:
+        super().__init__(images, "image")
+        self._images = images
+
+    @override
+    def mark(self, index: int) -> bytes:
+        """The end of an image; see `ArrowImages.mark`."""
+        split, position = self.place(index)
+        return self._images[split].mark(position)
 
 
 def _image_column(features: Any, chosen: str | None, where: str) -> str:

@@ -8,14 +8,15 @@ import json
 import os
 import weakref
 import zlib
-from collections.abc import Sequence, Sized
+from collections.abc import Sized
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
-from train.data.own.listing import GivenImages, Role, file_sizes
+from train.data.own.listing import GivenImages, MarkedImages, Role, file_sizes
 from train.foundation import checksums, files, json_files
 from train.foundation.errors import UserError, first_line
 
@@ -42,7 +43,7 @@ class ImageRecords:
 
     images: GivenImages
     sizes: np.ndarray
-    source: Sequence[dict[str, Any]]
+    source: MarkedImages
     nested: bool
 
     def is_of(self, images: GivenImages, *, nested: bool) -> bool:
@@ -51,7 +52,7 @@ class ImageRecords:
         return describe(self.images, self.sizes, nested=self.nested) == described
 
 
-class _Source(Sequence[dict[str, Any]]):
+class _Source(MarkedImages):
     """The records as the examples of `Records`; sent to the processes that decode."""
 
     def __init__(
@@ -85,6 +86,12 @@ class _Source(Sequence[dict[str, Any]]):
                 folder, ValueError(f"{paths[index]} in {RECORDS} is not what was written")
             )
         return {"image": encoded, "file_name": paths[index]}
+
+    @override
+    def mark(self, index: int) -> int:
+        """The CRC-32 of an image."""
+        sums = self._given[-1]
+        return zlib.crc32(self[index]["image"]) if sums is None else int(sums[index])
 
 
 def are_at(path: Path) -> bool:

@@ -32,12 +32,16 @@ class Examples(Sequence[dict[str, Any]]):
 
     def __getitem__(self, index: Any) -> Any:
         """The bytes of an image, and its name in messages."""
-        number = int(np.searchsorted(self._ends, index, side="right"))
-        split, examples = list(self._splits.items())[number]
-        position = int(index) - int(self._ends[number]) + len(examples)
-        example = examples[position]
+        split, position = self.place(index)
+        example = self._splits[split][position]
         named = {"image": example[self._image], "file_name": _name(split, position)}
         return named | {"unreadable": example["unreadable"]} if "unreadable" in example else named
+
+    def place(self, index: int) -> tuple[str, int]:
+        """The split of an example, and its position there."""
+        number = int(np.searchsorted(self._ends, index, side="right"))
+        split, examples = list(self._splits.items())[number]
+        return split, int(index) - int(self._ends[number]) + len(examples)
 
 
 def chosen(config: Mapping[str, Any]) -> dict[Role, str | None]:

@@ -169,6 +169,31 @@ def test_copies_in_two_splits_are_told(tmp_path, caplog):
     assert message.count("copy") == 3
 
 
+def test_images_are_read_only_if_they_have_the_end_of_another(tmp_path, monkeypatch, caplog):
+    ends = {
+        "train/ash/a": b"one",
+        "train/ash/b": b"two",
+        "train/ash/c": b"six",
+        "train/ash/d": b"0",
+    }
+    ends |= {f"train/birch/{index}": b"%d" % index for index in range(1, 5)}
+    ends |= {"test/ash/beginning": b"one", "test/ash/copy": b"two", "test/birch/e": b"ten"}
+    for name, end in ends.items():
+        path = tmp_path / f"{name}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beginning = b"other" if path.stem == "beginning" else b"equal"
+        path.write_bytes(beginning + end.rjust(listing.MARK_BYTES))
+    read = []
+    whole = Files.__getitem__
+    monkeypatch.setattr(
+        Files, "__getitem__", lambda files, index: (read.append(index), whole(files, index))[1]
+    )
+    warn_of_duplicates(tmp_path)
+    assert len(read) == len(set(read)) == 4
+    (record,) = caplog.records
+    assert record.getMessage().endswith(": train/ash/b.jpg (also test/ash/copy.jpg)")
+
+
 def test_groups_stay_together():
     labels = np.repeat([0, 1], 40)
     keys = [f"{index // 4}" for index in range(80)]

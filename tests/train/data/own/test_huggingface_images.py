@@ -20,6 +20,8 @@ from tests.train.data.own import parquet_pictures, refused, small_hub
 from train import configuration, experiment
 from train.data import dataset_spec
 from train.data.images import UnreadableImageError
+from train.data.own import listing
+from train.data.own.listing import MARK_BYTES
 from train.foundation.errors import UserError
 from train.prediction import trained
 from train.training.losses import LOSSES
@@ -181,7 +183,13 @@ def test_labels_may_be_texts_or_numbers(tmp_path, cache, kind, values, class_nam
 
 
 @pytest.mark.parametrize("form", ["bytes", "both", "one of two", "paths"])
-def test_images_may_be_bytes_or_paths_in_a_table_of_other_programs(tmp_path, cache, form):
+def test_images_may_be_bytes_or_paths_in_a_table_of_other_programs(
+    tmp_path, cache, form, monkeypatch
+):
+    sources = []
+    monkeypatch.setattr(
+        listing, "warn_of_duplicates", lambda _found, _sizes, source: sources.append(source)
+    )
     # Bytes of two types, of one image in a file.
     images = [*IMAGES[:-1], None]
     (tmp_path / "pictures").mkdir()
@@ -206,6 +214,8 @@ def test_images_may_be_bytes_or_paths_in_a_table_of_other_programs(tmp_path, cac
     assert pixels(dataset.train) == decoded(
         [IMAGES[index] for index in dataset.train.images.indices]
     )
+    marks = [sources[0].mark(index) for index in range(30)]
+    assert marks == [image[-MARK_BYTES:] for image in IMAGES]
     # The digest is of sizes, which do not depend on where the images are.
     same = load(write_table(tmp_path / "b.parquet", {"image": IMAGES, "label": LABELS}), cache)
     assert dataset.digest == same.digest

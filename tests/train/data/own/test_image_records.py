@@ -15,7 +15,7 @@ from tests.train.forked import start_each
 from train import prepare
 from train.data import dataset_spec
 from train.data.batches import EvaluationBatches, TrainingBatches
-from train.data.own import image_records, train_images
+from train.data.own import image_records, listing, train_images
 from train.foundation.errors import InterruptedRunError, UserError
 
 CLASSES = ("ash", "birch", "cedar")
@@ -116,6 +116,29 @@ def prepared(tmp_path_factory):
     pictures.write_classes(folder / "photos", CLASSES, 5)
     prepare.write_records("folder", folder / "photos", folder / "records", nested=False)
     return folder
+
+
+def test_records_are_read_only_if_they_have_the_sum_of_another(tmp_path, monkeypatch, caplog):
+    kind, path, _ = with_a_test_split(tmp_path / "photos")
+    records = tmp_path / "records"
+    prepare.write_records(kind, path, records, nested=False)
+    found = image_records.read(records)
+    split = listing.split(found.images, "here", validation=0.2, test=0.2)
+    contents = [found.source[index]["image"] for index in range(len(split))]
+    roles_of = {}
+    for content, role in zip(contents, split.roles, strict=True):
+        roles_of.setdefault(content, set()).add(role)
+    read = []
+    images = type(found.source)
+    whole = images.__getitem__
+    monkeypatch.setattr(
+        images, "__getitem__", lambda source, index: (read.append(index), whole(source, index))[1]
+    )
+    listing.warn_of_duplicates(split, found.sizes, found.source)
+    in_two = [index for index, content in enumerate(contents) if len(roles_of[content]) > 1]
+    assert sorted(read) == in_two
+    assert 2 <= len(in_two) < len(contents)
+    assert "are in another too" in caplog.text
 
 
 def test_records_can_be_sent_to_the_processes_that_decode(prepared):
