@@ -53,7 +53,8 @@ def contrast_table(question: str) -> str:
             ]
         )
     head = ["study", "difference", "points", "corrected p-value", "detectable", "answer"]
-    return _table(head, rows)
+    figure = f"![The differences with their intervals](../figures/evidence_{question}.png)\n\n"
+    return _table(head, rows) + (figure if rows else "")
 
 
 def accuracy_table(question: str) -> str:
@@ -83,7 +84,7 @@ def summary_table() -> str:
         for name in dict.fromkeys(answer.planned["name"] for answer in of_question):
             found = [answer for answer in of_question if answer.planned["name"] == name]
             rows.append([question, name, _counted(found), _from_to(found)])
-    return _table(["question", "difference", "answers", "points, from and to"], rows)
+    return _table(["question", "difference", "answers", "points, smallest and largest"], rows)
 
 
 def claims_table() -> str:
@@ -110,7 +111,7 @@ def _from_to(found: Sequence[Answer]) -> str:
     points = sorted(
         POINTS * answer.found["numbers"]["estimate"] for answer in found if answer.found is not None
     )
-    return f"{points[0]:+.2f} to {points[-1]:+.2f}" if points else ""
+    return " to ".join(dict.fromkeys(f"{end:+.2f}" for end in (*points[:1], *points[-1:])))
 
 
 def progress_table() -> str:
@@ -174,9 +175,7 @@ def draw(question: str) -> bytes | None:
     axes.axvline(0.0, color=figure_style.REFERENCE_COLOR, linewidth=1.0)
     labels = [f"{answer.study}: {answer.planned['name']}" for answer, _ in shown]
     axes.set_yticks([-place for place in range(len(shown))], labels, fontsize=8)
-    figure_style.finish(
-        axes, x_label="difference in points of accuracy, with its 95 % interval", y_label=""
-    )
+    figure_style.finish(axes, x_label="points, with 95 % interval", y_label="")
     return figure_style.encode(figure, ".png")
 
 
