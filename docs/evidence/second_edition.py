@@ -174,6 +174,7 @@ def draw(question: str) -> bytes | None:
         )
     axes.axvline(0.0, color=figure_style.REFERENCE_COLOR, linewidth=1.0)
     labels = [f"{answer.study}: {answer.planned['name']}" for answer, _ in shown]
+    axes.set_ylim(0.5 - len(shown), 0.5)
     axes.set_yticks([-place for place in range(len(shown))], labels, fontsize=8)
     figure_style.finish(axes, x_label="points, with 95 % interval", y_label="")
     return figure_style.encode(figure, ".png")
