@@ -13,11 +13,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scipy import stats
+
 from train.series.contrasts import holm
 
 FOLDER = Path(__file__).parent
 # Differences with a smaller corrected p-value are told.
 LEVEL = 0.05
+# The probability that a detectable difference is found with.
+POWER = 0.8
 QUESTIONS: Mapping[str, Sequence[str]] = {
     "tail": ("tail_countries", "tail_regions", "tail_tiny_imagenet", "tail_organs"),
     "noise": (
@@ -47,29 +51,32 @@ class Answer:
         study: the name of its study.
         planned: as the file of the study has it.
         found: as the results have it; None while the study has runs to go.
-        adjusted: the p-value, corrected for all primary contrasts of all studies. Contrasts
-            without results count with a p-value of 1.
+        adjusted: the p-value of the difference, corrected for all primary contrasts of all studies.
+            Contrasts without results count with a p-value of 1.
+        detectable: the true difference, a fraction, that would be found with a probability of 80 %
+            if the correction were that of Bonferroni; None while the study has runs to go.
     """
 
     study: str
     planned: Mapping[str, Any]
     found: Mapping[str, Any] | None
     adjusted: float
+    detectable: float | None
 
     @property
-    def is_equivalence(self) -> bool:
-        """Whether the claim is that there is no difference that matters."""
-        return "equivalence" in self.planned
+    def equivalence(self) -> float | None:
+        """The p-value of the equivalence; None if none was planned, or without results."""
+        return None if self.found is None else self.found["p_value_equivalence"]
 
     @property
     def verdict(self) -> str:
         """The answer in a word, by the rules of the design."""
         if self.found is None:
             return "open"
+        if self.equivalence is not None and self.equivalence < LEVEL:
+            return "equivalent"
         if self.adjusted >= LEVEL:
             return "undecided"
-        if self.is_equivalence:
-            return "equivalent"
         return "better" if self.found["numbers"]["estimate"] > 0 else "worse"
 
 
@@ -98,11 +105,31 @@ def answers() -> list[Answer]:
         if contrast["primary"]
     ]
     found = [_found(study, contrast["name"]) for study, contrast in contrasts]
-    adjusted = holm([_p_value(one) for one in found])
+    adjusted = holm([1.0 if one is None else one["numbers"]["p_value"] for one in found])
     return [
-        Answer(study, contrast, one, p_value)
+        Answer(study, contrast, one, p_value, _detectable(study, one, LEVEL / len(contrasts)))
         for (study, contrast), one, p_value in zip(contrasts, found, adjusted, strict=True)
     ]
+
+
+@cache
+def secondary() -> list[tuple[str, Mapping[str, Any]]]:
+    """The other contrasts of the studies that have ended, each with its study."""
+    return [
+        (study, contrast)
+        for studies in QUESTIONS.values()
+        for study in studies
+        if (of_study := results(study)) is not None
+        for contrast in of_study["contrasts"]
+        if not contrast["primary"]
+    ]
+
+
+def _detectable(study: str, found: Mapping[str, Any] | None, level: float) -> float | None:
+    if found is None:
+        return None
+    law = stats.t(len(planned(study)["seeds"]) - 1)
+    return float((law.ppf(1 - level / 2) + law.ppf(POWER)) * found["numbers"]["standard_error"])
 
 
 def _found(study: str, name: str) -> Mapping[str, Any] | None:
@@ -111,14 +138,6 @@ def _found(study: str, name: str) -> Mapping[str, Any] | None:
         return None
     (found,) = (one for one in of_study["contrasts"] if one["name"] == name)
     return found
-
-
-def _p_value(found: Mapping[str, Any] | None) -> float:
-    if found is None:
-        return 1.0
-    if found["equivalence_margin"] is not None:
-        return float(found["p_value_equivalence"])
-    return float(found["numbers"]["p_value"])
 
 
 @dataclass(frozen=True)

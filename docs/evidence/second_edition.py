@@ -6,12 +6,12 @@ name, and the figures are drawn again.
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from answers import QUESTIONS, Answer, answers, claims, results
+from answers import QUESTIONS, Answer, answers, claims, results, secondary
 
 from train.workdir import figure_style
 
@@ -31,8 +31,13 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n" + "".join(map(_row, (head, ["---"] * len(head), *rows))) + "\n"
 
 
+def _with_interval(numbers: Mapping[str, float]) -> str:
+    return f"{POINTS * numbers['estimate']:+.2f} ± {POINTS * numbers['half_width']:.2f}"
+
+
 def _p_value_text(value: float) -> str:
-    return "below 0.0001" if value < 1e-4 else f"{value:.4f}"
+    """With as many digits as the bootstrap has."""
+    return "below 0.001" if value < 1e-3 else f"{value:.2g}"
 
 
 def contrast_table(question: str) -> str:
@@ -41,20 +46,42 @@ def contrast_table(question: str) -> str:
     for answer in answers():
         if answer.study not in QUESTIONS[question] or answer.found is None:
             continue
-        numbers = answer.found["numbers"]
         rows.append(
             [
                 answer.study,
                 answer.planned["name"],
-                f"{POINTS * numbers['estimate']:+.2f} ± {POINTS * numbers['half_width']:.2f}",
+                _with_interval(answer.found["numbers"]),
                 _p_value_text(answer.adjusted),
-                f"{POINTS * numbers['minimal_detectable']:.2f}",
+                "" if answer.equivalence is None else _p_value_text(answer.equivalence),
+                f"{POINTS * (answer.detectable or 0.0):.2f}",
                 answer.verdict,
             ]
         )
-    head = ["study", "difference", "points", "corrected p-value", "detectable", "answer"]
+    head = [
+        "study",
+        "difference",
+        "points",
+        "corrected p",
+        "p of equivalence",
+        "detectable",
+        "answer",
+    ]
     figure = f"![The differences with their intervals](../figures/evidence_{question}.png)\n\n"
     return _table(head, rows) + (figure if rows else "")
+
+
+def secondary_table() -> str:
+    """The secondary contrasts of all studies that have ended."""
+    rows = [
+        [
+            study,
+            contrast["name"],
+            _with_interval(contrast["numbers"]),
+            _p_value_text(contrast["numbers"]["p_value"]),
+        ]
+        for study, contrast in secondary()
+    ]
+    return _table(["study", "difference", "points", "p, not corrected"], rows)
 
 
 def accuracy_table(question: str) -> str:
@@ -139,6 +166,7 @@ def tables() -> dict[str, str]:
         "progress": progress_table(),
         "summary": summary_table(),
         "claims": claims_table(),
+        "secondary": secondary_table(),
     }
     for question in QUESTIONS:
         found[f"{question} contrasts"] = contrast_table(question)
