@@ -13,15 +13,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from scipy import stats
-
-from train.series.contrasts import holm
+from train.series.contrasts import holm, minimal_detectable
 
 FOLDER = Path(__file__).parent
 # Differences with a smaller corrected p-value are told.
 LEVEL = 0.05
-# The probability that a detectable difference is found with.
-POWER = 0.8
 QUESTIONS: Mapping[str, Sequence[str]] = {
     "tail": ("tail_countries", "tail_regions", "tail_tiny_imagenet", "tail_organs"),
     "noise": (
@@ -128,8 +124,8 @@ def secondary() -> list[tuple[str, Mapping[str, Any]]]:
 def _detectable(study: str, found: Mapping[str, Any] | None, level: float) -> float | None:
     if found is None:
         return None
-    law = stats.t(len(planned(study)["seeds"]) - 1)
-    return float((law.ppf(1 - level / 2) + law.ppf(POWER)) * found["numbers"]["standard_error"])
+    degrees_of_freedom = len(planned(study)["seeds"]) - 1
+    return minimal_detectable(found["numbers"]["standard_error"], degrees_of_freedom, level=level)
 
 
 def _found(study: str, name: str) -> Mapping[str, Any] | None:

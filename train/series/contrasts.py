@@ -88,15 +88,25 @@ def contrast(
     estimate = float(shares.sum(axis=0).mean())
     standard_error = float(resampled.std(ddof=1)) * math.sqrt(num_seeds / (num_seeds - 1))
     degrees_of_freedom = num_seeds - 1
-    half_width = statistics.half_width(standard_error, degrees_of_freedom)
-    to_power = float(special.stdtrit(degrees_of_freedom, _POWER)) * standard_error
     return Contrast(
         estimate,
         standard_error,
-        half_width,
+        statistics.half_width(standard_error, degrees_of_freedom),
         min(1.0, 2 * _tail(abs(estimate), standard_error, degrees_of_freedom)),
-        half_width + to_power,
+        minimal_detectable(standard_error, degrees_of_freedom, level=0.05),
     )
+
+
+def minimal_detectable(standard_error: float, degrees_of_freedom: float, *, level: float) -> float:
+    """The smallest true difference that a two-sided t-test finds with a probability of 80 %.
+
+    Args:
+        standard_error: that of the estimate.
+        degrees_of_freedom: of Student's t: the seeds less one.
+        level: of the test, 0.05 for a 95 % interval.
+    """
+    quantiles = special.stdtrit(degrees_of_freedom, [1 - level / 2, _POWER])
+    return float(quantiles.sum()) * standard_error
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

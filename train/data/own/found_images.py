@@ -53,16 +53,19 @@ class Files(MarkedImages):
         """The bytes of a file and its name; if it cannot be read, no bytes and the reason."""
         name = self._paths[index]
         try:
-            # `Path.joinpath` takes as long as reading does, with images of 1 kB.
-            path = os.path.join(self._root, name)  # noqa: PTH118
-            return {"image": read_bounded(path, self._most_bytes), "file_name": name}
+            image = read_bounded(self._path(index), self._most_bytes)
         except OSError as error:
             return {"image": b"", "file_name": name, "unreadable": error.strerror}
+        return {"image": image, "file_name": name}
 
     @override
     def mark(self, index: int) -> bytes:
         """The end of a file; nothing if it cannot be read."""
-        return listing.end_of(Path(self._root, self._paths[index]))
+        return listing.end_of(self._path(index))
+
+    def _path(self, index: int) -> str:
+        # `Path.joinpath` takes as long as reading does, with images of 1 kB.
+        return os.path.join(self._root, self._paths[index])  # noqa: PTH118
 
 
 def most_bytes(config: Mapping[str, Any]) -> int:

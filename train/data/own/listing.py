@@ -301,7 +301,7 @@ def hold_out_rows(labels: np.ndarray, *, validation: float, test: float) -> np.n
     return roles
 
 
-def end_of(path: Path) -> bytes:
+def end_of(path: str | Path) -> bytes:
     """The end of a file as a mark of its content; nothing if it cannot be read."""
     try:
         return files.read_end(path, MARK_BYTES)
