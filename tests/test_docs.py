@@ -2,11 +2,11 @@
 
 import importlib
 import re
-import runpy
 from pathlib import Path
 from types import SimpleNamespace
 
 import jax
+import numpy as np
 import pytest
 
 from topk_jax import heads, losses, operators, sets
@@ -19,6 +19,7 @@ NEEDS_A_RUN = {"sets.md"}
 # They call optax, whose step schedule compares floats with integers.
 TRAINS = {"python_api.md"}
 BLOCK = re.compile(r"^```python\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+PLACE = re.compile(r"<!-- (?!end)(.+?) -->")
 
 
 def pages_that_run():
@@ -45,19 +46,57 @@ def test_the_blocks_of_a_page_run_in_their_order(page, tmp_path, monkeypatch):
             exec(compile(before + block[1], str(page), "exec"), names)
 
 
-def test_the_tables_of_the_evidence_are_those_of_the_collected_numbers():
-    evidence = runpy.run_path(str(DOCS / "evidence.py"), run_name="evidence")
-    page = (DOCS / "evidence.md").read_text()
-    assert evidence["filled"](page) == page
-    assert not {*evidence["TABLES"], *evidence["CLAIMS"]} - set(re.findall("<!-- (.+) -->", page))
-
-
-def test_the_tables_of_the_second_edition_are_those_of_the_results(monkeypatch):
+@pytest.fixture
+def evidence(monkeypatch):
+    """What makes a module of the folder of the evidence."""
     monkeypatch.syspath_prepend(DOCS / "evidence")
-    edition = runpy.run_path(str(DOCS / "evidence" / "second_edition.py"), run_name="edition")
-    page = (DOCS / "evidence" / "second_edition.md").read_text()
-    assert edition["filled"](page) == page
-    assert {*edition["tables"]()} == {*re.findall("<!-- (?!end)(.+) -->", page)}
+    return importlib.import_module
+
+
+def test_the_tables_of_the_first_edition_are_those_of_the_collected_numbers(evidence):
+    first_edition = evidence("first_edition")
+    page = first_edition.PAGE.read_text()
+    assert first_edition.filled(page) == page
+    assert not {*first_edition.TABLES, *first_edition.CLAIMS} - set(PLACE.findall(page))
+
+
+def test_the_numbers_of_the_evidence_are_those_of_the_results(evidence):
+    write_pages, texts = evidence("write_pages"), evidence("texts")
+    asked = []
+    for path in write_pages.PAGES:
+        page = path.read_text()
+        assert write_pages.filled(page) == page, path
+        asked += PLACE.findall(page)
+    # A comment with a slip would be left as it is, and so would its number.
+    kinds = tuple(texts.KINDS)
+    assert not [one for one in asked if one not in write_pages.TABLES and not one.startswith(kinds)]
+    assert not {*write_pages.TABLES} - {*asked}
+
+
+def test_equivalences_are_those_that_the_program_found(evidence):
+    answers = evidence("answers")
+    for answer in answers.answers():
+        if answer.found is not None:
+            contrasts = answers.results(answer.study)["contrasts"]
+            (found,) = (one for one in contrasts if one["name"] == answer.planned.name)
+            # Both are one formula of one estimate.
+            assert answer.equivalence == found["p_value_equivalence"]
+
+
+def test_the_standard_errors_of_an_analysis_of_variance_are_right_on_average(evidence):
+    rng = np.random.default_rng(0)
+    num_seeds, sizes = 5, (4, 8)
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    variances, means = [], []
+    for _ in range(4000):
+        of_seeds = rng.normal(size=(num_seeds, 1))
+        of_examples = rng.normal(size=(1, len(labels)))
+        found = of_seeds + of_examples + rng.normal(size=(num_seeds, len(labels)))
+        error = evidence("sensitivity").standard_error(found, labels, macro=True)
+        variances.append(error**2)
+        means.append(np.mean([found[:, labels == label].mean() for label in (0, 1)]))
+    # The variance of 4,000 means is known to 2 %. Components that are not negative add a little.
+    assert 0.95 < np.mean(variances) / np.var(means) < 1.1
 
 
 @pytest.mark.parametrize(
@@ -74,19 +113,18 @@ def test_the_tables_of_the_second_edition_are_those_of_the_results(monkeypatch):
         ("equivalent", ["equivalent", "equivalent", "worse"], "mixed"),
     ],
 )
-def test_when_a_claim_is_reproduced(expected, found, verdict, monkeypatch):
-    edition = runpy.run_path(str(DOCS / "evidence" / "answers.py"))
-    claim = edition["Claim"]("A claim", "a table", expected=expected)
+def test_when_a_claim_is_reproduced(expected, found, verdict, evidence, monkeypatch):
+    claims = evidence("claims")
+    claim = claims.Claim("A claim", "a table", expected=expected)
     answers = [SimpleNamespace(verdict=one) for one in found]
-    monkeypatch.setattr(edition["Claim"], "answers", answers)
+    monkeypatch.setattr(claims.Claim, "answers", answers)
     assert claim.verdict == verdict
 
 
-def test_every_tested_claim_has_its_contrasts():
-    edition = runpy.run_path(str(DOCS / "evidence" / "answers.py"))
-    for claim in edition["claims"]():
+def test_every_tested_claim_has_its_contrasts(evidence):
+    for claim in evidence("claims").claims():
         studies = [answer.study for answer in claim.answers]
-        wanted = [] if claim.untested else list(edition["QUESTIONS"][claim.question])
+        wanted = [] if claim.untested else list(evidence("answers").QUESTIONS[claim.question])
         assert studies == wanted, claim.claim
 
 

@@ -1,4 +1,4 @@
-"""The primary contrasts of the second edition: what was planned, what was found, and the answers.
+"""The primary contrasts of the evidence: what was planned, what was found, and the answers.
 
 The plans are the files of the studies. What was found is in the results, which
 `python -m train.compare --study=... --json=docs/evidence/results/NAME.json` writes.
@@ -6,14 +6,13 @@ The plans are the files of the studies. What was found is in the results, which
 
 import json
 import tomllib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from train.series.contrasts import holm, minimal_detectable
+from train.series.contrasts import Contrast, equivalence, holm, minimal_detectable
 
 FOLDER = Path(__file__).parent
 # Differences with a smaller corrected p-value are told.
@@ -40,29 +39,51 @@ QUESTIONS: Mapping[str, Sequence[str]] = {
 
 
 @dataclass(frozen=True)
-class Answer:
-    """A primary contrast.
+class Planned:
+    """A primary contrast, as the file of its study has it.
 
     Attributes:
-        study: the name of its study.
-        planned: as the file of the study has it.
-        found: as the results have it; None while the study has runs to go.
-        adjusted: the p-value of the difference, corrected for all primary contrasts of all studies.
-            Contrasts without results count with a p-value of 1.
-        detectable: the true difference, a fraction, that would be found with a probability of 80 %
-            if the correction were that of Bonferroni; None while the study has runs to go.
+        study: the name of the study.
+        name: that of the contrast.
+        margin: within what an equivalence was planned, a share; None if none was.
+        degrees_of_freedom: of Student's t: the seeds less one.
     """
 
     study: str
-    planned: Mapping[str, Any]
-    found: Mapping[str, Any] | None
+    name: str
+    margin: float | None
+    degrees_of_freedom: int
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A primary contrast with what was found.
+
+    Attributes:
+        planned: the contrast.
+        found: its numbers; None while the study has runs to go.
+        adjusted: the p-value of the difference, corrected for all primary contrasts of all studies.
+            Contrasts without results count with a p-value of 1.
+        detectable: the true difference, a share, that would be found with a probability of 80 % if
+            the correction were that of Bonferroni; None while the study has runs to go.
+    """
+
+    planned: Planned
+    found: Contrast | None
     adjusted: float
     detectable: float | None
 
     @property
+    def study(self) -> str:
+        """The name of its study."""
+        return self.planned.study
+
+    @property
     def equivalence(self) -> float | None:
         """The p-value of the equivalence; None if none was planned, or without results."""
-        return None if self.found is None else self.found["p_value_equivalence"]
+        if self.found is None or self.planned.margin is None:
+            return None
+        return equivalence(self.found, self.planned.margin, self.planned.degrees_of_freedom)
 
     @property
     def verdict(self) -> str:
@@ -73,11 +94,11 @@ class Answer:
             return "equivalent"
         if self.adjusted >= LEVEL:
             return "undecided"
-        return "better" if self.found["numbers"]["estimate"] > 0 else "worse"
+        return "better" if self.found.estimate > 0 else "worse"
 
 
 @cache
-def planned(study: str) -> dict[str, Any]:
+def study_file(study: str) -> dict[str, Any]:
     """The file of a study."""
     return tomllib.loads((FOLDER / "studies" / f"{study}.toml").read_text())
 
@@ -91,20 +112,36 @@ def results(study: str) -> dict[str, Any] | None:
 
 
 @cache
-def answers() -> list[Answer]:
+def primary() -> list[Planned]:
     """All primary contrasts of all studies, in the order of the questions."""
-    contrasts = [
-        (study, contrast)
+    return [
+        Planned(
+            study,
+            contrast["name"],
+            contrast.get("equivalence", 0.0) / 100 or None,
+            len(content["seeds"]) - 1,
+        )
         for studies in QUESTIONS.values()
         for study in studies
-        for contrast in planned(study)["contrasts"]
+        for content in [study_file(study)]
+        for contrast in content["contrasts"]
         if contrast["primary"]
     ]
-    found = [_found(study, contrast["name"]) for study, contrast in contrasts]
-    adjusted = holm([1.0 if one is None else one["numbers"]["p_value"] for one in found])
+
+
+@cache
+def answers() -> list[Answer]:
+    """The answers to all primary contrasts, in the order of the questions."""
+    return answered([_found(planned) for planned in primary()])
+
+
+def answered(found: Sequence[Contrast | None]) -> list[Answer]:
+    """The answers of these numbers of all primary contrasts; None for those without results."""
+    adjusted = holm([1.0 if one is None else one.p_value for one in found])
+    level = LEVEL / len(found)
     return [
-        Answer(study, contrast, one, p_value, _detectable(study, one, LEVEL / len(contrasts)))
-        for (study, contrast), one, p_value in zip(contrasts, found, adjusted, strict=True)
+        Answer(planned, one, p_value, _detectable(planned, one, level))
+        for planned, one, p_value in zip(primary(), found, adjusted, strict=True)
     ]
 
 
@@ -121,78 +158,15 @@ def secondary() -> list[tuple[str, Mapping[str, Any]]]:
     ]
 
 
-def _detectable(study: str, found: Mapping[str, Any] | None, level: float) -> float | None:
+def _detectable(planned: Planned, found: Contrast | None, level: float) -> float | None:
     if found is None:
         return None
-    degrees_of_freedom = len(planned(study)["seeds"]) - 1
-    return minimal_detectable(found["numbers"]["standard_error"], degrees_of_freedom, level=level)
+    return minimal_detectable(found.standard_error, planned.degrees_of_freedom, level=level)
 
 
-def _found(study: str, name: str) -> Mapping[str, Any] | None:
-    of_study = results(study)
+def _found(planned: Planned) -> Contrast | None:
+    of_study = results(planned.study)
     if of_study is None:
         return None
-    (found,) = (one for one in of_study["contrasts"] if one["name"] == name)
-    return found
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the thesis, as `claims.toml` has it.
-
-    Attributes:
-        claim: the claim in words.
-        source: where it is.
-        question: the question whose studies test it; empty for one that nothing tests.
-        contrast: the name of the primary contrast that does.
-        expected: the answer that it expects of that.
-        untested: why nothing tests it.
-    """
-
-    claim: str
-    source: str
-    question: str = ""
-    contrast: str = ""
-    expected: str = ""
-    untested: str = ""
-
-    @property
-    def answers(self) -> list[Answer]:
-        """Those of its contrast, by study."""
-        wanted = QUESTIONS.get(self.question, ())
-        return [
-            answer
-            for answer in answers()
-            if answer.study in wanted and answer.planned["name"] == self.contrast
-        ]
-
-    @property
-    def verdict(self) -> str:
-        """Whether the claim is reproduced, by the rules of the design."""
-        if self.untested:
-            return "not tested"
-        verdicts = Counter(answer.verdict for answer in self.answers)
-        if verdicts["open"]:
-            return "open"
-        against = sum(verdicts[verdict] for verdict in _AGAINST[self.expected])
-        half = verdicts.total() / 2
-        reversed_ = sum(verdicts[verdict] for verdict in _REVERSED[self.expected])
-        if verdicts[self.expected] > half and not reversed_:
-            return "reproduced"
-        return "not reproduced" if against > half else "mixed"
-
-
-# The answers that speak against a claim, and those that not a single study may have.
-_AGAINST = {
-    "better": ("worse", "equivalent"),
-    "worse": ("better", "equivalent"),
-    "equivalent": ("better", "worse"),
-}
-_REVERSED = {"better": ("worse",), "worse": ("better",), "equivalent": ("better", "worse")}
-
-
-@cache
-def claims() -> list[Claim]:
-    """All claims, in the order of the file."""
-    content = tomllib.loads((FOLDER / "claims.toml").read_text())
-    return [Claim(**claim) for claim in content["claims"]]
+    (found,) = (one for one in of_study["contrasts"] if one["name"] == planned.name)
+    return Contrast(**found["numbers"])

@@ -15,7 +15,14 @@ from train.workdir.runs import Run, identity_without_seed
 
 # What is taken from results.json as it is, where a run has it: not every data set has a best
 # classifier that is known, for one.
-_OF_RESULTS = ("best_epoch", "epoch_seconds", "num_parameters", "temperature", "bayes")
+_OF_RESULTS = (
+    "best_epoch",
+    "epoch_seconds",
+    "num_parameters",
+    "temperature",
+    "bayes",
+    "bayes_balanced_test",
+)
 
 
 def to_plain(numbers: StudyNumbers) -> dict[str, Any]:

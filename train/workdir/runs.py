@@ -256,21 +256,6 @@ class Run:
         value = found[metric.name]
         return None if value is None else float(value)
 
-    def last_epoch(self, metric: Metric) -> float | None:
-        """A metric of the validation split after the last epoch; None if it has no value.
-
-        Raises:
-            UserError: the run did not log it.
-        """
-        name = metric.name
-        epochs = [line for line in self.metrics() if line.get("split") == "validation"]
-        if not epochs or name not in epochs[-1]:
-            raise UserError(
-                f"{self.workdir / run_files.METRICS} has no validation {name} after the last epoch"
-            )
-        value = epochs[-1][name]
-        return None if value is None else float(value)
-
     @functools.cached_property
     def _results(self) -> dict[str, Any] | None:
         results = run_files.read_results(self.workdir)

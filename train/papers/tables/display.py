@@ -154,12 +154,11 @@ def _show_tuned(console: Console, tuned: Tuned) -> None:
     tuning = tuned.tuning
     is_loss = tuning.metric == LOSS
     in_words = tuning.metric.in_words + ("" if is_loss else " (%)")
-    at_end = " after the last epoch" if tuning.at_last_epoch else ""
     seeds = ", ".join(map(str, tuning.seeds))
     changed = f" with {_changes(tuning.recipe.overrides)}" if tuning.recipe.overrides else ""
     _paragraph(
         console,
-        f"Tuning of {tuning.recipe.file}{changed}, by the validation {in_words}{at_end} of "
+        f"Tuning of {tuning.recipe.file}{changed}, by the validation {in_words} of "
         f"{'seeds' if len(tuning.seeds) > 1 else 'seed'} {seeds}"
         + (f": {_runs(tuned.to_go)} to go" if tuned.to_go else ""),
     )

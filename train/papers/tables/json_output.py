@@ -68,7 +68,6 @@ def _tuned_to_json(tuned: Tuned) -> dict[str, Any]:
         "overrides": dict(tuning.recipe.overrides),
         "metric": tuning.metric.name,
         "split": "validation",
-        **({"epoch": "last"} if tuning.at_last_epoch else {}),
         "seeds": list(tuning.seeds),
         "candidates": [
             {"overrides": dict(candidate), "values": list(scores)}

@@ -157,10 +157,8 @@ class Planner:
         )
 
     def _score(self, planned: PlannedRun, tuning: Tuning) -> float | None:
-        run, metric = self.folder.finished(planned), tuning.metric
-        if run is None:
-            return None
-        return run.last_epoch(metric) if tuning.at_last_epoch else run.validation(metric)
+        run = self.folder.finished(planned)
+        return None if run is None else run.validation(tuning.metric)
 
 
 def tunings(table: Table) -> tuple[Tuning, ...]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from train.evaluation.metric import SHOTS, Metric, rule_name
+from train.evaluation.metric import SHOTS, Metric
 from train.foundation.errors import UserError
 from train.series.planned_runs import SPLIT
 from train.workdir import run_files
@@ -111,45 +111,6 @@ class CountBin(Reading):
     def to_json(self) -> dict[str, Any]:
         """Its name, its split and its bounds."""
         return {"name": _TOP_1, "split": SPLIT, "above": self.above, "to": self.up_to}
-
-
-@dataclass(frozen=True)
-class SetSizeShare(Reading):
-    """The share of test images whose set has `size` classes, for sets of average size `k`."""
-
-    k: int
-    size: int
-    of_evaluation = True
-
-    def read(self, run: Run) -> float | None:
-        """The share in per cent."""
-        path, evaluation = _evaluation(run)
-        try:
-            # Counts of images by the size of their set, from 0 to that of the largest.
-            counts = list(evaluation["set_size_counts"][rule_name("average", self.k)]["all"])
-            return per_cent(sum(counts[self.size : self.size + 1]) / sum(counts))
-        except (LookupError, TypeError, ZeroDivisionError) as error:
-            raise _unreadable(path) from error
-
-    def to_json(self) -> dict[str, Any]:
-        """A name and its split."""
-        name = f"{rule_name('average', self.k)}_share_of_size_{self.size}"
-        return {"name": name, "split": SPLIT}
-
-
-@dataclass(frozen=True)
-class LastEpoch(Reading):
-    """A metric of the validation split after the last epoch, whichever epoch was selected."""
-
-    metric: Metric
-
-    def read(self, run: Run) -> float | None:
-        """The metric in per cent."""
-        return per_cent(run.last_epoch(self.metric))
-
-    def to_json(self) -> dict[str, Any]:
-        """Its name, its split and its epoch."""
-        return {"name": self.metric.name, "split": "validation", "epoch": "last"}
 
 
 @dataclass(frozen=True)

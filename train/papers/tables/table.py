@@ -66,15 +66,12 @@ class Tuning:
         metric: the metric of the validation split. A smaller loss is better; of every other metric
             a larger value is better.
         seeds: each candidate has one run per seed, and the mean over them counts.
-        at_last_epoch: whether the metric after the last epoch counts, instead of that after the
-            selected epoch.
     """
 
     recipe: Recipe
     candidates: tuple[Overrides, ...]
     metric: Metric
     seeds: tuple[int, ...] = (0,)
-    at_last_epoch: bool = False
 
 
 @dataclass(frozen=True)

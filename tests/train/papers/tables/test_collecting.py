@@ -5,15 +5,13 @@ from dataclasses import replace
 import pytest
 
 from tests.train.papers.finished_runs import finish
-from tests.train.papers.tables.made_up_runs import BASE, TOP_1, TUNED, diverge, log, look, one_cell
+from tests.train.papers.tables.made_up_runs import BASE, TUNED, diverge, log, look, one_cell
 from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
 from train.papers.tables import collecting, display, json_output
 from train.papers.tables.readings import (
     FirstEpochMean,
-    LastEpoch,
     ResultMetric,
-    SetSizeShare,
 )
 from train.papers.tables.table import Cell, Published
 from train.series.planned_runs import PlannedRun
@@ -43,49 +41,6 @@ def test_numbers_are_per_cent_and_some_runs_have_none(tmp_path):
     # 12.7062 is the quantile of t with one degree of freedom; the deviation is √2.
     assert number.summary.half_width == pytest.approx(12.7062, rel=1e-4)
     assert number.differs is None
-
-
-def test_a_share_of_sets_is_that_of_the_examples_of_all_shots(tmp_path):
-    table, run = one_cell(SetSizeShare(3, size=1)), PlannedRun(BASE, 0)
-    counts = {"average_3": {"all": [1, 6, 13], "few": [0, 1, 0]}, "average_1": {"all": [0, 20, 0]}}
-    evaluation = {"split": "test", "set_size_counts": counts}
-    finish(tmp_path, run.name, run.config, evaluation=evaluation)
-    collected = collecting.collect(table, look(tmp_path, table))
-    assert collected.numbers["focal", "K=1"].values.by_seed == {0: 30.0}
-    [cell] = json_output.to_json(collected)["cells"]
-    assert cell["metric"] == {"name": "average_3_share_of_size_1", "split": "test"}
-    # Counts end with the largest set.
-    evaluation["set_size_counts"] = {"average_3": {"all": [20]}}
-    finish(tmp_path, run.name, run.config, evaluation=evaluation)
-    collected = collecting.collect(table, look(tmp_path, table))
-    assert collected.numbers["focal", "K=1"].values.by_seed == {0: 0.0}
-    for broken in ({}, {"average_3": {}}, {"average_3": {"all": []}}, {"average_3": {"all": [0]}}):
-        evaluation["set_size_counts"] = broken
-        finish(tmp_path, run.name, run.config, evaluation=evaluation)
-        with pytest.raises(UserError, match="cannot be read as an evaluation"):
-            collecting.collect(table, look(tmp_path, table))
-
-
-def test_a_metric_of_the_last_epoch_is_that_of_validation(tmp_path):
-    table, run = one_cell(LastEpoch(TOP_1.metric)), PlannedRun(BASE, 0)
-    finish(tmp_path, run.name, run.config)
-    lines = [
-        {"step": 10, "epoch": 1, "split": "validation", "top_1_accuracy": 0.75},
-        {"step": 20, "epoch": 2, "split": "validation", "top_1_accuracy": 0.5},
-        {"step": 20, "epoch": 2, "split": "train", "top_1_accuracy": 0.25},
-    ]
-    log(tmp_path, run, lines)
-    collected = collecting.collect(table, look(tmp_path, table))
-    assert collected.numbers["focal", "K=1"].values.by_seed == {0: 50.0}
-    (cell,) = json_output.to_json(collected)["cells"]
-    assert cell["metric"] == {"name": "top_1_accuracy", "split": "validation", "epoch": "last"}
-    # No example counted for it.
-    log(tmp_path, run, [lines[0] | {"top_1_accuracy": None}])
-    collected = collecting.collect(table, look(tmp_path, table))
-    assert collected.numbers["focal", "K=1"].summary is None
-    log(tmp_path, run, [{"step": 10, "epoch": 1, "split": "validation"}])
-    with pytest.raises(UserError, match=r"has no validation top_1_accuracy after the last epoch"):
-        collecting.collect(table, look(tmp_path, table))
 
 
 def test_a_mean_of_the_first_epoch_weighs_steps_alike_and_is_no_share(tmp_path, capsys):

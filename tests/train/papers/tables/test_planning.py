@@ -2,22 +2,17 @@
 
 import json
 import re
-from dataclasses import replace
 
 from tests.train.papers.finished_runs import finish
 from tests.train.papers.tables.made_up_runs import (
     BASE,
-    TOP_3,
     TUNED,
     TUNING,
     diverge,
     gammas,
-    log,
     look,
-    one_cell,
 )
-from train.papers.tables import collecting, display, json_output
-from train.papers.tables.readings import LastEpoch
+from train.papers.tables import collecting, display
 from train.series.planned_runs import PlannedRun
 from train.series.runs_folder import RunsFolder, Status
 
@@ -46,28 +41,6 @@ def test_the_grid_comes_first_and_selects_the_final_runs(tmp_path):
         ("cross_entropy", 2),
     ]
     assert gammas(plan.runs[7:8]) == [(1.0, 2)]
-
-
-def test_candidates_can_be_selected_by_their_last_epoch(tmp_path, capsys):
-    tuning = replace(TUNING, at_last_epoch=True, seeds=(0,))
-    table = one_cell(LastEpoch(TOP_3.metric))
-    cells = {place: replace(cell, tuning=tuning) for place, cell in table.cells.items()}
-    table = replace(table, cells=cells)
-    last = (0.7, 0.5, 0.6)
-    for run, score in zip(look(tmp_path).plan(table).grid, last, strict=True):
-        # The selected epochs would have it the other way round.
-        finish(tmp_path, run.name, run.config, validation={"top_3_accuracy": 1 - score})
-        lines = [
-            {"step": 1, "epoch": 1, "split": "validation", "top_3_accuracy": 1 - score},
-            {"step": 2, "epoch": 2, "split": "validation", "top_3_accuracy": score},
-        ]
-        log(tmp_path, run, lines)
-    tuned = look(tmp_path).tuned(tuning)
-    assert (tuned.scores, tuned.selected) == (tuple((score,) for score in last), 0)
-    collected = collecting.collect(table, look(tmp_path, table))
-    assert json_output.to_json(collected)["tuning"][0]["epoch"] == "last"
-    display.show(collected)
-    assert "after the last epoch" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_candidate_that_diverged_is_ruled_out(tmp_path):

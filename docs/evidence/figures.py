@@ -1,0 +1,40 @@
+"""The figures of the evidence: the differences of each question, with their intervals."""
+
+from answers import QUESTIONS, answers
+from texts import POINTS
+
+from train.workdir import figure_style
+
+
+def differences(question: str) -> bytes | None:
+    """A row for each contrast, with a point for each study; None without results."""
+    shown = [
+        answer
+        for answer in answers()
+        if answer.study in QUESTIONS[question] and answer.found is not None
+    ]
+    if not shown:
+        return None
+    studies = list(dict.fromkeys(answer.study for answer in shown))
+    names = list(dict.fromkeys(answer.planned.name for answer in shown))
+    # Points of one contrast lie above each other, within four fifths of its row.
+    step = 0.8 / len(studies)
+    figure = figure_style.new_figure(8.0, 1.2 + len(names) * max(0.35, 0.16 * len(studies)))
+    axes = figure.add_subplot()
+    for number, study in enumerate(studies):
+        found = [one for one in shown if one.study == study and one.found is not None]
+        shift = step * ((len(studies) - 1) / 2 - number)
+        axes.errorbar(
+            [POINTS * one.found.estimate for one in found if one.found],
+            [shift - names.index(one.planned.name) for one in found],
+            xerr=[POINTS * one.found.half_width for one in found if one.found],
+            linestyle="none",
+            label=study,
+            **figure_style.point_look(number),
+        )
+    axes.axvline(0.0, color=figure_style.REFERENCE_COLOR, linewidth=1.0)
+    axes.set_ylim(0.5 - len(names), 0.5)
+    axes.set_yticks([-place for place in range(len(names))], names, fontsize=8)
+    figure.legend(loc="outside upper center", ncols=2, fontsize=8)
+    figure_style.finish(axes, x_label="points, with 95 % interval", y_label="")
+    return figure_style.encode(figure, ".png")

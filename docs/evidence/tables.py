@@ -1,0 +1,167 @@
+"""The tables of the evidence, in Markdown, from the results of the studies."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import sensitivity
+from answers import QUESTIONS, Answer, answers, results, secondary
+from claims import claims, of_contrast
+from texts import POINTS, from_to, number_text, p_value_text, scores, with_interval
+
+NO_STUDY = "\nNo study of this question has ended.\n\n"
+
+
+def progress() -> str:
+    """Which studies have ended."""
+    rows = []
+    for question, studies in QUESTIONS.items():
+        ended = [study for study in studies if results(study) is not None]
+        rows.append([question, str(len(studies)), ", ".join(ended) or "none"])
+    return _table(["question", "studies", "ended"], rows)
+
+
+def summary() -> str:
+    """Every comparison, over all studies that have it."""
+    rows = []
+    for question, studies in QUESTIONS.items():
+        of_question = [answer for answer in answers() if answer.study in studies]
+        for name in dict.fromkeys(answer.planned.name for answer in of_question):
+            found = of_contrast(question, name)
+            rows.append([question, name, counted(found), from_to(found)])
+    return _table(["question", "difference", "answers", "points, smallest and largest"], rows)
+
+
+def contrasts(question: str) -> str:
+    """The primary contrasts of a question."""
+    rows = [
+        [
+            answer.study,
+            answer.planned.name,
+            with_interval(answer.found),
+            p_value_text(answer.adjusted),
+            "" if answer.equivalence is None else p_value_text(answer.equivalence),
+            f"{POINTS * (answer.detectable or 0.0):.2f}",
+            answer.verdict,
+        ]
+        for answer in answers()
+        if answer.study in QUESTIONS[question] and answer.found is not None
+    ]
+    head = [
+        "study",
+        "difference",
+        "points",
+        "corrected p",
+        "p of equivalence",
+        "detectable",
+        "answer",
+    ]
+    return _table(head, rows)
+
+
+def accuracies(question: str) -> str:
+    """The accuracies of every loss that has ended, and what was selected for it."""
+    rows = []
+    for study in QUESTIONS[question]:
+        if (found := results(study)) is None:
+            continue
+        for arm in found["arms"]:
+            selected = ", ".join(
+                f"{name.partition('.')[2]} {number_text(value)}"
+                for name, value in sorted(arm["selected"].items())
+            )
+            accuracy = _mean(scores(found, arm))
+            rows.append([study, arm["name"], accuracy, _best_possible(found, arm), selected])
+    head = ["study", "loss and head", "test accuracy", "best possible", "selected"]
+    return _table(head, rows)
+
+
+def secondary_contrasts() -> str:
+    """The secondary contrasts of all studies that have ended."""
+    rows = [
+        [
+            study,
+            contrast["name"],
+            with_interval(contrast["numbers"]),
+            p_value_text(contrast["numbers"]["p_value"]),
+        ]
+        for study, contrast in secondary()
+    ]
+    return _table(["study", "difference", "points", "p, not corrected"], rows)
+
+
+def other_answers() -> str:
+    """The contrasts that have another answer with the standard errors of `sensitivity`."""
+    both = list(zip(answers(), sensitivity.answers(), strict=True))
+    rows = [
+        [
+            planned.study,
+            planned.planned.name,
+            planned.verdict,
+            other.verdict,
+            with_interval(other.found),
+            p_value_text(other.adjusted),
+        ]
+        for planned, other in both
+        if planned.verdict != other.verdict and other.found is not None
+    ]
+    ratios = [
+        other.found.standard_error / planned.found.standard_error
+        for planned, other in both
+        if planned.found is not None and other.found is not None
+    ]
+    if not ratios:
+        return NO_STUDY
+    told = (
+        f"\nThese standard errors are {min(ratios):.2f} to {max(ratios):.2f} times those of the "
+        f"bootstrap. Of {len(ratios)} primary contrasts that have results, {len(rows)} have "
+        "another answer"
+    )
+    if not rows:
+        return f"{told}.\n\n"
+    head = ["study", "difference", "answer of the design", "answer here", "points", "corrected p"]
+    return f"{told}:\n{_table(head, rows)}"
+
+
+def claims_of_the_thesis() -> str:
+    """The claims of the thesis, with what was found."""
+    rows = [
+        [
+            claim.claim,
+            claim.source,
+            claim.verdict,
+            claim.untested or f"expected {claim.expected}: {counted(claim.answers)}",
+        ]
+        for claim in claims()
+    ]
+    return _table(["claim", "source", "here", "why"], rows)
+
+
+def counted(found: Sequence[Answer]) -> str:
+    """How many answers there are of each kind, in words."""
+    counts = Counter(answer.verdict for answer in found)
+    return ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+
+
+def _best_possible(found: Mapping[str, Any], arm: Mapping[str, Any]) -> str:
+    """The accuracy of the best classifier; empty where it is not known."""
+    name = "bayes_balanced_test" if found["split"] == "balanced_test" else "bayes"
+    best = next((run[name] for run in arm["runs"] if name in run), None)
+    return "" if best is None else f"{POINTS * best[found['select_by']]:.2f}"
+
+
+def _mean(accuracies_by_seed: Sequence[float]) -> str:
+    """The mean over seeds and the deviation of one run, in points."""
+    in_points = POINTS * np.asarray(accuracies_by_seed)
+    return f"{in_points.mean():.2f} (sd {in_points.std(ddof=1):.2f})"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    if not rows:
+        return NO_STUDY
+    return "\n" + "".join(map(_row, (head, ["---"] * len(head), *rows))) + "\n"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"

@@ -1,0 +1,135 @@
+"""Numbers of the evidence in words: what stands inside of sentences and tables."""
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from answers import QUESTIONS, Answer, answers, results, secondary, study_file
+from claims import of_contrast
+
+from train.series.contrasts import Contrast
+
+POINTS = 100.0
+# Of a comparison that no study has measured yet.
+NOT_MEASURED = "not measured yet"
+
+
+def with_interval(numbers: Contrast | Mapping[str, float] | None) -> str:
+    """A difference in points, with its 95 % interval."""
+    if numbers is None:
+        return NOT_MEASURED
+    found = numbers if isinstance(numbers, Contrast) else Contrast(**numbers)
+    return f"{POINTS * found.estimate:+.2f} ± {POINTS * found.half_width:.2f}"
+
+
+def p_value_text(value: float) -> str:
+    """With as many digits as the bootstrap has."""
+    return "below 0.001" if value < 1e-3 else f"{value:.2g}"
+
+
+def number_text(value: Any) -> str:
+    """A parameter, with three digits if it is a real number."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def from_to(found: Sequence[Answer]) -> str:
+    """The smallest and the largest difference, in points."""
+    points = sorted(POINTS * one.found.estimate for one in found if one.found is not None)
+    ends = dict.fromkeys(f"{end:+.2f}" for end in (*points[:1], *points[-1:]))
+    return " to ".join(ends) or NOT_MEASURED
+
+
+def gain(question: str, contrast: str) -> str:
+    """The difference of a contrast: with its interval in one study, from and to in several."""
+    found = [one for one in of_contrast(question, contrast) if one.found is not None]
+    return with_interval(found[0].found) if len(found) == 1 else from_to(found)
+
+
+def in_studies(question: str, contrast: str) -> str:
+    """The answers to a contrast over the studies that have ended: "better in 2 of 3 studies"."""
+    ended = [one for one in of_contrast(question, contrast) if one.found is not None]
+    if not ended:
+        return NOT_MEASURED
+    counts = Counter(one.verdict for one in ended)
+    told = [f"{verdict} in {count}" for verdict, count in counts.most_common()]
+    return f"{', '.join(told)} of {len(ended)} {'study' if len(ended) == 1 else 'studies'}"
+
+
+def selected(question: str, arm: str, field: str) -> str:
+    """The smallest and the largest value that the searches selected for a field of an arm."""
+    values = sorted(
+        found["selected"][field]
+        for study in QUESTIONS[question]
+        if (of_study := results(study)) is not None
+        for found in of_study["arms"]
+        if found["name"] == arm
+    )
+    ends = dict.fromkeys(number_text(end) for end in (*values[:1], *values[-1:]))
+    return " to ".join(ends) or NOT_MEASURED
+
+
+def accuracy(study: str, arm: str) -> str:
+    """The mean test accuracy of an arm over the fresh seeds, in per cent.
+
+    Raises:
+        ValueError: the study has no such arm.
+    """
+    planned = [one["name"] for one in study_file(study)["arms"]]
+    if arm not in planned:
+        raise ValueError(f"{study} has no arm {arm!r}; it has {planned}")
+    of_study = results(study)
+    if of_study is None:
+        return NOT_MEASURED
+    (found,) = (one for one in of_study["arms"] if one["name"] == arm)
+    return f"{POINTS * statistics.mean(scores(of_study, found)):.1f}"
+
+
+def secondary_gain(study: str, contrast: str) -> str:
+    """The difference of a secondary contrast, with its interval.
+
+    Raises:
+        ValueError: the study has no such contrast.
+    """
+    planned = [one["name"] for one in study_file(study)["contrasts"] if not one["primary"]]
+    if contrast not in planned:
+        raise ValueError(f"{study} has no secondary contrast {contrast!r}; it has {planned}")
+    found = [one for of, one in secondary() if of == study and one["name"] == contrast]
+    return with_interval(found[0]["numbers"]) if found else NOT_MEASURED
+
+
+def scores(of_study: Mapping[str, Any], arm: Mapping[str, Any]) -> list[float]:
+    """The accuracies of an arm by seed; runs that diverged count as 0."""
+    metric = of_study["select_by"]
+    return [0.0 if run["diverged"] else run["metrics"][metric] for run in arm["runs"]]
+
+
+def number_of_contrasts() -> str:
+    """How many primary contrasts there are."""
+    return str(len(answers()))
+
+
+# What a comment in a sentence may ask for: `<!-- gain QUESTION; CONTRAST -->`.
+KINDS: Mapping[str, Callable[..., str]] = {
+    "gain": gain,
+    "secondary gain": secondary_gain,
+    "in studies": in_studies,
+    "selected": selected,
+    "accuracy": accuracy,
+    "number of contrasts": number_of_contrasts,
+}
+_PLACE = re.compile(
+    rf"<!-- (?P<kind>{'|'.join(KINDS)})(?: (?P<arguments>[^\n]*?))? -->.*?<!-- end -->"
+)
+
+
+def filled(page: str) -> str:
+    """The page with the numbers of now behind the comments that ask for them."""
+
+    def fill(place: re.Match[str]) -> str:
+        arguments = (place["arguments"] or "").split("; ") if place["arguments"] else []
+        comment = place[0].partition("-->")[0] + "-->"
+        return f"{comment}{KINDS[place['kind']](*arguments)}<!-- end -->"
+
+    return _PLACE.sub(fill, page)

@@ -1,0 +1,52 @@
+"""Writes the numbers of the evidence into the pages: `python docs/evidence/write_pages.py`.
+
+What is between the comments `<!-- NAME -->` and `<!-- end -->` is replaced by the table of that
+name, or by the number that `texts.KINDS` makes. The figures are drawn again.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import figures
+import tables
+import texts
+from answers import FOLDER, QUESTIONS
+
+ROOT = FOLDER.parent.parent
+PAGES = (
+    ROOT / "README.md",
+    ROOT / "docs" / "evidence.md",
+    ROOT / "docs" / "which_loss.md",
+    ROOT / "docs" / "tuning.md",
+    FOLDER / "tables.md",
+)
+TABLES: Mapping[str, Callable[[], str]] = {
+    "progress": tables.progress,
+    "summary": tables.summary,
+    "claims": tables.claims_of_the_thesis,
+    "other answers": tables.other_answers,
+    "secondary": tables.secondary_contrasts,
+    **{f"{question} contrasts": partial(tables.contrasts, question) for question in QUESTIONS},
+    **{f"{question} accuracies": partial(tables.accuracies, question) for question in QUESTIONS},
+}
+_PLACE = re.compile(
+    rf"(?<=<!-- )(?P<name>{'|'.join(TABLES)})( -->\n).*?(?=<!-- end -->)", re.DOTALL
+)
+
+
+def filled(page: str) -> str:
+    """The page with the tables and numbers of the results that are there now."""
+
+    def table(place: re.Match[str]) -> str:
+        return f"{place['name']}{place[2]}{TABLES[place['name']]()}"
+
+    return texts.filled(_PLACE.sub(table, page))
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(filled(path.read_text()))
+    for name in QUESTIONS:
+        if (image := figures.differences(name)) is not None:
+            (ROOT / "docs" / "figures" / f"evidence_{name}.png").write_bytes(image)
