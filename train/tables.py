@@ -24,7 +24,7 @@ _TABLE = flags.DEFINE_string(
     "table",
     None,
     f"Needed. The table of the thesis, one of {', '.join(THESIS)}, or an experiment of "
-    f"docs/evidence.md, which says what each is, one of {', '.join(EVIDENCE)}.",
+    f"docs/evidence/first_edition.md, which says what each is, one of {', '.join(EVIDENCE)}.",
 )
 _ON = flags.DEFINE_string(
     "on",

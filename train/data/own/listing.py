@@ -264,13 +264,15 @@ def hold_out(
         }
         left = keys_of_class[:-1]
         for role, size in wanted.items():
-            taken = 0
+            taken, rest = 0, []
             for key in left:
                 # A group that is too large is passed over: smaller ones may come after it.
                 if taken + len(members[key]) <= size:
                     roles[members[key]] = role
                     taken += len(members[key])
-            left = [key for key in left if roles[members[key][0]] == Role.TRAIN]
+                else:
+                    rest.append(key)
+            left = rest
     return roles
 
 
