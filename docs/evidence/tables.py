@@ -9,6 +9,7 @@ import sensitivity
 from answers import QUESTIONS, Answer, answers, results, secondary
 from claims import claims, of_contrast
 from texts import POINTS, from_to, number_text, p_value_text, scores, with_interval
+from times import times
 
 NO_STUDY = "\nNo study of this question has ended.\n\n"
 
@@ -89,6 +90,30 @@ def secondary_contrasts() -> str:
         for study, contrast in secondary()
     ]
     return _table(["study", "difference", "points", "p, not corrected"], rows)
+
+
+def times_to_an_accuracy() -> str:
+    """How long the noised and the expected hinge train until they reach an accuracy."""
+    rows = [
+        [
+            study,
+            f"{POINTS * by_kind['noised'].accuracy:.2f}",
+            *(f"{POINTS * by_kind[kind].reached:.0f} %" for kind in by_kind),
+            *(f"{by_kind[kind].epochs:g}" for kind in by_kind),
+            f"{by_kind['expected'].seconds / by_kind['noised'].seconds:.2f}",
+        ]
+        for study, by_kind in times().items()
+    ]
+    head = [
+        "study",
+        "accuracy",
+        "noised: runs that reach it",
+        "expected",
+        "noised: epochs",
+        "expected",
+        "time, expected / noised",
+    ]
+    return _table(head, rows)
 
 
 def other_answers() -> str:
