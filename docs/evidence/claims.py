@@ -27,6 +27,7 @@ class Claim:
         contrast: the name of the primary contrast that does.
         expected: the answer that it expects of that.
         untested: why nothing tests it.
+        remark: what else to know about the test.
     """
 
     claim: str
@@ -35,6 +36,7 @@ class Claim:
     contrast: str = ""
     expected: str = ""
     untested: str = ""
+    remark: str = ""
 
     @property
     def answers(self) -> list[Answer]:
@@ -49,6 +51,8 @@ class Claim:
         verdicts = Counter(answer.verdict for answer in self.answers)
         if verdicts["open"]:
             return "open"
+        if verdicts["undecided"] == verdicts.total():
+            return "undecided"
         against = sum(verdicts[verdict] for verdict in _AGAINST[self.expected])
         half = verdicts.total() / 2
         reversed_ = sum(verdicts[verdict] for verdict in _REVERSED[self.expected])

@@ -6,12 +6,15 @@ from typing import Any
 
 import numpy as np
 import sensitivity
-from answers import QUESTIONS, Answer, answers, results, secondary
-from claims import claims, of_contrast
+from answers import LEVEL, QUESTIONS, Answer, answers, results, secondary
+from claims import Claim, claims, of_contrast
 from texts import POINTS, from_to, number_text, p_value_text, scores, with_interval
 from times import times
 
+from train.series.contrasts import holm
+
 NO_STUDY = "\nNo study of this question has ended.\n\n"
+NO_EQUIVALENCE = "\nNo equivalence is found.\n\n"
 
 
 def progress() -> str:
@@ -149,6 +152,29 @@ def other_answers() -> str:
     return f"{told}:\n{_table(head, rows)}"
 
 
+def corrected_equivalences() -> str:
+    """The equivalences with p-values that are corrected for all that were planned."""
+    wanted = [answer for answer in answers() if answer.planned.margin is not None]
+    p_values = [answer.equivalence for answer in wanted]
+    adjusted = holm([1.0 if p_value is None else p_value for p_value in p_values])
+    rows = [
+        [
+            answer.study,
+            answer.planned.name,
+            p_value_text(p_value),
+            p_value_text(corrected),
+            "yes" if corrected < LEVEL else "no",
+        ]
+        for answer, p_value, corrected in zip(wanted, p_values, adjusted, strict=True)
+        if p_value is not None and p_value < LEVEL
+    ]
+    if not rows:
+        return NO_EQUIVALENCE
+    told = f"\nCorrected for all {len(wanted)} equivalences that were planned, by Holm's method:\n"
+    head = ["study", "difference", "p of equivalence", "corrected p", "still equivalent"]
+    return f"{told}{_table(head, rows)}"
+
+
 def claims_of_the_thesis() -> str:
     """The claims of the thesis, with what was found."""
     rows = [
@@ -156,11 +182,16 @@ def claims_of_the_thesis() -> str:
             claim.claim,
             claim.source,
             claim.verdict,
-            claim.untested or f"expected {claim.expected}: {counted(claim.answers)}",
+            claim.untested or _why(claim),
         ]
         for claim in claims()
     ]
     return _table(["claim", "source", "here", "why"], rows)
+
+
+def _why(claim: Claim) -> str:
+    found = f"expected {claim.expected}: {counted(claim.answers)}"
+    return f"{found}. {claim.remark}" if claim.remark else found
 
 
 def counted(found: Sequence[Answer]) -> str:

@@ -21,8 +21,9 @@ class Time:
     Attributes:
         accuracy: of validation, a share.
         reached: the share of runs that reach it, of those that did not diverge.
-        epochs: the median number of epochs until then; infinite if most runs do not reach it.
-        seconds: the same times the median time of an epoch.
+        epochs: the median number of epochs until then, where runs that do not reach it count as
+            infinite.
+        seconds: the median of the same times the median time of an epoch of that run.
     """
 
     accuracy: float
@@ -67,7 +68,14 @@ def _time(runs: list[Mapping[str, Any]], accuracy: float) -> Time:
         )
         for run in runs
     ]
-    # The median leaves out the compilation in the first epoch.
-    of_an_epoch = statistics.median(statistics.median(run["epoch_seconds"]) for run in runs)
-    middle = statistics.median(epochs)
-    return Time(accuracy, sum(map(math.isfinite, epochs)) / len(runs), middle, middle * of_an_epoch)
+    # The median of a run leaves out the compilation in its first epoch.
+    seconds = [
+        number * statistics.median(run["epoch_seconds"])
+        for number, run in zip(epochs, runs, strict=True)
+    ]
+    return Time(
+        accuracy,
+        sum(map(math.isfinite, epochs)) / len(runs),
+        statistics.median(epochs),
+        statistics.median(seconds),
+    )

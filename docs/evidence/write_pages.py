@@ -26,6 +26,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "summary": tables.summary,
     "claims": tables.claims_of_the_thesis,
     "other answers": tables.other_answers,
+    "corrected equivalences": tables.corrected_equivalences,
     "times": tables.times_to_an_accuracy,
     "secondary": tables.secondary_contrasts,
     **{f"{question} contrasts": partial(tables.contrasts, question) for question in QUESTIONS},

@@ -105,8 +105,11 @@ def minimal_detectable(standard_error: float, degrees_of_freedom: float, *, leve
         degrees_of_freedom: of Student's t: the seeds less one.
         level: of the test, 0.05 for a 95 % interval.
     """
-    quantiles = special.stdtrit(degrees_of_freedom, [1 - level / 2, _POWER])
-    return float(quantiles.sum()) * standard_error
+    critical = special.stdtrit(degrees_of_freedom, 1 - level / 2)
+    # Of the noncentral t-distribution: the standard error is estimated, too. That the test finds a
+    # difference of the other sign is too improbable to count.
+    noncentrality = special.nctdtrinc(degrees_of_freedom, 1 - _POWER, critical)
+    return float(noncentrality) * standard_error
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -112,7 +112,9 @@ def test_the_interval_is_students():
     error = found.standard_error
     # Quantiles of t with 4 degrees of freedom, from a table with four digits.
     assert found.half_width == pytest.approx(2.7764 * error, rel=1e-4)
-    assert found.minimal_detectable == pytest.approx((2.7764 + 0.9410) * error, rel=1e-4)
+    # The t-test of that difference has the stated power, by SciPy's noncentral distribution.
+    power = stats.nct.sf(stats.t.isf(0.025, 4), 4, found.minimal_detectable / error)
+    assert power == pytest.approx(0.8, rel=1e-6)
     # SciPy's own distribution; rounding.
     expected = 2 * stats.t.sf(found.estimate / error, 4)
     assert 0 < found.p_value == pytest.approx(expected, rel=1e-9)
