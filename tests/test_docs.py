@@ -108,7 +108,7 @@ def test_the_standard_errors_of_an_analysis_of_variance_are_right_on_average(evi
         ("better", ["equivalent", "worse", "better"], "not reproduced"),
         ("better", ["better", "better", "open"], "open"),
         ("worse", ["worse"], "reproduced"),
-        ("worse", ["undecided"], "mixed"),
+        ("worse", ["undecided"], "undecided"),
         ("equivalent", ["equivalent"], "reproduced"),
         ("equivalent", ["equivalent", "equivalent", "worse"], "mixed"),
     ],

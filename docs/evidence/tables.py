@@ -9,7 +9,7 @@ import sensitivity
 from answers import LEVEL, QUESTIONS, Answer, answers, results, secondary
 from claims import Claim, claims, of_contrast
 from texts import POINTS, from_to, number_text, p_value_text, scores, with_interval
-from times import times
+from times import ratio, times
 
 from train.series.contrasts import holm
 
@@ -103,7 +103,7 @@ def times_to_an_accuracy() -> str:
             f"{POINTS * by_kind['noised'].accuracy:.2f}",
             *(f"{POINTS * by_kind[kind].reached:.0f} %" for kind in by_kind),
             *(f"{by_kind[kind].epochs:g}" for kind in by_kind),
-            f"{by_kind['expected'].seconds / by_kind['noised'].seconds:.2f}",
+            f"{ratio(by_kind):.2f}",
         ]
         for study, by_kind in times().items()
     ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from answers import QUESTIONS, Answer, answers, results, secondary, study_file
 from claims import of_contrast
+from times import ratio, times
 
 from train.series.contrasts import Contrast
 
@@ -105,6 +106,12 @@ def scores(of_study: Mapping[str, Any], arm: Mapping[str, Any]) -> list[float]:
     return [0.0 if run["diverged"] else run["metrics"][metric] for run in arm["runs"]]
 
 
+def time_of_the_expectation() -> str:
+    """How many times as long the expected hinge takes as the noised one, from and to."""
+    ratios = sorted(map(ratio, times().values()))
+    return f"{ratios[0]:.1f} to {ratios[-1]:.1f}" if ratios else NOT_MEASURED
+
+
 def number_of_contrasts() -> str:
     """How many primary contrasts there are."""
     return str(len(answers()))
@@ -117,6 +124,7 @@ KINDS: Mapping[str, Callable[..., str]] = {
     "in studies": in_studies,
     "selected": selected,
     "accuracy": accuracy,
+    "time of the expectation": time_of_the_expectation,
     "number of contrasts": number_of_contrasts,
 }
 _PLACE = re.compile(

@@ -32,6 +32,11 @@ class Time:
     seconds: float
 
 
+def ratio(by_kind: Mapping[str, Time]) -> float:
+    """How many times as long the expected hinge takes as the noised one."""
+    return by_kind["expected"].seconds / by_kind["noised"].seconds
+
+
 def times() -> dict[str, dict[str, Time]]:
     """By study that has ended, the times of "noised" and "expected"."""
     return {
