@@ -13,7 +13,7 @@ set -euo pipefail
 
 PARTS="machine losses kernel memory other_losses selection estimators step_densenet step_resnet networks
   input throughput throughput_large exactness kill_and_resume evidence_average evidence_noise_20
-  evidence_noise_40 evidence_tail"
+  evidence_noise_40 evidence_noise_resnet18 evidence_tail"
 PYTHON=${PYTHON:-python}
 SECONDS_OF_A_PART=540
 # Of the folder of Tiny ImageNet's images at 32 by 32 pixels.
@@ -54,9 +54,10 @@ measured() {
   echo "wrote $file"
 }
 
-# study NAME: a study of the evidence, as far as the time goes.
+# study PATH: a study of the evidence, as far as the time goes.
 study() {
-  local file="docs/evidence/studies/$1.toml" runs="$RESULTS/runs-$1-$device"
+  local name=${1##*/}
+  local file="docs/evidence/studies/$1.toml" runs="$RESULTS/runs-$name-$device"
   if $smoke; then
     # Prints the commands of the first runs and makes none.
     limited "$PYTHON" -m train.compare --study="$file" --runs="$runs" --plan | tail -n 3
@@ -69,8 +70,8 @@ study() {
   fi
   # The studies name the folder as it is called in the working directory.
   [ -e tiny_imagenet_32 ] || ln -s "$TINY_IMAGENET" tiny_imagenet_32
-  if limited "$PYTHON" -m train.compare --study="$file" --runs="$runs" --json="$RESULTS/$1-$device.json"; then
-    echo "wrote $RESULTS/$1-$device.json"
+  if limited "$PYTHON" -m train.compare --study="$file" --runs="$runs" --json="$RESULTS/$name-$device.json"; then
+    echo "wrote $RESULTS/$name-$device.json"
   else
     echo "wrote runs to $runs; the same command goes on"
   fi
@@ -174,6 +175,7 @@ run_part() {
     evidence_average) study average_tiny_imagenet_5 ;;
     evidence_noise_20) study noise_tiny_imagenet_20 ;;
     evidence_noise_40) study noise_tiny_imagenet_40 ;;
+    evidence_noise_resnet18) study accelerator/noise_resnet18_40 ;;
     evidence_tail) study tail_tiny_imagenet ;;
     *)
       echo "there is no part '$1'; the parts are "$PARTS >&2
