@@ -37,9 +37,7 @@ def number_text(value: Any) -> str:
 
 def from_to(found: Sequence[Answer]) -> str:
     """The smallest and the largest difference, in points."""
-    points = sorted(POINTS * one.found.estimate for one in found if one.found is not None)
-    ends = dict.fromkeys(f"{end:+.2f}" for end in (*points[:1], *points[-1:]))
-    return " to ".join(ends) or NOT_MEASURED
+    return _ends([one.found.estimate for one in found if one.found is not None])
 
 
 def gain(question: str, contrast: str) -> str:
@@ -54,7 +52,7 @@ def in_studies(question: str, contrast: str) -> str:
     if not ended:
         return NOT_MEASURED
     counts = Counter(one.verdict for one in ended)
-    told = [f"{verdict} in {count}" for verdict, count in counts.most_common()]
+    told = [f"{verdict} in {count}" for verdict, count in sorted(counts.items())]
     return f"{', '.join(told)} of {len(ended)} {'study' if len(ended) == 1 else 'studies'}"
 
 
@@ -87,17 +85,32 @@ def accuracy(study: str, arm: str) -> str:
     return f"{POINTS * statistics.mean(scores(of_study, found)):.1f}"
 
 
-def secondary_gain(study: str, contrast: str) -> str:
-    """The difference of a secondary contrast, with its interval.
+def secondary_gain(where: str, contrast: str) -> str:
+    """The difference of a secondary contrast, as `gain` has that of a primary one.
+
+    Args:
+        where: a study, or a question for all of its studies.
+        contrast: the name of the contrast.
 
     Raises:
-        ValueError: the study has no such contrast.
+        ValueError: no such study has the contrast.
     """
-    planned = [one["name"] for one in study_file(study)["contrasts"] if not one["primary"]]
-    if contrast not in planned:
-        raise ValueError(f"{study} has no secondary contrast {contrast!r}; it has {planned}")
-    found = [one for of, one in secondary() if of == study and one["name"] == contrast]
-    return with_interval(found[0]["numbers"]) if found else NOT_MEASURED
+    studies = QUESTIONS.get(where, (where,))
+    planned = [one for study in studies for one in study_file(study)["contrasts"]]
+    if contrast not in [one["name"] for one in planned if not one["primary"]]:
+        raise ValueError(f"{where} has no secondary contrast {contrast!r}")
+    found = [
+        one["numbers"] for study, one in secondary() if study in studies and one["name"] == contrast
+    ]
+    if len(found) == 1:
+        return with_interval(found[0])
+    return _ends([numbers["estimate"] for numbers in found])
+
+
+def _ends(estimates: Sequence[float]) -> str:
+    points = sorted(POINTS * estimate for estimate in estimates)
+    ends = dict.fromkeys(f"{end:+.2f}" for end in (*points[:1], *points[-1:]))
+    return " to ".join(ends) or NOT_MEASURED
 
 
 def scores(of_study: Mapping[str, Any], arm: Mapping[str, Any]) -> list[float]:
