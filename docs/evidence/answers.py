@@ -164,9 +164,15 @@ def _detectable(planned: Planned, found: Contrast | None, level: float) -> float
     return minimal_detectable(found.standard_error, planned.degrees_of_freedom, level=level)
 
 
-def _found(planned: Planned) -> Contrast | None:
+def result(planned: Planned) -> Mapping[str, Any] | None:
+    """A contrast as the results have it; None while the study has runs to go."""
     of_study = results(planned.study)
     if of_study is None:
         return None
     (found,) = (one for one in of_study["contrasts"] if one["name"] == planned.name)
-    return Contrast(**found["numbers"])
+    return dict(found)
+
+
+def _found(planned: Planned) -> Contrast | None:
+    found = result(planned)
+    return None if found is None else Contrast(**found["numbers"])

@@ -11,10 +11,9 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from answers import Answer, Planned, answered, primary, results
-from scipy import stats
+from answers import Answer, Planned, answered, primary, result, results
 
-from train.series.contrasts import Contrast, minimal_detectable
+from train.series.contrasts import Contrast, with_error
 
 
 @cache
@@ -59,10 +58,9 @@ def standard_error(differences: np.ndarray, labels: np.ndarray, *, macro: bool) 
 
 
 def _found(planned: Planned) -> Contrast | None:
-    of_study = results(planned.study)
-    if of_study is None:
+    of_study, contrast = results(planned.study), result(planned)
+    if of_study is None or contrast is None:
         return None
-    (contrast,) = (one for one in of_study["contrasts"] if one["name"] == planned.name)
     metric = contrast["metric"]
     hits = {arm["name"]: arm["hits"] for arm in of_study["arms"]}
     first, second = (_bits(hits[contrast[side]][metric]) for side in ("first", "second"))
@@ -71,15 +69,7 @@ def _found(planned: Planned) -> Contrast | None:
         _labels(of_study["labels"]),
         macro=metric.startswith("macro_"),
     )
-    estimate = contrast["numbers"]["estimate"]
-    law = stats.t(planned.degrees_of_freedom)
-    return Contrast(
-        estimate,
-        error,
-        float(law.ppf(0.975)) * error,
-        2 * float(law.sf(abs(estimate) / error)),
-        minimal_detectable(error, planned.degrees_of_freedom, level=0.05),
-    )
+    return with_error(contrast["numbers"]["estimate"], error, planned.degrees_of_freedom)
 
 
 def _bits(hits: Mapping[str, Any]) -> np.ndarray:

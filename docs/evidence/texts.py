@@ -37,13 +37,12 @@ def number_text(value: Any) -> str:
 
 def from_to(found: Sequence[Answer]) -> str:
     """The smallest and the largest difference, in points."""
-    return _ends([one.found.estimate for one in found if one.found is not None])
+    return _range([one.found for one in found if one.found is not None])
 
 
 def gain(question: str, contrast: str) -> str:
     """The difference of a contrast: with its interval in one study, from and to in several."""
-    found = [one for one in of_contrast(question, contrast) if one.found is not None]
-    return with_interval(found[0].found) if len(found) == 1 else from_to(found)
+    return _gain([one.found for one in of_contrast(question, contrast) if one.found is not None])
 
 
 def in_studies(question: str, contrast: str) -> str:
@@ -58,15 +57,14 @@ def in_studies(question: str, contrast: str) -> str:
 
 def selected(question: str, arm: str, field: str) -> str:
     """The smallest and the largest value that the searches selected for a field of an arm."""
-    values = sorted(
+    values = [
         found["selected"][field]
         for study in QUESTIONS[question]
         if (of_study := results(study)) is not None
         for found in of_study["arms"]
         if found["name"] == arm
-    )
-    ends = dict.fromkeys(number_text(end) for end in (*values[:1], *values[-1:]))
-    return " to ".join(ends) or NOT_MEASURED
+    ]
+    return _ends(values, number_text)
 
 
 def accuracy(study: str, arm: str) -> str:
@@ -99,18 +97,28 @@ def secondary_gain(where: str, contrast: str) -> str:
     planned = [one for study in studies for one in study_file(study)["contrasts"]]
     if contrast not in [one["name"] for one in planned if not one["primary"]]:
         raise ValueError(f"{where} has no secondary contrast {contrast!r}")
-    found = [
-        one["numbers"] for study, one in secondary() if study in studies and one["name"] == contrast
-    ]
-    if len(found) == 1:
-        return with_interval(found[0])
-    return _ends([numbers["estimate"] for numbers in found])
+    return _gain(
+        [
+            Contrast(**one["numbers"])
+            for study, one in secondary()
+            if study in studies and one["name"] == contrast
+        ]
+    )
 
 
-def _ends(estimates: Sequence[float]) -> str:
-    points = sorted(POINTS * estimate for estimate in estimates)
-    ends = dict.fromkeys(f"{end:+.2f}" for end in (*points[:1], *points[-1:]))
-    return " to ".join(ends) or NOT_MEASURED
+def _gain(found: Sequence[Contrast]) -> str:
+    return with_interval(found[0]) if len(found) == 1 else _range(found)
+
+
+def _range(found: Sequence[Contrast]) -> str:
+    return _ends([POINTS * one.estimate for one in found], "{:+.2f}".format)
+
+
+def _ends(values: Sequence[Any], text: Callable[[Any], str]) -> str:
+    """The smallest and the largest value."""
+    if not values:
+        return NOT_MEASURED
+    return " to ".join(dict.fromkeys(map(text, (min(values), max(values)))))
 
 
 def scores(of_study: Mapping[str, Any], arm: Mapping[str, Any]) -> list[float]:
@@ -121,8 +129,7 @@ def scores(of_study: Mapping[str, Any], arm: Mapping[str, Any]) -> list[float]:
 
 def time_of_the_expectation() -> str:
     """How many times as long the expected hinge takes as the noised one, from and to."""
-    ratios = sorted(map(ratio, times().values()))
-    return f"{ratios[0]:.1f} to {ratios[-1]:.1f}" if ratios else NOT_MEASURED
+    return _ends([ratio(by_kind) for by_kind in times().values()], "{:.1f}".format)
 
 
 def number_of_contrasts() -> str:
@@ -149,7 +156,7 @@ def filled(page: str) -> str:
     """The page with the numbers of now behind the comments that ask for them."""
 
     def fill(place: re.Match[str]) -> str:
-        arguments = (place["arguments"] or "").split("; ") if place["arguments"] else []
+        arguments = place["arguments"].split("; ") if place["arguments"] else []
         comment = place[0].partition("-->")[0] + "-->"
         return f"{comment}{KINDS[place['kind']](*arguments)}<!-- end -->"
 

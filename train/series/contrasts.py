@@ -87,7 +87,17 @@ def contrast(
     resampled = _resample(shares, sizes, num_resamples, np.random.default_rng(seed))
     estimate = float(shares.sum(axis=0).mean())
     standard_error = float(resampled.std(ddof=1)) * math.sqrt(num_seeds / (num_seeds - 1))
-    degrees_of_freedom = num_seeds - 1
+    return with_error(estimate, standard_error, num_seeds - 1)
+
+
+def with_error(estimate: float, standard_error: float, degrees_of_freedom: float) -> Contrast:
+    """The contrast of an estimate with this standard error, by Student's t.
+
+    Args:
+        estimate: the mean difference, a share.
+        standard_error: that of the estimate.
+        degrees_of_freedom: of Student's t: the seeds less one.
+    """
     return Contrast(
         estimate,
         standard_error,
