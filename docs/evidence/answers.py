@@ -118,7 +118,7 @@ def primary() -> list[Planned]:
         Planned(
             study,
             contrast["name"],
-            contrast.get("equivalence", 0.0) / 100 or None,
+            contrast["equivalence"] / 100 if "equivalence" in contrast else None,
             len(content["seeds"]) - 1,
         )
         for studies in QUESTIONS.values()
@@ -133,6 +133,23 @@ def primary() -> list[Planned]:
 def answers() -> list[Answer]:
     """The answers to all primary contrasts, in the order of the questions."""
     return answered([_found(planned) for planned in primary()])
+
+
+def of_question(question: str) -> list[Answer]:
+    """The answers of all studies of a question."""
+    return [answer for answer in answers() if answer.study in QUESTIONS[question]]
+
+
+def of_contrast(question: str, contrast: str) -> list[Answer]:
+    """The answers to a primary contrast, by study.
+
+    Raises:
+        ValueError: no study of the question has it.
+    """
+    found = [answer for answer in of_question(question) if answer.planned.name == contrast]
+    if not found:
+        raise ValueError(f"no study of {question!r} has the primary contrast {contrast!r}")
+    return found
 
 
 def answered(found: Sequence[Contrast | None]) -> list[Answer]:

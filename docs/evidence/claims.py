@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 
-from answers import FOLDER, QUESTIONS, Answer, answers
+from answers import FOLDER, Answer, of_contrast
 
 # The answers that speak against a claim, and those that not a single study may have.
 _AGAINST = {
@@ -59,23 +59,6 @@ class Claim:
         if verdicts[self.expected] > half and not reversed_:
             return "reproduced"
         return "not reproduced" if against > half else "mixed"
-
-
-def of_contrast(question: str, contrast: str) -> list[Answer]:
-    """The answers to a primary contrast, by study.
-
-    Raises:
-        ValueError: no study of the question has it.
-    """
-    studies = QUESTIONS[question]
-    found = [
-        answer
-        for answer in answers()
-        if answer.study in studies and answer.planned.name == contrast
-    ]
-    if not found:
-        raise ValueError(f"no study of {question!r} has the primary contrast {contrast!r}")
-    return found
 
 
 @cache

@@ -1,6 +1,6 @@
 """The figures of the evidence: the differences of each question, with their intervals."""
 
-from answers import QUESTIONS, answers
+from answers import of_question
 from texts import POINTS
 
 from train.workdir import figure_style
@@ -8,11 +8,7 @@ from train.workdir import figure_style
 
 def differences(question: str) -> bytes | None:
     """A row for each contrast, with a point for each study; None without results."""
-    shown = [
-        answer
-        for answer in answers()
-        if answer.study in QUESTIONS[question] and answer.found is not None
-    ]
+    shown = [answer for answer in of_question(question) if answer.found is not None]
     if not shown:
         return None
     studies = list(dict.fromkeys(answer.study for answer in shown))

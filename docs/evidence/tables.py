@@ -6,8 +6,17 @@ from typing import Any
 
 import numpy as np
 import sensitivity
-from answers import LEVEL, QUESTIONS, Answer, answers, results, secondary
-from claims import Claim, claims, of_contrast
+from answers import (
+    LEVEL,
+    QUESTIONS,
+    Answer,
+    answers,
+    of_contrast,
+    of_question,
+    results,
+    secondary,
+)
+from claims import Claim, claims
 from texts import POINTS, from_to, number_text, p_value_text, scores, with_interval
 from times import ratio, times
 
@@ -29,9 +38,8 @@ def progress() -> str:
 def summary() -> str:
     """Every comparison, over all studies that have it."""
     rows = []
-    for question, studies in QUESTIONS.items():
-        of_question = [answer for answer in answers() if answer.study in studies]
-        for name in dict.fromkeys(answer.planned.name for answer in of_question):
+    for question in QUESTIONS:
+        for name in dict.fromkeys(answer.planned.name for answer in of_question(question)):
             found = of_contrast(question, name)
             rows.append([question, name, counted(found), from_to(found)])
     return _table(["question", "difference", "answers", "points, smallest and largest"], rows)
@@ -46,11 +54,11 @@ def contrasts(question: str) -> str:
             with_interval(answer.found),
             p_value_text(answer.adjusted),
             "" if answer.equivalence is None else p_value_text(answer.equivalence),
-            f"{POINTS * (answer.detectable or 0.0):.2f}",
+            f"{POINTS * answer.detectable:.2f}",
             answer.verdict,
         ]
-        for answer in answers()
-        if answer.study in QUESTIONS[question] and answer.found is not None
+        for answer in of_question(question)
+        if answer.found is not None and answer.detectable is not None
     ]
     head = [
         "study",

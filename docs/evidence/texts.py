@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from answers import QUESTIONS, Answer, answers, results, secondary, study_file
-from claims import of_contrast
+from answers import QUESTIONS, Answer, answers, of_contrast, results, secondary, study_file
 from times import ratio, times
 
 from train.series.contrasts import Contrast
