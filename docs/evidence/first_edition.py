@@ -1,28 +1,26 @@
-"""Writes the tables of first_edition.md: `python docs/evidence/first_edition.py`.
+"""The tables of first_edition.md.
 
-The numbers are what `python -m train.tables --table=E7 --json=docs/evidence/E7.json` writes. What
-is between the comments `<!-- NAME -->` and `<!-- end -->` is replaced by the table of that name.
+The numbers are what `python -m train.tables --table=E7 --json=docs/evidence/E7.json` writes.
 """
 
 import functools
 import itertools
 import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from markdown_tables import markdown_table
 
 from train.papers.tables.catalogue import EVIDENCE
 from train.papers.tables.layouts import EPSILONS
 from train.series.statistics import half_width, summarize
 from train.training.losses import LOSSES
 
-PAGE = Path(__file__).with_suffix(".md")
-PLACE = re.compile(r"(?<=<!-- )(?!end )(?P<name>[\w ]+)( -->\n).*?(?=<!-- end -->)", re.DOTALL)
+NUMBERS = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ Table = Mapping[tuple[str, str], Cell]
 
 def read(name: str) -> Table:
     """The numbers of a table by (row, column)."""
-    table = json.loads((PAGE.parent / f"{name}.json").read_text())
+    table = json.loads((NUMBERS / f"{name}.json").read_text())
     if table["runs_to_go"]:
         raise ValueError(f"{name}.json was collected before its runs were finished")
     return {
@@ -156,10 +154,10 @@ def claim(name: str) -> str:
     """The differences of a claim and the verdict."""
     comparisons = list(CLAIMS[name]())
     rows = [[one.label, str(one.difference), _bounds(one), one.verdict] for one in comparisons]
-    table = _markdown(["difference", "", "claimed", ""], rows)
+    table = markdown_table(["difference", "", "claimed", ""], rows)
     found = [one.verdict for one in comparisons]
     counts = f"as claimed: {found.count('holds')}, contrary: {found.count('does not')}"
-    return f"{table}\n**{verdict(comparisons)}** ({counts}, of {len(found)}).\n"
+    return f"{table}**{verdict(comparisons)}** ({counts}, of {len(found)}).\n\n"
 
 
 def accuracies(name: str) -> str:
@@ -173,7 +171,7 @@ def accuracies(name: str) -> str:
     best = [table[rows[0], column].best for column in columns]
     if any(value is not None for value in best):
         lines.append(["best possible", *("" if b is None else f"{b:.2f}" for b in best)])
-    return _markdown(["", *(column.replace("=", " = ") for column in columns)], lines)
+    return markdown_table(["", *(column.replace("=", " = ") for column in columns)], lines)
 
 
 def _mean(values: Sequence[float]) -> str:
@@ -186,24 +184,8 @@ def _bounds(one: Comparison) -> str:
     return ", ".join(f"{sign} {bound:g}" for sign, bound in bounds if bound is not None)
 
 
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-TABLES = {name: functools.partial(accuracies, name) for name in EVIDENCE}
-
-
-def filled(text: str) -> str:
-    """The page, with its tables written from the numbers."""
-
-    def fill(match: re.Match[str]) -> str:
-        name = match["name"]
-        content = TABLES[name]() if name in TABLES else claim(name)
-        return f"{name}{match[2]}\n{content}\n"
-
-    return PLACE.sub(fill, text)
-
-
-if __name__ == "__main__":
-    PAGE.write_text(filled(PAGE.read_text()))
+# With what stands between the comments of first_edition.md.
+TABLES: Mapping[str, Callable[[], str]] = {
+    **{name: functools.partial(accuracies, name) for name in EVIDENCE},
+    **{name: functools.partial(claim, name) for name in CLAIMS},
+}

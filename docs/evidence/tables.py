@@ -17,6 +17,7 @@ from answers import (
     secondary,
 )
 from claims import Claim, claims
+from markdown_tables import markdown_table
 from texts import POINTS, from_to, number_text, p_value_text, scores, with_interval
 from times import ratio, times
 
@@ -222,10 +223,4 @@ def _mean(accuracies_by_seed: Sequence[float]) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    if not rows:
-        return NO_STUDY
-    return "\n" + "".join(map(_row, (head, ["---"] * len(head), *rows))) + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |\n"
+    return markdown_table(head, rows) if rows else NO_STUDY

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 import figures
+import first_edition
 import tables
 import texts
 from answers import FOLDER, QUESTIONS
@@ -20,6 +21,7 @@ PAGES = (
     ROOT / "docs" / "which_loss.md",
     ROOT / "docs" / "tuning.md",
     FOLDER / "tables.md",
+    FOLDER / "first_edition.md",
 )
 TABLES: Mapping[str, Callable[[], str]] = {
     "progress": tables.progress,
@@ -29,6 +31,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "corrected equivalences": tables.corrected_equivalences,
     "times": tables.times_to_an_accuracy,
     "secondary": tables.secondary_contrasts,
+    **first_edition.TABLES,
     **{f"{question} contrasts": partial(tables.contrasts, question) for question in QUESTIONS},
     **{f"{question} accuracies": partial(tables.accuracies, question) for question in QUESTIONS},
 }
