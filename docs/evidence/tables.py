@@ -199,7 +199,7 @@ def claims_of_the_thesis() -> str:
 
 
 def _why(claim: Claim) -> str:
-    found = f"expected {claim.expected}: {counted(claim.answers)}"
+    found = f"expected {claim.expected}: {counted(claim.answers)}; {from_to(claim.answers)} points"
     return f"{found}. {claim.remark}" if claim.remark else found
 
 

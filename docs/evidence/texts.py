@@ -45,10 +45,16 @@ def gain(question: str, contrast: str) -> str:
 
 
 def in_studies(question: str, contrast: str) -> str:
-    """The answers to a contrast over the studies that have ended: "better in 2 of 3 studies"."""
-    ended = [one for one in of_contrast(question, contrast) if one.found is not None]
+    """The answers to a contrast over the studies that have ended: "better in 2 of 3 studies".
+
+    A question with a single study has the answer alone: "better".
+    """
+    planned = of_contrast(question, contrast)
+    ended = [one for one in planned if one.found is not None]
     if not ended:
         return NOT_MEASURED
+    if len(planned) == 1:
+        return ended[0].verdict
     counts = Counter(one.verdict for one in ended)
     told = [f"{verdict} in {count}" for verdict, count in sorted(counts.items())]
     return f"{', '.join(told)} of {len(ended)} {'study' if len(ended) == 1 else 'studies'}"
