@@ -17,6 +17,8 @@ from train.series.contrasts import Contrast, equivalence, holm, minimal_detectab
 FOLDER = Path(__file__).parent
 # Differences with a smaller corrected p-value are told.
 LEVEL = 0.05
+# The answers that say which of two is better.
+DECIDED = ("better", "worse")
 QUESTIONS: Mapping[str, Sequence[str]] = {
     "tail": ("tail_countries", "tail_regions", "tail_tiny_imagenet", "tail_organs"),
     "noise": (

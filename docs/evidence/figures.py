@@ -1,13 +1,25 @@
 """The figures of the evidence: the differences of each question, with their intervals."""
 
-from answers import of_question
+from answers import DECIDED, of_question
 from texts import POINTS
 
 from train.workdir import figure_style
 
+# What is measured, by question.
+_METRICS = {
+    "tail": "macro top-5 accuracy",
+    "noise": "top-5 accuracy",
+    "average": "average-K accuracy",
+    "epsilon": "top-5 accuracy",
+    "samples": "top-5 accuracy",
+}
+
 
 def differences(question: str) -> bytes | None:
-    """A row for each contrast, with a point for each study; None without results."""
+    """A row for each contrast, with a point for each study; None without results.
+
+    Differences that are "better" or "worse" are filled.
+    """
     shown = [answer for answer in of_question(question) if answer.found is not None]
     if not shown:
         return None
@@ -20,17 +32,29 @@ def differences(question: str) -> bytes | None:
     for number, study in enumerate(studies):
         found = [one for one in shown if one.study == study and one.found is not None]
         shift = step * ((len(studies) - 1) / 2 - number)
+        look = figure_style.point_look(number)
+        places = [shift - names.index(one.planned.name) for one in found]
+        estimates = [POINTS * one.found.estimate for one in found if one.found]
         axes.errorbar(
-            [POINTS * one.found.estimate for one in found if one.found],
-            [shift - names.index(one.planned.name) for one in found],
+            estimates,
+            places,
             xerr=[POINTS * one.found.half_width for one in found if one.found],
             linestyle="none",
             label=study,
-            **figure_style.point_look(number),
+            **look,
+        )
+        decided = [index for index, one in enumerate(found) if one.verdict in DECIDED]
+        axes.plot(
+            [estimates[index] for index in decided],
+            [places[index] for index in decided],
+            linestyle="none",
+            color=look["color"],
+            marker=look["marker"],
         )
     axes.axvline(0.0, color=figure_style.REFERENCE_COLOR, linewidth=1.0)
     axes.set_ylim(0.5 - len(names), 0.5)
-    axes.set_yticks([-place for place in range(len(names))], names, fontsize=8)
+    rows = [name.replace(" - ", " minus ") for name in names]
+    axes.set_yticks([-place for place in range(len(rows))], rows, fontsize=8)
     figure.legend(loc="outside upper center", ncols=2, fontsize=8)
-    figure_style.finish(axes, x_label="points, with 95 % interval", y_label="")
+    figure_style.finish(axes, x_label=f"points of {_METRICS[question]}", y_label="")
     return figure_style.encode(figure, ".png")

@@ -30,8 +30,8 @@ def p_value_text(value: float) -> str:
 
 
 def number_text(value: Any) -> str:
-    """A parameter, with three digits if it is a real number."""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+    """A parameter, with four digits if it is a real number."""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 def from_to(found: Sequence[Answer]) -> str:
@@ -132,9 +132,10 @@ def scores(of_study: Mapping[str, Any], arm: Mapping[str, Any]) -> list[float]:
     return [0.0 if run["diverged"] else run["metrics"][metric] for run in arm["runs"]]
 
 
-def time_of_the_expectation() -> str:
+def time_of_the_expectation(question: str) -> str:
     """How many times as long the expected hinge takes as the noised one, from and to."""
-    return _ends([ratio(by_kind) for by_kind in times().values()], "{:.1f}".format)
+    of_question = [by_kind for study, by_kind in times().items() if study in QUESTIONS[question]]
+    return _ends([ratio(by_kind) for by_kind in of_question], "{:.1f}".format)
 
 
 def number_of_contrasts() -> str:
