@@ -17,8 +17,6 @@ from train.series.contrasts import Contrast, equivalence, holm, minimal_detectab
 FOLDER = Path(__file__).parent
 # Differences with a smaller corrected p-value are told.
 LEVEL = 0.05
-# The answers that say which of two is better.
-DECIDED = ("better", "worse")
 QUESTIONS: Mapping[str, Sequence[str]] = {
     "tail": ("tail_countries", "tail_regions", "tail_tiny_imagenet", "tail_organs"),
     "noise": (
@@ -97,6 +95,11 @@ class Answer:
         if self.adjusted >= LEVEL:
             return "undecided"
         return "better" if self.found.estimate > 0 else "worse"
+
+    @property
+    def decided(self) -> bool:
+        """Whether the answer says which of two is better."""
+        return self.verdict in ("better", "worse")
 
 
 @cache

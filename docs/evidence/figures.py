@@ -1,6 +1,6 @@
 """The figures of the evidence: the differences of each question, with their intervals."""
 
-from answers import DECIDED, of_question
+from answers import of_question
 from texts import POINTS
 
 from train.workdir import figure_style
@@ -43,14 +43,9 @@ def differences(question: str) -> bytes | None:
             label=study,
             **look,
         )
-        decided = [index for index, one in enumerate(found) if one.verdict in DECIDED]
-        axes.plot(
-            [estimates[index] for index in decided],
-            [places[index] for index in decided],
-            linestyle="none",
-            color=look["color"],
-            marker=look["marker"],
-        )
+        for one, estimate, place in zip(found, estimates, places, strict=True):
+            if one.decided:
+                axes.plot(estimate, place, color=look["color"], marker=look["marker"])
     axes.axvline(0.0, color=figure_style.REFERENCE_COLOR, linewidth=1.0)
     axes.set_ylim(0.5 - len(names), 0.5)
     rows = [name.replace(" - ", " minus ") for name in names]
