@@ -36,6 +36,11 @@ QUESTIONS: Mapping[str, Sequence[str]] = {
     "epsilon": ("epsilon_regions",),
     "samples": ("samples_countries",),
 }
+# What a sentence may name in the place of a question, beside a single study.
+PARTS: Mapping[str, Sequence[str]] = {
+    "noise of features": QUESTIONS["noise"][:4],
+    "noise of photographs": QUESTIONS["noise"][4:],
+}
 
 
 @dataclass(frozen=True)
@@ -140,9 +145,23 @@ def answers() -> list[Answer]:
     return answered([_found(planned) for planned in primary()])
 
 
+def studies_of(question: str) -> Sequence[str]:
+    """The studies of a question, or of a part of one, which may be a single study.
+
+    Raises:
+        ValueError: there is no such question or part.
+    """
+    single = {study: (study,) for studies in QUESTIONS.values() for study in studies}
+    known = {**QUESTIONS, **PARTS, **single}
+    if question not in known:
+        raise ValueError(f"no question is {question!r}; it may be one of {list(known)}")
+    return known[question]
+
+
 def of_question(question: str) -> list[Answer]:
-    """The answers of all studies of a question."""
-    return [answer for answer in answers() if answer.study in QUESTIONS[question]]
+    """The answers of all studies of a question, or of a part of one."""
+    studies = studies_of(question)
+    return [answer for answer in answers() if answer.study in studies]
 
 
 def of_contrast(question: str, contrast: str) -> list[Answer]:

@@ -6,7 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from answers import QUESTIONS, Answer, answers, of_contrast, results, secondary, study_file
+from answers import (
+    Answer,
+    answers,
+    of_contrast,
+    results,
+    secondary,
+    studies_of,
+    study_file,
+)
 from times import ratio, times
 
 from train.series.contrasts import Contrast
@@ -47,7 +55,7 @@ def gain(question: str, contrast: str) -> str:
 def in_studies(question: str, contrast: str) -> str:
     """The answers to a contrast over the studies that have ended: "better in 2 of 3 studies".
 
-    A question with a single study has the answer alone: "better".
+    Where a single study was planned it has the answer alone: "better".
     """
     planned = of_contrast(question, contrast)
     ended = [one for one in planned if one.found is not None]
@@ -64,7 +72,7 @@ def selected(question: str, arm: str, field: str) -> str:
     """The smallest and the largest value that the searches selected for a field of an arm."""
     values = [
         found["selected"][field]
-        for study in QUESTIONS[question]
+        for study in studies_of(question)
         if (of_study := results(study)) is not None
         for found in of_study["arms"]
         if found["name"] == arm
@@ -88,20 +96,16 @@ def accuracy(study: str, arm: str) -> str:
     return f"{POINTS * statistics.mean(scores(of_study, found)):.1f}"
 
 
-def secondary_gain(where: str, contrast: str) -> str:
+def secondary_gain(question: str, contrast: str) -> str:
     """The difference of a secondary contrast, as `gain` has that of a primary one.
 
-    Args:
-        where: a study, or a question for all of its studies.
-        contrast: the name of the contrast.
-
     Raises:
-        ValueError: no such study has the contrast.
+        ValueError: no study of the question has the contrast.
     """
-    studies = QUESTIONS.get(where, (where,))
+    studies = studies_of(question)
     planned = [one for study in studies for one in study_file(study)["contrasts"]]
     if contrast not in [one["name"] for one in planned if not one["primary"]]:
-        raise ValueError(f"{where} has no secondary contrast {contrast!r}")
+        raise ValueError(f"no study of {question!r} has the secondary contrast {contrast!r}")
     return _gain(
         [
             Contrast(**one["numbers"])
@@ -134,7 +138,7 @@ def scores(of_study: Mapping[str, Any], arm: Mapping[str, Any]) -> list[float]:
 
 def time_of_the_expectation(question: str) -> str:
     """How many times as long the expected hinge takes as the noised one, from and to."""
-    of_question = [by_kind for study, by_kind in times().items() if study in QUESTIONS[question]]
+    of_question = [by_kind for study, by_kind in times().items() if study in studies_of(question)]
     return _ends([ratio(by_kind) for by_kind in of_question], "{:.1f}".format)
 
 
@@ -143,7 +147,8 @@ def number_of_contrasts() -> str:
     return str(len(answers()))
 
 
-# What a comment in a sentence may ask for: `<!-- gain QUESTION; CONTRAST -->`.
+# What a comment in a sentence may ask for: `<!-- gain QUESTION; CONTRAST -->`, where a part of a
+# question or a study may stand in the place of a question.
 KINDS: Mapping[str, Callable[..., str]] = {
     "gain": gain,
     "secondary gain": secondary_gain,
