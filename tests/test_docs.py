@@ -72,6 +72,16 @@ def test_the_numbers_of_the_evidence_are_those_of_the_results(evidence):
     assert not {*write_pages.TABLES} - {*asked}
 
 
+def test_what_may_stand_in_the_place_of_a_question(evidence):
+    answers = evidence("answers")
+    parts = [answers.studies_of(f"noise of {data}") for data in ("features", "photographs")]
+    # Each study of the question is in one part.
+    assert [study for part in parts for study in part] == list(answers.studies_of("noise"))
+    assert list(answers.studies_of("tail_regions")) == ["tail_regions"]
+    with pytest.raises(ValueError, match="no question is 'noise of texts'; it may be one of"):
+        answers.studies_of("noise of texts")
+
+
 def test_equivalences_are_those_that_the_program_found(evidence):
     answers = evidence("answers")
     for answer in answers.answers():
