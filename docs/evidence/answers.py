@@ -17,16 +17,19 @@ from train.series.contrasts import Contrast, equivalence, holm, minimal_detectab
 FOLDER = Path(__file__).parent
 # Differences with a smaller corrected p-value are told.
 LEVEL = 0.05
-QUESTIONS: Mapping[str, Sequence[str]] = {
-    "tail": ("tail_countries", "tail_regions", "tail_tiny_imagenet", "tail_organs"),
-    "noise": (
+# What a sentence may name in the place of a question, beside a single study.
+PARTS: Mapping[str, Sequence[str]] = {
+    "noise of features": (
         "noise_gaussian_20",
         "noise_gaussian_40",
         "noise_organs_20",
         "noise_organs_40",
-        "noise_tiny_imagenet_20",
-        "noise_tiny_imagenet_40",
     ),
+    "noise of photographs": ("noise_tiny_imagenet_20", "noise_tiny_imagenet_40"),
+}
+QUESTIONS: Mapping[str, Sequence[str]] = {
+    "tail": ("tail_countries", "tail_regions", "tail_tiny_imagenet", "tail_organs"),
+    "noise": (*PARTS["noise of features"], *PARTS["noise of photographs"]),
     "average": (
         "average_countries_2",
         "average_countries_5",
@@ -35,11 +38,6 @@ QUESTIONS: Mapping[str, Sequence[str]] = {
     ),
     "epsilon": ("epsilon_regions",),
     "samples": ("samples_countries",),
-}
-# What a sentence may name in the place of a question, beside a single study.
-PARTS: Mapping[str, Sequence[str]] = {
-    "noise of features": QUESTIONS["noise"][:4],
-    "noise of photographs": QUESTIONS["noise"][4:],
 }
 
 

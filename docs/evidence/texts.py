@@ -138,8 +138,9 @@ def scores(of_study: Mapping[str, Any], arm: Mapping[str, Any]) -> list[float]:
 
 def time_of_the_expectation(question: str) -> str:
     """How many times as long the expected hinge takes as the noised one, from and to."""
-    of_question = [by_kind for study, by_kind in times().items() if study in studies_of(question)]
-    return _ends([ratio(by_kind) for by_kind in of_question], "{:.1f}".format)
+    found = times()
+    ratios = [ratio(found[study]) for study in studies_of(question) if study in found]
+    return _ends(ratios, "{:.1f}".format)
 
 
 def number_of_contrasts() -> str:

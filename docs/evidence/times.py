@@ -4,6 +4,7 @@ import math
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from answers import QUESTIONS, results
@@ -37,6 +38,7 @@ def ratio(by_kind: Mapping[str, Time]) -> float:
     return by_kind["expected"].seconds / by_kind["noised"].seconds
 
 
+@cache
 def times() -> dict[str, dict[str, Time]]:
     """By study that has ended, the times of "noised" and "expected"."""
     return {
