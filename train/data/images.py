@@ -7,6 +7,7 @@ torchvision's `ImageFolder`, which gave the published results, does not apply it
 """
 
 import io
+import re
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
@@ -18,6 +19,8 @@ SHORTER_SIDE = 256
 # The height and width of a crop.
 CROP = 224
 _FILTER = Image.Resampling.BILINEAR
+# How a file begins that `uncompressed` has written, and the width and height.
+_PPM = re.compile(rb"P6 (\d{1,3}) (\d{1,3}) 255\n")
 
 
 class UnreadableImageError(UserError):
@@ -34,6 +37,9 @@ def decode(encoded: bytes, name: str) -> Image.Image:
     Raises:
         UnreadableImageError: it is not an image, or not all of one.
     """
+    image = _of_uncompressed(encoded)
+    if image is not None:
+        return image
     try:
         image = Image.open(io.BytesIO(encoded))
         # Decodes all of it now: otherwise a truncated file is only noticed later.
@@ -43,6 +49,11 @@ def decode(encoded: bytes, name: str) -> Image.Image:
         raise UnreadableImageError(f"{name} is not an image") from error
     except Exception as error:  # Whatever a damaged file makes Pillow's many readers raise.
         raise UnreadableImageError(f"cannot decode {name}: {first_line(error)}") from error
+
+
+def uncompressed(image: Image.Image) -> bytes:
+    """A small image in RGB as a PPM file, which `decode` reads in a fifth of Pillow's time."""
+    return b"P6 %d %d 255\n" % image.size + image.tobytes()
 
 
 def random_crop(image: Image.Image, uniform: np.ndarray) -> np.ndarray:
@@ -127,6 +138,9 @@ def orientation(encoded: bytes) -> int:
 
 def turned_upright(image: Image.Image) -> Image.Image:
     """The image, rotated as its EXIF orientation says."""
+    if type(image) is Image.Image and not image.info:
+        # Pillow would look for an orientation, and take longer than a small image takes to decode.
+        return image
     try:
         return ImageOps.exif_transpose(image)
     except Exception:  # Pillow can raise anything for damaged EXIF; the pixels are fine.
@@ -151,6 +165,19 @@ def check_resizable(size: tuple[int, int], shorter_side: int, name: str) -> None
             f"{name} is too long and narrow, {size[0]} x {size[1]} pixels: with its "
             f"shorter side at {shorter_side} it would have {enlarged:,}"
         )
+
+
+def _of_uncompressed(encoded: bytes) -> Image.Image | None:
+    """The image that `uncompressed` has written; None for other files."""
+    header = _PPM.match(encoded)
+    if header is None:
+        return None
+    width, height = map(int, header.groups())
+    pixels = memoryview(encoded)[header.end() :]
+    if width * height == 0 or len(pixels) != width * height * 3:
+        return None
+    # Pillow's own reader spends four fifths of the time of a small image on finding the format.
+    return Image.frombytes("RGB", (width, height), pixels)
 
 
 def _to_rgb(image: Image.Image) -> Image.Image:

@@ -150,6 +150,28 @@ def test_a_palette_with_transparency_gives_its_colours():
     np.testing.assert_array_equal(np.asarray(images.decode(encoded, "a")), palette[places])
 
 
+def test_an_uncompressed_image_is_decoded_as_pillow_does(rng):
+    image = Image.fromarray(photograph(rng, 7, 5))
+    encoded = images.uncompressed(image)
+    expected = np.asarray(Image.open(io.BytesIO(encoded)))
+    decoded = images.decode(encoded, "a")
+    for found in (decoded, images.turned_upright(decoded)):
+        np.testing.assert_array_equal(np.asarray(found), expected)
+        np.testing.assert_array_equal(np.asarray(found), np.asarray(image))
+
+
+def test_what_is_not_all_of_an_uncompressed_image_is_left_to_pillow(rng):
+    encoded = images.uncompressed(Image.fromarray(photograph(rng, 7, 5)))
+    for damaged in (encoded[:-1], encoded.replace(b"P6 7", b"P6 0"), b"P6 0 0 255\n"):
+        with pytest.raises(UnreadableImageError):
+            images.decode(damaged, "a")
+    # Pillow ignores what follows the pixels.
+    longer = images.decode(encoded + b"0", "a")
+    np.testing.assert_array_equal(longer, images.decode(encoded, "a"))
+    wide = images.uncompressed(Image.fromarray(photograph(rng, 1000, 2)))
+    np.testing.assert_array_equal(images.decode(wide, "a"), Image.open(io.BytesIO(wide)))
+
+
 def test_what_is_no_image_or_not_all_of_one_is_named(rng):
     encoded = encode(Image.fromarray(photograph(rng, 200, 150)), "JPEG")
     for bad, message in (

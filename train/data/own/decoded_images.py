@@ -59,7 +59,7 @@ class DecodedImages(Sequence[dict[str, Any]]):
             image = images.turned_upright(image)
         if image.size != self._size:
             return example
-        kept = {**example, "image": b"P6 %d %d 255\n" % image.size + image.tobytes()}
+        kept = {**example, "image": images.uncompressed(image)}
         # Two threads may read the same image, and keep the same.
         self._kept[index] = kept
         return kept
