@@ -1,0 +1,104 @@
+"""The numbers in the sentences about the comparison of losses, computed anew."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from tests.reference import _studies as studies
+from tests.reference import _study_answers as answers
+from tests.reference import _study_text as text
+from tests.reference import _study_times as times
+
+
+def number_of_contrasts() -> str:
+    """How many primary contrasts were planned in all studies together."""
+    return str(len(answers.answers()))
+
+
+def gain(question: str, name: str) -> str:
+    """The differences of a primary contrast."""
+    return _spread([one.difference for one in answers.answers_to(question, name)])
+
+
+def secondary_gain(question: str, name: str) -> str:
+    """The differences of a secondary contrast."""
+    return _spread(
+        [
+            answers.difference(contrast)
+            for study in studies.studies_of(question)
+            for contrast in studies.contrasts(study)
+            if contrast.name == name and not contrast.primary
+        ]
+    )
+
+
+def _spread(differences: list[answers.Difference | None]) -> str:
+    """The interval of one study, or the smallest and the largest difference of several."""
+    found = [one for one in differences if one is not None]
+    if len(found) == 1:
+        return text.with_interval(found[0])
+    return text.extremes([one.points for one in found], "+.2f")
+
+
+def in_studies(question: str, name: str) -> str:
+    """How many of the studies that have ended gave which answer to a primary contrast."""
+    verdicts = [one.verdict for one in answers.answers_to(question, name)]
+    if len(verdicts) == 1:
+        return verdicts[0]
+    found = Counter(one for one in verdicts if one != "open")
+    total = found.total()
+    counts = ", ".join(f"{verdict} in {count}" for verdict, count in sorted(found.items()))
+    return f"{counts} of {total} {'study' if total == 1 else 'studies'}"
+
+
+def accuracy(study: str, arm: str) -> str:
+    """The mean accuracy of a loss in a study."""
+    metric = studies.ended(study)["select_by"]
+    return f"{answers.stored_accuracies(study, arm, metric).mean():.1f}"
+
+
+def selected(question: str, arm: str, field: str) -> str:
+    """The values of a parameter that the studies selected for a loss."""
+    found = [
+        one["selected"][field]
+        for study in studies.studies_of(question)
+        if (results := studies.results(study)) is not None
+        for one in results["arms"]
+        if one["name"] == arm
+    ]
+    return text.extremes(found, "g")
+
+
+def time_of_the_expectation(question: str) -> str:
+    """How many times as long the expected hinge trains as the noised one, to one accuracy."""
+    found = [
+        times.comparison(study).ratio
+        for study in studies.studies_of(question)
+        if studies.results(study) is not None
+    ]
+    return text.extremes(found, ".1f")
+
+
+# The name of a place is one of these and, where there are arguments, a blank and the arguments.
+SENTENCES: dict[str, Callable[..., str]] = {
+    "number of contrasts": number_of_contrasts,
+    "gain": gain,
+    "secondary gain": secondary_gain,
+    "in studies": in_studies,
+    "accuracy": accuracy,
+    "selected": selected,
+    "time of the expectation": time_of_the_expectation,
+}
+
+
+def kind_of(place: str) -> str | None:
+    """The kind of a place in a sentence, None if there is none."""
+    return next((kind for kind in SENTENCES if place == kind or place.startswith(f"{kind} ")), None)
+
+
+def sentence(place: str) -> str:
+    """What stands in a place of a sentence."""
+    kind = kind_of(place)
+    if kind is None:
+        raise ValueError(f"no kind of number is called {place!r}")
+    arguments = place.removeprefix(kind).strip()
+    return SENTENCES[kind](*arguments.split("; ")) if arguments else SENTENCES[kind]()
