@@ -143,6 +143,20 @@ def time_of_the_expectation(question: str) -> str:
     return _ends(ratios, "{:.1f}".format)
 
 
+def best_in_the_last_epoch(question: str) -> str:
+    """How many of the runs with fresh seeds were best in their last epoch: "29 of 30"."""
+    curves = [
+        run["validation_by_epoch"]
+        for study in studies_of(question)
+        if (of_study := results(study)) is not None
+        for arm in of_study["arms"]
+        for run in arm["runs"]
+    ]
+    # An epoch that is only as good as an earlier one is not selected.
+    last = sum(curve[-1] > max(curve[:-1]) for curve in curves)
+    return f"{last} of {len(curves)}"
+
+
 def number_of_contrasts() -> str:
     """How many primary contrasts there are."""
     return str(len(answers()))
@@ -157,6 +171,7 @@ KINDS: Mapping[str, Callable[..., str]] = {
     "selected": selected,
     "accuracy": accuracy,
     "time of the expectation": time_of_the_expectation,
+    "best in the last epoch": best_in_the_last_epoch,
     "number of contrasts": number_of_contrasts,
 }
 _PLACE = re.compile(

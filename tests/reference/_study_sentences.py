@@ -78,6 +78,18 @@ def time_of_the_expectation(question: str) -> str:
     return text.extremes(found, ".1f")
 
 
+def best_in_the_last_epoch(question: str) -> str:
+    """How many of the final runs have their first highest score of validation at the end."""
+    found = [
+        max(range(len(scores)), key=scores.__getitem__) == len(scores) - 1
+        for study in studies.studies_of(question)
+        if studies.results(study) is not None
+        for arm in studies.ended(study)["arms"]
+        for scores in (run["validation_by_epoch"] for run in arm["runs"])
+    ]
+    return f"{sum(found)} of {len(found)}"
+
+
 # The name of a place is one of these and, where there are arguments, a blank and the arguments.
 SENTENCES: dict[str, Callable[..., str]] = {
     "number of contrasts": number_of_contrasts,
@@ -87,6 +99,7 @@ SENTENCES: dict[str, Callable[..., str]] = {
     "accuracy": accuracy,
     "selected": selected,
     "time of the expectation": time_of_the_expectation,
+    "best in the last epoch": best_in_the_last_epoch,
 }
 
 
