@@ -26,16 +26,12 @@ PARTS: Mapping[str, Sequence[str]] = {
         "noise_organs_40",
     ),
     "noise of photographs": ("noise_tiny_imagenet_20", "noise_tiny_imagenet_40"),
+    "average of names": ("average_countries_2", "average_countries_5", "average_countries_10"),
 }
 QUESTIONS: Mapping[str, Sequence[str]] = {
     "tail": ("tail_countries", "tail_regions", "tail_tiny_imagenet", "tail_organs"),
     "noise": (*PARTS["noise of features"], *PARTS["noise of photographs"]),
-    "average": (
-        "average_countries_2",
-        "average_countries_5",
-        "average_countries_10",
-        "average_tiny_imagenet_5",
-    ),
+    "average": (*PARTS["average of names"], "average_tiny_imagenet_5"),
     "epsilon": ("epsilon_regions",),
     "samples": ("samples_countries",),
 }
