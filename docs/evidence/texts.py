@@ -70,13 +70,7 @@ def in_studies(question: str, contrast: str) -> str:
 
 def selected(question: str, arm: str, field: str) -> str:
     """The smallest and the largest value that the searches selected for a field of an arm."""
-    values = [
-        found["selected"][field]
-        for study in studies_of(question)
-        if (of_study := results(study)) is not None
-        for found in of_study["arms"]
-        if found["name"] == arm
-    ]
+    values = [found["selected"][field] for found in _arms(question) if found["name"] == arm]
     return _ends(values, number_text)
 
 
@@ -115,6 +109,16 @@ def secondary_gain(question: str, contrast: str) -> str:
     )
 
 
+def _arms(question: str) -> list[Mapping[str, Any]]:
+    """The arms of all studies of a question that have ended."""
+    return [
+        arm
+        for study in studies_of(question)
+        if (of_study := results(study)) is not None
+        for arm in of_study["arms"]
+    ]
+
+
 def _gain(found: Sequence[Contrast]) -> str:
     return with_interval(found[0]) if len(found) == 1 else _range(found)
 
@@ -145,13 +149,7 @@ def time_of_the_expectation(question: str) -> str:
 
 def best_in_the_last_epoch(question: str) -> str:
     """How many of the runs with fresh seeds were best in their last epoch: "29 of 30"."""
-    curves = [
-        run["validation_by_epoch"]
-        for study in studies_of(question)
-        if (of_study := results(study)) is not None
-        for arm in of_study["arms"]
-        for run in arm["runs"]
-    ]
+    curves = [run["validation_by_epoch"] for arm in _arms(question) for run in arm["runs"]]
     # An epoch that is only as good as an earlier one is not selected.
     last = sum(curve[-1] > max(curve[:-1]) for curve in curves)
     return f"{last} of {len(curves)}"
