@@ -74,11 +74,16 @@ def selected(question: str, arm: str, field: str) -> str:
     return _ends(values, number_text)
 
 
-def accuracy(study: str, arm: str) -> str:
+def accuracy(study: str, arm: str, metric: str | None = None) -> str:
     """The mean test accuracy of an arm over the fresh seeds, in per cent.
 
+    Args:
+        study: the name of the study.
+        arm: that of the arm.
+        metric: the accuracy, in a test's metrics; None is the one that the study selects by.
+
     Raises:
-        ValueError: the study has no such arm.
+        ValueError: the study has no such arm or metric.
     """
     planned = [one["name"] for one in study_file(study)["arms"]]
     if arm not in planned:
@@ -87,7 +92,7 @@ def accuracy(study: str, arm: str) -> str:
     if of_study is None:
         return NOT_MEASURED
     (found,) = (one for one in of_study["arms"] if one["name"] == arm)
-    return f"{POINTS * statistics.mean(scores(of_study, found)):.1f}"
+    return f"{POINTS * statistics.mean(scores(of_study, found, metric)):.1f}"
 
 
 def secondary_gain(question: str, contrast: str) -> str:
@@ -134,10 +139,24 @@ def _ends(values: Sequence[Any], text: Callable[[Any], str]) -> str:
     return " to ".join(dict.fromkeys(map(text, (min(values), max(values)))))
 
 
-def scores(of_study: Mapping[str, Any], arm: Mapping[str, Any]) -> list[float]:
-    """The accuracies of an arm by seed; runs that diverged count as 0."""
-    metric = of_study["select_by"]
-    return [0.0 if run["diverged"] else run["metrics"][metric] for run in arm["runs"]]
+def scores(
+    of_study: Mapping[str, Any], arm: Mapping[str, Any], metric: str | None = None
+) -> list[float]:
+    """The accuracies of an arm by seed; runs that diverged count as 0.
+
+    Raises:
+        ValueError: the runs do not have the metric.
+    """
+    name = of_study["select_by"] if metric is None else metric
+    return [0.0 if run["diverged"] else _measured(run["metrics"], name) for run in arm["runs"]]
+
+
+def _measured(metrics: Mapping[str, float | None], name: str) -> float:
+    value = metrics.get(name)
+    if value is None:
+        known = [one for one, other in metrics.items() if other is not None]
+        raise ValueError(f"no run has measured {name!r}; they have {known}")
+    return value
 
 
 def time_of_the_expectation(question: str) -> str:

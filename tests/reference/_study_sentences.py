@@ -50,10 +50,10 @@ def in_studies(question: str, name: str) -> str:
     return f"{counts} of {total} {'study' if total == 1 else 'studies'}"
 
 
-def accuracy(study: str, arm: str) -> str:
-    """The mean accuracy of a loss in a study."""
-    metric = studies.ended(study)["select_by"]
-    return f"{answers.stored_accuracies(study, arm, metric).mean():.1f}"
+def accuracy(study: str, arm: str, metric: str = "") -> str:
+    """The mean accuracy of a loss in a study: of the kind that it selects by, or of another one."""
+    kind = metric or studies.ended(study)["select_by"]
+    return f"{answers.stored_accuracies(study, arm, kind).mean():.1f}"
 
 
 def selected(question: str, arm: str, field: str) -> str:
