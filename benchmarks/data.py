@@ -28,7 +28,7 @@ from benchmarks import command, markdown, timing
 from train.data.batches import Batch, TrainingBatches
 from train.data.fast_photographs import FastPhotographReader
 from train.data.images import CROP
-from train.data.photographs import PhotographReader
+from train.data.photograph_reader import PhotographReader
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
 

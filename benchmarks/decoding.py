@@ -27,7 +27,7 @@ from benchmarks.data import QUALITY, SIZE, photographs
 from train.data import fast_images, images
 from train.data.fast_photographs import FastPhotographReader
 from train.data.images import CROP
-from train.data.photographs import PhotographReader
+from train.data.photograph_reader import PhotographReader
 
 NUM_GENERATED = 8
 READERS = {

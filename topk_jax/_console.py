@@ -13,13 +13,10 @@ import os
 import sys
 from pathlib import Path
 
-NAME = "topk-jax"
 _HERE = Path(__file__).resolve().parent
 _INSTALLED = _HERE / "_program"
 # In a checkout, which may be installed as editable, the packages are beside the library.
 _PROGRAM = _INSTALLED if _INSTALLED.is_dir() else _HERE.parent
-# The modules of `train` that are called otherwise here.
-_MODULES = {"train": "main"}
 _USER_ERROR = 2
 
 
@@ -29,30 +26,28 @@ def main() -> None:
     importlib.import_module("train.foundation.interruption").begin()
     # Processes of the program would look into the current folder, or beside this file, first.
     os.environ["PYTHONSAFEPATH"] = "1"
+    invocation = importlib.import_module("train.foundation.invocation")
     commands = {
-        command_of(module): words
+        invocation.command_of(module): words
         for module, words in importlib.import_module("train.__main__").COMMANDS.items()
     }
     name, *arguments = sys.argv[1:] or ["--help"]
     if name in ("--help", "-h"):
-        _list(commands)
+        _list(commands, invocation.CONSOLE)
     elif name == "--version":
         _show(f"topk_jax {importlib.metadata.version('topk_jax')}\n")
     else:
         one_of = importlib.import_module("train.foundation.fields").one_of
         if wrong := one_of(commands)(name):
             _fail(f"the command must be {wrong}; got {name!r}")
-        _run(name, arguments)
+        # train/foundation/invocation.py reads it.
+        sys.argv = [f"{invocation.CONSOLE} {name}", *arguments]
+        _run(f"train.{invocation.module_of(name)}")
 
 
-def command_of(module: str) -> str:
-    """The name of the command that is the module `train.MODULE`."""
-    return next((name for name, other in _MODULES.items() if other == module), module)
-
-
-def _list(commands: dict[str, str]) -> None:
+def _list(commands: dict[str, str], console: str) -> None:
     lines = [f"  {name:<10}{words}\n" for name, words in commands.items()]
-    head = f"The commands, of which {NAME} COMMAND --help says more:\n\n"
+    head = f"The commands, of which {console} COMMAND --help says more:\n\n"
     _show(head + "".join(lines))
 
 
@@ -60,11 +55,9 @@ def _show(text: str) -> None:
     importlib.import_module("train.foundation.standard_output").show(text)
 
 
-def _run(name: str, arguments: list[str]) -> None:
-    # train/foundation/invocation.py reads it.
-    sys.argv = [f"{NAME} {name}", *arguments]
+def _run(name: str) -> None:
     try:
-        module = importlib.import_module(f"train.{_MODULES.get(name, name)}")
+        module = importlib.import_module(name)
         command_line = importlib.import_module("train.foundation.command_line")
         # Import paths of the user's own objects may begin in the current folder. It comes last: a
         # file train.py, or one that is called like a library, is not taken for another.

@@ -4,7 +4,7 @@ import numpy as np
 from PIL import Image
 
 from train.data import fast_images, images
-from train.data.photographs import PhotographReader
+from train.data.photograph_reader import PhotographReader
 
 
 class FastPhotographReader(PhotographReader):

@@ -20,7 +20,7 @@ from tests.train.chaos import blocks
 from tests.train.chaos.make_corpus import CORPUS
 from tests.train.chaos.mutations import mutated
 from tests.train.chaos.trials import drawn
-from train.data import fast_photographs, images, photographs
+from train.data import fast_photographs, images, photograph_reader
 from train.data.images import UnreadableImageError
 from train.data.own.fast_own_image_reader import FastOwnImageReader
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
@@ -61,7 +61,7 @@ def _own_images(
     return read
 
 
-def _photographs(reader: photographs.PhotographReader) -> Callable[[Path], None]:
+def _photographs(reader: photograph_reader.PhotographReader) -> Callable[[Path], None]:
     def read(path: Path) -> None:
         for found in (
             reader.for_training(path.read_bytes(), path.name, _DRAWS),
@@ -85,7 +85,7 @@ DOORS: Mapping[str, Mapping[str, Callable[[Path], None]]] = {
     "weights": {"weights": _weights},
     "images": {
         "prediction": _predicted,
-        "photographs": _photographs(photographs.PhotographReader(_SHAPE)),
+        "photographs": _photographs(photograph_reader.PhotographReader(_SHAPE)),
         "fast photographs": _photographs(fast_photographs.FastPhotographReader(_SHAPE)),
         **{
             f"{words}, {name}": _own_images(kind, name, channels)

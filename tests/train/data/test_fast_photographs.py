@@ -14,7 +14,7 @@ import train.data
 from train.data import dataset_spec, fast_images, images
 from train.data.fast_photographs import FastPhotographReader
 from train.data.images import UnreadableImageError
-from train.data.photographs import PhotographReader
+from train.data.photograph_reader import PhotographReader
 from train.foundation.errors import UserError
 from train.workdir import runs
 

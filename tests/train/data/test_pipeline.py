@@ -9,7 +9,7 @@ from PIL import Image
 
 from train.data import images
 from train.data.batches import epoch_order
-from train.data.photographs import PhotographReader
+from train.data.photograph_reader import PhotographReader
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
 from train.foundation.errors import UserError

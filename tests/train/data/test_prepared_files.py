@@ -16,7 +16,7 @@ from tests.train.data import small
 from train import prepare
 from train.data import builders, prepared_files, record_shards
 from train.data.digits import Digits
-from train.data.photographs import PhotographReader
+from train.data.photograph_reader import PhotographReader
 from train.data.plantnet300k import Plantnet300k
 from train.foundation.errors import UserError
 

@@ -11,7 +11,7 @@ from PIL import Image
 from tests.train.data.test_pipeline import assert_same, in_time
 from train.data import images, large_images
 from train.data.fast_photographs import FastPhotographReader
-from train.data.photographs import PhotographReader
+from train.data.photograph_reader import PhotographReader
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
 
