@@ -19,6 +19,7 @@ FOLDER = Path(__file__).parent
 LEVEL = 0.05
 # What a sentence may name in the place of a question, beside a single study.
 PARTS: Mapping[str, Sequence[str]] = {
+    "tail of names and features": ("tail_countries", "tail_regions", "tail_organs"),
     "noise of features": (
         "noise_gaussian_20",
         "noise_gaussian_40",
@@ -60,17 +61,16 @@ class Answer:
 
     Attributes:
         planned: the contrast.
-        found: its numbers; None while the study has runs to go.
+        found: its numbers.
         adjusted: the p-value of the difference, corrected for all primary contrasts of all studies.
-            Contrasts without results count with a p-value of 1.
         detectable: the true difference, a share, that would be found with a probability of 80 % if
-            the correction were that of Bonferroni; None while the study has runs to go.
+            the correction were that of Bonferroni.
     """
 
     planned: Planned
-    found: Contrast | None
+    found: Contrast
     adjusted: float
-    detectable: float | None
+    detectable: float
 
     @property
     def study(self) -> str:
@@ -79,16 +79,14 @@ class Answer:
 
     @property
     def equivalence(self) -> float | None:
-        """The p-value of the equivalence; None if none was planned, or without results."""
-        if self.found is None or self.planned.margin is None:
+        """The p-value of the equivalence; None if none was planned."""
+        if self.planned.margin is None:
             return None
         return equivalence(self.found, self.planned.margin, self.planned.degrees_of_freedom)
 
     @property
     def verdict(self) -> str:
         """The answer in a word, by the rules of the design."""
-        if self.found is None:
-            return "open"
         if self.equivalence is not None and self.equivalence < LEVEL:
             return "equivalent"
         if self.adjusted >= LEVEL:
@@ -108,11 +106,10 @@ def study_file(study: str) -> dict[str, Any]:
 
 
 @cache
-def results(study: str) -> dict[str, Any] | None:
-    """The results of a study; None while it has runs to go."""
-    path = FOLDER / "results" / f"{study}.json"
-    found: dict[str, Any] | None = json.loads(path.read_text()) if path.exists() else None
-    return None if found is None or found["runs_to_go"] else found
+def results(study: str) -> dict[str, Any]:
+    """The results of a study."""
+    found: dict[str, Any] = json.loads((FOLDER / "results" / f"{study}.json").read_text())
+    return found
 
 
 @cache
@@ -136,7 +133,7 @@ def primary() -> list[Planned]:
 @cache
 def answers() -> list[Answer]:
     """The answers to all primary contrasts, in the order of the questions."""
-    return answered([_found(planned) for planned in primary()])
+    return answered([Contrast(**result(planned)["numbers"]) for planned in primary()])
 
 
 def studies_of(question: str) -> Sequence[str]:
@@ -170,44 +167,35 @@ def of_contrast(question: str, contrast: str) -> list[Answer]:
     return found
 
 
-def answered(found: Sequence[Contrast | None]) -> list[Answer]:
-    """The answers of these numbers of all primary contrasts; None for those without results."""
-    adjusted = holm([1.0 if one is None else one.p_value for one in found])
+def answered(found: Sequence[Contrast]) -> list[Answer]:
+    """The answers of these numbers of all primary contrasts."""
+    adjusted = holm([one.p_value for one in found])
     level = LEVEL / len(found)
     return [
-        Answer(planned, one, p_value, _detectable(planned, one, level))
+        Answer(
+            planned,
+            one,
+            p_value,
+            minimal_detectable(one.standard_error, planned.degrees_of_freedom, level=level),
+        )
         for planned, one, p_value in zip(primary(), found, adjusted, strict=True)
     ]
 
 
 @cache
 def secondary() -> list[tuple[str, Mapping[str, Any]]]:
-    """The other contrasts of the studies that have ended, each with its study."""
+    """The other contrasts of the studies, each with its study."""
     return [
         (study, contrast)
         for studies in QUESTIONS.values()
         for study in studies
-        if (of_study := results(study)) is not None
-        for contrast in of_study["contrasts"]
+        for contrast in results(study)["contrasts"]
         if not contrast["primary"]
     ]
 
 
-def _detectable(planned: Planned, found: Contrast | None, level: float) -> float | None:
-    if found is None:
-        return None
-    return minimal_detectable(found.standard_error, planned.degrees_of_freedom, level=level)
-
-
-def result(planned: Planned) -> Mapping[str, Any] | None:
-    """A contrast as the results have it; None while the study has runs to go."""
-    of_study = results(planned.study)
-    if of_study is None:
-        return None
-    (found,) = (one for one in of_study["contrasts"] if one["name"] == planned.name)
-    return dict(found)
-
-
-def _found(planned: Planned) -> Contrast | None:
-    found = result(planned)
-    return None if found is None else Contrast(**found["numbers"])
+def result(planned: Planned) -> Mapping[str, Any]:
+    """A contrast as the results have it."""
+    contrasts: Sequence[Mapping[str, Any]] = results(planned.study)["contrasts"]
+    (found,) = (one for one in contrasts if one["name"] == planned.name)
+    return found

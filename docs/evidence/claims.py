@@ -49,8 +49,6 @@ class Claim:
         if self.untested:
             return "not tested"
         verdicts = Counter(answer.verdict for answer in self.answers)
-        if verdicts["open"]:
-            return "open"
         if verdicts["undecided"] == verdicts.total():
             return "undecided"
         against = sum(verdicts[verdict] for verdict in _AGAINST[self.expected])

@@ -15,14 +15,12 @@ _METRICS = {
 }
 
 
-def differences(question: str) -> bytes | None:
-    """A row for each contrast, with a point for each study; None without results.
+def differences(question: str) -> bytes:
+    """A row for each contrast, with a point for each study.
 
     Differences that are "better" or "worse" are filled.
     """
-    shown = [answer for answer in of_question(question) if answer.found is not None]
-    if not shown:
-        return None
+    shown = of_question(question)
     studies = list(dict.fromkeys(answer.study for answer in shown))
     names = list(dict.fromkeys(answer.planned.name for answer in shown))
     # Points of one contrast lie above each other, within four fifths of its row.
@@ -30,15 +28,15 @@ def differences(question: str) -> bytes | None:
     figure = figure_style.new_figure(8.0, 1.2 + len(names) * max(0.35, 0.16 * len(studies)))
     axes = figure.add_subplot()
     for number, study in enumerate(studies):
-        found = [one for one in shown if one.study == study and one.found is not None]
+        found = [one for one in shown if one.study == study]
         shift = step * ((len(studies) - 1) / 2 - number)
         look = figure_style.point_look(number)
         places = [shift - names.index(one.planned.name) for one in found]
-        estimates = [POINTS * one.found.estimate for one in found if one.found]
+        estimates = [POINTS * one.found.estimate for one in found]
         axes.errorbar(
             estimates,
             places,
-            xerr=[POINTS * one.found.half_width for one in found if one.found],
+            xerr=[POINTS * one.found.half_width for one in found],
             linestyle="none",
             label=study,
             **look,

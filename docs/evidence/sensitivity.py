@@ -57,10 +57,8 @@ def standard_error(differences: np.ndarray, labels: np.ndarray, *, macro: bool) 
     return math.sqrt(variance)
 
 
-def _found(planned: Planned) -> Contrast | None:
+def _found(planned: Planned) -> Contrast:
     of_study, contrast = results(planned.study), result(planned)
-    if of_study is None or contrast is None:
-        return None
     metric = contrast["metric"]
     hits = {arm["name"]: arm["hits"] for arm in of_study["arms"]}
     first, second = (_bits(hits[contrast[side]][metric]) for side in ("first", "second"))

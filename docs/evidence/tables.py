@@ -23,18 +23,6 @@ from times import ratio, times
 
 from train.series.contrasts import holm
 
-NO_STUDY = "\nNo study of this question has ended.\n\n"
-NO_EQUIVALENCE = "\nNo equivalence is found.\n\n"
-
-
-def progress() -> str:
-    """Which studies have ended."""
-    rows = []
-    for question, studies in QUESTIONS.items():
-        ended = [study for study in studies if results(study) is not None]
-        rows.append([question, str(len(studies)), ", ".join(ended) or "none"])
-    return _table(["question", "studies", "ended"], rows)
-
 
 def summary() -> str:
     """Every comparison, over all studies that have it."""
@@ -59,7 +47,6 @@ def contrasts(question: str) -> str:
             answer.verdict,
         ]
         for answer in of_question(question)
-        if answer.found is not None and answer.detectable is not None
     ]
     head = [
         "study",
@@ -74,11 +61,10 @@ def contrasts(question: str) -> str:
 
 
 def accuracies(question: str) -> str:
-    """The accuracies of every loss that has ended, and what was selected for it."""
+    """The accuracies of every loss, and what was selected for it."""
     rows = []
     for study in QUESTIONS[question]:
-        if (found := results(study)) is None:
-            continue
+        found = results(study)
         for arm in found["arms"]:
             selected = ", ".join(
                 f"{name.partition('.')[2]} {number_text(value)}"
@@ -91,7 +77,7 @@ def accuracies(question: str) -> str:
 
 
 def secondary_contrasts() -> str:
-    """The secondary contrasts of all studies that have ended."""
+    """The secondary contrasts of all studies."""
     rows = [
         [
             study,
@@ -141,31 +127,23 @@ def other_answers() -> str:
             p_value_text(other.adjusted),
         ]
         for planned, other in both
-        if planned.verdict != other.verdict and other.found is not None
+        if planned.verdict != other.verdict
     ]
-    ratios = [
-        other.found.standard_error / planned.found.standard_error
-        for planned, other in both
-        if planned.found is not None and other.found is not None
-    ]
-    if not ratios:
-        return NO_STUDY
+    ratios = [other.found.standard_error / planned.found.standard_error for planned, other in both]
     told = (
         f"\nThese standard errors are {min(ratios):.2f} to {max(ratios):.2f} times those of the "
-        f"bootstrap. Of {len(ratios)} primary contrasts that have results, {len(rows)} have "
-        "another answer"
+        f"bootstrap. Of {len(ratios)} primary contrasts, {len(rows)} have another answer"
     )
-    if not rows:
-        return f"{told}.\n\n"
     head = ["study", "difference", "answer of the design", "answer here", "points", "corrected p"]
     return f"{told}:\n{_table(head, rows)}"
 
 
 def corrected_equivalences() -> str:
     """The equivalences with p-values that are corrected for all that were planned."""
-    wanted = [answer for answer in answers() if answer.planned.margin is not None]
-    p_values = [answer.equivalence for answer in wanted]
-    adjusted = holm([1.0 if p_value is None else p_value for p_value in p_values])
+    wanted = [
+        (answer, p_value) for answer in answers() if (p_value := answer.equivalence) is not None
+    ]
+    adjusted = holm([p_value for _, p_value in wanted])
     rows = [
         [
             answer.study,
@@ -174,11 +152,9 @@ def corrected_equivalences() -> str:
             p_value_text(corrected),
             "yes" if corrected < LEVEL else "no",
         ]
-        for answer, p_value, corrected in zip(wanted, p_values, adjusted, strict=True)
-        if p_value is not None and p_value < LEVEL
+        for (answer, p_value), corrected in zip(wanted, adjusted, strict=True)
+        if p_value < LEVEL
     ]
-    if not rows:
-        return NO_EQUIVALENCE
     told = f"\nCorrected for all {len(wanted)} equivalences that were planned, by Holm's method:\n"
     head = ["study", "difference", "p of equivalence", "corrected p", "still equivalent"]
     return f"{told}{_table(head, rows)}"
@@ -223,4 +199,4 @@ def _mean(accuracies_by_seed: Sequence[float]) -> str:
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return markdown_table(head, rows) if rows else NO_STUDY
+    return markdown_table(head, rows)

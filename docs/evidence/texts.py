@@ -20,14 +20,10 @@ from times import ratio, times
 from train.series.contrasts import Contrast
 
 POINTS = 100.0
-# Of a comparison that no study has measured yet.
-NOT_MEASURED = "not measured yet"
 
 
-def with_interval(numbers: Contrast | Mapping[str, float] | None) -> str:
+def with_interval(numbers: Contrast | Mapping[str, float]) -> str:
     """A difference in points, with its 95 % interval."""
-    if numbers is None:
-        return NOT_MEASURED
     found = numbers if isinstance(numbers, Contrast) else Contrast(**numbers)
     return f"{POINTS * found.estimate:+.2f} ± {POINTS * found.half_width:.2f}"
 
@@ -44,28 +40,25 @@ def number_text(value: Any) -> str:
 
 def from_to(found: Sequence[Answer]) -> str:
     """The smallest and the largest difference, in points."""
-    return _range([one.found for one in found if one.found is not None])
+    return _range([one.found for one in found])
 
 
 def gain(question: str, contrast: str) -> str:
     """The difference of a contrast: with its interval in one study, from and to in several."""
-    return _gain([one.found for one in of_contrast(question, contrast) if one.found is not None])
+    return _gain([one.found for one in of_contrast(question, contrast)])
 
 
 def in_studies(question: str, contrast: str) -> str:
-    """The answers to a contrast over the studies that have ended: "better in 2 of 3 studies".
+    """The answers to a contrast over the studies: "better in 2, undecided in 1 of 3 studies".
 
-    Where a single study was planned it has the answer alone: "better".
+    A single study has the answer alone: "better".
     """
-    planned = of_contrast(question, contrast)
-    ended = [one for one in planned if one.found is not None]
-    if not ended:
-        return NOT_MEASURED
-    if len(planned) == 1:
-        return ended[0].verdict
-    counts = Counter(one.verdict for one in ended)
+    found = of_contrast(question, contrast)
+    if len(found) == 1:
+        return found[0].verdict
+    counts = Counter(one.verdict for one in found)
     told = [f"{verdict} in {count}" for verdict, count in sorted(counts.items())]
-    return f"{', '.join(told)} of {len(ended)} {'study' if len(ended) == 1 else 'studies'}"
+    return f"{', '.join(told)} of {len(found)} studies"
 
 
 def selected(question: str, arm: str, field: str) -> str:
@@ -89,8 +82,6 @@ def accuracy(study: str, arm: str, metric: str | None = None) -> str:
     if arm not in planned:
         raise ValueError(f"{study} has no arm {arm!r}; it has {planned}")
     of_study = results(study)
-    if of_study is None:
-        return NOT_MEASURED
     (found,) = (one for one in of_study["arms"] if one["name"] == arm)
     return f"{POINTS * statistics.mean(scores(of_study, found, metric)):.1f}"
 
@@ -115,13 +106,8 @@ def secondary_gain(question: str, contrast: str) -> str:
 
 
 def _arms(question: str) -> list[Mapping[str, Any]]:
-    """The arms of all studies of a question that have ended."""
-    return [
-        arm
-        for study in studies_of(question)
-        if (of_study := results(study)) is not None
-        for arm in of_study["arms"]
-    ]
+    """The arms of all studies of a question."""
+    return [arm for study in studies_of(question) for arm in results(study)["arms"]]
 
 
 def _gain(found: Sequence[Contrast]) -> str:
@@ -134,8 +120,6 @@ def _range(found: Sequence[Contrast]) -> str:
 
 def _ends(values: Sequence[Any], text: Callable[[Any], str]) -> str:
     """The smallest and the largest value."""
-    if not values:
-        return NOT_MEASURED
     return " to ".join(dict.fromkeys(map(text, (min(values), max(values)))))
 
 

@@ -40,12 +40,11 @@ def ratio(by_kind: Mapping[str, Time]) -> float:
 
 @cache
 def times() -> dict[str, dict[str, Time]]:
-    """By study that has ended, the times of "noised" and "expected"."""
+    """By study, the times of "noised" and "expected"."""
     return {
-        study: _of_study(found, name)
+        study: _of_study(results(study), name)
         for question, name in _HINGES.items()
         for study in QUESTIONS[question]
-        if (found := results(study)) is not None
     }
 
 

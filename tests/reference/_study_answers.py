@@ -42,13 +42,10 @@ class Difference:
 
 @dataclass(frozen=True)
 class Answer:
-    """A primary contrast: its difference, its corrected p-values, and the verdict.
-
-    A study with runs to go has no difference, and its corrected p-values mean nothing.
-    """
+    """A primary contrast: its difference, its corrected p-values, and the verdict."""
 
     contrast: studies.Contrast
-    difference: Difference | None
+    difference: Difference
     corrected: float
     corrected_equivalence: float | None
 
@@ -56,8 +53,6 @@ class Answer:
     def verdict(self) -> str:
         """The word for the answer; an equivalence that is found comes first."""
         found = self.difference
-        if found is None:
-            return "open"
         if found.equivalence is not None and found.equivalence < statistics.LEVEL:
             return "equivalent"
         if self.corrected < statistics.LEVEL:
@@ -92,14 +87,12 @@ def smaller_standard_error(contrast: studies.Contrast) -> float:
 @functools.cache
 def difference(
     contrast: studies.Contrast, standard_error: StandardError = stored_standard_error
-) -> Difference | None:
-    """The difference of a contrast; None while its study has runs to go.
+) -> Difference:
+    """The difference of a contrast.
 
     The estimate is the stored one. It may lie in the middle between two numbers of two digits, and
     then its rounding errors decide which of them is printed.
     """
-    if studies.results(contrast.study) is None:
-        return None
     return Difference(
         contrast,
         len(studies.planned(contrast.study)["seeds"]),
@@ -110,7 +103,7 @@ def difference(
 
 @functools.cache
 def answers(standard_error: StandardError = stored_standard_error) -> tuple[Answer, ...]:
-    """Those of all primary contrasts of all studies. A contrast without results has p = 1."""
+    """Those of all primary contrasts of all studies."""
     contrasts = [
         contrast
         for study in studies.STUDIES
@@ -118,12 +111,8 @@ def answers(standard_error: StandardError = stored_standard_error) -> tuple[Answ
         if contrast.primary
     ]
     found = [difference(contrast, standard_error) for contrast in contrasts]
-    corrected = statistics.holm([1.0 if one is None else one.p_value for one in found])
-    equivalences = {
-        contrast: 1.0 if one is None or one.equivalence is None else one.equivalence
-        for contrast, one in zip(contrasts, found, strict=True)
-        if contrast.margin is not None
-    }
+    corrected = statistics.holm([one.p_value for one in found])
+    equivalences = {one.contrast: one.equivalence for one in found if one.equivalence is not None}
     corrected_equivalences = dict(
         zip(equivalences, statistics.holm(list(equivalences.values())), strict=True)
     )
@@ -171,8 +160,6 @@ REVERSE = {"better": {"worse"}, "worse": {"better"}, "equivalent": {"better", "w
 def verdict_of_claim(expected: str, verdicts: Iterable[str]) -> str:
     """Whether a claim is reproduced, by the verdicts of the studies of its question."""
     found = list(verdicts)
-    if "open" in found:
-        return "open"
     if 2 * found.count(expected) > len(found) and not REVERSE[expected] & set(found):
         return "reproduced"
     if 2 * sum(one in AGAINST[expected] for one in found) > len(found):

@@ -31,28 +31,26 @@ def secondary_gain(question: str, name: str) -> str:
     )
 
 
-def _spread(differences: list[answers.Difference | None]) -> str:
+def _spread(found: list[answers.Difference]) -> str:
     """The interval of one study, or the smallest and the largest difference of several."""
-    found = [one for one in differences if one is not None]
     if len(found) == 1:
         return text.with_interval(found[0])
     return text.extremes([one.points for one in found], "+.2f")
 
 
 def in_studies(question: str, name: str) -> str:
-    """How many of the studies that have ended gave which answer to a primary contrast."""
+    """How many of the studies gave which answer to a primary contrast."""
     verdicts = [one.verdict for one in answers.answers_to(question, name)]
     if len(verdicts) == 1:
         return verdicts[0]
-    found = Counter(one for one in verdicts if one != "open")
-    total = found.total()
-    counts = ", ".join(f"{verdict} in {count}" for verdict, count in sorted(found.items()))
-    return f"{counts} of {total} {'study' if total == 1 else 'studies'}"
+    found = sorted(Counter(verdicts).items())
+    counts = ", ".join(f"{verdict} in {count}" for verdict, count in found)
+    return f"{counts} of {len(verdicts)} studies"
 
 
 def accuracy(study: str, arm: str, metric: str = "") -> str:
     """The mean accuracy of a loss in a study: of the kind that it selects by, or of another one."""
-    kind = metric or studies.ended(study)["select_by"]
+    kind = metric or studies.results(study)["select_by"]
     return f"{answers.stored_accuracies(study, arm, kind).mean():.1f}"
 
 
@@ -61,8 +59,7 @@ def selected(question: str, arm: str, field: str) -> str:
     found = [
         one["selected"][field]
         for study in studies.studies_of(question)
-        if (results := studies.results(study)) is not None
-        for one in results["arms"]
+        for one in studies.results(study)["arms"]
         if one["name"] == arm
     ]
     return text.extremes(found, "g")
@@ -70,11 +67,7 @@ def selected(question: str, arm: str, field: str) -> str:
 
 def time_of_the_expectation(question: str) -> str:
     """How many times as long the expected hinge trains as the noised one, to one accuracy."""
-    found = [
-        times.comparison(study).ratio
-        for study in studies.studies_of(question)
-        if studies.results(study) is not None
-    ]
+    found = [times.comparison(study).ratio for study in studies.studies_of(question)]
     return text.extremes(found, ".1f")
 
 
@@ -83,8 +76,7 @@ def best_in_the_last_epoch(question: str) -> str:
     found = [
         max(range(len(scores)), key=scores.__getitem__) == len(scores) - 1
         for study in studies.studies_of(question)
-        if studies.results(study) is not None
-        for arm in studies.ended(study)["arms"]
+        for arm in studies.results(study)["arms"]
         for scores in (run["validation_by_epoch"] for run in arm["runs"])
     ]
     return f"{sum(found)} of {len(found)}"

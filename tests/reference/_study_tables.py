@@ -1,7 +1,7 @@
 """The tables of the comparison of losses, computed anew from the files of its results."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from tests.reference import _studies as studies
@@ -9,21 +9,6 @@ from tests.reference import _study_answers as answers
 from tests.reference import _study_text as text
 from tests.reference import _study_times as times
 from tests.reference._study_statistics import LEVEL
-
-
-def _ended(names: Iterable[str]) -> list[str]:
-    return [study for study in names if studies.results(study) is not None]
-
-
-def progress() -> str:
-    """How many studies each question has, and which of them have ended."""
-    return text.table(
-        ["question", "studies", "ended"],
-        [
-            [question, str(len(names)), ", ".join(_ended(names))]
-            for question, names in studies.QUESTIONS.items()
-        ],
-    )
 
 
 def summary() -> str:
@@ -50,14 +35,13 @@ def summary() -> str:
 
 
 def spread(question: str, name: str) -> str:
-    """The smallest and the largest difference of the studies that have ended."""
-    found = [one.difference for one in answers.answers_to(question, name)]
-    points = [one.points for one in found if one is not None]
-    return text.extremes(points, "+.2f") if points else ""
+    """The smallest and the largest difference of the studies."""
+    found = [one.difference.points for one in answers.answers_to(question, name)]
+    return text.extremes(found, "+.2f")
 
 
 def contrasts_of(question: str) -> str:
-    """The primary contrasts of the studies that have ended."""
+    """The primary contrasts of the studies."""
     return text.table(
         [
             "study",
@@ -72,25 +56,24 @@ def contrasts_of(question: str) -> str:
             [
                 answer.contrast.study,
                 answer.contrast.name,
-                text.with_interval(found),
+                text.with_interval(answer.difference),
                 text.probability(answer.corrected),
-                text.probability(found.equivalence),
-                f"{answers.detectable(found):.2f}",
+                text.probability(answer.difference.equivalence),
+                f"{answers.detectable(answer.difference):.2f}",
                 answer.verdict,
             ]
             for answer in answers.answers()
             if answer.contrast.study in studies.QUESTIONS[question]
-            and (found := answer.difference) is not None
         ],
     )
 
 
 def accuracies_of(question: str) -> str:
-    """The accuracy and the selected parameters of each loss, in the studies that have ended."""
+    """The accuracy and the selected parameters of each loss."""
     rows = []
-    for study in _ended(studies.QUESTIONS[question]):
-        for arm in studies.ended(study)["arms"]:
-            metric = studies.ended(study)["select_by"]
+    for study in studies.QUESTIONS[question]:
+        for arm in studies.results(study)["arms"]:
+            metric = studies.results(study)["select_by"]
             found = answers.stored_accuracies(study, arm["name"], metric)
             rows.append(
                 [
@@ -108,7 +91,7 @@ def accuracies_of(question: str) -> str:
 
 def _best_possible(study: str, run: dict[str, Any]) -> str:
     """The accuracy of the best classifier on the test set of the study, where it is known."""
-    found = studies.ended(study)
+    found = studies.results(study)
     name = "bayes" if found["split"] == "test" else f"bayes_{found['split']}"
     return f"{100 * run[name][found['select_by']]:.2f}" if name in run else ""
 
@@ -122,14 +105,15 @@ def _selected(parameters: dict[str, Any]) -> str:
 
 
 def secondary() -> str:
-    """The secondary contrasts of the studies that have ended."""
+    """The secondary contrasts of the studies."""
     return text.table(
         ["study", "difference", "points", "p, not corrected"],
         [
             [study, contrast.name, text.with_interval(found), text.probability(found.p_value)]
             for study in studies.STUDIES
             for contrast in studies.contrasts(study)
-            if not contrast.primary and (found := answers.difference(contrast)) is not None
+            if not contrast.primary
+            for found in [answers.difference(contrast)]
         ],
     )
 
@@ -138,7 +122,7 @@ def training_times() -> str:
     """How long the noised and the expected hinge train until they reach the same accuracy."""
     found = [
         (study, times.comparison(study))
-        for study in _ended(studies.STUDIES)
+        for study in studies.STUDIES
         if times.has_both_hinges(study)
     ]
     return text.table(
@@ -171,8 +155,6 @@ def other_answers() -> str:
     other = answers.answers(answers.smaller_standard_error)
     ratios, rows = [], []
     for design, here in zip(answers.answers(), other, strict=True):
-        if design.difference is None or here.difference is None:
-            continue
         ratios.append(here.difference.error / design.difference.error)
         if here.verdict != design.verdict:
             rows.append(
@@ -187,8 +169,7 @@ def other_answers() -> str:
             )
     return (
         f"These standard errors are {text.extremes(ratios, '.2f')} times those of the bootstrap. "
-        f"Of {len(ratios)} primary contrasts that have results, {len(rows)} have another answer:"
-        "\n\n"
+        f"Of {len(ratios)} primary contrasts, {len(rows)} have another answer:\n\n"
     ) + text.table(
         ["study", "difference", "answer of the design", "answer here", "points", "corrected p"],
         rows,
@@ -197,23 +178,24 @@ def other_answers() -> str:
 
 def corrected_equivalences() -> str:
     """The equivalences that the design found, after Holm's correction."""
-    planned = sum(one.contrast.margin is not None for one in answers.answers())
-    rows = []
-    for one in answers.answers():
-        found, corrected = one.difference, one.corrected_equivalence
-        if one.verdict != "equivalent" or found is None or corrected is None:
-            continue
-        rows.append(
-            [
-                one.contrast.study,
-                one.contrast.name,
-                text.probability(found.equivalence),
-                text.probability(corrected),
-                "yes" if corrected < LEVEL else "no",
-            ]
-        )
+    planned = [
+        (one, corrected)
+        for one in answers.answers()
+        if (corrected := one.corrected_equivalence) is not None
+    ]
+    rows = [
+        [
+            one.contrast.study,
+            one.contrast.name,
+            text.probability(one.difference.equivalence),
+            text.probability(corrected),
+            "yes" if corrected < LEVEL else "no",
+        ]
+        for one, corrected in planned
+        if one.verdict == "equivalent"
+    ]
     return (
-        f"Corrected for all {planned} equivalences that were planned, by Holm's method:\n\n"
+        f"Corrected for all {len(planned)} equivalences that were planned, by Holm's method:\n\n"
     ) + text.table(
         ["study", "difference", "p of equivalence", "corrected p", "still equivalent"], rows
     )
@@ -230,8 +212,7 @@ def claims() -> str:
             verdicts = [one.verdict for one in found]
             verdict = answers.verdict_of_claim(claim["expected"], verdicts)
             reason = f"expected {claim['expected']}: {text.counted(verdicts)}"
-            if points := spread(claim["question"], claim["contrast"]):
-                reason += f"; {points} points"
+            reason += f"; {spread(claim['question'], claim['contrast'])} points"
             if "remark" in claim:
                 reason += f". {claim['remark']}"
         rows.append([claim["claim"], claim["source"], verdict, reason])
@@ -239,7 +220,6 @@ def claims() -> str:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "progress": progress,
     "summary": summary,
     "secondary": secondary,
     "times": training_times,

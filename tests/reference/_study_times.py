@@ -50,7 +50,7 @@ def has_both_hinges(study: str) -> bool:
 
 @functools.cache
 def comparison(study: str) -> Comparison:
-    """The two hinges of a study that has ended."""
+    """The two hinges of a study."""
     noised, expected = (studies.arm(study, name)["runs"] for name in HINGES[_question(study)])
     accuracy = min(_mean_best(noised), _mean_best(expected)) - BELOW
     return Comparison(100 * accuracy, _reached(noised, accuracy), _reached(expected, accuracy))
