@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 help:
 	@echo "make demo          train a small network on real handwritten digits (about a minute)"
-	@echo "make test          run every test but the long ones"
+	@echo "make test          run every test but the long ones (about ten minutes)"
 	@echo "make test-fast     run the quick selection of tests"
 	@echo "make test-long     kill and damage runs in many ways and at random, install the wheel (some minutes)"
 	@echo "make test-oracle   compare with other people's code (installs PyTorch)"

@@ -28,6 +28,7 @@ PAGES = [
     ROOT / "docs" / "evidence" / "tables.md",
     ROOT / "docs" / "which_loss.md",
     ROOT / "docs" / "tuning.md",
+    ROOT / "docs" / "faq.md",
     ROOT / "README.md",
 ]
 # Their places have numbers of other measurements.

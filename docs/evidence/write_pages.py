@@ -20,6 +20,7 @@ PAGES = (
     ROOT / "docs" / "evidence.md",
     ROOT / "docs" / "which_loss.md",
     ROOT / "docs" / "tuning.md",
+    ROOT / "docs" / "faq.md",
     FOLDER / "tables.md",
     FOLDER / "first_edition.md",
 )

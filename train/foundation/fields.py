@@ -119,9 +119,9 @@ def boolean() -> Field:
     return lambda value: None if isinstance(value, bool) else "True or False"
 
 
-def text(*, optional: bool = False) -> Field:
-    """A string that is not empty."""
-    allowed = "a text that is not empty" + (", or None" if optional else "")
+def text(is_what: str = "a text that is not empty", *, optional: bool = False) -> Field:
+    """A string that is not empty, and what it is."""
+    allowed = is_what + (", or None" if optional else "")
 
     def check(value: Any) -> str | None:
         # No path has a NUL, and no other text needs one.

@@ -98,7 +98,7 @@ def show_results(
         show_line("on test examples of which every class has as many:")
         console.print(_table(from_json(results["balanced_test"])))
     if "bayes" in results:
-        show_line("what the true class probabilities reach on the same examples:")
+        show_line("the best possible on the same examples, over all images and over classes:")
         console.print(_table(from_json(results["bayes"])))
     if "bayes_balanced_test" in results:
         show_line("and on test examples of which every class has as many:")
@@ -125,7 +125,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     )
     console.print(_table(from_json(report["metrics"])))
     if "bayes" in report:
-        show_line("what the true class probabilities reach on the same examples:")
+        show_line("the best possible on the same examples, over all images and over classes:")
         console.print(_table(from_json(report["bayes"])))
         show_line("how much more that is:")
         console.print(_table(from_json(report["gap_to_bayes"])))

@@ -22,7 +22,7 @@ from train.foundation import fields
 from train.foundation.errors import UserError
 
 # Where the images are.
-PATH: Mapping[str, fields.Field] = {"path": fields.text()}
+PATH: Mapping[str, fields.Field] = {"path": fields.text("the path of a file or a folder")}
 # The other fields of `config.dataset` of all kinds of own images.
 OPTIONS: Mapping[str, fields.Field] = {
     # Of every class, for splits that are not given.

@@ -171,12 +171,12 @@ FOLDERS = {
     ),
     "no path": (
         photos(),
-        "config.dataset.path must be a text that is not empty; got None",
+        "config.dataset.path must be the path of a file or a folder; got None",
         {"dataset.path": None},
     ),
     "an empty path": (
         photos(),
-        "config.dataset.path must be a text that is not empty; got ''",
+        "config.dataset.path must be the path of a file or a folder; got ''",
         {"dataset.path": ""},
     ),
     "an unknown augmentation": (
