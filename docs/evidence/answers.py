@@ -183,10 +183,10 @@ def answered(found: Sequence[Contrast]) -> list[Answer]:
 
 
 @cache
-def secondary() -> list[tuple[str, Mapping[str, Any]]]:
-    """The other contrasts of the studies, each with its study."""
+def secondary() -> list[tuple[str, str, Contrast]]:
+    """The other contrasts: the study, the name and the numbers of each."""
     return [
-        (study, contrast)
+        (study, contrast["name"], Contrast(**contrast["numbers"]))
         for studies in QUESTIONS.values()
         for study in studies
         for contrast in results(study)["contrasts"]

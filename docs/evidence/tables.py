@@ -31,7 +31,9 @@ def summary() -> str:
         for name in dict.fromkeys(answer.planned.name for answer in of_question(question)):
             found = of_contrast(question, name)
             rows.append([question, name, counted(found), from_to(found)])
-    return _table(["question", "difference", "answers", "points, smallest and largest"], rows)
+    return markdown_table(
+        ["question", "difference", "answers", "points, smallest and largest"], rows
+    )
 
 
 def contrasts(question: str) -> str:
@@ -57,7 +59,7 @@ def contrasts(question: str) -> str:
         "detectable",
         "answer",
     ]
-    return _table(head, rows)
+    return markdown_table(head, rows)
 
 
 def accuracies(question: str) -> str:
@@ -73,7 +75,7 @@ def accuracies(question: str) -> str:
             accuracy = _mean(scores(found, arm))
             rows.append([study, arm["name"], accuracy, _best_possible(found, arm), selected])
     head = ["study", "loss and head", "test accuracy", "best possible", "selected"]
-    return _table(head, rows)
+    return markdown_table(head, rows)
 
 
 def secondary_contrasts() -> str:
@@ -81,13 +83,13 @@ def secondary_contrasts() -> str:
     rows = [
         [
             study,
-            contrast["name"],
-            with_interval(contrast["numbers"]),
-            p_value_text(contrast["numbers"]["p_value"]),
+            name,
+            with_interval(found),
+            p_value_text(found.p_value),
         ]
-        for study, contrast in secondary()
+        for study, name, found in secondary()
     ]
-    return _table(["study", "difference", "points", "p, not corrected"], rows)
+    return markdown_table(["study", "difference", "points", "p, not corrected"], rows)
 
 
 def times_to_an_accuracy() -> str:
@@ -111,7 +113,7 @@ def times_to_an_accuracy() -> str:
         "expected",
         "time, expected / noised",
     ]
-    return _table(head, rows)
+    return markdown_table(head, rows)
 
 
 def other_answers() -> str:
@@ -135,7 +137,7 @@ def other_answers() -> str:
         f"bootstrap. Of {len(ratios)} primary contrasts, {len(rows)} have another answer"
     )
     head = ["study", "difference", "answer of the design", "answer here", "points", "corrected p"]
-    return f"{told}:\n{_table(head, rows)}"
+    return f"{told}:\n{markdown_table(head, rows)}"
 
 
 def corrected_equivalences() -> str:
@@ -157,7 +159,7 @@ def corrected_equivalences() -> str:
     ]
     told = f"\nCorrected for all {len(wanted)} equivalences that were planned, by Holm's method:\n"
     head = ["study", "difference", "p of equivalence", "corrected p", "still equivalent"]
-    return f"{told}{_table(head, rows)}"
+    return f"{told}{markdown_table(head, rows)}"
 
 
 def claims_of_the_thesis() -> str:
@@ -171,7 +173,7 @@ def claims_of_the_thesis() -> str:
         ]
         for claim in claims()
     ]
-    return _table(["claim", "source", "here", "why"], rows)
+    return markdown_table(["claim", "source", "here", "why"], rows)
 
 
 def _why(claim: Claim) -> str:
@@ -196,7 +198,3 @@ def _mean(accuracies_by_seed: Sequence[float]) -> str:
     """The mean over seeds and the deviation of one run, in points."""
     in_points = POINTS * np.asarray(accuracies_by_seed)
     return f"{in_points.mean():.2f} (sd {in_points.std(ddof=1):.2f})"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return markdown_table(head, rows)

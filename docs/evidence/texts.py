@@ -13,7 +13,6 @@ from answers import (
     results,
     secondary,
     studies_of,
-    study_file,
 )
 from times import ratio, times
 
@@ -22,9 +21,8 @@ from train.series.contrasts import Contrast
 POINTS = 100.0
 
 
-def with_interval(numbers: Contrast | Mapping[str, float]) -> str:
+def with_interval(found: Contrast) -> str:
     """A difference in points, with its 95 % interval."""
-    found = numbers if isinstance(numbers, Contrast) else Contrast(**numbers)
     return f"{POINTS * found.estimate:+.2f} ± {POINTS * found.half_width:.2f}"
 
 
@@ -62,8 +60,14 @@ def in_studies(question: str, contrast: str) -> str:
 
 
 def selected(question: str, arm: str, field: str) -> str:
-    """The smallest and the largest value that the searches selected for a field of an arm."""
+    """The smallest and the largest value that the searches selected for a field of an arm.
+
+    Raises:
+        ValueError: no study of the question has the arm.
+    """
     values = [found["selected"][field] for found in _arms(question) if found["name"] == arm]
+    if not values:
+        raise ValueError(f"no study of {question!r} has the arm {arm!r}")
     return _ends(values, number_text)
 
 
@@ -78,12 +82,11 @@ def accuracy(study: str, arm: str, metric: str | None = None) -> str:
     Raises:
         ValueError: the study has no such arm or metric.
     """
-    planned = [one["name"] for one in study_file(study)["arms"]]
-    if arm not in planned:
-        raise ValueError(f"{study} has no arm {arm!r}; it has {planned}")
     of_study = results(study)
-    (found,) = (one for one in of_study["arms"] if one["name"] == arm)
-    return f"{POINTS * statistics.mean(scores(of_study, found, metric)):.1f}"
+    arms = {one["name"]: one for one in of_study["arms"]}
+    if arm not in arms:
+        raise ValueError(f"{study} has no arm {arm!r}; it has {list(arms)}")
+    return f"{POINTS * statistics.mean(scores(of_study, arms[arm], metric)):.1f}"
 
 
 def secondary_gain(question: str, contrast: str) -> str:
@@ -93,16 +96,10 @@ def secondary_gain(question: str, contrast: str) -> str:
         ValueError: no study of the question has the contrast.
     """
     studies = studies_of(question)
-    planned = [one for study in studies for one in study_file(study)["contrasts"]]
-    if contrast not in [one["name"] for one in planned if not one["primary"]]:
+    numbers = [found for study, name, found in secondary() if study in studies and name == contrast]
+    if not numbers:
         raise ValueError(f"no study of {question!r} has the secondary contrast {contrast!r}")
-    return _gain(
-        [
-            Contrast(**one["numbers"])
-            for study, one in secondary()
-            if study in studies and one["name"] == contrast
-        ]
-    )
+    return _gain(numbers)
 
 
 def _arms(question: str) -> list[Mapping[str, Any]]:

@@ -106,14 +106,22 @@ def _selected(parameters: dict[str, Any]) -> str:
 
 def secondary() -> str:
     """The secondary contrasts of the studies."""
+    found = [
+        answers.difference(contrast)
+        for study in studies.STUDIES
+        for contrast in studies.contrasts(study)
+        if not contrast.primary
+    ]
     return text.table(
         ["study", "difference", "points", "p, not corrected"],
         [
-            [study, contrast.name, text.with_interval(found), text.probability(found.p_value)]
-            for study in studies.STUDIES
-            for contrast in studies.contrasts(study)
-            if not contrast.primary
-            for found in [answers.difference(contrast)]
+            [
+                one.contrast.study,
+                one.contrast.name,
+                text.with_interval(one),
+                text.probability(one.p_value),
+            ]
+            for one in found
         ],
     )
 

@@ -120,7 +120,7 @@ def boolean() -> Field:
 
 
 def text(is_what: str = "a text that is not empty", *, optional: bool = False) -> Field:
-    """A string that is not empty, and what it is."""
+    """A string that is not empty, which messages call `is_what`."""
     allowed = is_what + (", or None" if optional else "")
 
     def check(value: Any) -> str | None:

@@ -19,6 +19,8 @@ Batch = TypeVar("Batch")
 # The order of the columns of the closing table: accuracies over all examples, over classes, and
 # over classes by their number of training images. Other columns come last.
 _COLUMNS = ("all", "macro", "few", "medium", "many", "set size")
+# Above the accuracies of the two best classifiers.
+_BEST_POSSIBLE = "the best possible on the same examples, over all images and over classes:"
 
 
 class Terminal:
@@ -98,7 +100,7 @@ def show_results(
         show_line("on test examples of which every class has as many:")
         console.print(_table(from_json(results["balanced_test"])))
     if "bayes" in results:
-        show_line("the best possible on the same examples, over all images and over classes:")
+        show_line(_BEST_POSSIBLE)
         console.print(_table(from_json(results["bayes"])))
     if "bayes_balanced_test" in results:
         show_line("and on test examples of which every class has as many:")
@@ -125,7 +127,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     )
     console.print(_table(from_json(report["metrics"])))
     if "bayes" in report:
-        show_line("the best possible on the same examples, over all images and over classes:")
+        show_line(_BEST_POSSIBLE)
         console.print(_table(from_json(report["bayes"])))
         show_line("how much more that is:")
         console.print(_table(from_json(report["gap_to_bayes"])))
