@@ -2,7 +2,7 @@
 
     python -m benchmarks.data [--workers 0 1 2 8] [--repetitions=9] [--output=FILE.json]
 
-Needs the program's dependencies, those of `topk_jax[fast-images]`, and no data set. The benchmark
+Needs the program's dependencies, cykooz-resizer and simplejpeg, and no data set. The benchmark
 generates the photographs: Gaussian noise whose amplitudes fall as 1 / frequency, as in photographs,
 with one pattern for all three channels and a weaker one for each; 500 by 400 pixels, saved as JPEG
 with quality 85. The images in memory are 50,000 images of 32 by 32 pixels with uniform noise. The

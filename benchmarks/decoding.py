@@ -2,7 +2,7 @@
 
     python -m benchmarks.decoding [--repetitions=51] [--output=FILE.json]
 
-Needs the program's dependencies and those of `topk_jax[fast-images]`, and no data set. It reads
+Needs the program's dependencies, cykooz-resizer and simplejpeg, and no data set. It reads
 random crops of JPEG files of 500 by 400 pixels: the generated photographs of `benchmarks.data`, and
 parts of the two photographs of scikit-learn, saved with quality 85 too. The generated ones have as
 many bytes as those of ImageNet and Pl@ntNet-300K, about 100 kB each; the others have fewer, which

@@ -67,7 +67,8 @@ def _run(name: str) -> None:
         missing = str(error.name).partition(".")[0]
         if missing in ("configs", "topk_jax", "train"):
             raise
-        _fail(f"the program needs {missing}: pip install 'topk_jax[train]' installs what it needs")
+        packages = importlib.import_module("train.foundation.packages")
+        _fail(packages.missing("the program", missing, "train"))
 
 
 def _fail(message: str) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 
 from absl import flags
 
-from train.foundation import command_line, fields
+from train.foundation import command_line, fields, packages
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.prediction import classifier_flags, rule_flags
@@ -123,7 +123,7 @@ def _write_program(chosen: ChosenClassifier, rule: ChosenRule, out: Path) -> Non
     calibrated = calibrated_rule.calibrate(classifier, rule)
     program = exported_program.serialize(classifier, calibrated)
     _write("program", out, program, exported_program.describe(classifier, calibrated))
-    show_line("to run it, where jax and flatbuffers are installed (pip install 'topk_jax[serve]'):")
+    show_line(f"to run it ({packages.install('serve')}):")
     show_line("  import jax.export, pathlib")
     show_line(f"  program = jax.export.deserialize(pathlib.Path({str(out)!r}).read_bytes())")
     show_line(f"  probabilities, chosen = program.call({classifier.spec.inputs})")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from train.foundation import fields
+from train.foundation import fields, packages
 from train.foundation.errors import UserError
 
 EXACT, _FAST = "exact", "fast"
@@ -31,7 +31,5 @@ def chosen(value: str, exact: _Reader, fast: Callable[[], _Reader]) -> _Reader:
     try:
         return fast()
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"config.dataset.decoding={_FAST!r} needs the package {error.name}: "
-            "pip install 'topk_jax[fast-images]'"
-        ) from error
+        field = f"config.dataset.decoding={_FAST!r}"
+        raise UserError(packages.missing(field, str(error.name), "fast-images")) from error

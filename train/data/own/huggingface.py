@@ -9,7 +9,7 @@ from train.data import options
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.own import named_splits, own_images
 from train.data.own.found_images import FoundImages, most_bytes
-from train.foundation import fields
+from train.foundation import fields, packages
 from train.foundation.errors import UserError
 
 
@@ -26,10 +26,8 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         package = importlib.util.find_spec("datasets")
         # Without an origin, it is any folder of this name.
         if package is None or package.origin is None:
-            raise UserError(
-                "config.dataset.name: huggingface needs the package datasets, which is not "
-                "installed: pip install '.[train,huggingface]'"
-            )
+            field = "config.dataset.name: huggingface"
+            raise UserError(packages.missing(field, "datasets", "huggingface"))
         # Imported here because datasets takes long to import.
         from train.data.own import huggingface_images  # noqa: PLC0415
 

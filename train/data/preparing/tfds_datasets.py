@@ -14,11 +14,12 @@ from tensorflow_datasets.core.download.download_manager import NonMatchingChecks
 
 from train.data.builders import check_writable, full_disk, make_builder, write_checksums
 from train.data.preparing.dataset_writer import check_absent, locked
+from train.foundation import packages
 from train.foundation.console import show_line
 from train.foundation.errors import UserError, first_line
 
 NEEDS_TENSORFLOW = (
-    "needs TensorFlow, which is not installed: pip install '.[train,prepare]'; what is prepared is "
+    f"needs TensorFlow, which is not installed: {packages.install('prepare')}; what is prepared is "
     "read without it"
 )
 

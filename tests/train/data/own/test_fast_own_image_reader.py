@@ -172,6 +172,6 @@ def test_a_missing_package_is_named(monkeypatch, package):
     monkeypatch.delattr(train.data, "fast_images")
     for module in ("fast_images", "own.fast_own_image_reader"):
         monkeypatch.delitem(sys.modules, f"train.data.{module}")
-    with pytest.raises(UserError, match=rf"'fast' needs .* {package}: .*topk_jax\[fast-images\]"):
+    with pytest.raises(UserError, match=rf"'fast' needs .* {package}, .*: pip install cyk"):
         dataset_spec(config("photos", "fast"))
     dataset_spec(config("photos", "exact"))

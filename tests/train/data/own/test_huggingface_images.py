@@ -465,7 +465,7 @@ def test_either_a_path_or_a_name_is_given(folder, cache):
 
 def test_what_is_not_installed_is_told(folder, cache, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(UserError, match=r"not installed: pip install '\.\[train,huggingface\]'"):
+    with pytest.raises(UserError, match="not installed: pip install datasets hugg"):
         load(folder, cache)
 
 
