@@ -58,7 +58,8 @@ def filled(text: str) -> str:
 
     def tables(place: re.Match[str]) -> str:
         results = json.loads((RESULTS / place["file"]).read_text())
-        return f"{place['begin']}\n{_TABLES[place['benchmark']](results)}\n{place['end']}"
+        made = _TABLES[place["benchmark"]](results).strip("\n")
+        return f"{place['begin']}\n{made}\n\n{place['end']}"
 
     return _PLACE.sub(tables, text)
 

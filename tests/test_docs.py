@@ -82,6 +82,15 @@ def test_what_may_stand_in_the_place_of_a_question(evidence):
         answers.studies_of("noise of texts")
 
 
+def test_braces_of_a_block_that_ask_for_nothing_are_refused(evidence):
+    block = evidence("texts").block
+    made = block("{gain tail_tiny_imagenet; imbalanced noised hinge, cosine - LDAM, cosine} points")
+    assert made == "\n-7.96 ± 1.48 points\n"
+    for asked in ("{gains tail; a - b}", "{gain tail", "tail}"):
+        with pytest.raises(ValueError, match="braces ask for one of .*; got "):
+            block(f"| {asked} |")
+
+
 def test_equivalences_are_those_that_the_program_found(evidence):
     answers = evidence("answers")
     for answer in answers.answers():

@@ -9,6 +9,7 @@ numbers follow from the files without any randomness, and agree to the last digi
 import functools
 import hashlib
 import itertools
+import re
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,9 @@ from tests.reference import _studies as studies
 from tests.reference import _study_answers as answers
 from tests.reference import _study_places as places
 from tests.reference import _study_statistics as statistics
+from tests.reference._study_blocks import BLOCKS, words
 from tests.reference._study_sentences import SENTENCES, kind_of, sentence
-from tests.reference._study_tables import TABLES
+from tests.reference._study_tables import TABLES as MADE
 
 ROOT = Path(__file__).parents[1]
 PAGES = [
@@ -33,6 +35,8 @@ PAGES = [
 ]
 # Their places have numbers of other measurements.
 OTHER_PAGES = [ROOT / "docs" / "evidence" / "first_edition.md", ROOT / "docs" / "scaling.md"]
+# What stands between comments on lines of their own.
+TABLES = {**MADE, **BLOCKS}
 CONTRASTS = [contrast for study in studies.STUDIES for contrast in studies.contrasts(study)]
 
 # A standard error of 10,000 resamples of a normal law has a relative deviation of one over the
@@ -203,6 +207,11 @@ def test_no_other_page_has_places():
 def test_a_table(name):
     (text,) = (place.text for place in all_places() if place.name == name)
     assert text.splitlines() == expected(name).splitlines()
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_no_number_of_a_block_is_typed(name):
+    assert not re.search(r"\d", words(name).replace("top-1", "").replace("top-5", ""))
 
 
 @pytest.mark.parametrize("kind", SENTENCES)

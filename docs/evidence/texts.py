@@ -161,7 +161,7 @@ def number_of_contrasts() -> str:
 
 
 # What a comment in a sentence may ask for: `<!-- gain QUESTION; CONTRAST -->`, where a part of a
-# question or a study may stand in the place of a question.
+# question or a study may stand in the place of a question. In blocks.toml braces ask for it.
 KINDS: Mapping[str, Callable[..., str]] = {
     "gain": gain,
     "secondary gain": secondary_gain,
@@ -172,17 +172,28 @@ KINDS: Mapping[str, Callable[..., str]] = {
     "best in the last epoch": best_in_the_last_epoch,
     "number of contrasts": number_of_contrasts,
 }
-_PLACE = re.compile(
-    rf"<!-- (?P<kind>{'|'.join(KINDS)})(?: (?P<arguments>[^\n]*?))? -->.*?<!-- end -->"
-)
+_ASKED = rf"(?P<kind>{'|'.join(KINDS)})(?: (?P<arguments>[^\n{{}}]*?))?"
+_PLACE = re.compile(rf"(?P<comment><!-- {_ASKED} -->).*?<!-- end -->")
+_BRACES = re.compile(rf"\{{{_ASKED}\}}")
 
 
 def filled(page: str) -> str:
     """The page with the numbers of now behind the comments that ask for them."""
+    return _PLACE.sub(lambda place: f"{place['comment']}{_number(place)}<!-- end -->", page)
 
-    def fill(place: re.Match[str]) -> str:
-        arguments = place["arguments"].split("; ") if place["arguments"] else []
-        comment = place[0].partition("-->")[0] + "-->"
-        return f"{comment}{KINDS[place['kind']](*arguments)}<!-- end -->"
 
-    return _PLACE.sub(fill, page)
+def block(template: str) -> str:
+    """A block of blocks.toml with the numbers of now, between empty lines.
+
+    Raises:
+        ValueError: a brace asks for nothing that there is.
+    """
+    made = _BRACES.sub(_number, template)
+    if wrong := re.search(r"\{.*|.*\}", made):
+        raise ValueError(f"braces ask for one of {list(KINDS)}; got {wrong[0]}")
+    return f"\n{made}\n"
+
+
+def _number(place: re.Match[str]) -> str:
+    arguments = place["arguments"].split("; ") if place["arguments"] else []
+    return KINDS[place["kind"]](*arguments)

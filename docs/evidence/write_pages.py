@@ -1,10 +1,12 @@
 """Writes the numbers of the evidence into the pages: `python docs/evidence/write_pages.py`.
 
-What is between the comments `<!-- NAME -->` and `<!-- end -->` is replaced by the table of that
-name, or by the number that `texts.KINDS` makes. The figures are drawn again.
+What is between the comments `<!-- NAME -->` and `<!-- end -->` is replaced by the table or the block
+of `blocks.toml` of that name, or by the number that `texts.KINDS` makes. The figures are drawn again.
+A comment is on a line of its own, or behind a word of its line: tests/test_pages.py says why.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -32,6 +34,10 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "times": tables.times_to_an_accuracy,
     "secondary": tables.secondary_contrasts,
     **first_edition.TABLES,
+    **{
+        name: partial(texts.block, template)
+        for name, template in tomllib.loads((FOLDER / "blocks.toml").read_text()).items()
+    },
     **{f"{question} contrasts": partial(tables.contrasts, question) for question in QUESTIONS},
     **{f"{question} accuracies": partial(tables.accuracies, question) for question in QUESTIONS},
 }
