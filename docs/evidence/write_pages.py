@@ -1,8 +1,9 @@
 """Writes the numbers of the evidence into the pages: `python docs/evidence/write_pages.py`.
 
-What is between the comments `<!-- NAME -->` and `<!-- end -->` is replaced by the table or the block
-of `blocks.toml` of that name, or by the number that `texts.KINDS` makes. The figures are drawn again.
-A comment is on a line of its own, or behind a word of its line: tests/test_pages.py says why.
+What is between the comments `<!-- NAME -->` and `<!-- end -->` is replaced by the table or the
+block of `blocks.toml` of that name, or by the number that `texts.KINDS` makes. The figures are
+drawn again. A comment is on a line of its own, or behind a word of its line: tests/test_pages.py
+says why.
 """
 
 import re
