@@ -264,6 +264,12 @@ def _restore(
     restored = checkpointer.restore_latest(assembly.initial_state() if first is None else first)
     if restored is not None:
         state, progress = restored[0], Progress.from_saved(restored[1])
+        if progress.epochs != progress.step // assembly.steps_per_epoch:
+            raise UserError(
+                f"the latest checkpoint has {progress.epochs} finished epochs after step "
+                f"{progress.step}, but {assembly.steps_per_epoch} steps are an epoch; it was "
+                "changed, or is of another version"
+            )
     else:
         state, progress = first or _first_state(assembly), Progress()
 

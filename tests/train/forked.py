@@ -62,6 +62,7 @@ class Start:
         folder: where it is started.
         compiled_quickly: whether it compiles as the tests do.
         memory: the bytes that it may write to; None for all that there are.
+        preloaded: a shared library that is loaded before all others; None for none.
     """
 
     module: str
@@ -70,6 +71,7 @@ class Start:
     folder: str = str(ROOT)
     compiled_quickly: bool = True
     memory: int | None = None
+    preloaded: str | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Process:
 
     def __init__(self, start: Start, output: int, errors: int) -> None:
         """Starts the command, which writes to the two files."""
-        connection = _server()
+        connection = _server(start.preloaded)
         self._status, status = os.pipe()
         line = (json.dumps(asdict(start)) + "\n").encode()
         socket.send_fds(connection, [line], [output, errors, status])
@@ -148,8 +150,8 @@ _MOST_BYTES = 2**16
 
 
 @functools.cache
-def _server() -> socket.socket:
-    """A connection to the process that forks; one for all tests of this one."""
+def _server(preloaded: str | None) -> socket.socket:
+    """A connection to the process that forks; one for all tests that preload the same library."""
     ours, its = socket.socketpair()
     data = tempfile.TemporaryDirectory()
     with its:
@@ -157,7 +159,12 @@ def _server() -> socket.socket:
             [sys.executable, "-m", "tests.train.forked"],
             cwd=ROOT,
             # Whoever starts a command says how many devices it has.
-            env={**os.environ, "XLA_FLAGS": "", "TFDS_DATA_DIR": data.name},
+            env={
+                **os.environ,
+                "XLA_FLAGS": "",
+                "TFDS_DATA_DIR": data.name,
+                **({} if preloaded is None else {"LD_PRELOAD": preloaded}),
+            },
             stdin=its.fileno(),
         )
 

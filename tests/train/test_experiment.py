@@ -420,10 +420,32 @@ def test_speed_leaves_out_the_epochs_that_compiled():
         progress = progress.after_epoch(0.0, compiled=compiled)
     assert progress.seconds_per_epoch() == 1.0
     assert progress.data_wait_share() == 0.25
-    progress = dataclasses.replace(progress, unlogged=({"loss": 0.1},))
+    progress = dataclasses.replace(progress, unlogged=({"loss": 0.1, "accuracy": 1.0},))
     assert Progress.from_saved(json.loads(json.dumps(vars(progress)))) == progress
     first = Progress(seconds=9.0, waiting=4.5).after_epoch(0.0, compiled=True)
     assert (first.seconds_per_epoch(), first.data_wait_share()) == (9.0, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"unlogged": [1.0]}, "whose 'unlogged' is a list whose element 0 is an object$"),
+        ({"unlogged": [{}]}, "whose element 0 is an object with 'loss'$"),
+        ({"epoch_waiting": None}, "whose 'epoch_waiting' is a list$"),
+        ({"best_step": -1}, "whose 'best_step' is a whole number of at least 0$"),
+    ],
+)
+def test_progress_of_another_version_is_refused(changes, message):
+    saved = json.loads(json.dumps(vars(Progress())))
+    # A field that a later version has added is none of ours.
+    assert Progress.from_saved({**saved, "added": 1}) == Progress()
+    with pytest.raises(
+        UserError, match=f"^the progress in the latest checkpoint must be .*{message}"
+    ):
+        Progress.from_saved({**saved, **changes})
+    del saved["epoch_waiting"]
+    with pytest.raises(UserError, match="must be an object with 'epoch_waiting'$"):
+        Progress.from_saved(saved)
 
 
 def test_checkpoints_of_an_unknown_run_are_refused(config, tmp_path):

@@ -7,6 +7,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from train.foundation import fields, shapes
+from train.foundation.errors import UserError
+from train.foundation.fields import Field, optional
+
+# Python's JSON has infinities, which a score may be.
+_SCORE: Field = lambda value: None if isinstance(value, int | float) else "a number"  # noqa: E731
+_COUNT = fields.integer(0)
+_SHAPE = shapes.record(
+    {
+        "step": _COUNT,
+        "best_epoch": _COUNT,
+        "best_step": _COUNT,
+        "best_score": _SCORE,
+        "epoch_seconds": shapes.list_of(shapes.NUMBER),
+        "epoch_waiting": shapes.list_of(shapes.NUMBER),
+        "compiled_epochs": shapes.list_of(_COUNT),
+        "seconds": shapes.NUMBER,
+        "waiting": shapes.NUMBER,
+        "unlogged": shapes.list_of(shapes.record({"loss": _SCORE, "accuracy": _SCORE})),
+        "metrics_digest": optional(shapes.string),
+    }
+)
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -24,8 +47,7 @@ class Progress:
         seconds: the seconds of the unfinished epoch.
         waiting: of these, the seconds in which the devices may have waited for data.
         unlogged: the metrics of the steps after the last log, one mapping per step.
-        metrics_digest: the SHA-256 of what was logged of the others; None before the first save,
-            and in runs of earlier versions.
+        metrics_digest: the SHA-256 of what was logged of the others; None before the first save.
     """
 
     step: int = 0
@@ -42,10 +64,17 @@ class Progress:
 
     @classmethod
     def from_saved(cls, saved: Mapping[str, Any]) -> "Progress":
-        """The progress from its JSON value, which has lists in place of tuples."""
+        """The progress from its JSON value, which has lists in place of tuples.
+
+        Raises:
+            UserError: it is the progress of another version, or not one.
+        """
+        if (wrong := _SHAPE(saved)) is not None:
+            raise UserError(f"the progress in the latest checkpoint must be {wrong}")
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value
             for name, value in saved.items()
+            if name in cls.__dataclass_fields__
         }
         return cls(**values)
 

@@ -3,8 +3,8 @@
 import json
 import random
 import shutil
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,21 @@ _METRICS = (
 
 
 @dataclass(frozen=True)
+class Within:
+    """A module that runs a command in some way.
+
+    Attributes:
+        module: its name.
+        environment: what it is told, the command among it.
+        preloaded: see `Start`.
+    """
+
+    module: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    preloaded: str | None = None
+
+
+@dataclass(frozen=True)
 class Command:
     """A command that reads a run.
 
@@ -61,14 +76,16 @@ class Command:
     is_training: bool = False
     reads: tuple[str, ...] = ("config.json", "classes.json")
 
-    def run(self, folder: Path) -> Ended:
-        """Runs the command on the run in a folder."""
+    def run(self, folder: Path, within: Within | None = None) -> Ended:
+        """Runs the command on the run in a folder, maybe within another module."""
+        within = Within(self.module) if within is None else within
         return start(
-            self.module,
+            within.module,
             *self.arguments(folder),
-            environment={"XLA_FLAGS": ""},
+            environment={"XLA_FLAGS": "", **within.environment},
             memory=_MEMORY,
             time_limit=_TIME_LIMIT,
+            preloaded=within.preloaded,
         )
 
 
@@ -188,14 +205,22 @@ class Material:
 
 
 def why_not(name: str, material: Material, ended: Ended) -> str | None:
-    """Why the end of a command is none that it may have; None if it is one."""
+    """Why the end of a command, or its result, is wrong; None if it may end so."""
+    wrong = why_no_end(ended)
+    if wrong is not None or ended.returncode != 0:
+        return wrong
+    found = COMMANDS[name].result(material.at, ended.stdout)
+    expected = material.expected[name]
+    return None if found == expected else f"another result: {found} instead of {expected}"
+
+
+def why_no_end(ended: Ended) -> str | None:
+    """Why a command may not end so, whatever its result is; None if it may."""
     lines = ended.stderr.splitlines()
     if ended.returncode == 0:
         if any(not line.startswith("warning: ") for line in lines):
             return f"printed {ended.stderr!r}"
-        found = COMMANDS[name].result(material.at, ended.stdout)
-        expected = material.expected[name]
-        return None if found == expected else f"another result: {found} instead of {expected}"
+        return None
     if ended.returncode not in _EXIT_CODES:
         return f"ended with {ended.returncode}: {ended.stderr[-2000:]}"
     *warnings, last = lines or [""]

@@ -1,0 +1,33 @@
+"""A command in which a call of the system fails."""
+
+import importlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+from tests.train.chaos import preloaded
+from tests.train.chaos.preloaded import Fault
+
+_COMMAND, _FOLDER, _FAULT, _COUNTS = "FAULTED", "FAULTED_FOLDER", "FAULT", "FAULT_COUNTS"
+# Where pytest looks for tests in here, no command is named.
+command = importlib.import_module(os.environ.get(_COMMAND, "train.main"))
+
+
+def environment(module: str, folder: Path, fault: Fault, counts: Path) -> Mapping[str, str]:
+    """What the process is told: the command, where calls fail, how, and where it counts them."""
+    return {
+        _COMMAND: module,
+        _FOLDER: str(folder),
+        _FAULT: json.dumps(asdict(fault)),
+        _COUNTS: str(counts),
+    }
+
+
+def main() -> None:
+    preloaded.arm(Path(os.environ[_FOLDER]), Fault(**json.loads(os.environ[_FAULT])))
+    try:
+        command.main()
+    finally:
+        Path(os.environ[_COUNTS]).write_text(json.dumps(preloaded.counts()))
