@@ -111,17 +111,38 @@ def limit(kind: int, wanted: int) -> None:
     resource.setrlimit(kind, (allowed, most))
 
 
+class Started:
+    """A command that was started, and what it prints; the options are those of `Start`."""
+
+    def __init__(self, module: str, *arguments: str, **options) -> None:
+        self._what = f"{module} {arguments}"
+        self._output, self._errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        files = (self._output.fileno(), self._errors.fileno())
+        self._process = Process(Start(module, arguments, **options), *files)
+
+    def ends_within(self, seconds: float) -> bool:
+        """Whether the command comes to its end before the seconds are over."""
+        return self._process.wait(seconds) is not None
+
+    def kill(self) -> None:
+        """Kills the command and what it has started; it has not been waited for yet."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+
+    def end(self, time_limit: float = TIME_LIMIT) -> Ended:
+        """Waits for the end."""
+        with self._output, self._errors:
+            returncode = self._process.wait(time_limit)
+            if returncode is None:
+                self.kill()
+                raise TimeoutError(f"{self._what} still runs after {time_limit} s")
+            self._output.seek(0)
+            self._errors.seek(0)
+            return Ended(returncode, self._output.read(), self._errors.read())
+
+
 def start(module: str, *arguments: str, time_limit: float = TIME_LIMIT, **options) -> Ended:
     """Starts a command, and waits for its end; the other options are those of `Start`."""
-    with tempfile.TemporaryFile("w+") as output, tempfile.TemporaryFile("w+") as errors:
-        process = Process(Start(module, arguments, **options), output.fileno(), errors.fileno())
-        returncode = process.wait(time_limit)
-        if returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise TimeoutError(f"{module} {arguments} still runs after {time_limit} s")
-        output.seek(0)
-        errors.seek(0)
-        return Ended(returncode, output.read(), errors.read())
+    return Started(module, *arguments, **options).end(time_limit)
 
 
 def start_each(

@@ -439,12 +439,10 @@ def test_progress_of_another_version_is_refused(changes, message):
     saved = json.loads(json.dumps(vars(Progress())))
     # A field that a later version has added is none of ours.
     assert Progress.from_saved({**saved, "added": 1}) == Progress()
-    with pytest.raises(
-        UserError, match=f"^the progress in the latest checkpoint must be .*{message}"
-    ):
+    with pytest.raises(UserError, match=f"^the progress in the latest checkpoint .*{message}"):
         Progress.from_saved({**saved, **changes})
     del saved["epoch_waiting"]
-    with pytest.raises(UserError, match="must be an object with 'epoch_waiting'$"):
+    with pytest.raises(UserError, match=r"must be an object with 'epoch_waiting'$"):
         Progress.from_saved(saved)
 
 

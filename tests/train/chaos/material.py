@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tests.train.forked import Ended, start
+from tests.train.forked import Ended, Started
 
 ARGUMENTS = (
     "--config=configs/digits.py:cross_entropy",
@@ -21,7 +21,7 @@ ARGUMENTS = (
     "--config.dataset.batch_size=256",
 )
 # Seconds and bytes of a command. Some take seconds, on a machine that does other things too.
-_TIME_LIMIT = 120
+TIME_LIMIT = 120
 _MEMORY = 4 * 2**30
 # In results.json, of the machine and the moment, and checksums that depend on them.
 _OF_THE_MOMENT = (
@@ -76,17 +76,20 @@ class Command:
     is_training: bool = False
     reads: tuple[str, ...] = ("config.json", "classes.json")
 
-    def run(self, folder: Path, within: Within | None = None) -> Ended:
-        """Runs the command on the run in a folder, maybe within another module."""
+    def start(self, folder: Path, within: Within | None = None) -> Started:
+        """Starts the command on the run in a folder, maybe within another module."""
         within = Within(self.module) if within is None else within
-        return start(
+        return Started(
             within.module,
             *self.arguments(folder),
             environment={"XLA_FLAGS": "", **within.environment},
             memory=_MEMORY,
-            time_limit=_TIME_LIMIT,
             preloaded=within.preloaded,
         )
+
+    def run(self, folder: Path, within: Within | None = None) -> Ended:
+        """Runs the command to its end."""
+        return self.start(folder, within).end(TIME_LIMIT)
 
 
 def results(folder: Path, _printed: str = "") -> Any:

@@ -2,11 +2,12 @@
 
 import pytest
 
-from tests.train.chaos import blocks
+from tests.train.chaos import blocks, fuzzed_views
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 NUMBERS = {"weights": 2000, "images": 2000}
+NUM_VIEWS = 1000
 
 
 @pytest.mark.parametrize("kind", NUMBERS)
@@ -17,3 +18,12 @@ def test_damaged_files_are_read_or_told(trials_of, kind):
         trials.add(what, failure)
     trials.check()
     assert trials.number == NUMBERS[kind]
+
+
+def test_tensors_of_strangers_are_read_exactly_or_refused(trials_of):
+    trials = trials_of(fuzzed_views.KIND)
+    tried = blocks.run("tests.train.chaos.fuzzed_views", NUM_VIEWS, seed=trials.seed)
+    for _, what, failure in tried:
+        trials.add(what, failure)
+    trials.check()
+    assert trials.number == NUM_VIEWS
