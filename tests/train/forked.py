@@ -116,9 +116,13 @@ class Started:
 
     def __init__(self, module: str, *arguments: str, **options) -> None:
         self._what = f"{module} {arguments}"
-        self._output, self._errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
-        files = (self._output.fileno(), self._errors.fileno())
-        self._process = Process(Start(module, arguments, **options), *files)
+        with contextlib.ExitStack() as files:
+            self._output = files.enter_context(tempfile.TemporaryFile("w+"))
+            self._errors = files.enter_context(tempfile.TemporaryFile("w+"))
+            start = Start(module, arguments, **options)
+            self._process = Process(start, self._output.fileno(), self._errors.fileno())
+            # Not closed here, but at the end of the command.
+            self._files = files.pop_all()
 
     def ends_within(self, seconds: float) -> bool:
         """Whether the command comes to its end before the seconds are over."""
@@ -130,7 +134,7 @@ class Started:
 
     def end(self, time_limit: float = TIME_LIMIT) -> Ended:
         """Waits for the end."""
-        with self._output, self._errors:
+        with self._files:
             returncode = self._process.wait(time_limit)
             if returncode is None:
                 self.kill()

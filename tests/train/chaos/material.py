@@ -14,7 +14,7 @@ from PIL import Image
 from tests.train.forked import Ended, Started
 
 ARGUMENTS = (
-    "--config=configs/digits.py:cross_entropy",
+    "--config=digits:cross_entropy",
     "--config.num_epochs=2",
     "--config.model.name=mlp",
     "--config.model.width=8",

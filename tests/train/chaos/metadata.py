@@ -9,7 +9,7 @@ from typing import Any
 from train.foundation import checksums, files, json_files
 
 # What another version may have in the place of a value.
-_VALUES = (
+_VALUES: tuple[Any, ...] = (
     None,
     True,
     -1,
