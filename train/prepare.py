@@ -80,8 +80,6 @@ def main() -> None:
         raise UserError(f"--dataset is needed: it must be one of {', '.join(DATASETS)}")
     if not _DATASET.value.startswith(PREFIX) and (wrong := DATASET_NAME(_DATASET.value)):
         raise UserError(f"--dataset must be {wrong}; got {_DATASET.value!r}")
-    # Below errors, tfds tells that a new folder is empty.
-    logging.set_verbosity(logging.ERROR)
     for flag in (_DATA_DIR, _MANUAL_DIR, _PATH, _OUT):
         if flag.value == "":
             what = "a folder or a table" if flag is _PATH else "a folder"
@@ -99,6 +97,8 @@ def main() -> None:
             most_bytes=_MAX_IMAGE_MB(),
         )
         return
+    # Below errors, tfds tells that a new folder is empty.
+    logging.set_verbosity(logging.ERROR)
     if _DATASET.value not in _OWN_IMAGES:
         _refuse((_PATH, _OUT, _NESTED), f"is for --dataset={' or '.join(_OWN_IMAGES)}")
     prepare(

@@ -36,6 +36,8 @@ class Dataset:
         mean: the mean of each feature over the training rows; `None` for images.
         std: the standard deviation of each feature over the training rows; `None` for images.
         balanced_test: test examples of which every class has as many; `None` for most data sets.
+        unseen_class_names: the names of further classes, which only the test has. Their labels are
+            those from `num_classes` on, and no classifier of the data set can answer them.
     """
 
     train: Split
@@ -47,6 +49,7 @@ class Dataset:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     balanced_test: Split | None = None
+    unseen_class_names: tuple[str, ...] = ()
 
     @property
     def num_classes(self) -> int:

@@ -10,6 +10,7 @@ from PIL import Image
 
 from train.data import DatasetSpec, image_formats, images
 from train.data.images import UnreadableImageError
+from train.data.side_files import PassedOver, is_hidden
 from train.foundation import files
 from train.foundation.errors import UserError
 
@@ -18,8 +19,9 @@ def find(named: Sequence[str]) -> list[Path]:
     """The image files that the values of --images name, in their order.
 
     A folder stands for all files in it and its subfolders that have the suffix of a format that
-    Pillow can read, sorted by path. Hidden files and folders are skipped, and links to folders are
-    not followed. A file that is named directly may have any suffix.
+    Pillow can read, sorted by path. Hidden files and folders and those of other programs are
+    skipped, and links to folders are not followed. A file that is named directly may have any
+    suffix.
 
     Args:
         named: paths of files or folders; one value may have several, separated by commas.
@@ -128,15 +130,16 @@ def _exists(path: str) -> bool:
 
 
 def _images_below(folder: Path) -> list[Path]:
-    found = []
+    found, passed = [], PassedOver()
     for parent, folders, names in os.walk(folder, onerror=_refuse):
-        # Changed in place, so that the walk skips hidden folders.
-        folders[:] = [name for name in folders if not name.startswith(".")]
+        # Changed in place, so that the walk skips hidden folders and those of other programs.
+        folders[:] = [name for name in folders if not passed.is_passed(name)]
         found += [
             Path(parent, name)
             for name in names
-            if not name.startswith(".") and image_formats.is_image(name)
+            if not is_hidden(name) and image_formats.is_image(name)
         ]
+    passed.tell(folder)
     return sorted(path for path in found if path.is_file())
 
 

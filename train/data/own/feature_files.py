@@ -121,13 +121,16 @@ def read_features(arrays: Arrays) -> np.ndarray:
         return np.ascontiguousarray(features, wanted)
 
 
-def read_texts(arrays: Arrays, name: str, length: int | None) -> list[str] | None:
+def read_texts(
+    arrays: Arrays, name: str, length: int | None, *, may_be_empty: bool = False
+) -> list[str] | None:
     """The texts of an array [n]; None if there is none of that name.
 
     Args:
         arrays: the arrays.
         name: the name of the array.
         length: how many texts there must be; None for any number.
+        may_be_empty: whether a text may be empty.
 
     Raises:
         UserError: the array has another type, shape or length, or a text is empty.
@@ -136,7 +139,7 @@ def read_texts(arrays: Arrays, name: str, length: int | None) -> list[str] | Non
     if found is None:
         return None
     check_length(arrays, name, found, length)
-    return decode(arrays, name, found)
+    return decode(arrays, name, found, may_be_empty=may_be_empty)
 
 
 def check_length(arrays: Arrays, name: str, found: np.ndarray, length: int | None) -> None:
@@ -154,11 +157,13 @@ def check_length(arrays: Arrays, name: str, found: np.ndarray, length: int | Non
         )
 
 
-def decode(arrays: Arrays, name: str, found: np.ndarray) -> list[str]:
+def decode(
+    arrays: Arrays, name: str, found: np.ndarray, *, may_be_empty: bool = False
+) -> list[str]:
     """An array of texts [n] as a list.
 
     Raises:
-        UserError: it is of another type, or a text is empty or not UTF-8.
+        UserError: it is of another type, or a text is empty, unless it may be, or not UTF-8.
     """
     if found.dtype.kind not in "US":
         raise UserError(f"{arrays.where}: {name} must be texts; got {found.dtype}")
@@ -166,7 +171,7 @@ def decode(arrays: Arrays, name: str, found: np.ndarray) -> list[str]:
         texts = [one.decode() if isinstance(one, bytes) else one for one in found.tolist()]
     except UnicodeDecodeError as error:
         raise UserError(f"{arrays.where}: {name} is not in UTF-8: {error}") from error
-    if "" in texts:
+    if "" in texts and not may_be_empty:
         raise UserError(
             f"{arrays.where}: {name} must not be empty; entry {texts.index('')}, counted from 0, is"
         )

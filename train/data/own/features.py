@@ -11,11 +11,14 @@ import numpy as np
 
 from train.data import augmentation
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
-from train.data.own import feature_columns, feature_files, listing, own_images
+from train.data.own import class_names, division, feature_columns, feature_files, own_images
+from train.data.own.division import Division
 from train.data.own.feature_files import Arrays
-from train.data.own.listing import ROLE_NAMES, Role
+from train.data.own.listing import SPLIT_WORDS, Role, role_or_no_split
+from train.data.own.unseen_classes import Divided
 from train.data.records import Rows, Split
 from train.foundation.errors import UserError
+from train.foundation.names import same_form, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,35 +27,41 @@ class FeaturesSpec(DatasetSpec):
 
     Attributes:
         path: an .npz file, or a folder of .npy files.
-        validation: the fraction of each class that is held out for validation.
-        test: the fraction of each class that is held out for the test.
+        division: how the rows are divided if a split is missing.
     """
 
     path: Path
-    validation: float
-    test: float
+    division: Division
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Opens the files, and goes through all features once; see `DatasetSpec`."""
         del data_dir, seed  # They lie where `config.dataset.path` says, and have no noise.
         arrays = feature_files.find(self.path, "config.dataset.path")
         features = feature_files.read_features(arrays)
-        labels, class_names = _labels(arrays, len(features))
-        roles = _roles(arrays, labels, validation=self.validation, test=self.test)
-        listing.check(labels, roles, class_names, arrays.where, "row")
-        columns = feature_columns.summarize(features, roles == Role.TRAIN, arrays.where)
+        labels, names = _labels(arrays, len(features))
+        roles = _roles(arrays, len(labels))
+        rows = division.divide(
+            Divided(labels, roles, names),
+            None,
+            self.division,
+            given=roles,
+            where=arrays.where,
+            example="row",
+        )
+        columns = feature_columns.summarize(features, rows.roles == Role.TRAIN, arrays.where)
 
         def split(role: Role) -> Split:
-            indices = np.flatnonzero(roles == role)
-            return Split(Rows(features, indices), labels[indices])
+            indices = np.flatnonzero(rows.roles == role)
+            return Split(Rows(features, indices), rows.labels[indices])
 
         return Dataset(
             train=split(Role.TRAIN),
             validation=split(Role.VALIDATION),
             test=split(Role.TEST),
-            class_names=class_names,
+            class_names=rows.class_names,
+            unseen_class_names=rows.unseen_names,
             image_shape=features.shape[1:],
-            digest=_digest(features, columns.checksums, labels, roles, class_names),
+            digest=_digest(features, columns.checksums, rows),
             mean=tuple(columns.mean.tolist()),
             std=tuple(columns.std.tolist()),
         )
@@ -90,62 +99,61 @@ def _labels(arrays: Arrays, length: int) -> tuple[np.ndarray, tuple[str, ...]]:
             f"{arrays.where}: labels must be less than {len(given)}, the number of class_names; "
             f"row {row}, counted from 0, has {found[row]}"
         )
-    return found.astype(np.int32), tuple(given)
+    return class_names.unified(found, given, arrays.where)
 
 
 def _of_texts(
     arrays: Arrays, labels: Sequence[str], given: Sequence[str] | None
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    class_names = tuple(sorted(set(labels)) if given is None else given)
-    number = {name: label for label, name in enumerate(class_names)}
-    for row, name in enumerate(labels):
-        if name not in number:
-            raise UserError(
-                f"{arrays.where}: labels must be among class_names; row {row}, counted from 0, has "
-                f"{name!r}"
-            )
-    return np.fromiter((number[name] for name in labels), np.int32, len(labels)), class_names
+    if given is None:
+        return class_names.numbered(labels, arrays.where)
+    number = {same_form(name): label for label, name in enumerate(given)}
+    numbers = [number.get(same_form(name), -1) for name in labels]
+    if -1 in numbers:
+        row = numbers.index(-1)
+        raise UserError(
+            f"{arrays.where}: labels must be among class_names; row {row}, counted from 0, has "
+            f"{shown(labels[row])!r}"
+        )
+    return class_names.unified(np.array(numbers, np.int32), given, arrays.where)
 
 
-def _roles(arrays: Arrays, labels: np.ndarray, *, validation: float, test: float) -> np.ndarray:
-    """The split of each row, int8 [n]; those that are missing are held out of the training rows."""
-    words = feature_files.read_texts(arrays, "split", len(labels))
+def _roles(arrays: Arrays, length: int) -> np.ndarray:
+    """The split of each row, int8 [n]; all are for training if the file has no splits."""
+    words = feature_files.read_texts(arrays, "split", length, may_be_empty=True)
     if words is None:
-        roles = np.full(len(labels), Role.TRAIN, np.int8)
-    else:
-        known = {word: ROLE_NAMES.get(word.lower()) for word in set(words)}
-        for row, word in enumerate(words):
-            if known[word] is None:
-                raise UserError(
-                    f"{arrays.where}: split must be one of {', '.join(ROLE_NAMES)}; row {row}, "
-                    f"counted from 0, has {word!r}"
-                )
-        roles = np.array([known[word] for word in words], np.int8)
-    return listing.hold_out_missing(
-        labels, roles, None, given=roles, validation=validation, test=test
-    )
+        return np.full(length, Role.TRAIN, np.int8)
+    known = {word: role_or_no_split(word) for word in set(words)}
+    for row, word in enumerate(words):
+        if known[word] is None:
+            raise UserError(
+                f"{arrays.where}: split must be {SPLIT_WORDS}; row {row}, counted from 0, has "
+                f"{shown(word)!r}"
+            )
+    return np.array([known[word] for word in words], np.int8)
 
 
 def _digest(
     features: np.ndarray,
     checksums: np.ndarray,
-    labels: np.ndarray,
-    roles: np.ndarray,
-    class_names: Sequence[str],
+    rows: Divided,
 ) -> str:
     """A text that is another for other features, labels, splits or names of classes.
 
     It is the same for the same arrays in another kind of file.
     """
-    described = [features.shape, features.dtype.str, class_names]
+    described = [
+        *(features.shape, features.dtype.str),
+        *(rows.class_names, rows.unseen_names),
+    ]
     digest = hashlib.sha256(json.dumps(described).encode())
-    for numbers in (checksums, labels, roles):
+    for numbers in (checksums, rows.labels, rows.roles):
         digest.update(numbers.astype("<i8").tobytes())
     return digest.hexdigest()
 
 
 def _spec(config: Mapping[str, Any]) -> DatasetSpec:
-    own_images.check_fractions(config)
+    division.check_fractions(config)
     return FeaturesSpec(
         name=config["name"],
         num_classes=None,
@@ -155,15 +163,11 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         std=(),
         inputs="features",
         path=Path(config["path"]).expanduser().absolute(),
-        validation=config["validation_fraction"],
-        test=config["test_fraction"],
+        division=Division.of(config),
     )
 
 
 FEATURES = DatasetFamily(
     _spec,
-    options={
-        **own_images.PATH,
-        **{name: own_images.OPTIONS[name] for name in ("validation_fraction", "test_fraction")},
-    },
+    options={**own_images.PATH, **division.OPTIONS},
 )

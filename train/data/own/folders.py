@@ -1,22 +1,52 @@
 """Finds the images of a folder that has a folder for each class."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from absl import logging
 
 from train.data import image_formats
-from train.data.own.listing import ROLE_NAMES, GivenImages, Role
+from train.data.own import class_names, split_folders
+from train.data.own.listing import GivenImages
+from train.data.side_files import PassedOver, is_hidden
 from train.foundation.errors import UserError
+from train.foundation.names import same_form
+
+
+@dataclass(frozen=True)
+class _Image:
+    """An image that was found.
+
+    Attributes:
+        split: the name of the folder of its split; empty if there are no such folders.
+        below: its path in that folder.
+        name: the name of its class.
+    """
+
+    split: str
+    below: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Its path in the folder of all images."""
+        return f"{self.split}/{self.below}" if self.split else self.below
+
+    @property
+    def folder(self) -> str:
+        """The folder that it is in, as `below`."""
+        return self.below.rpartition("/")[0]
 
 
 def find(root: Path, *, nested: bool) -> GivenImages:
     """The images below a folder, sorted by path.
 
-    The folder has a folder for each class, or the folders `train`, `val` (or `validation`) and
-    `test` with a folder for each class. Classes are in the order of their sorted names. Hidden
-    files and folders are skipped, links are followed.
+    The folder has a folder for each class, or folders of splits, such as `train`, `val` and `test`,
+    with a folder for each class; see `split_folders`. Classes are in the order of their sorted
+    names. Hidden files and folders and those of other programs are skipped, links are followed.
 
     Args:
         root: the folder.
@@ -29,66 +59,48 @@ def find(root: Path, *, nested: bool) -> GivenImages:
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
         raise UserError(f"config.dataset.path must be a folder with images; {root} {what}")
-    top = _subfolders(root)
-    given = {name: ROLE_NAMES[name] for name in top if name in ROLE_NAMES}
-    # A class may be called "train" too.
-    has_splits = Role.TRAIN in given.values() and len(given) == len(top)
-    splits = given if has_splits else {"": Role.TRAIN}
-    if len(set(splits.values())) < len(splits):
-        raise UserError(
-            f"config.dataset.path {root} must have one folder for each split; it has "
-            f"{', '.join(sorted(splits))}"
-        )
+    where, at_the_top = f"config.dataset.path {root}", PassedOver()
+    splits = split_folders.find(root, _subfolders(root, at_the_top))
+    # Without folders of splits, the walk begins at the top.
+    passed = PassedOver() if "" in splits else at_the_top
     found = [
-        (f"{split}/{path}" if split else path, _class_of(path, root / split, nested=nested), role)
-        for split, role in splits.items()
-        for path in _images_below(root / split)
+        _Image(split, below, _class_of(below, root / split, nested=nested))
+        for split in splits
+        for below in _images_below(root / split, passed)
     ]
+    passed.tell(where)
     if not found:
-        raise UserError(f"config.dataset.path {root} must be a folder with images; there are none")
-    found.sort()
-    _check_not_empty(root, splits, found, nested=nested)
-    class_names = tuple(sorted({name for _, name, role in found if role is Role.TRAIN}))
-    if len(class_names) == 1 and not nested and all(path.count("/") > 1 for path, _, _ in found):
-        raise UserError(
-            f"config.dataset.path {root} must have a folder for each class; it has one, "
-            f"{class_names[0]}, with folders in it; config.dataset.nested=True makes each folder "
-            "with images a class"
-        )
-    number = {name: label for label, name in enumerate(class_names)}
-    if unknown := sorted({name for _, name, _ in found} - set(number)):
-        raise UserError(
-            f"config.dataset.path {root} has images of {unknown[0]!r} for validation or test, and "
-            "none for training"
-        )
-    paths = tuple(path for path, _, _ in found)
-    labels = np.array([number[name] for _, name, _ in found], np.int32)
-    roles = np.array([role for _, _, role in found], np.int8)
+        raise UserError(f"{where} must be a folder with images; there are none")
+    # A copy of the folder may have its names in another form of Unicode.
+    found.sort(key=lambda image: (same_form(image.path), image.path))
+    _check_folders_below(root, found)
+    if not nested:
+        _check_not_empty(root, splits, found)
+        _tell_of_folders_below(root, found)
+    paths = tuple(image.path for image in found)
+    labels, names = class_names.numbered([image.name for image in found], where)
+    roles = np.array([splits[image.split] for image in found], np.int8)
     return GivenImages(
-        root, paths, labels, roles, frozenset(splits.values()), keys=paths, class_names=class_names
+        root, paths, labels, roles, frozenset(splits.values()), keys=paths, class_names=names
     )
 
 
-def _class_of(path: str, folder: Path, *, nested: bool) -> str:
+def _class_of(below: str, folder: Path, *, nested: bool) -> str:
     """The class of an image by its path below the folder of all classes."""
-    parent, _, _ = path.rpartition("/")
+    parent, _, _ = below.rpartition("/")
     if not parent:
         raise UserError(
-            f"config.dataset.path: {folder / path} must be in the folder of a class, "
-            f"as {folder}/CLASS/{path}"
+            f"config.dataset.path: {folder / below} must be in the folder of a class, "
+            f"as {folder}/CLASS/{below}"
         )
     return parent if nested else parent.partition("/")[0]
 
 
-def _check_not_empty(
-    root: Path, splits: dict[str, Role], found: list[tuple[str, str, Role]], *, nested: bool
-) -> None:
+def _check_not_empty(root: Path, splits: Iterable[str], found: Sequence[_Image]) -> None:
     """Refuses a folder of a class without any image, which is most likely a mistake."""
-    if nested:
-        return
-    named = {name for _, name, _ in found}
+    named = {image.name for image in found}
     for split in splits:
-        for name in _subfolders(root / split):
+        for name in _subfolders(root / split, PassedOver()):
             if name not in named:
                 raise UserError(
                     f"config.dataset.path: the folder of a class {root / split / name} has no "
@@ -96,17 +108,62 @@ def _check_not_empty(
                 )
 
 
-def _subfolders(folder: Path) -> list[str]:
+def _check_folders_below(root: Path, found: Sequence[_Image]) -> None:
+    """Refuses folders of splits that are not at the top, where they would be parts of classes."""
+    inside: dict[str, dict[str, None]] = {}
+    for folder in dict.fromkeys(image.folder for image in found):
+        parts = folder.split("/")
+        for depth, part in enumerate(parts[1:], start=1):
+            inside.setdefault("/".join(parts[:depth]), {})[part] = None
+    for folder, names in inside.items():
+        if len(names) > 1 and split_folders.are_splits(names):
+            raise UserError(
+                f"config.dataset.path must be the folder with the folders of splits, and these "
+                f"must have those of classes, as in {next(iter(names))}/CLASS; in {root}, the "
+                f"folder {folder} has {', '.join(names)}"
+            )
+
+
+def _tell_of_folders_below(root: Path, found: Sequence[_Image]) -> None:
+    """Warns of classes that have no images but in further folders, which may be the classes.
+
+    Raises:
+        UserError: there is no other class.
+    """
+    folders = dict.fromkeys((image.name, image.folder) for image in found)
+    direct = {name for name, folder in folders if name == folder}
+    below = [folder for name, folder in folders if name not in direct]
+    classes = {name for name, _ in folders}
+    if not below:
+        return
+    if len(classes) == 1:
+        raise UserError(
+            f"config.dataset.path {root} must have a folder for each class; it has one, "
+            f"{min(classes)}, with folders in it; config.dataset.nested=True makes each folder "
+            "with images a class"
+        )
+    logging.warning(
+        "config.dataset.path %s: %d of the %d classes have no images but in folders in theirs, "
+        "which are %d in all, such as %s; config.dataset.nested=True makes each of these a class",
+        root,
+        len(classes - direct),
+        len(classes),
+        len(below),
+        below[0],
+    )
+
+
+def _subfolders(folder: Path, passed: PassedOver) -> list[str]:
     try:
         entries = list(os.scandir(folder))
     except OSError as error:
         raise UserError(f"cannot read {folder}: {error.strerror}") from error
     # A loop of links is no folder, and `entry.is_dir()` would raise.
     folders = (entry for entry in entries if os.path.isdir(entry.path))  # noqa: PTH112
-    return sorted(entry.name for entry in folders if _is_shown(entry.name))
+    return sorted(entry.name for entry in folders if not passed.is_passed(entry.name))
 
 
-def _images_below(folder: Path) -> Iterator[str]:
+def _images_below(folder: Path, passed: PassedOver) -> Iterator[str]:
     """The paths of the images below a folder, each file of a loop of links once."""
     unsupported = []
     seen = set()
@@ -117,12 +174,12 @@ def _images_below(folder: Path) -> Iterator[str]:
             folders.clear()
             continue
         seen.add(real)
-        # Changed in place: the walk goes in this order, and not into hidden folders.
-        folders[:] = sorted(name for name in folders if _is_shown(name))
+        # Changed in place: the walk goes in this order, and not into folders of other programs.
+        folders[:] = sorted(name for name in folders if not passed.is_passed(name))
         below = os.path.relpath(parent, folder).replace(os.sep, "/")
         prefix = "" if below == "." else f"{below}/"
         for name in sorted(names):
-            if not _is_shown(name):
+            if is_hidden(name):
                 continue
             if image_formats.is_unsupported_image(name):
                 unsupported.append(f"{prefix}{name}")
@@ -133,10 +190,6 @@ def _images_below(folder: Path) -> Iterator[str]:
             f"config.dataset.path: {folder / unsupported[0]} has a format that cannot be read "
             f"({len(unsupported)} such files); convert them to JPEG or PNG"
         )
-
-
-def _is_shown(name: str) -> bool:
-    return not name.startswith(".")
 
 
 def _refuse(error: OSError) -> None:

@@ -8,8 +8,10 @@ from typing import Any
 
 from typing_extensions import override
 
-from train.data.own import image_records, listing
+from train.data.own import division, image_records, listing
+from train.data.own.division import Division
 from train.data.own.listing import GivenImages, Listing, MarkedImages
+from train.foundation import names
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES, read_bounded
 
@@ -83,8 +85,7 @@ def find(config: Mapping[str, Any], in_files: Callable[[Path], GivenImages]) -> 
     Raises:
         UserError: they cannot be found, or no classifier can be trained with them.
     """
-    path = Path(config["path"]).expanduser().absolute()
-    fractions = {"validation": config["validation_fraction"], "test": config["test_fraction"]}
+    path = names.existing(Path(config["path"]).expanduser().absolute())
     where = f"config.dataset.path {path}"
     source: MarkedImages
     if image_records.are_at(path):
@@ -94,10 +95,10 @@ def find(config: Mapping[str, Any], in_files: Callable[[Path], GivenImages]) -> 
                 f"config.dataset.nested must be {records.nested}, as the records in {path} were "
                 f"prepared; got {config['nested']}"
             )
-        files = listing.split(records.images, where, **fractions)
+        files = division.split(records.images, where, Division.of(config))
         sizes, source = records.sizes, records.source
     else:
-        files = listing.split(in_files(path), where, **fractions)
+        files = division.split(in_files(path), where, Division.of(config))
         sizes = listing.file_sizes(files.root, files.paths)
         source = Files(files.root, files.paths, most_bytes(config))
     listing.warn_of_duplicates(files, sizes, source)

@@ -8,6 +8,7 @@ from typing import Any
 from train.data import options
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.own import named_splits, own_images
+from train.data.own.division import Division
 from train.data.own.found_images import FoundImages, most_bytes
 from train.foundation import fields, packages
 from train.foundation.errors import UserError
@@ -39,8 +40,7 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
             image_column=config["image_column"],
             label_column=config["label_column"],
             splits=named_splits.chosen(config),
-            validation=config["validation_fraction"],
-            test=config["test_fraction"],
+            divided=Division.of(config),
             most_bytes=most_bytes(config),
         )
 

@@ -19,7 +19,7 @@ import absl.logging
 import datasets
 import huggingface_hub
 
-from train.data.own import listing
+from train.foundation import messages
 from train.foundation.errors import UserError
 
 _PATTERN_CHARACTERS = frozenset("*?[]")
@@ -145,7 +145,7 @@ def _warn_of_unused(builder: Any, folder: Path) -> None:
     if unused:
         absl.logging.warning(
             "not used, because `datasets` takes them for no split: %s",
-            listing.in_words(unused, "files"),
+            messages.in_words(unused, "files"),
         )
 
 

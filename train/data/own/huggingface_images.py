@@ -11,6 +11,7 @@ from typing_extensions import override
 
 from train.data.own import arrow_images, huggingface_files, listing, named_splits
 from train.data.own.arrow_images import ArrowImages
+from train.data.own.division import Division
 from train.data.own.found_images import FoundImages
 from train.data.own.huggingface_files import OpenedSplit
 from train.data.own.listing import MarkedImages, Role
@@ -29,8 +30,7 @@ def find(
     image_column: str | None,
     label_column: str | None,
     splits: Mapping[Role, str | None],
-    validation: float,
-    test: float,
+    divided: Division,
     most_bytes: int,
 ) -> FoundImages:
     """The images of a data set.
@@ -44,8 +44,7 @@ def find(
         label_column: the column of the labels; `None` for the only one of their type.
         splits: the split of each role; `None` for the one that is named so. Where there is none,
             images of the training split are held out.
-        validation: the fraction of each class that is held out for validation.
-        test: the fraction of each class that is held out for the test.
+        divided: how the images are divided if a split is missing.
         most_bytes: the largest size of a file of an image.
 
     Raises:
@@ -65,9 +64,7 @@ def find(
     of_roles = named_splits.labels_of_roles(list(labels), labels.__getitem__, splits, where)
     if not isinstance(features[label], datasets.ClassLabel):
         of_roles, class_names = _only_used(of_roles, class_names)
-    found = named_splits.list_images(
-        root, of_roles, class_names, where, validation=validation, test=test
-    )
+    found = named_splits.list_images(root, of_roles, class_names, where, divided)
     images = {
         split: ArrowImages(opened[split].files, image, root, most_bytes)
         for split, _ in of_roles.values()

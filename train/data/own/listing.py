@@ -1,8 +1,9 @@
 """A list of image files with their classes and splits: checked, split and identified."""
 
 import hashlib
+import re
 from abc import abstractmethod
-from collections.abc import Container, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
@@ -12,13 +13,13 @@ import numpy as np
 from absl import logging
 
 from train.data import splits
-from train.foundation import files
+from train.foundation import files, names
 from train.foundation.errors import UserError
+from train.foundation.messages import in_words
 
 # A constant of the data, not of the run: every run sees the same splits.
 _SPLIT_SALT = b"topk_jax own images 1"
 _ROW_SEED = 20261122
-_NAMED = 3
 # The ends of two photographs differ in fewer: compressed pixels come last.
 MARK_BYTES = 256
 
@@ -31,15 +32,46 @@ class Role(IntEnum):
     TEST = 2
 
 
-# How folders and tables may name the splits.
+# What stands for the split of an example that has none.
+NO_SPLIT = -1
+# How folders, tables, features and other data sets may name the splits, in lower case. An official
+# "evaluation" split is one for the test, as for the library `datasets`.
 ROLE_NAMES = {
     "train": Role.TRAIN,
     "training": Role.TRAIN,
     "val": Role.VALIDATION,
     "valid": Role.VALIDATION,
     "validation": Role.VALIDATION,
+    "dev": Role.VALIDATION,
+    "development": Role.VALIDATION,
     "test": Role.TEST,
+    "testing": Role.TEST,
+    "eval": Role.TEST,
+    "evaluation": Role.TEST,
+    "holdout": Role.TEST,
+    "heldout": Role.TEST,
 }
+# In messages.
+SPLIT_WORDS = "train, val or test, or empty for an example without a split"
+# As in "test_set" and "Training Images".
+_OF_A_SPLIT = re.compile("(set|split|data|images)$")
+_BETWEEN_WORDS = re.compile("[ _-]")
+
+
+def role_named(name: str) -> Role | None:
+    """The role of a split by its name, in any case; None if the name says none.
+
+    Examples:
+        >>> role_named("Test_Set").name, role_named("rose")
+        ('TEST', None)
+    """
+    word = _BETWEEN_WORDS.sub("", names.same_form(name).casefold())
+    return ROLE_NAMES.get(_OF_A_SPLIT.sub("", word))
+
+
+def role_or_no_split(word: str) -> int | None:
+    """The number for the split of an example by its name; `NO_SPLIT` for an empty one."""
+    return role_named(word) if names.same_form(word) else NO_SPLIT
 
 
 @dataclass(frozen=True)
@@ -50,8 +82,9 @@ class Listing:
         root: the folder that the paths are relative to.
         paths: the paths of the files, with "/" between folders.
         labels: the class of each file, int32 [n].
-        roles: the `Role` of each file, int8 [n].
+        roles: the `Role` of each file, int8 [n]; `NO_SPLIT` for one that is left out.
         class_names: the names of the classes.
+        unseen_names: the names of further classes, which have no training images.
     """
 
     root: Path
@@ -59,6 +92,7 @@ class Listing:
     labels: np.ndarray
     roles: np.ndarray
     class_names: tuple[str, ...]
+    unseen_names: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         """The number of files."""
@@ -71,8 +105,10 @@ class Listing:
     def digest(self, sizes: np.ndarray) -> str:
         """A text that is another for other paths, sizes, labels, splits or names of classes."""
         digest = hashlib.sha256()
-        for names in (self.paths, self.class_names):
-            digest.update("\0".join(names).encode(errors="surrogateescape"))
+        # A copy on another file system may have its names in another form of Unicode.
+        paths = map(names.same_form, self.paths)
+        for texts in (paths, self.class_names, self.unseen_names):
+            digest.update("\0".join(texts).encode(errors="surrogateescape"))
             digest.update(b"\0\0")
         for numbers in (self.labels, self.roles, sizes):
             digest.update(np.ascontiguousarray(numbers.astype("<i8")).tobytes())
@@ -87,7 +123,8 @@ class GivenImages:
         root: the folder that the paths are relative to.
         paths: the paths of the files, with "/" between folders.
         labels: the class of each file, int32 [n].
-        roles: the `Role` of each file in the splits that are given, int8 [n].
+        roles: the `Role` of each file in the splits that are given, int8 [n]; `NO_SPLIT` for one
+            that is in none, in a table that gives others a split.
         given: the roles of the splits that are given, with or without images.
         keys: what the files are told apart by when splits are held out, as in `hold_out`.
         class_names: the names of the classes.
@@ -115,114 +152,6 @@ def file_sizes(root: Path, paths: Sequence[str]) -> np.ndarray:
         except OSError as error:
             raise UserError(f"cannot read {root / path}: {error.strerror}") from error
     return found
-
-
-def split(images: GivenImages, where: str, *, validation: float, test: float) -> Listing:
-    """Holds out the splits that are missing, of the training images.
-
-    Args:
-        images: as they are given.
-        where: what they were found in, for messages.
-        validation: the fraction of each class that is held out for validation.
-        test: the fraction of each class that is held out for the test.
-
-    Raises:
-        UserError: no classifier can be trained with them; see `check`.
-    """
-    roles = hold_out_missing(
-        images.labels,
-        images.roles,
-        images.keys,
-        given=images.given,
-        validation=validation,
-        test=test,
-    )
-    check(images.labels, roles, images.class_names, where, "image")
-    return Listing(images.root, images.paths, images.labels, roles, images.class_names)
-
-
-def check(
-    labels: np.ndarray, roles: np.ndarray, class_names: Sequence[str], where: str, example: str
-) -> None:
-    """Refuses examples that no classifier can be trained with.
-
-    Args:
-        labels: the class of each example, [n].
-        roles: the role of each example, [n].
-        class_names: the names of the classes.
-        where: what the examples were found in, for messages.
-        example: what messages call an example, "image" or "row".
-
-    Raises:
-        UserError: there are fewer than two classes, a class has no training example, or there are
-            no examples for validation or for the test.
-    """
-    if len(class_names) < 2:
-        only = f" ({class_names[0]})" if class_names else ""
-        raise UserError(f"{where} must have at least two classes; it has {len(class_names)}{only}")
-    _warn_of_similar(class_names, where)
-    trained = np.bincount(labels[roles == Role.TRAIN], minlength=len(class_names))
-    if without := [class_names[label] for label in np.flatnonzero(trained == 0).tolist()]:
-        raise UserError(f"{where} has no training {example} of {in_words(without, 'classes')}")
-    for role in (Role.VALIDATION, Role.TEST):
-        if role not in roles:
-            name = role.name.lower()
-            raise UserError(
-                f"{where} has no {example}s for {name}; give it some, or a larger "
-                f"config.dataset.{name}_fraction"
-            )
-
-
-def _warn_of_similar(class_names: Sequence[str], where: str) -> None:
-    """Warns of classes that are most likely one."""
-    alike: dict[str, list[str]] = {}
-    for name in class_names:
-        alike.setdefault(" ".join(name.casefold().split()), []).append(name)
-    found = [" and ".join(map(repr, names)) for names in alike.values() if len(names) > 1]
-    if found:
-        logging.warning(
-            "%s has classes whose names differ in case or spaces alone: %s",
-            where,
-            in_words(found, "groups"),
-        )
-
-
-def hold_out_missing(
-    labels: np.ndarray,
-    roles: np.ndarray,
-    keys: Sequence[str] | None,
-    *,
-    given: Container[int],
-    validation: float,
-    test: float,
-) -> np.ndarray:
-    """The role of each example, where splits that are not given are held out of the training ones.
-
-    Args:
-        labels: the class of each example, [n].
-        roles: the role of each example in the splits that are given, [n].
-        keys: what the examples are told apart by, as in `hold_out`; None for their numbers, as in
-            `hold_out_rows`.
-        given: the roles of the splits that are given, with or without examples.
-        validation: the fraction of each class that is held out for validation.
-        test: the fraction of each class that is held out for the test.
-
-    Returns:
-        int8 [n].
-    """
-    missing = {
-        "validation": 0.0 if Role.VALIDATION in given else validation,
-        "test": 0.0 if Role.TEST in given else test,
-    }
-    of_train = np.flatnonzero(roles == Role.TRAIN)
-    result = roles.copy()
-    if keys is None:
-        result[of_train] = hold_out_rows(labels[of_train], **missing)
-    else:
-        result[of_train] = hold_out(
-            labels[of_train], [keys[index] for index in of_train.tolist()], **missing
-        )
-    return result
 
 
 def hold_out(
@@ -329,7 +258,9 @@ def warn_of_duplicates(listing: Listing, sizes: np.ndarray, source: MarkedImages
             which have some 100 GB, nearly all have the size of another.
     """
     found = []
-    for indices in _equal_marks(_groups(sizes), listing.roles, source):
+    used = np.flatnonzero(listing.roles != NO_SPLIT)
+    groups = (used[indices] for indices in _groups(sizes[used]))
+    for indices in _equal_marks(groups, listing.roles, source):
         contents: dict[bytes, int] = {}
         for index in indices:
             content = source[index]["image"]
@@ -367,15 +298,5 @@ def _groups(values: np.ndarray) -> list[np.ndarray]:
 
 
 def _rank(key: str) -> bytes:
-    return hashlib.sha256(_SPLIT_SALT + key.encode(errors="surrogateescape")).digest()
-
-
-def in_words(names: Sequence[str], what: str) -> str:
-    """The first names in a message, and the number of all where there are more."""
-    text = first_names(names)
-    return text if len(names) <= _NAMED else f"{len(names)} {what}: {text}"
-
-
-def first_names(names: Sequence[str]) -> str:
-    """The first names in a message, with dots where there are more."""
-    return ", ".join([*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])
+    same = names.same_form(key)
+    return hashlib.sha256(_SPLIT_SALT + same.encode(errors="surrogateescape")).digest()

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from train.data.own import listing
-from train.data.own.listing import ROLE_NAMES, GivenImages, Listing, Role
+from train.data.own import class_names, division
+from train.data.own.division import Division
+from train.data.own.listing import GivenImages, Listing, Role, role_named
 from train.foundation import fields
 from train.foundation.errors import UserError
 
@@ -74,7 +75,12 @@ def labels_of_roles(
             raise UserError(
                 f"{field} must be one of {', '.join(available)}, or None; got {choice!r}"
             )
-        named = [split for split in available if ROLE_NAMES.get(split) is role]
+        named = [split for split in available if role_named(split) is role]
+        if choice is None and len(named) > 1:
+            raise UserError(
+                f"{where} has the splits {' and '.join(named)} for {role.name.lower()}: {field} "
+                "must name one of them"
+            )
         split = choice if choice is not None else next(iter(named), None)
         if split is None:
             if role is Role.TRAIN:
@@ -98,24 +104,21 @@ def labels_of_roles(
 def list_images(
     root: Path,
     labels: Mapping[Role, tuple[str, np.ndarray]],
-    class_names: Sequence[str],
+    names_of_classes: Sequence[str],
     where: str,
-    *,
-    validation: float,
-    test: float,
+    divided: Division,
 ) -> Listing:
     """The images of all roles, with those of the training split that are held out.
 
     Args:
         root: where the data set is.
         labels: the split of each role that has one, and its labels.
-        class_names: the names of the classes.
+        names_of_classes: the names of the classes.
         where: the data set in messages.
-        validation: the fraction of each class that is held out for validation if it has no split.
-        test: the fraction of each class that is held out for the test if it has no split.
+        divided: how the images are divided if a split is missing.
 
     Raises:
-        UserError: no classifier can be trained with them; see `listing.check`.
+        UserError: no classifier can be trained with them; see `division.divide`.
     """
     sizes = [len(of_split) for _, of_split in labels.values()]
     names = tuple(
@@ -123,16 +126,19 @@ def list_images(
         for (split, _), size in zip(labels.values(), sizes, strict=True)
         for position in range(size)
     )
+    numbers, merged = class_names.unified(
+        np.concatenate([of_split for _, of_split in labels.values()]), names_of_classes, where
+    )
     images = GivenImages(
         root,
         names,
-        np.concatenate([of_split for _, of_split in labels.values()]).astype(np.int32),
+        numbers,
         np.repeat(np.array(list(labels), np.int8), sizes),
         frozenset(labels),
         keys=names,
-        class_names=tuple(class_names),
+        class_names=merged,
     )
-    return listing.split(images, where, validation=validation, test=test)
+    return division.split(images, where, divided)
 
 
 def the_only(

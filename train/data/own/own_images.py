@@ -12,22 +12,19 @@ from PIL import Image
 from train.data import augmentation, decoding, photographs
 from train.data.dataset import Dataset, DatasetSpec
 from train.data.images import turned_upright
-from train.data.own import decoded_images, train_images
+from train.data.own import decoded_images, division, train_images
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Role
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
 from train.data.own.train_images import TrainImages
 from train.data.records import Records, Split
 from train.foundation import fields
-from train.foundation.errors import UserError
 
 # Where the images are.
 PATH: Mapping[str, fields.Field] = {"path": fields.text("the path of a file or a folder")}
 # The other fields of `config.dataset` of all kinds of own images.
 OPTIONS: Mapping[str, fields.Field] = {
-    # Of every class, for splits that are not given.
-    "validation_fraction": fields.Number(at_least=0, below=1),
-    "test_fraction": fields.Number(at_least=0, below=1),
+    **division.OPTIONS,
     # The height and width that the network gets; None to find it in the images.
     "image_size": fields.optional(fields.integer(1, 4096)),
     "augmentation": fields.one_of(CHANGES),
@@ -84,6 +81,7 @@ class OwnImagesSpec(DatasetSpec):
             validation=split(validation, images.labels[validation]),
             test=split(test, images.labels[test]),
             class_names=images.class_names,
+            unseen_class_names=images.unseen_names,
             image_shape=shape,
             digest=found.digest,
         )
@@ -100,22 +98,9 @@ class OwnImagesSpec(DatasetSpec):
         return dataclasses.replace(self, image_shape=image_shape, mean=mean, std=std, reader=reader)
 
 
-def check_fractions(config: Mapping[str, Any]) -> None:
-    """Refuses fractions of `config.dataset` that leave nothing for training.
-
-    Raises:
-        UserError: they do.
-    """
-    fractions = ("validation_fraction", "test_fraction")
-    if sum(config[name] for name in fractions) >= 1:
-        names = " and ".join(f"config.dataset.{name}" for name in fractions)
-        values = " and ".join(str(config[name]) for name in fractions)
-        raise UserError(f"{names} must leave examples for training; got {values}")
-
-
 def make(config: Mapping[str, Any], find: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
     """The data set of `config.dataset`, whose images a function finds; see `OwnImagesSpec`."""
-    check_fractions(config)
+    division.check_fractions(config)
     imagenet = config["normalization"] == "imagenet"
     return OwnImagesSpec(
         name=config["name"],

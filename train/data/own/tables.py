@@ -1,34 +1,35 @@
 """Finds the images that a table lists: a CSV, TSV or Parquet file with paths and labels."""
 
-import csv
-import io
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from absl import logging
 
 from train.data import image_formats
-from train.data.own import listing
-from train.data.own.listing import ROLE_NAMES, GivenImages, Role
-from train.foundation import files
-from train.foundation.errors import UserError, first_line
+from train.data.own import class_names, table_columns
+from train.data.own.listing import (
+    NO_SPLIT,
+    SPLIT_WORDS,
+    GivenImages,
+    Role,
+    role_or_no_split,
+)
+from train.foundation import messages, names
+from train.foundation.errors import UserError
 
-_NEEDED = ("path", "label")
-_OPTIONAL = ("split", "group")
-_KNOWN = (*_NEEDED, *_OPTIONAL)
-_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
-
-# The columns by name, each with a text for each row.
-Columns = Mapping[str, Sequence[str]]
+# The start of an absolute path of Windows.
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
 def find(table: Path) -> GivenImages:
     """The images that a table lists, in its order.
 
     The table has the columns `path`, relative to its folder, and `label`, and optionally `split`
-    (train, val or test) and `group`. Images of one group, as the photographs of one plant, belong
-    to one split: where a split is held out, whole groups are. Classes are in the order of their
-    sorted names.
+    (train, val or test; see `listing.ROLE_NAMES`) and `group`. Images of one group, as the
+    photographs of one plant, belong to one split: if a split is held out, whole groups are.
+    Classes are in the order of their sorted names.
 
     Args:
         table: the file.
@@ -36,172 +37,122 @@ def find(table: Path) -> GivenImages:
     Raises:
         UserError: the file does not have that form, or a group is in two splits.
     """
-    columns = _read(table)
+    columns = table_columns.read(table)
     where = f"config.dataset.path {table}"
-    paths = tuple(columns["path"])
-    if not paths:
+    if not columns["path"]:
         raise UserError(f"{where} must list images; it has no rows")
-    for name in (*_NEEDED, "split"):
-        for row, value in enumerate(columns.get(name, ())):
+    for name in table_columns.NEEDED:
+        for row, value in enumerate(columns[name]):
             if value == "":
                 raise UserError(f"{where}, row {row + 1}: the column {name} is empty")
-    _check_paths(table, paths)
-    roles = _roles(table, columns)
-    class_names = tuple(
-        sorted({label for label, role in zip(columns["label"], roles, strict=True) if role == 0})
-    )
-    number = {name: label for label, name in enumerate(class_names)}
-    for row, label in enumerate(columns["label"]):
-        if label not in number:
-            raise UserError(
-                f"{where}, row {row + 1}: the class {label!r} has images for validation or test, "
-                "and none for training"
-            )
-    labels = np.array([number[label] for label in columns["label"]], np.int32)
+    paths = _paths(table.parent, columns["path"], where)
     # An image without a group is a group of its own, which no group is named as.
     groups = tuple(
         f"group {group}" if group else f"path {path}"
-        for group, path in zip(columns.get("group", [""] * len(paths)), paths, strict=True)
-    )
-    _check_groups(where, groups, roles)
-    given = frozenset(Role(role) for role in np.unique(roles).tolist())
-    return GivenImages(table.parent, paths, labels, roles, given, groups, class_names)
-
-
-def _read(table: Path) -> Columns:
-    """The columns of the table that are used."""
-    suffix = table.suffix.lower()
-    if not table.is_file():
-        what = files.why_no_file(table)
-        raise UserError(f"config.dataset.path must be a table of images; {table} {what}")
-    if suffix in _DELIMITERS:
-        columns = _read_text(table, _DELIMITERS[suffix])
-    elif suffix == ".parquet":
-        columns = _read_parquet(table)
-    else:
-        raise UserError(
-            f"config.dataset.path must be a .csv, .tsv or .parquet file; got {table.name!r}"
+        for group, path in zip(
+            map(names.same_form, columns.get("group", [""] * len(paths))), paths, strict=True
         )
-    for name in columns:
-        if name not in _KNOWN and name.lower() in _KNOWN:
-            raise UserError(
-                f"config.dataset.path {table}: the column {name!r} must be called "
-                f"{name.lower()!r}, in lower case"
-            )
-        if ";" in name and suffix == ".csv":
-            raise UserError(
-                f"config.dataset.path {table} must have commas between its columns; it has the "
-                f"column {name!r}, with semicolons"
-            )
-    for name in _NEEDED:
-        if name not in columns:
-            raise UserError(
-                f"config.dataset.path {table} must have the columns path and label; it has "
-                f"{', '.join(map(repr, columns)) or 'none'}"
-            )
-    return {name: columns[name] for name in _KNOWN if name in columns}
+    )
+    roles = _roles(columns.get("split", [""] * len(paths)), groups, where)
+    labels, names_of_classes = class_names.numbered(columns["label"], where)
+    given = frozenset(Role(role) for role in np.unique(roles[roles != NO_SPLIT]).tolist())
+    return GivenImages(table.parent, paths, labels, roles, given, groups, names_of_classes)
 
 
-def _read_text(table: Path, delimiter: str) -> Columns:
-    try:
-        # With the mark of byte order that spreadsheets write, or without.
-        with io.TextIOWrapper(
-            io.BufferedReader(files.open_bounded(table, files.MOST_EXAMPLES_BYTES)),
-            encoding="utf-8-sig",
-            newline="",
-        ) as file:
-            rows = [row for row in csv.reader(file, delimiter=delimiter, strict=True) if row]
-    except UnicodeDecodeError as error:
-        raise UserError(f"config.dataset.path {table} is not a text in UTF-8: {error}") from error
-    except csv.Error as error:
-        raise UserError(f"config.dataset.path {table} is not a table: {error}") from error
-    except OSError as error:
-        raise UserError(f"cannot read {table}: {error.strerror}") from error
-    if not rows:
-        raise UserError(f"config.dataset.path {table} is empty")
-    header = [name.strip() for name in rows[0]]
-    if len(set(header)) < len(header):
-        raise UserError(f"config.dataset.path {table} has two columns of one name")
-    for number, row in enumerate(rows[1:], start=1):
-        if len(row) != len(header):
-            raise UserError(
-                f"config.dataset.path {table}, row {number}: it has {len(row)} columns, and the "
-                f"first line has {len(header)}"
-            )
-    return {name: [row[index].strip() for row in rows[1:]] for index, name in enumerate(header)}
+def _paths(root: Path, listed: Sequence[str], where: str) -> tuple[str, ...]:
+    """The paths of the files; refuses one that is listed twice, is no file or cannot be an image.
 
-
-def _read_parquet(table: Path) -> Columns:
-    try:
-        import pyarrow.parquet  # noqa: PLC0415 (only who has such a table needs it)
-    except ImportError as error:
-        raise UserError(
-            "config.dataset.path: reading .parquet needs pyarrow; pip install pyarrow, or give a "
-            ".csv file"
-        ) from error
-    try:
-        columns = pyarrow.parquet.read_table(table).to_pydict()
-    except Exception as error:  # A damaged file can make the reader raise anything.
-        raise UserError(
-            f"config.dataset.path {table} is no Parquet file: {first_line(error)}"
-        ) from error
-    return {
-        str(name): ["" if value is None else str(value).strip() for value in values]
-        for name, values in columns.items()
-    }
-
-
-def _check_paths(table: Path, paths: Sequence[str]) -> None:
-    """Refuses a path that is listed twice, that is no file, or that cannot be an image."""
+    A path finds a file whose name looks the same, and one with "/" in place of backslashes.
+    """
+    similar = names.SimilarFiles(root)
+    paths: list[str] = []
     first: dict[str, int] = {}
     missing = []
-    for row, path in enumerate(paths):
-        before = first.setdefault(path, row)
-        if before != row:
-            raise UserError(
-                f"config.dataset.path {table}: rows {before + 1} and {row + 1} have the same path, "
-                f"{path}"
-            )
+    for row, path in enumerate(listed):
         if image_formats.is_unsupported_image(path):
             raise UserError(
-                f"config.dataset.path {table}, row {row + 1}: {path} has a format that cannot be "
-                "read; convert it to JPEG or PNG"
+                f"{where}, row {row + 1}: {path} has a format that cannot be read; convert it to "
+                "JPEG or PNG"
             )
-        if not (table.parent / path).is_file():
+        found = path if (root / path).is_file() else similar.find(path)
+        if found is None or not (root / found).is_file():
             missing.append(path)
+            continue
+        before = first.setdefault(found, row)
+        if before != row:
+            raise UserError(
+                f"{where}: rows {before + 1} and {row + 1} have the same path, {names.shown(found)}"
+            )
+        paths.append(found)
     if missing:
-        more = f" ({len(missing)} such paths)" if len(missing) > 1 else ""
-        raise UserError(
-            f"config.dataset.path {table}: there is no file {table.parent / missing[0]}{more}; "
-            "paths are relative to the folder of the table"
+        raise UserError(f"{where}: {_no_file(root, missing)}")
+    _tell_of_other_paths(listed, paths, where)
+    return tuple(paths)
+
+
+def _no_file(root: Path, missing: Sequence[str]) -> str:
+    """Why paths were not found, in words."""
+    path = missing[0]
+    more = f" ({len(missing)} such paths)" if len(missing) > 1 else ""
+    there_is = f"there is no file {names.shown(str(root / path))}{more}"
+    if _DRIVE.match(path):
+        return f"{there_is}: a path with a drive of Windows must be made relative to the table"
+    if "\\" in path:
+        return f"{there_is}, also not with / in place of its backslashes"
+    return f"{there_is}; paths are relative to the folder of the table"
+
+
+def _tell_of_other_paths(listed: Sequence[str], paths: Sequence[str], where: str) -> None:
+    """Says how many paths are not written as those of their files."""
+    different = [pair for pair in zip(listed, paths, strict=True) if pair[0] != pair[1]]
+    slashes = [path for path, found in different if path.count("\\") > found.count("\\")]
+    forms = [pair for pair in different if pair[0].count("\\") == pair[1].count("\\")]
+    if slashes:
+        logging.warning(
+            "%s: the backslashes of %d paths are read as /, as in %s",
+            where,
+            len(slashes),
+            slashes[0],
+        )
+    if forms:
+        path, found = map(names.code_points, forms[0])
+        logging.warning(
+            "%s: %d paths have files whose names look the same but have other characters, as %s "
+            "for %s",
+            where,
+            len(forms),
+            found,
+            path,
         )
 
 
-def _roles(table: Path, columns: Columns) -> np.ndarray:
-    """The split of each row, int8 [n]; all are for training where the table has none."""
-    if "split" not in columns:
-        return np.full(len(columns["path"]), Role.TRAIN, np.int8)
-    for row, split in enumerate(columns["split"]):
-        if split.lower() not in ROLE_NAMES:
+def _roles(words: Sequence[str], groups: Sequence[str], where: str) -> np.ndarray:
+    """The split of each row, int8 [n].
+
+    An image without a split has that of its group, if others of the group have one.
+
+    Raises:
+        UserError: a word names no split, a group is in two splits, or there are no images for
+            training.
+    """
+    known = {word: role_or_no_split(word) for word in set(words)}
+    for row, word in enumerate(words):
+        if known[word] is None:
             raise UserError(
-                f"config.dataset.path {table}, row {row + 1}: split must be one of "
-                f"{', '.join(ROLE_NAMES)}; got {split!r}"
+                f"{where}, row {row + 1}: split must be {SPLIT_WORDS}; got {names.shown(word)!r}"
             )
-    roles = np.array([ROLE_NAMES[split.lower()] for split in columns["split"]], np.int8)
-    if Role.TRAIN not in roles:
-        raise UserError(f"config.dataset.path {table} has no images for training")
-    return roles
-
-
-def _check_groups(where: str, groups: Sequence[str], roles: np.ndarray) -> None:
-    """Refuses groups with images in several splits."""
+    roles = np.array([known[word] for word in words], np.int8)
     role_of: dict[str, int] = {}
     leaking: dict[str, None] = {}
     for group, role in zip(groups, roles.tolist(), strict=True):
-        if role_of.setdefault(group, role) != role:
+        if role != NO_SPLIT and role_of.setdefault(group, role) != role:
             leaking[group.partition(" ")[2]] = None
     if leaking:
         raise UserError(
             f"{where}: {len(leaking)} groups have images in two splits, which makes accuracies too "
-            f"good: {listing.first_names(list(leaking))}"
+            f"good: {messages.first_names(list(leaking))}"
         )
+    roles = np.array([role_of.get(group, NO_SPLIT) for group in groups], np.int8)
+    if not {NO_SPLIT, Role.TRAIN} & set(roles.tolist()):
+        raise UserError(f"{where} has no images for training")
+    return roles

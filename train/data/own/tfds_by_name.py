@@ -6,6 +6,7 @@ from typing import Any
 from train.data import options
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.own import named_splits, own_images
+from train.data.own.division import Division
 from train.data.own.found_images import FoundImages
 from train.foundation import fields
 
@@ -19,8 +20,7 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
             config["tfds_name"],
             data_dir,
             splits=named_splits.chosen(config),
-            validation=config["validation_fraction"],
-            test=config["test_fraction"],
+            divided=Division.of(config),
         )
 
     return own_images.make(config, find)

@@ -13,6 +13,7 @@ import tensorflow_datasets as tfds
 
 from train.data import builders, prepared_files
 from train.data.own import named_splits
+from train.data.own.division import Division
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Role
 from train.foundation.errors import UserError, first_line
@@ -53,8 +54,7 @@ def find(
     data_dir: str | None,
     *,
     splits: Mapping[Role, str | None],
-    validation: float,
-    test: float,
+    divided: Division,
 ) -> FoundImages:
     """The images of a prepared data set.
 
@@ -63,8 +63,7 @@ def find(
         data_dir: the folder of all prepared data sets; `None` for tfds's own default.
         splits: the prepared split of each role; `None` for the one that is named so. Where there is
             none, images of the training split are held out.
-        validation: the fraction of each class that is held out for validation.
-        test: the fraction of each class that is held out for the test.
+        divided: how the images are divided if a split is missing.
 
     Raises:
         UserError: the data set is not prepared, is no data set of images with classes, or lacks a
@@ -96,14 +95,8 @@ def find(
             f"{where} is prepared in {builder.data_dir} in a format that cannot be read at random; "
             f"prepare it in another config.dataset.data_dir as {builders.FILE_FORMAT}"
         ) from error
-    found = named_splits.list_images(
-        Path(builder.data_dir),
-        labels,
-        features[label].names,
-        where,
-        validation=validation,
-        test=test,
-    )
+    root = Path(builder.data_dir)
+    found = named_splits.list_images(root, labels, features[label].names, where, divided)
     digest = hashlib.sha256(builder.info.full_name.encode())
     digest.update(found.digest(np.zeros(len(found))).encode())
     return FoundImages(found, named_splits.Examples(examples, image), digest.hexdigest())

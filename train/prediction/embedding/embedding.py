@@ -14,6 +14,7 @@ from train.data.own import listing
 from train.data.own.found_images import FoundImages
 from train.data.own.own_image_reader import OwnImageReader
 from train.data.records import Records
+from train.foundation import messages
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.progress_bar import ImageProgress
@@ -137,4 +138,4 @@ def _summarize(out: Path, images: listing.Listing, readable: np.ndarray, num_fea
         show_line("labels       none: the images lie in no folders of classes")
     unreadable = [images.paths[index] for index in np.flatnonzero(~readable).tolist()]
     if unreadable:
-        show_line(f"left out     unreadable: {listing.in_words(unreadable, 'images')}")
+        show_line(f"left out     unreadable: {messages.in_words(unreadable, 'images')}")

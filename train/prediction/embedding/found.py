@@ -13,6 +13,7 @@ from train.data.own import train_images
 from train.data.own.found_images import Files, FoundImages, most_bytes
 from train.data.own.listing import Listing, Role, file_sizes
 from train.data.own.own_images import OwnImagesSpec
+from train.data.side_files import PassedOver
 from train.foundation.errors import UserError
 from train.foundation.messages import naming_flags
 
@@ -34,6 +35,8 @@ def configuration(name: str, path: Path, **fields: Any) -> Mapping[str, Any]:
         "nested": False,
         "validation_fraction": FRACTION,
         "test_fraction": FRACTION,
+        # The file of features has all classes. A run with them decides.
+        "unseen_classes": None,
         "image_size": None,
         "augmentation": "none",
         "decoding": EXACT,
@@ -82,11 +85,13 @@ def _unlabelled(root: Path, largest: int) -> FoundImages | None:
     """The images that lie in the folder itself; None where it has folders, or no images."""
     if not root.is_dir():
         return None
-    shown = sorted(name for name in os.listdir(root) if not name.startswith("."))  # noqa: PTH208
+    passed = PassedOver()
+    shown = sorted(name for name in os.listdir(root) if not passed.is_passed(name))  # noqa: PTH208
     unsupported = [name for name in shown if image_formats.is_unsupported_image(name)]
     paths = tuple(name for name in shown if image_formats.is_image(name))
     if not (paths or unsupported) or any((root / name).is_dir() for name in shown):
         return None
+    passed.tell(f"--images {root}")
     if unsupported:
         raise UserError(
             f"--images: {root / unsupported[0]} has a format that cannot be read "

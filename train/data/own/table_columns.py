@@ -1,0 +1,138 @@
+"""Reads the columns of a table of images: a CSV, TSV or Parquet file, as spreadsheets write them.
+
+Of text files these are read as they are meant: a mark of byte order, other separators than the
+usual one, spaces around values, blank rows, and empty cells at the ends of rows.
+"""
+
+import csv
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from train.foundation import files, text_files
+from train.foundation.errors import UserError, first_line
+from train.foundation.names import same_form
+
+NEEDED = ("path", "label")
+_KNOWN = (*NEEDED, "split", "group")
+# What is between the columns, by the ending of the file.
+_DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
+_OTHER_DELIMITERS = (",", ";", "\t", "|")
+# A first line that tells Excel what is between the columns.
+_TOLD = re.compile("sep=(.)")
+
+# The columns by name, each with a text for each row.
+Columns = Mapping[str, Sequence[str]]
+
+
+def read(table: Path) -> Columns:
+    """The columns of a table that are used.
+
+    Raises:
+        UserError: it cannot be read, or a column is missing.
+    """
+    suffix = table.suffix.lower()
+    if not table.is_file():
+        what = files.why_no_file(table)
+        raise UserError(f"config.dataset.path must be a table of images; {table} {what}")
+    if suffix in _DELIMITERS:
+        columns = _read_text(table, _DELIMITERS[suffix])
+    elif suffix == ".parquet":
+        columns = _read_parquet(table)
+    else:
+        raise UserError(
+            f"config.dataset.path must be a .csv, .tsv or .parquet file; got {table.name!r}"
+        )
+    for name in columns:
+        if name not in _KNOWN and name.lower() in _KNOWN:
+            raise UserError(
+                f"config.dataset.path {table}: the column {name!r} must be called "
+                f"{name.lower()!r}, in lower case"
+            )
+    for name in NEEDED:
+        if name not in columns:
+            raise UserError(
+                f"config.dataset.path {table} must have the columns path and label; it has "
+                f"{', '.join(map(repr, columns)) or 'none'}"
+            )
+    return {name: columns[name] for name in _KNOWN if name in columns}
+
+
+def _read_text(table: Path, usual: str) -> Columns:
+    try:
+        with text_files.opened(table, files.MOST_EXAMPLES_BYTES) as file:
+            header, rows = _rows(file, usual)
+    except UnicodeError as error:
+        raise UserError(
+            f"config.dataset.path {table} is not a text in UTF-8, or as its mark of byte order "
+            f"says: {error}"
+        ) from error
+    except csv.Error as error:
+        raise UserError(f"config.dataset.path {table} is not a table: {error}") from error
+    except OSError as error:
+        raise UserError(f"cannot read {table}: {error.strerror}") from error
+    if not header:
+        raise UserError(f"config.dataset.path {table} is empty")
+    named = [name for name in header if name]
+    if len(set(named)) < len(named):
+        raise UserError(f"config.dataset.path {table} has two columns of one name")
+    # Up to the last column with a name.
+    width = max(index for index, name in enumerate(header, start=1) if name)
+    for number, row in enumerate(rows, start=1):
+        if len(row) < width or any(row[len(header) :]):
+            raise UserError(
+                f"config.dataset.path {table}, row {number}: it has {len(row)} columns, and the "
+                f"first line has {len(header)}"
+            )
+    return {name: [row[index] for row in rows] for index, name in enumerate(header) if name}
+
+
+def _rows(lines: Iterator[str], usual: str) -> tuple[list[str], list[list[str]]]:
+    """The names of the columns, and the rows below them, without those that are blank."""
+    first = next((line for line in lines if line.strip()), "")
+    if "\0" in first:
+        raise csv.Error("it has characters that are zero; save it as UTF-8")
+    if told := _TOLD.fullmatch(first.strip("\r\n")):
+        delimiter, first = told[1], next(lines, "")
+    else:
+        delimiter = max((usual, *_OTHER_DELIMITERS), key=lambda one: _num_known(first, one))
+    header, *rows = [
+        [cell.strip() for cell in row]
+        for row in _cells(itertools.chain([first], lines), delimiter)
+        if any(map(str.strip, row))
+    ] or [[]]
+    return [same_form(name) for name in header], rows
+
+
+def _num_known(header: str, delimiter: str) -> int:
+    """How many columns have known names if this is between them."""
+    try:
+        found = [same_form(name).lower() for row in _cells([header], delimiter) for name in row]
+    except csv.Error:
+        return 0
+    return len(set(found) & set(_KNOWN))
+
+
+def _cells(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
+    return csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
+
+
+def _read_parquet(table: Path) -> Columns:
+    try:
+        import pyarrow.parquet  # noqa: PLC0415 (only who has such a table needs it)
+    except ImportError as error:
+        raise UserError(
+            "config.dataset.path: reading .parquet needs pyarrow; pip install pyarrow, or give a "
+            ".csv file"
+        ) from error
+    try:
+        columns = pyarrow.parquet.read_table(table).to_pydict()
+    except Exception as error:  # A damaged file can make the reader raise anything.
+        raise UserError(
+            f"config.dataset.path {table} is no Parquet file: {first_line(error)}"
+        ) from error
+    return {
+        same_form(str(name)): ["" if value is None else str(value).strip() for value in values]
+        for name, values in columns.items()
+    }

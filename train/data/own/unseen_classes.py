@@ -1,0 +1,85 @@
+"""Classes that have examples for validation or test, and none for training.
+
+No classifier can answer such a class. `config.dataset.unseen_classes` says what becomes of it:
+
+- "refuse": the data set is refused.
+- "leave_out": its examples are left out.
+- "count_as_unknown": its test examples are kept, and no set has their label. They are misses in
+  every accuracy and coverage. In a mean over classes it is a class with an accuracy of 0, of few
+  shots. They have no loss, and means of losses are over the others. Nothing can be calibrated or
+  selected by them, so its validation examples are left out.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from absl import logging
+
+from train.data.own.listing import NO_SPLIT, Role
+from train.foundation import fields
+from train.foundation.errors import UserError
+from train.foundation.messages import in_words
+
+REFUSE, _LEAVE_OUT, COUNT_AS_UNKNOWN = "refuse", "leave_out", "count_as_unknown"
+FIELD = fields.one_of((REFUSE, _LEAVE_OUT, COUNT_AS_UNKNOWN))
+
+
+@dataclass(frozen=True)
+class Divided:
+    """Examples that are divided into splits.
+
+    Attributes:
+        labels: the class of each example, int32 [n]; those of unseen classes come last.
+        roles: the `Role` of each example, int8 [n]; `NO_SPLIT` for one that is left out.
+        class_names: the names of the classes with training examples.
+        unseen_names: the names of the others, whose labels follow.
+    """
+
+    labels: np.ndarray
+    roles: np.ndarray
+    class_names: tuple[str, ...]
+    unseen_names: tuple[str, ...] = ()
+
+
+def sort_out(examples: Divided, unseen: str | None, where: str, example: str) -> Divided:
+    """Does with classes without training examples what `unseen_classes` says.
+
+    Args:
+        examples: the examples of all classes.
+        unseen: the value of the field; None to keep all classes as they are.
+        where: what the examples were found in, for messages.
+        example: what messages call an example, "image" or "row".
+
+    Raises:
+        UserError: there are such classes, and they are refused.
+    """
+    names, roles = examples.class_names, examples.roles
+    trained = np.bincount(examples.labels[roles == Role.TRAIN], minlength=len(names)) > 0
+    if trained.all() or unseen is None:
+        return examples
+    is_unseen = ~trained[examples.labels]
+    of_validation, of_test = (is_unseen & (roles == role) for role in (Role.VALIDATION, Role.TEST))
+    without = [names[label] for label in np.flatnonzero(~trained).tolist()]
+    found = (
+        f"{where} has no training {example} of {in_words(without, 'classes')}, but "
+        f"{of_validation.sum():,} for validation and {of_test.sum():,} for the test"
+    )
+    if unseen == REFUSE:
+        raise UserError(
+            f"{found}; config.dataset.unseen_classes={_LEAVE_OUT} leaves them out, and "
+            f"{COUNT_AS_UNKNOWN} counts those of the test as misses"
+        )
+    counted = unseen == COUNT_AS_UNKNOWN
+    kept = "the first are left out, and the second are misses" if counted else "all are left out"
+    logging.warning("%s; %s", found, kept)
+    # In their order, the unseen ones last.
+    order = np.argsort(~trained, kind="stable")
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    left_out = of_validation if counted else is_unseen
+    return Divided(
+        labels=number[examples.labels],
+        roles=np.where(left_out, np.int8(NO_SPLIT), roles),
+        class_names=tuple(name for name, seen in zip(names, trained, strict=True) if seen),
+        unseen_names=tuple(without) if counted else (),
+    )
