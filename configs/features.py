@@ -30,6 +30,9 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
                 # The parts of each class that are held out where there are no splits.
                 "validation_fraction": 0.15,
                 "test_fraction": 0.15,
+                # What becomes of classes without training rows: "refuse", "leave_out", or
+                # "count_as_unknown", which makes their test rows misses.
+                "unseen_classes": "refuse",
             },
             # "linear" has no hidden layer.
             "model": {"name": "linear"},

@@ -72,6 +72,9 @@ def own_images(loss: str, **dataset: Any) -> ConfigDict:
                 # The parts of each class that are held out where there are no splits.
                 "validation_fraction": 0.15,
                 "test_fraction": 0.15,
+                # What becomes of classes without training images: "refuse", "leave_out", or
+                # "count_as_unknown", which makes their test images misses.
+                "unseen_classes": "refuse",
                 # The largest number of training images of a class; None for all.
                 "train_per_class": config_dict.placeholder(int),
                 # Makes a long tail of the training images: the largest class has so many times

@@ -388,6 +388,7 @@ class Assembly:
             batches,
             self.devices,
             num_examples=len(examples),
+            num_classes=self.num_classes,
         )
         if not found.labels.size:
             name = self.config["dataset"].get("path", self.spec.name)

@@ -150,7 +150,7 @@ def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
         calibrated_on.take(others),
         ks,
         class_counts,
-        classifier.classes.names,
+        (*classifier.classes.names, *dataset.unseen_class_names),
     )
     document = report.to_json()
     if spec.true_distribution is not None:

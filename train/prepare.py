@@ -24,7 +24,7 @@ from train.data.own import folders, image_records, tables, tfds_images
 from train.data.own.listing import GivenImages
 from train.data.own.tfds_images import PREFIX
 from train.data.preparing import records_writer
-from train.foundation import command_line, flag_types, folder_lock, import_paths
+from train.foundation import command_line, flag_types, folder_lock, import_paths, names
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.files import MOST_IMAGE_BYTES
@@ -166,7 +166,8 @@ def write_records(
     Raises:
         UserError: there are no such images, or the folder has something else in it.
     """
-    path, out = path.expanduser().absolute(), out.expanduser().absolute()
+    path = names.existing(path.expanduser().absolute())
+    out = out.expanduser().absolute()
     if nested and name != "folder":
         raise UserError(f"--nested is for --dataset=folder; got {name!r}")
     with naming_flags({"config.dataset.path": "--path", "config.dataset.nested=True": "--nested"}):

@@ -10,7 +10,7 @@ from train.comparison import candidates, parameters, toml_files
 from train.comparison.candidates import Search
 from train.comparison.parameters import Choice, Parameter, Side
 from train.evaluation.metric import Metric
-from train.foundation import fields
+from train.foundation import fields, text_files
 from train.foundation.errors import UserError
 from train.series import planned_runs
 from train.series.planned_runs import PlannedRun
@@ -174,7 +174,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
             raise UserError(f"contrast {name!r}: {error}") from error
     return Study(
         file=path.name,
-        content=path.read_bytes().decode(),
+        content=text_files.decoded(path.read_bytes()),
         select_by=select_by,
         split=content["split"],
         candidates=numbers["candidates"],

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from train.foundation import fields, json_files
+from train.foundation import fields, json_files, text_files
 from train.foundation.errors import UserError, first_line
 
 # In bytes, of what people write by hand.
@@ -22,7 +22,7 @@ def read(path: Path, flag: str) -> dict[str, Any]:
     if path.is_dir():
         raise UserError(f"--{flag} must be a file; there is no file {path}")
     try:
-        return tomllib.loads(json_files.read_bytes(path, _LARGEST).decode())
+        return tomllib.loads(text_files.decoded(json_files.read_bytes(path, _LARGEST)))
     except FileNotFoundError as error:
         raise UserError(f"--{flag} must be a file; there is no file {path}") from error
     except (ValueError, RecursionError) as error:

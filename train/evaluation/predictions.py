@@ -25,7 +25,8 @@ class Predictions:
     Attributes:
         loss: of each example, [n].
         scores: what sets are made of, [n, L].
-        labels: the classes, [n].
+        labels: the classes, [n]. One from L on is a class that the model does not know: its rank is
+            L, it is in no set, and its loss is NaN.
         ranks: how many classes come before the label, [n]; see `topk_jax.metrics.label_ranks`.
             They are of the logits: probabilities of 32 bits are 0 where a logit is 104 below the
             largest.
@@ -36,6 +37,21 @@ class Predictions:
     labels: np.ndarray
     ranks: np.ndarray
 
+    @property
+    def num_classes(self) -> int:
+        """The number of classes, with those that the model does not know."""
+        return max(self.scores.shape[-1], int(self.labels.max(initial=0)) + 1)
+
+    @property
+    def is_known(self) -> np.ndarray:
+        """Whether the model knows the class of each example, [n]."""
+        known: np.ndarray = self.labels < self.scores.shape[-1]
+        return known
+
+    def counts_of_all(self, class_counts: np.ndarray) -> np.ndarray:
+        """The training examples of each class, of which those have none that are not known."""
+        return np.pad(class_counts, (0, self.num_classes - len(class_counts)))
+
     def take(self, indices: np.ndarray) -> "Predictions":
         """Those of the examples at some indices."""
         return Predictions(
@@ -43,8 +59,8 @@ class Predictions:
         )
 
     def mean_loss(self) -> float:
-        """The mean of the losses."""
-        return float(self.loss.mean(dtype=np.float64))
+        """The mean of the losses of examples of known classes."""
+        return float(self.loss[self.is_known].mean(dtype=np.float64))
 
 
 def predict(
@@ -55,6 +71,7 @@ def predict(
     devices: Devices,
     *,
     num_examples: int,
+    num_classes: int,
 ) -> Predictions:
     """Runs the compiled step, with what each device has a copy of, and drops the padding.
 
@@ -67,15 +84,16 @@ def predict(
         batches: the batches of this process.
         devices: those that the step runs on.
         num_examples: the number of examples in the batches of all processes, at most.
+        num_classes: the number of classes L. The step gets no label that is not less.
     """
     arrays: dict[str, np.ndarray] = {}
     scores = CollectedScores(num_examples)
     start = end = 0
     for share in batches:
-        outputs = devices.join(eval_step(params, batch_stats, devices.split(share)))
-        batch = processes.gather(
-            {**outputs, "labels": np.asarray(share["labels"]), "mask": np.asarray(share["mask"])}
-        )
+        labels = np.asarray(share["labels"])
+        of_step = {**share, "labels": np.where(labels < num_classes, labels, 0)}
+        outputs = devices.join(eval_step(params, batch_stats, devices.split(of_step)))
+        batch = processes.gather({**outputs, "labels": labels, "mask": np.asarray(share["mask"])})
         mask = batch["mask"]
         start, end = end, end + int(np.count_nonzero(mask))
         scores.add(batch["scores"][mask])
@@ -84,9 +102,11 @@ def predict(
             if name not in arrays:
                 arrays[name] = np.empty((num_examples, *found.shape[1:]), found.dtype)
             arrays[name][start:end] = found
-    return Predictions(
+    found = Predictions(
         scores=scores.scores(), **{name: array[:end] for name, array in arrays.items()}
     )
+    found.loss[~found.is_known], found.ranks[~found.is_known] = np.nan, num_classes
+    return found
 
 
 def ranks_in_64_bits(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -19,7 +19,7 @@ from scipy import special
 from train.evaluation import stored_scores
 from train.evaluation.predictions import Predictions, chunks, ranks_in_64_bits
 from train.evaluation.stored_scores import Scores, StoredScores
-from train.foundation import files
+from train.foundation import files, text_files
 from train.foundation.errors import UserError, first_line
 
 # What an .npz file may call its scores; logits become probabilities, the others are as they are.
@@ -46,7 +46,18 @@ _SUM_TOLERANCE = 1e-3
 
 
 def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray | None) -> None:
-    """Writes an .npz file of scores float32 [n, L], labels [n], losses [n] and class counts [L]."""
+    """Writes an .npz file of scores float32 [n, L], labels [n], losses [n] and class counts [L].
+
+    Examples of classes that the model does not know have no label among these, and are left out.
+    """
+    if not predictions.is_known.all():
+        unknown = np.flatnonzero(~predictions.is_known)
+        logging.warning(
+            "%s has no examples of classes that the classifier does not know: %d are left out",
+            path,
+            len(unknown),
+        )
+        predictions = predictions.take(np.flatnonzero(predictions.is_known))
     arrays: dict[str, Scores] = {
         "scores": predictions.scores,
         _LABELS: predictions.labels,
@@ -224,7 +235,7 @@ def _text(path: Path) -> str:
     most = files.MOST_EXAMPLES_BYTES
     with files.open_bounded(path, most) as stored:
         if path.suffix not in _DECOMPRESSED:
-            return stored.readall().decode()
+            return text_files.decoded(stored.readall())
         content = bytearray()
         try:
             decompressed = _DECOMPRESSED[path.suffix](stored)
@@ -236,7 +247,7 @@ def _text(path: Path) -> str:
             raise ValueError(first_line(error)) from error
     if len(content) > most:
         raise ValueError(f"it has more than {most // 2**20:,} MiB when it is decompressed")
-    return content.decode()
+    return text_files.decoded(content)
 
 
 def _losses(array: np.ndarray, num_examples: int, path: Path, flag: str) -> np.ndarray:

@@ -35,6 +35,7 @@ class SetReport:
     Attributes:
         num_examples: the examples of the split.
         num_classes: the classes.
+        num_unknown: the examples of classes that the classifier does not know, which are misses.
         num_calibration_examples: the examples that thresholds are calibrated on.
         metrics: those of the split.
         thresholds: those of the average-K sets, by K.
@@ -48,6 +49,7 @@ class SetReport:
 
     num_examples: int
     num_classes: int
+    num_unknown: int
     num_calibration_examples: int
     metrics: dict[Metric, float]
     thresholds: dict[int, float]
@@ -67,6 +69,8 @@ class SetReport:
             "set_size_counts": _by_rule(self.size_counts),
             "coverages": {f"{coverage}": kinds for coverage, kinds in self.coverages.items()},
         }
+        if self.num_unknown:
+            fields["num_examples_of_unknown_classes"] = self.num_unknown
         if self.conformal_rules:
             fields["conformal_rules"] = {
                 f"{coverage}": rules for coverage, rules in self.conformal_rules.items()
@@ -96,21 +100,22 @@ def set_report(
         class_counts: the training images of each class; where they are None, nothing is said by
             class size.
         rules: conformal rules that are reported too.
-        class_names: the names of the classes; where they are None, reports have their indices.
+        class_names: the names of the classes, also of those that the classifier does not know;
+            where they are None, reports have their indices.
 
     Raises:
         UserError: there are too few examples to calibrate on, or a rule needs something that is not
             there.
     """
-    num_classes = examples.scores.shape[-1]
     thresholds = average_k_thresholds(calibrated_on, ks)
-    groups = {"all": np.ones(num_classes, np.bool_)}
+    groups = {"all": np.ones(examples.num_classes, np.bool_)}
     if class_counts is not None:
-        shots = metrics.shot_groups(class_counts)
+        shots = metrics.shot_groups(examples.counts_of_all(class_counts))
         groups |= {shot: np.asarray(classes) for shot, classes in shots.items()}
     return SetReport(
         num_examples=len(examples.labels),
-        num_classes=num_classes,
+        num_classes=examples.scores.shape[-1],
+        num_unknown=int((~examples.is_known).sum()),
         num_calibration_examples=len(calibrated_on.labels),
         metrics=summaries.summarize(examples, thresholds, class_counts).metrics,
         thresholds={k: float(threshold) for k, threshold in thresholds.items()},
@@ -141,7 +146,7 @@ def set_report(
         },
         accuracy_by_count=None
         if class_counts is None
-        else _accuracy_by_count(examples, ks, class_counts),
+        else _accuracy_by_count(examples, ks, examples.counts_of_all(class_counts)),
     )
 
 
@@ -207,7 +212,7 @@ def _least_covered(
 
     Of classes with the same coverage, those with more examples come first.
     """
-    num_classes = examples.scores.shape[-1]
+    num_classes = examples.num_classes
     counts = np.bincount(examples.labels, minlength=num_classes)
     hits = np.bincount(examples.labels, weights=found.hits, minlength=num_classes)
     coverages = hits / np.maximum(counts, 1)

@@ -50,7 +50,8 @@ def summarize(
         predictions: what the model says of the split.
         thresholds: those of the average-K sets, calibrated on validation.
         class_counts: the training images of each class, which make it few, medium or many shot;
-            where they are None, there are no accuracies by shot.
+            where they are None, there are no accuracies by shot. A class that the model does not
+            know has few: none.
     """
     values = {LOSS: predictions.mean_loss()}
     size_counts = {}
@@ -92,7 +93,9 @@ def accuracies_by_average(
     outcome: Sets, predictions: Predictions, class_counts: np.ndarray | None
 ) -> dict[Average, float]:
     """The share of sets with the label: over examples, over classes, and by shot if known."""
-    num_classes = predictions.scores.shape[-1]
+    if class_counts is not None:
+        class_counts = predictions.counts_of_all(class_counts)
+    num_classes = predictions.num_classes
     values = _accuracies(outcome.hits, predictions.labels, class_counts, num_classes=num_classes)
     # In the order that JAX returns them in, which is that of the files.
     return {average: float(values[average]) for average in sorted(AVERAGES) if average in values}

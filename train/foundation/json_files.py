@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from train.foundation import files
+from train.foundation import files, text_files
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
 
@@ -90,10 +90,13 @@ def _value(content: bytes) -> Any:
     """Any JSON value that is not nested too deeply."""
     try:
         value = json.loads(
-            content.decode(), parse_constant=_refuse, parse_float=_finite, parse_int=_whole
+            text_files.decoded(content),
+            parse_constant=_refuse,
+            parse_float=_finite,
+            parse_int=_whole,
         )
     except UnicodeDecodeError as error:
-        raise ValueError(f"byte {error.start} is not UTF-8") from error
+        raise ValueError(f"byte {error.start} is not {error.encoding.upper()}") from error
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
     _check_texts(value)

@@ -116,7 +116,7 @@ class SimilarFiles:
 
 def existing(path: Path) -> Path:
     """The path of the file or folder that looks like a path; the path itself if there is none."""
-    found = SimilarFiles(Path.cwd()).find(str(path))
+    found = SimilarFiles(Path()).find(str(path))
     return path if found is None else Path(found)
 
 

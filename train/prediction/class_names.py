@@ -1,9 +1,13 @@
 """The file of --class_names or --classes, with a name of a class a line."""
 
+import re
+import unicodedata
 from dataclasses import dataclass
 
-from train.foundation import files
+from train.data.own.class_names import warn_of_similar
+from train.foundation import files, text_files
 from train.foundation.errors import UserError
+from train.foundation.names import same_form
 
 
 @dataclass(frozen=True)
@@ -36,17 +40,21 @@ def read(flag: str, path: str) -> GivenNames:
         UserError: the file cannot be read, or a line of it is blank.
     """
     try:
-        # Editors on Windows write a byte order mark and other line ends.
         with files.open_bounded(path, files.MOST_CLASSES_BYTES) as file:
-            text = file.read().decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
+            text = text_files.decoded(file.readall())
     except OSError as error:
         raise UserError(f"--{flag} {path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UserError(f"--{flag} {path} is not in UTF-8: {error}") from error
-    # Not splitlines, which splits at further characters.
-    names = tuple(name.strip() for name in text.removesuffix("\n").split("\n"))
-    if "" in names:
         raise UserError(
-            f"--{flag} must have a name on each line; line {names.index('') + 1} of {path} is blank"
+            f"--{flag} {path} is not in UTF-8, or as its mark of byte order says: {error}"
+        ) from error
+    # Not splitlines, which splits at further characters. Editors on Windows write other line ends.
+    names = [line.strip() for line in re.split("\r\n?|\n", text.rstrip())]
+    forms = list(map(same_form, names))
+    if "" in forms:
+        raise UserError(
+            f"--{flag} must have a name on each line; line {forms.index('') + 1} of {path} is blank"
         )
-    return GivenNames(flag, path, names)
+    names = [unicodedata.normalize("NFC", name) for name in names]
+    warn_of_similar(names, f"--{flag} {path}")
+    return GivenNames(flag, path, tuple(names))

@@ -11,7 +11,7 @@ from PIL import Image
 from train.data import DatasetSpec, image_formats, images
 from train.data.images import UnreadableImageError
 from train.data.side_files import PassedOver, is_hidden
-from train.foundation import files
+from train.foundation import files, names
 from train.foundation.errors import UserError
 
 
@@ -30,7 +30,7 @@ def find(named: Sequence[str]) -> list[Path]:
         UserError: a path does not exist, or there is no image at all.
     """
     found: list[Path] = []
-    for path in (path for value in named for path in _paths(value)):
+    for path in (names.existing(path) for value in named for path in _paths(value)):
         found += _images_below(path) if path.is_dir() else [path]
     if not found:
         raise UserError(
@@ -126,7 +126,8 @@ def _paths(value: str) -> Iterator[Path]:
 
 def _exists(path: str) -> bool:
     # The empty text would be the working directory.
-    return path != "" and os.path.exists(path)  # noqa: PTH110 (Path.exists raises on a long name)
+    # Path.exists raises on a long name.
+    return path != "" and os.path.exists(names.existing(Path(path)))  # noqa: PTH110
 
 
 def _images_below(folder: Path) -> list[Path]:

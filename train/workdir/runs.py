@@ -63,8 +63,10 @@ ADDED_FIELDS: Mapping[str, Any] = {
 }
 
 _DECODING = {"dataset.decoding": "exact"}
+_UNSEEN_CLASSES = {"dataset.unseen_classes": "refuse"}
 _OWN_IMAGES = {
     **_DECODING,
+    **_UNSEEN_CLASSES,
     "dataset.train_per_class": None,
     "dataset.imbalance_factor": 1.0,
     "dataset.label_noise": 0.0,
@@ -73,6 +75,7 @@ _OWN_IMAGES = {
 # The same, of the fields that some data sets alone have.
 _ADDED_TO_DATA_SETS: Mapping[str, Mapping[str, Any]] = {
     "cifar100": {"dataset.imbalance_factor": 1.0},
+    "features": _UNSEEN_CLASSES,
     **dict.fromkeys(("folder", "huggingface", "table", "tfds"), _OWN_IMAGES),
     **dict.fromkeys(("imagenet", "imagenet_lt", "plantnet300k", "plantnet300k_v2"), _DECODING),
     "place_names": {

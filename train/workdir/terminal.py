@@ -121,9 +121,12 @@ def show_results(
 def show_report(title: str, report: Mapping[str, Any]) -> None:
     """Prints the report of an evaluation."""
     console = make_console()
+    unknown = report.get("num_examples_of_unknown_classes", 0)
+    of_unknown = f" ({unknown:,} of classes without training examples)" if unknown else ""
     show_line(
-        f"{title}: {report['num_examples']:,} examples, {report['num_classes']:,} classes; "
-        f"thresholds from {report['num_calibration_examples']:,}, {report['calibrated_on']}",
+        f"{title}: {report['num_examples']:,} examples{of_unknown}, {report['num_classes']:,} "
+        f"classes; thresholds from {report['num_calibration_examples']:,}, "
+        f"{report['calibrated_on']}",
     )
     console.print(_table(from_json(report["metrics"])))
     if "bayes" in report:

@@ -25,11 +25,11 @@ from train.data import Split
 from train.data.pipeline import Pipeline
 from train.evaluation import predictions
 
-split = Split(np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3), np.arange(21, dtype=np.int32))
+split = Split(np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3), np.arange(21, dtype=np.int32) % 3)
 
 def step(params, batch_stats, hyperparameters, batch):
     scores = batch["images"].reshape(-1, 3).astype(jnp.float32)
-    loss = batch["labels"].astype(jnp.float32)
+    loss = scores[:, 0] / 3
     return {"loss": loss, "scores": scores, "ranks": batch["labels"]}
 
 for kind in parallel.KINDS:
@@ -43,10 +43,11 @@ for kind in parallel.KINDS:
         Pipeline(8, 0, jax.process_index(), jax.process_count()).evaluation(split),
         devices,
         num_examples=len(split),
+        num_classes=3,
     )
-    np.testing.assert_array_equal(found.labels, np.arange(21))
+    np.testing.assert_array_equal(found.labels, np.arange(21) % 3)
     np.testing.assert_array_equal(found.loss, np.arange(21))
-    np.testing.assert_array_equal(found.ranks, np.arange(21))
+    np.testing.assert_array_equal(found.ranks, np.arange(21) % 3)
     np.testing.assert_array_equal(found.scores, np.arange(63).reshape(21, 3))
 print("as it should be")
 """

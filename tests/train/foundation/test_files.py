@@ -68,6 +68,7 @@ def test_the_largest_image_has_the_size_of_the_field(tmp_path):
         "path": str(tmp_path),
         "validation_fraction": 0.3,
         "test_fraction": 0.3,
+        "unseen_classes": "refuse",
         "max_image_mb": 1,
         "nested": False,
     }

@@ -27,7 +27,8 @@ def test_a_value_of_the_shape_is_read(tmp_path):
     [
         (b"", "Expecting value: line 1 column 1 (char 0)"),
         (WHOLE[:40], "Unterminated string"),
-        (b"\xff\xfe", "byte 0 is not UTF-8"),
+        (b"\x80", "byte 0 is not UTF-8"),
+        (b"\xff\xfe\x00", "byte 2 is not UTF-16"),
         (b"[1]", "it must be an object"),
         (b"{}", "it must be an object with 'name'"),
         (WHOLE.replace(b"[0, 2]", b'["0"]'), "whose 'counts' is a list whose element 0 is a whole"),

@@ -224,6 +224,7 @@ def test_rows_have_the_labels_and_splits_of_a_run_on_the_images(photos, tmp_path
         "path": str(out),
         "validation_fraction": 0.15,
         "test_fraction": 0.15,
+        "unseen_classes": "refuse",
     }
     of_features = dataset_spec(config).load(None)
     np.testing.assert_array_equal(of_features.test.images.indices, dataset.test.images.indices)

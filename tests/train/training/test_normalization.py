@@ -192,7 +192,13 @@ def test_a_run_of_an_earlier_version_goes_on_as_its_data_set_says(
     [
         (digits.get_config().dataset.to_dict(), r"images of shape \(8, 8, 1\); 'clip' is for im"),
         (
-            {"name": "features", "path": "a.npz", "validation_fraction": 0.1, "test_fraction": 0.1},
+            {
+                "name": "features",
+                "path": "a.npz",
+                "validation_fraction": 0.1,
+                "test_fraction": 0.1,
+                "unseen_classes": "refuse",
+            },
             "features; 'clip' is for images of 3 channels",
         ),
     ],

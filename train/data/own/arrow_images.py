@@ -10,6 +10,7 @@ import pyarrow.compute
 
 from train.data.own import listing
 from train.foundation.files import MOST_IMAGE_BYTES, read_bounded
+from train.foundation.names import SimilarFiles, shown
 
 
 def read_column(files: Sequence[str], name: str) -> pyarrow.ChunkedArray:
@@ -42,6 +43,7 @@ class ArrowImages(Sequence[dict[str, Any]]):
         """
         self._arguments = (files, name, root, most_bytes)
         self._root = root
+        self._similar = SimilarFiles(root)
         self._most_bytes = most_bytes
         column = read_column(files, name)
         self._length = len(column)
@@ -61,9 +63,10 @@ class ArrowImages(Sequence[dict[str, Any]]):
         path = None if self._paths is None else self._paths[int(index)].as_py()
         if encoded is None and path is not None:
             try:
-                encoded = read_bounded(self._root / path, self._most_bytes)
+                encoded = read_bounded(self._file(path), self._most_bytes)
             except OSError as error:
-                return {"image": b"", "unreadable": f"{self._root / path}: {error.strerror}"}
+                named = shown(str(self._root / path))
+                return {"image": b"", "unreadable": f"{named}: {error.strerror}"}
         return {"image": encoded or b""}
 
     def mark(self, index: int) -> bytes:
@@ -72,7 +75,7 @@ class ArrowImages(Sequence[dict[str, Any]]):
             # A view: only what is asked for is read of the mapped file.
             return memoryview(found.as_buffer())[-listing.MARK_BYTES :].tobytes()
         path = None if self._paths is None else self._paths[index].as_py()
-        return b"" if path is None else listing.end_of(self._root / path)
+        return b"" if path is None else listing.end_of(self._file(path))
 
     def sizes(self) -> np.ndarray:
         """The number of bytes of each image, int64 [n]; 0 for one that is missing.
@@ -97,8 +100,13 @@ class ArrowImages(Sequence[dict[str, Any]]):
                 for index in np.flatnonzero(~inside).tolist()
                 if (path := self._paths[index].as_py()) is not None
             }
-            found[list(paths)] = listing.file_sizes(self._root, list(paths.values()))
+            named = [str(self._file(path)) for path in paths.values()]
+            found[list(paths)] = listing.file_sizes(self._root, named)
         return found
+
+    def _file(self, path: str) -> Path:
+        """The file that a path names, or one whose name looks the same."""
+        return self._root / (self._similar.find(path) or path)
 
 
 def _bytes_and_paths(

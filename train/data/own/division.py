@@ -138,7 +138,7 @@ def divide(
         raise UserError(f"{where} must have at least two classes; it has {num_classes}{only}")
     class_names.warn_of_similar((*divided.class_names, *divided.unseen_names), where)
     for role in (Role.VALIDATION, Role.TEST):
-        if role not in divided.roles:
+        if role not in divided.roles[divided.labels < num_classes]:
             name = role.name.lower()
             raise UserError(
                 f"{where} has no {example}s for {name}; give it some, or a larger "

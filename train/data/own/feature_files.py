@@ -10,6 +10,7 @@ from typing import IO
 import numpy as np
 from absl import logging
 
+from train.foundation import names
 from train.foundation.errors import UserError, first_line
 from train.foundation.files import open_regular
 
@@ -66,6 +67,7 @@ def find(path: Path, named_by: str) -> Arrays:
     Raises:
         UserError: there is no such file, or it is of another kind.
     """
+    path = names.existing(path)
     where = f"{named_by} {path}"
     if path.is_dir():
         files = {file.stem: file for file in sorted(path.glob("*.npy"))}

@@ -143,8 +143,8 @@ def _tell_of_folders_below(root: Path, found: Sequence[_Image]) -> None:
             "with images a class"
         )
     logging.warning(
-        "config.dataset.path %s: %d of the %d classes have no images but in folders in theirs, "
-        "which are %d in all, such as %s; config.dataset.nested=True makes each of these a class",
+        "config.dataset.path %s: %d of the %d classes have images only in subfolders, %d in all, "
+        "such as %s; config.dataset.nested=True makes each of these a class",
         root,
         len(classes - direct),
         len(classes),

@@ -19,7 +19,7 @@ import absl.logging
 import datasets
 import huggingface_hub
 
-from train.foundation import messages
+from train.foundation import messages, names
 from train.foundation.errors import UserError
 
 _PATTERN_CHARACTERS = frozenset("*?[]")
@@ -56,6 +56,7 @@ def open_folder(path: Path, config: str | None, cache: str | None) -> dict[str, 
     Raises:
         UserError: it cannot be opened.
     """
+    path = names.existing(path)
     where = f"config.dataset.path {path}"
     if not path.exists():
         raise UserError(

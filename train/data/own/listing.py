@@ -150,7 +150,8 @@ def file_sizes(root: Path, paths: Sequence[str]) -> np.ndarray:
         try:
             found[index] = (root / path).stat().st_size
         except OSError as error:
-            raise UserError(f"cannot read {root / path}: {error.strerror}") from error
+            named = names.shown(str(root / path))
+            raise UserError(f"cannot read {named}: {error.strerror}") from error
     return found
 
 

@@ -38,7 +38,7 @@ def find(root: Path, folders: Sequence[str]) -> dict[str, Role]:
         splits = [name for name in roles if not _has_images(root / name)]
         if not splits:
             logging.warning(
-                "%s: %s are classes, not splits, because images are directly in their folders",
+                "%s: folders are classes, not splits, because images are directly in them: %s",
                 where,
                 in_words(list(roles), "folders"),
             )

@@ -51,19 +51,20 @@ def sort_out(examples: Divided, unseen: str | None, where: str, example: str) ->
         example: what messages call an example, "image" or "row".
 
     Raises:
-        UserError: there are such classes, and they are refused.
+        UserError: there are such classes, and they are refused; or there are no others.
     """
     names, roles = examples.class_names, examples.roles
     trained = np.bincount(examples.labels[roles == Role.TRAIN], minlength=len(names)) > 0
     if trained.all() or unseen is None:
         return examples
+    if not trained.any():
+        raise UserError(f"{where} has no {example}s for training")
     is_unseen = ~trained[examples.labels]
     of_validation, of_test = (is_unseen & (roles == role) for role in (Role.VALIDATION, Role.TEST))
     without = [names[label] for label in np.flatnonzero(~trained).tolist()]
-    found = (
-        f"{where} has no training {example} of {in_words(without, 'classes')}, but "
-        f"{of_validation.sum():,} for validation and {of_test.sum():,} for the test"
-    )
+    found = f"{where} has no training {example} of {in_words(without, 'classes')}"
+    if is_unseen.any():
+        found += f", but {of_validation.sum():,} for validation and {of_test.sum():,} for the test"
     if unseen == REFUSE:
         raise UserError(
             f"{found}; config.dataset.unseen_classes={_LEAVE_OUT} leaves them out, and "

@@ -132,7 +132,7 @@ def _read_list(
 ) -> list[Example]:
     examples = []
     # A file that is not text then has a line without a path and a class, which is refused.
-    lines = path.read_text("utf-8", errors="replace").splitlines()
+    lines = path.read_text("utf-8-sig", errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"
         image, _, digits = line.strip().rpartition(" ")

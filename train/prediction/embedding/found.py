@@ -14,6 +14,7 @@ from train.data.own.found_images import Files, FoundImages, most_bytes
 from train.data.own.listing import Listing, Role, file_sizes
 from train.data.own.own_images import OwnImagesSpec
 from train.data.side_files import PassedOver
+from train.foundation import names
 from train.foundation.errors import UserError
 from train.foundation.messages import naming_flags
 
@@ -58,7 +59,8 @@ def in_folder(path: Path, **fields: Any) -> FoundImages:
         UserError: it has another form, or no images.
     """
     config = configuration("folder", path, **fields)
-    return _unlabelled(path.absolute(), most_bytes(config)) or _labelled("images", config)
+    root = names.existing(path.absolute())
+    return _unlabelled(root, most_bytes(config)) or _labelled("images", config)
 
 
 def in_table(path: Path, **fields: Any) -> FoundImages:

@@ -139,20 +139,53 @@ FOLDERS = {
     "a loop of links": (linked("ash/a.png", "a.png"), "cannot read ROOT/ash/a.png: Too many", {}),
     "not trained on": (
         splits(train=CLASSES, val=(*CLASSES, "dogwood")),
-        "ROOT has images of 'dogwood' for validation or test, and none for training",
+        "ROOT has no training image of dogwood, but 5 for validation and 0 for the test; config",
         {},
     ),
     "two validations": (
         splits(train=CLASSES, val=CLASSES, validation=CLASSES),
-        "ROOT must have one folder for each split; it has train, val, validation",
+        "ROOT must have one folder for each split; it has train, val, validation, and val and valid"
+        "ation are both for validation: move the images into one of them",
         {},
+    ),
+    "two validations in other words": (
+        splits(Train=CLASSES, Val=CLASSES, DEV=CLASSES),
+        "it has DEV, Train, Val, and DEV and Val are both for validation",
+        {},
+    ),
+    "something beside splits": (
+        splits(train=CLASSES, val=CLASSES, test=CLASSES, unlabeled=("x",)),
+        "ROOT has folders of splits (test, train, val) beside others (unlabeled): move the others "
+        "elsewhere; or, if all are classes, put the images of each directly into its folder",
+        {},
+    ),
+    "something beside nested splits": (
+        splits(Training=CLASSES, rest=("x",)),
+        "ROOT has folders of splits (Training) beside others (rest): move the others elsewhere",
+        {"dataset.nested": True},
+    ),
+    "no split for training": (
+        splits(val=CLASSES, test=CLASSES),
+        "ROOT has folders of splits (test, val), and none for training: add a folder train; a",
+        {},
+    ),
+    "splits below": (
+        lambda root: splits(train=CLASSES, test=CLASSES)(root / "flowers"),
+        "config.dataset.path must be the folder with the folders of splits, and these must have tho"
+        "se of classes, as in test/CLASS; in ROOT, the folder flowers has test, train",
+        {},
+    ),
+    "splits in classes": (
+        lambda root: [splits(Train=("1",), Test=("1",))(root / name) for name in CLASSES],
+        "in ROOT, the folder ash has Test, Train",
+        {"dataset.nested": True},
     ),
     "an empty split": (
         splits(train=CLASSES, val=CLASSES, test=()),
         "ROOT has no images for test; give it some, or a larger config.dataset.test_fraction",
         {},
     ),
-    "nothing to train on": (splits(train=(), val=CLASSES), "has images of 'ash' for validat", {}),
+    "nothing to train on": (splits(train=(), val=CLASSES), "ROOT has no images for training", {}),
     "too few images": (
         photos(each=1),
         "ROOT has no images for validation; give it some, or a larger config.dataset.validation_fr",
@@ -283,10 +316,6 @@ TABLES = {
         written(*rows(2), header=("path", "species")),
         "TABLE must have the columns path and label; it has 'path', 'species'",
     ),
-    "semicolons": (
-        holding(b"path;label\na.png;ash\n"),
-        "TABLE must have commas between its columns; it has the column 'path;label', with semicol",
-    ),
     "a capital letter": (
         written(*((*row, "1") for row in rows(2)), header=("path", "label", "Group")),
         "TABLE: the column 'Group' must be called 'group', in lower case",
@@ -295,9 +324,37 @@ TABLES = {
         holding(b"a.png,ash\nb.png,birch\n"),
         "must have the columns path and label; it has 'a.png', 'ash'",
     ),
-    "commas in a tsv": (
-        holding(b"path,label\na.png,ash\n", name="photos.tsv"),
-        "must have the columns path and label; it has 'path,label'",
+    "other separators": (
+        holding(b"path:label\na.png:ash\n"),
+        "must have the columns path and label; it has 'path:label'",
+    ),
+    "half a UTF-16": (
+        holding("path,label".encode("utf-16")[:-1]),
+        "TABLE is not a text in UTF-8, or as its mark of byte order says: 'utf-16-le' codec",
+    ),
+    "UTF-16 without a mark": (
+        holding("path,label\na,b\n".encode("utf-16-le")),
+        "TABLE is not a table: it has characters that are zero; save it as UTF-8",
+    ),
+    "a long row": (
+        holding(b"path,label\na.png,ash,,what\n"),
+        "TABLE, row 1: it has 4 columns, and the first line has 2",
+    ),
+    "a path with backslashes": (
+        holding(b"path,label\nimg\\a.png,ash\n"),
+        "TABLE: there is no file ROOT/img\\a.png, also not with / in place of its backslashes",
+    ),
+    "a path of Windows": (
+        holding(b"path,label\nC:\\img\\a.png,ash\n"),
+        "TABLE: there is no file ROOT/C:\\img\\a.png: a path with a drive of Windows must be made",
+    ),
+    "a path that cannot be seen as it is": (
+        holding("path,label\na\u200b.png,ash\n".encode()),
+        "there is no file ROOT/a\u200b.png (ROOT/a<U+200B>.png); paths are relative",
+    ),
+    "one path in two forms": (
+        written(*rows(), ("ash-0\u200b.png", "birch"), missing=["ash-0\u200b.png"]),
+        "TABLE: rows 1 and 16 have the same path, ash-0.png",
     ),
     "two columns of one name": (
         written(*rows(2), header=("path", "path")),
@@ -308,10 +365,6 @@ TABLES = {
     "an empty label": (
         written(*rows(), ("a.png", " ")),
         "TABLE, row 16: the column label is empty",
-    ),
-    "an empty split": (
-        written(("a.png", "ash", ""), header=SPLIT),
-        "TABLE, row 1: the column split is empty",
     ),
     "a path listed twice": (
         written(*rows(), ("ash-0.png", "birch")),
@@ -332,8 +385,9 @@ TABLES = {
     ),
     "one class": (written(*rows(classes=["ash"])), "at least two classes; it has 1 (ash)"),
     "an unknown split": (
-        written(("a.png", "ash", "dev"), header=SPLIT),
-        "TABLE, row 1: split must be one of train, training, val, valid, validation, test; got 'de",
+        written(("a.png", "ash", "extra"), header=SPLIT),
+        "TABLE, row 1: split must be train, val or test, or empty for an example without a split; "
+        "got 'extra'",
     ),
     "nothing to train on": (
         written(("a.png", "ash", "test"), header=SPLIT),
@@ -341,7 +395,8 @@ TABLES = {
     ),
     "not trained on": (
         written(("a.png", "ash", "train"), ("b.png", "birch", "test"), header=SPLIT),
-        "TABLE, row 2: the class 'birch' has images for validation or test, and none for training",
+        "TABLE has no training image of birch, but 0 for validation and 1 for the test; config.data"
+        "set.unseen_classes=leave_out leaves them out, and count_as_unknown counts those of the",
     ),
     "too few images": (
         written(*rows(1)),

@@ -24,7 +24,11 @@ from train.training.losses import LOSSES
 
 
 def load(path, *, validation=0.2, test=0.2):
-    fractions = {"validation_fraction": validation, "test_fraction": test}
+    fractions = {
+        "validation_fraction": validation,
+        "test_fraction": test,
+        "unseen_classes": "refuse",
+    }
     return dataset_spec({"name": "features", "path": str(path), **fractions}).load(None)
 
 
@@ -382,10 +386,14 @@ REFUSED = {
         "has no training row of elm",
     ),
     "an unknown split": (
-        changed(split=np.where(np.arange(60) == 8, "dev", SPLIT)),
-        "split must be one of train, training, val, valid, validation, test; row 8, counted fr",
+        changed(split=np.where(np.arange(60) == 8, "extra", SPLIT)),
+        "split must be train, val or test, or empty for an example without a split; row 8, counted",
     ),
-    "no training rows": (changed(split=np.full(60, "test")), "has no training row of ash, birch, "),
+    "no training rows": (changed(split=np.full(60, "test")), "has no rows for training"),
+    "a class without training rows": (
+        changed(split=np.where(matrices.arrays()["labels"] == "ash", "test", SPLIT)),
+        "has no training row of ash, but 0 for validation and 20 for the test; config.dataset.uns",
+    ),
     "a short split": (changed(split=SPLIT[:59]), "split must have an entry for each of the 60"),
     "too few rows": (
         saved(features=np.zeros((3, 2)), labels=NAMES),

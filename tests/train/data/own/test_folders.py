@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from tests.train.data.own import pictures
-from train.data.own import folders, listing
+from train.data.own import division, folders, listing
+from train.data.own.division import Division
 from train.data.own.found_images import Files
 from train.data.own.listing import Role
 from train.foundation.errors import UserError
@@ -17,12 +18,12 @@ CLASSES = ("ash", "birch", "cedar")
 def find(root, *, nested=False, validation=0.2, test=0.2):
     images = folders.find(root, nested=nested)
     where = f"config.dataset.path {root}"
-    return listing.split(images, where, validation=validation, test=test)
+    return division.split(images, where, Division(validation, test))
 
 
 def warn_of_duplicates(root):
     images = folders.find(root, nested=False)
-    found = listing.split(images, str(root), validation=0.2, test=0.2)
+    found = division.split(images, str(root), Division(0.2, 0.2))
     sizes = listing.file_sizes(root, found.paths)
     listing.warn_of_duplicates(found, sizes, Files(root, found.paths))
 
@@ -148,8 +149,8 @@ def test_classes_that_are_most_likely_one_are_told(tmp_path, caplog):
     find(tmp_path)
     (record,) = caplog.records
     assert record.getMessage().endswith(
-        "has classes whose names differ in case or spaces alone: 'Ash' and 'ash', 'Oak tree' and "
-        "'oak  tree'"
+        "has classes whose names differ only in case, spaces or characters that look alike: 'Ash' "
+        "and 'ash', 'Oak tree' and 'oak  tree'"
     )
 
 

@@ -15,7 +15,8 @@ from tests.train.forked import start_each
 from train import prepare
 from train.data import dataset_spec
 from train.data.batches import EvaluationBatches, TrainingBatches
-from train.data.own import image_records, listing, train_images
+from train.data.own import division, image_records, listing, train_images
+from train.data.own.division import Division
 from train.foundation.errors import InterruptedRunError, UserError
 
 CLASSES = ("ash", "birch", "cedar")
@@ -27,6 +28,7 @@ def config(kind, path, **fields):
         "path": str(path),
         "validation_fraction": 0.2,
         "test_fraction": 0.2,
+        "unseen_classes": "refuse",
         "image_size": None,
         "augmentation": "random_resized_crop",
         "decoding": "exact",
@@ -123,7 +125,7 @@ def test_records_are_read_only_if_they_have_the_sum_of_another(tmp_path, monkeyp
     records = tmp_path / "records"
     prepare.write_records(kind, path, records, nested=False)
     found = image_records.read(records)
-    split = listing.split(found.images, "here", validation=0.2, test=0.2)
+    split = division.split(found.images, "here", Division(0.2, 0.2))
     contents = [found.source[index]["image"] for index in range(len(split))]
     roles_of = {}
     for content, role in zip(contents, split.roles, strict=True):

@@ -94,7 +94,8 @@ UNREADABLE = {
 
 def load(root, image_size=None, *, upright=True):
     fields = {"path": str(root), "nested": False, "image_size": image_size}
-    fields |= {"validation_fraction": 0.2, "test_fraction": 0.2, "augmentation": "none"}
+    fields |= {"validation_fraction": 0.2, "test_fraction": 0.2, "unseen_classes": "refuse"}
+    fields |= {"augmentation": "none"}
     fields |= {"decoding": "exact"}
     fields |= {"respect_exif_orientation": upright, "normalization": "half"}
     fields |= train_images.UNCHANGED

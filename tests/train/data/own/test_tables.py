@@ -9,7 +9,8 @@ import pytest
 from pyarrow import parquet
 
 from tests.train.data.own import pictures
-from train.data.own import listing, tables
+from train.data.own import division, tables
+from train.data.own.division import Division
 from train.data.own.found_images import Files
 from train.data.own.listing import Role
 
@@ -26,7 +27,7 @@ def write(root, rows, header=("path", "label"), *, name="photos.csv", delimiter=
 
 def find(table, *, validation=0.2, test=0.2):
     where = f"config.dataset.path {table}"
-    return listing.split(tables.find(table), where, validation=validation, test=test)
+    return division.split(tables.find(table), where, Division(validation, test))
 
 
 def rows(each, *, classes=CLASSES):
