@@ -11,8 +11,9 @@ from PIL import Image
 from train.data import DatasetSpec, image_formats, images
 from train.data.images import UnreadableImageError
 from train.data.side_files import PassedOver, is_hidden
-from train.foundation import files, names
+from train.foundation import files
 from train.foundation.errors import UserError
+from train.foundation.names import existing, shown
 
 
 def find(named: Sequence[str]) -> list[Path]:
@@ -30,7 +31,7 @@ def find(named: Sequence[str]) -> list[Path]:
         UserError: a path does not exist, or there is no image at all.
     """
     found: list[Path] = []
-    for path in (names.existing(path) for value in named for path in _paths(value)):
+    for path in (existing(path) for value in named for path in _paths(value)):
         found += _images_below(path) if path.is_dir() else [path]
     if not found:
         raise UserError(
@@ -118,16 +119,16 @@ def _paths(value: str) -> Iterator[Path]:
         end = next((end for end in ends if _exists(",".join(parts[start:end]))), None)
         if end is None:
             raise UserError(
-                f"--images must name image files or folders; there is no {parts[start] or value!r}"
+                "--images must name image files or folders; there is no "
+                f"{shown(parts[start]) or repr(value)}"
             )
         yield Path(",".join(parts[start:end]))
         start = end
 
 
 def _exists(path: str) -> bool:
-    # The empty text would be the working directory.
-    # Path.exists raises on a long name.
-    return path != "" and os.path.exists(names.existing(Path(path)))  # noqa: PTH110
+    # The empty text would be the working directory. Path.exists raises on a long name.
+    return path != "" and os.path.exists(existing(Path(path)))  # noqa: PTH110
 
 
 def _images_below(folder: Path) -> list[Path]:

@@ -78,7 +78,7 @@ def _read_text(table: Path, usual: str) -> Columns:
     if len(set(named)) < len(named):
         raise UserError(f"config.dataset.path {table} has two columns of one name")
     # Up to the last column with a name.
-    width = max(index for index, name in enumerate(header, start=1) if name)
+    width = max((index for index, name in enumerate(header, start=1) if name), default=0)
     for number, row in enumerate(rows, start=1):
         if len(row) < width or any(row[len(header) :]):
             raise UserError(

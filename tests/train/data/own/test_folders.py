@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from tests.train.data.own import pictures
-from train.data.own import division, folders, listing
+from train.data.own import class_names, division, folders, listing
 from train.data.own.division import Division
 from train.data.own.found_images import Files
 from train.data.own.listing import Role
 from train.foundation.errors import UserError
 
 CLASSES = ("ash", "birch", "cedar")
+SIZES = np.zeros(40)
 
 
 def find(root, *, nested=False, validation=0.2, test=0.2):
@@ -68,9 +69,46 @@ def test_given_splits_are_kept_and_the_missing_one_is_held_out(tmp_path):
     assert counts(find(tmp_path)) == [[10] * 3, [1] * 3, [3, 3, 0]]
 
 
-def test_a_class_may_be_called_train(tmp_path):
-    pictures.write_classes(tmp_path, ("train", "bus", "test"), 5)
-    assert find(tmp_path).class_names == ("bus", "test", "train")
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (("Train", "Val", "Test"), [[4] * 3] * 3),
+        (("training", "dev", "EVALUATION"), [[4] * 3] * 3),
+        (("Training", "Testing"), [[3] * 3, [1] * 3, [4] * 3]),
+        (("training_set", "test_set"), [[3] * 3, [1] * 3, [4] * 3]),
+        (("Train Images", "hold-out"), [[3] * 3, [1] * 3, [4] * 3]),
+        (("train",), [[2] * 3, [1] * 3, [1] * 3]),
+    ],
+)
+def test_splits_have_their_usual_names(tmp_path, names, expected):
+    for name in names:
+        pictures.write_classes(tmp_path / name, CLASSES, 4)
+    pictures.write(tmp_path, ["@eaDir/thumb.png"])
+    found = find(tmp_path)
+    assert found.class_names == CLASSES
+    assert counts(found) == expected
+
+
+def test_a_class_may_have_the_name_of_a_split(tmp_path, caplog):
+    pictures.write_classes(tmp_path, ("train", "rose", "test"), 5)
+    assert find(tmp_path).class_names == ("rose", "test", "train")
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        "folders are classes, not splits, because images are directly in them: test, train"
+    )
+
+
+def test_folders_that_may_be_classes_are_told(tmp_path, caplog):
+    pictures.write_classes(tmp_path, ("acer/campestre", "acer/rubrum", "abies/alba", "yew"), 5)
+    assert find(tmp_path).class_names == ("abies", "acer", "yew")
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        ": 2 of the 3 classes have images only in subfolders, 3 in all, such as abies/alba; "
+        "config.dataset.nested=True makes each of these a class"
+    )
+    caplog.clear()
+    assert len(find(tmp_path, nested=True).class_names) == 4
+    assert not caplog.records
 
 
 def test_nested_folders_are_classes_by_their_paths(tmp_path):
@@ -95,6 +133,57 @@ NAMES = ('a class\'s "name"', "sp. nov", "Évian-les-Bains", "三", "#1 100%")
 def test_names_may_have_any_characters(tmp_path):
     pictures.write_classes(tmp_path, NAMES, 5)
     assert find(tmp_path).class_names == tuple(sorted(NAMES))
+
+
+NFC, NFD = "h\u00eatre", "he\u0302tre"
+
+
+def test_a_class_in_two_forms_is_one(tmp_path, caplog):
+    for name in (NFC, NFD, "oak", "oak\u200b"):
+        pictures.write(tmp_path, [f"{name}/{name}{index}.png" for index in range(5)])
+    found = find(tmp_path)
+    assert found.class_names == (NFC, "oak")
+    assert counts(found) == [[6, 6], [2, 2], [2, 2]]
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        f"names that look the same are one class: '{NFD}' (he<U+0302>tre) and '{NFC}' "
+        "(h<U+00EA>tre), 'oak' and 'oak\u200b' (oak<U+200B>)"
+    )
+
+
+def test_a_class_may_be_in_another_form_in_another_split(tmp_path):
+    pictures.write_classes(tmp_path / "train", (NFC, "ash"), 4)
+    pictures.write_classes(tmp_path / "test", (NFD, "ash"), 2)
+    assert counts(find(tmp_path)) == [[3, 3], [1, 1], [2, 2]]
+
+
+def test_a_copy_with_names_in_another_form_has_the_same_splits(tmp_path):
+    made = []
+    for name in (NFC, NFD):
+        root = tmp_path / f"of {len(made)}"
+        # In the order of code points one form is before "hf", the other after it.
+        pictures.write_classes(root, (name, "hf"), 20)
+        found = find(root)
+        made.append((found.class_names, counts(found), found.roles.tolist(), found.digest(SIZES)))
+    assert made[0] == made[1]
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_folders_of_other_programs_are_left_out_and_counted(tmp_path, caplog, nested):
+    pictures.write_classes(tmp_path, CLASSES, 5)
+    for name in CLASSES:
+        pictures.write(tmp_path, [f"{name}/@eaDir/0.png/SYNOPHOTO_THUMB_M.jpg"])
+    pictures.write(tmp_path, ["__MACOSX/ash/._0.png", "#recycle/a/0.png", "ash/.thumbnails/0.png"])
+    pictures.write(tmp_path, ["$RECYCLE.BIN/S-1/0.png", "ash/Catalog Previews.lrdata/0.png"])
+    (tmp_path / "lost+found").mkdir(mode=0)
+    found = find(tmp_path, nested=nested)
+    assert found.class_names == CLASSES
+    assert len(found) == 15
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        "which are left out: #recycle (1), $RECYCLE.BIN (1), .thumbnails (1), @eaDir (3), Catalog "
+        "Previews.lrdata (1), __MACOSX (1), lost+found (1)"
+    )
 
 
 def test_what_is_no_image_is_passed_over(tmp_path):
@@ -151,6 +240,16 @@ def test_classes_that_are_most_likely_one_are_told(tmp_path, caplog):
     assert record.getMessage().endswith(
         "has classes whose names differ only in case, spaces or characters that look alike: 'Ash' "
         "and 'ash', 'Oak tree' and 'oak  tree'"
+    )
+
+
+def test_names_that_look_alike_are_told_with_their_code_points(caplog):
+    names = ["lady's", "lady\u2019s", "fir", "\ufb01r", "\u0430sh", "ash", "a-b", "a b"]
+    class_names.warn_of_similar(names, "here")
+    (record,) = caplog.records
+    assert record.getMessage().endswith(
+        ": 'lady's' and 'lady\u2019s' (lady<U+2019>s), 'fir' and '\ufb01r' (<U+FB01>r), "
+        "'\u0430sh' (<U+0430>sh) and 'ash'"
     )
 
 

@@ -75,6 +75,70 @@ def test_other_columns_spaces_and_marks_of_spreadsheets_do_no_harm(tmp_path):
     assert len(find(table)) == 15
 
 
+LISTED = "".join(f"{path},{label}\n" for path, label in rows(5))
+TEXTS = {
+    "semicolons": ("path;label\n" + LISTED.replace(",", ";"), "a.csv"),
+    "tabs in a csv": ("path\tlabel\n" + LISTED.replace(",", "\t"), "a.csv"),
+    "commas in a tsv": (f"path,label\n{LISTED}", "a.tsv"),
+    "what Excel is told": ("sep=;\npath;label\n" + LISTED.replace(",", ";"), "a.csv"),
+    "an empty column": ("path,label,\n" + LISTED.replace("\n", ",\n"), "a.csv"),
+    "empty columns": ("path,label,,\n" + LISTED.replace("\n", ",,\n"), "a.csv"),
+    "empty cells without a name": ("path,label\n" + LISTED.replace("\n", ",,\n"), "a.csv"),
+    "columns without names": (",,path,label\n" + LISTED.replace("ash-", "7,8,ash-"), "a.csv"),
+    "a number of the row": (
+        ",path,label\n" + "".join(f"7,{row}\n" for row in LISTED.split()),
+        "a.csv",
+    ),
+    "blank rows": (f"\n \npath,label\n\n{LISTED},\n , \n\n", "a.csv"),
+    "line ends of Windows": (f"path,label\n{LISTED}".replace("\n", "\r\n"), "a.csv"),
+    "line ends of old Macs": (f"path,label\n{LISTED}".replace("\n", "\r"), "a.csv"),
+    "spaces": ("path , label\n" + LISTED.replace(",", ' , "').replace("\n", '"\n'), "a.csv"),
+    "two marks of byte order": (f"\ufeff\ufeffpath,label\n{LISTED}", "a.csv"),
+    "backslashes": ("path,label\n" + LISTED.replace("ash-", ".\\ash-"), "a.csv"),
+}
+
+
+@pytest.mark.parametrize("case", TEXTS)
+def test_a_table_is_read_as_it_is_meant(tmp_path, case):
+    expected = find(write(tmp_path, rows(5)))
+    text, name = TEXTS[case]
+    (tmp_path / name).write_text(text, encoding="utf-8", newline="")
+    found = find(tmp_path / name)
+    assert found.class_names == CLASSES
+    np.testing.assert_array_equal(found.labels, expected.labels)
+    assert [path.removeprefix("./") for path in found.paths] == list(expected.paths)
+
+
+def test_line_breaks_in_quotes_are_kept(tmp_path):
+    table = tmp_path / "a.csv"
+    pictures.write(tmp_path, [f"{number}.png" for number in range(10)])
+    listed = "".join(f'{number}.png,"a\nb{number % 2}"\r\n' for number in range(10))
+    table.write_text(f"path,label\r\n{listed}", encoding="utf-8", newline="")
+    assert find(table).class_names == ("a\nb0", "a\nb1")
+
+
+def test_a_path_finds_a_file_whose_name_looks_the_same(tmp_path, caplog):
+    nfc, nfd = "h\u00eatre", "he\u0302tre"
+    pictures.write(tmp_path, [f"{nfd}/{number}.png" for number in range(10)])
+    table = tmp_path / "a.csv"
+    listed = "".join(f"{nfc}\\{n}.png,{(nfc, nfd, 'x')[n % 3]}\n" for n in range(5))
+    listed += "".join(f"{nfc}/{n}.png\u200b,{(nfc, nfd, 'x')[n % 3]}\n" for n in range(5, 10))
+    table.write_text(f"path,label\n{listed}", encoding="utf-8")
+    found = find(table)
+    assert found.paths == tuple(f"{nfd}/{number}.png" for number in range(10))
+    assert found.class_names == (nfc, "x")
+    messages = [
+        record.getMessage().removeprefix(f"config.dataset.path {table}")
+        for record in caplog.records
+    ]
+    assert messages[:2] == [
+        f": the backslashes of 5 paths are read as /, as in {nfc}\\0.png",
+        ": 5 paths have files whose names look the same but have other characters, as "
+        "he<U+0302>tre/5.png for h<U+00EA>tre/5.png<U+200B>",
+    ]
+    assert "names that look the same are one class: " in messages[2]
+
+
 def test_quoted_names_with_commas_and_line_breaks(tmp_path):
     classes = ("Acer, field", 'the "red" one')
     found = find(write(tmp_path, [(f"{n}.png", classes[n % 2]) for n in range(10)]))
@@ -87,7 +151,7 @@ def test_labels_may_be_numbers(tmp_path):
 
 
 def test_given_splits_are_kept(tmp_path):
-    splits = ["train", "Train", "val", "validation", "test"]
+    splits = ["train", "Train", "dev", "Validation ", "testing"]
     listed = [(path, label, splits[n % 5]) for n, (path, label) in enumerate(rows(5))]
     found = find(write(tmp_path, listed, ("path", "label", "split")))
     assert counts(found) == [[2] * 3, [2] * 3, [1] * 3]
@@ -100,3 +164,53 @@ def test_groups_stay_together(tmp_path):
     groups = np.array([group for _, _, group in listed])
     for group in np.unique(groups):
         assert len(set(found.roles[groups == group])) == 1
+
+
+def split_in_part(root, words, header=("path", "label", "split"), **columns):
+    """A table of 20 images of two classes, with the split of each."""
+    listed = [(f"{n}.png", "ab"[n % 2], word) for n, word in enumerate(words)]
+    for values in columns.values():
+        listed = [(*row, value) for row, value in zip(listed, values, strict=True)]
+    return write(root, listed, (*header, *columns))
+
+
+@pytest.mark.parametrize(
+    ("words", "expected", "told"),
+    [
+        # The test is the given one, and validation images are held out of the rest.
+        (
+            ["test"] * 4 + [""] * 16,
+            [6, 2, 2],
+            "16 of 20 images have no split; they are for training, and validation images are held out of them",
+        ),
+        # Nothing is missing.
+        (
+            ["test"] * 4 + ["val"] * 4 + [" "] * 12,
+            [6, 2, 2],
+            "12 of 20 images have no split; they are for training",
+        ),
+        # What is given for training stays there.
+        (
+            ["train"] * 10 + [""] * 10,
+            [7, 1, 2],
+            "10 of 20 images have no split; they are for training, and validation and test images are held out of them",
+        ),
+        # As without the column.
+        ([""] * 20, [6, 2, 2], None),
+    ],
+)
+def test_a_split_may_be_filled_in_part(tmp_path, caplog, words, expected, told):
+    found = find(split_in_part(tmp_path, words), test=0.4 if words[0] == "train" else 0.2)
+    assert counts(found) == [[each] * 2 for each in expected]
+    for word, role in zip(words, found.roles, strict=True):
+        assert word.strip() in ("", ["train", "val", "test"][role])
+    assert [record.getMessage().partition("csv: ")[2] for record in caplog.records] == [
+        told
+    ] * bool(told)
+
+
+def test_an_image_without_a_split_has_that_of_its_group(tmp_path):
+    words = ["test", "test", "", ""] + ["", ""] * 8
+    found = find(split_in_part(tmp_path, words, group=["p", "q"] * 2 + [""] * 16))
+    assert found.roles[:4].tolist() == [Role.TEST] * 4
+    assert Role.TEST not in found.roles[4:]
