@@ -174,6 +174,7 @@ def folder(tmp_path):
         "no_ending",
         ".hidden.png",
         ".thumbnails/e.png",
+        "below/@eaDir/c.webp/SYNOPHOTO_THUMB_M.jpg",
     )
     for name in names:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -188,11 +189,19 @@ def names(folder, *values):
     return [str(path.relative_to(folder)) for path in found]
 
 
-def test_the_images_of_a_folder_are_found_in_order(folder):
+def test_the_images_of_a_folder_are_found_in_order(folder, caplog):
     below = ["below/c.webp", "below/deeper/d.tif"]
     assert names(folder, "@") == ["a,b.png", "a.png", "b.JPG", *below]
+    (record,) = caplog.records
+    assert record.getMessage().endswith("which are left out: .thumbnails (1), @eaDir (1)")
     assert names(folder, "@/below/,@/a.png") == [*below, "a.png"]
     assert names(folder, "@/a.png", "@/below") == ["a.png", *below]
+
+
+def test_a_name_in_another_form_of_unicode_finds_its_file(folder):
+    (folder / "he\u0302tre").mkdir()
+    (folder / "he\u0302tre" / "1.png").touch()
+    assert names(folder, "@/h\u00eatre,@/h\u00eatre/1.png") == 2 * ["he\u0302tre/1.png"]
 
 
 def test_a_file_that_is_named_is_taken_whatever_its_name(folder):

@@ -172,6 +172,35 @@ def test_given_splits_are_kept_and_missing_ones_held_out(tmp_path):
     assert set((dataset.test.images.indices % 3).tolist()) == {2}
 
 
+def test_splits_have_their_usual_names_or_none(tmp_path, caplog):
+    content = matrices.arrays(20)
+    split = np.repeat(["Training", "DEV", "test_set", ""], 15)
+    dataset = load(matrices.write(tmp_path / "a.npz", **content, split=split))
+    # Nothing is missing.
+    assert counts(dataset) == [[10] * 3, [5] * 3, [5] * 3]
+    (record,) = caplog.records
+    assert record.getMessage().endswith(": 15 of 60 rows have no split; they are for training")
+    split[split == "DEV"] = ""
+    assert counts(load(matrices.write(tmp_path / "a.npz", **content, split=split)))[0] == [13] * 3
+
+
+@pytest.mark.parametrize("form", ["texts", "texts of a list", "indices into a list"])
+def test_a_class_in_two_forms_is_one(tmp_path, caplog, form):
+    content = matrices.arrays(20)
+    names = np.array(["h\u00eatre", "he\u0302tre", "ash"])
+    numbers = np.arange(60) % 3
+    labels = numbers if form == "indices into a list" else names[numbers]
+    more = {} if form == "texts" else {"class_names": names}
+    path = matrices.write(tmp_path / "a.npz", features=content["features"], labels=labels, **more)
+    dataset = load(path)
+    # Texts alone are sorted.
+    expected = ("h\u00eatre", "ash") if more else ("ash", "h\u00eatre")
+    assert dataset.class_names == expected
+    beech = expected.index("h\u00eatre")
+    assert (dataset.train.labels == beech).sum() == 2 * (dataset.train.labels != beech).sum()
+    assert "names that look the same are one class" in caplog.text
+
+
 def test_whole_numbers_are_names_in_their_order_or_indices_of_class_names(tmp_path):
     content = matrices.arrays()
     numbers = np.tile([10, 2, 7], 20)

@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from configs import huggingface as recipe
-from tests.train.data.own import parquet_pictures, refused, small_hub
+from tests.train.data.own import parquet_pictures, pictures, refused, small_hub
 from train import configuration, experiment
 from train.data import dataset_spec
 from train.data.images import UnreadableImageError
@@ -142,6 +142,37 @@ def test_splits_of_other_names_are_fields(tmp_path, cache):
         load(tmp_path, cache)
     with pytest.raises(UserError, match=r"path \S+: BuilderConfig 'b' not found\. Available: \['d"):
         load(tmp_path, cache, huggingface_config="b")
+
+
+def test_splits_have_their_usual_names(tmp_path, cache):
+    import datasets  # noqa: PLC0415
+
+    names = {"Training": LABELS, "dev": LABELS[:6], "EVAL": LABELS[:9], "unlabeled": LABELS[:3]}
+    opened = {name: parquet_pictures.split(name, labels) for name, labels in names.items()}
+    datasets.DatasetDict(opened).save_to_disk(tmp_path / "trees")
+    assert sizes(load(tmp_path / "trees", cache)) == [30, 6, 9]
+    opened["test"] = opened["unlabeled"]
+    datasets.DatasetDict(opened).save_to_disk(tmp_path / "more")
+    with pytest.raises(
+        UserError, match=r"has the splits EVAL and test for test: config\.dataset\.te"
+    ):
+        load(tmp_path / "more", cache)
+    assert sizes(load(tmp_path / "more", cache, test_split="test")) == [30, 6, 3]
+
+
+def test_classes_and_files_are_found_in_another_form_of_unicode(tmp_path, cache):
+    nfc, nfd = "h\u00eatre", "he\u0302tre"
+    pictures.write(tmp_path, [f"{nfd}/{index}.png" for index in range(30)])
+    columns = {
+        "image": [f"{nfc}{'/' if index % 2 else chr(92)}{index}.png" for index in range(30)],
+        "label": [(nfc, nfd, "ash")[index % 3] for index in range(30)],
+    }
+    write_table(tmp_path / "train.parquet", columns)
+    dataset = load(tmp_path, cache, image_column="image", label_column="label")
+    assert sorted(dataset.class_names) == ["ash", nfc]
+    assert np.bincount(np.concatenate([dataset.train.labels, dataset.test.labels])).sum() > 20
+    assert dataset.image_shape == (10, 12, 3)
+    assert len(pixels(dataset.train)) == len(dataset.train)
 
 
 @pytest.mark.parametrize("none", [-1, None])

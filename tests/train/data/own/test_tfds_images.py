@@ -67,6 +67,7 @@ def data_dir(tmp_path_factory):
     prepare(folder, "trees", {"train": labels, "validation": labels[:6], "test": labels[:9]})
     prepare(folder, "one_split", {"train": labels}, image="photo", label="species")
     prepare(folder, "other_names", {"few": labels[:6], "most": labels})
+    prepare(folder, "usual_names", {"Train": labels, "dev": labels[:6], "testing": labels[:9]})
     prepare(folder, "unlabelled", {"train": labels, "test": [-1] * 4})
     more = {"genus": tfds.features.ClassLabel(num_classes=2)}
     prepare(folder, "two_labels", {"train": labels}, label="species", more=more)
@@ -128,6 +129,10 @@ def test_splits_of_other_names_are_fields(data_dir):
     dataset = load(data_dir, "other_names", train_split="most", test_split="few")
     # Validation images are held out of "most": 1.5 of each class, rounded up.
     assert sizes(dataset) == [24, 6, 6]
+
+
+def test_splits_have_their_usual_names(data_dir):
+    assert sizes(load(data_dir, "usual_names")) == [3 * EACH, 6, 9]
 
 
 def test_a_split_without_labels_is_left_out(data_dir):
