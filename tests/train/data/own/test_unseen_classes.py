@@ -80,9 +80,9 @@ def test_what_is_left_must_be_enough(tmp_path):
 
 
 def test_a_data_set_of_hugging_face(tmp_path):
-    parquet_pictures.write(tmp_path, {"train": [0, 2] * 6, "test": [0, 1, 2, 1]})
+    parquet_pictures.write(tmp_path / "trees", {"train": [0, 2] * 6, "test": [0, 1, 2, 1]})
     config = huggingface.get_config()
-    config.dataset.path = str(tmp_path)
+    config.dataset.path = str(tmp_path / "trees")
     fields = json.loads(config.to_json())["dataset"]
     sizes = {}
     for unseen in ("leave_out", "count_as_unknown"):
@@ -161,7 +161,8 @@ def test_the_report_says_how_many_are_unknown(runs, tmp_path):
     share = 1 - 48 / report["num_examples"]
     for kinds in (report["coverages"]["0.9"], report["conformal_rules"]["0.9"]):
         for kind in kinds.values():
-            assert kind["coverage"] <= share
+            # Float32 rounding.
+            assert kind["coverage"] <= share + 1e-6
     for rule in report["conformal_rules"]["0.9"].values():
         assert rule["least_covered"][0] == {
             "class": UNSEEN,
