@@ -8,6 +8,7 @@ those of 100 MB that `datasets` writes. From an Arrow file it takes 0.01 ms. Dec
 import contextlib
 import errno
 import logging
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -19,12 +20,15 @@ import absl.logging
 import datasets
 import huggingface_hub
 
+from train.data.own.listing import Role, role_named
 from train.foundation import messages, names
 from train.foundation.errors import UserError
 
 _PATTERN_CHARACTERS = frozenset("*?[]")
 # Files that `Dataset.save_to_disk` and `DatasetDict.save_to_disk` write.
 _SAVED, _SAVED_SPLITS = "state.json", "dataset_dict.json"
+# The number of a file among those of a split.
+_SHARD = re.compile(r"-\d+-of-\d+$")
 # Of messages of `datasets`, which may list all features.
 _MOST_CHARACTERS = 250
 # Of a disk that is full or may not be written to or read.
@@ -83,6 +87,7 @@ def open_folder(path: Path, config: str | None, cache: str | None) -> dict[str, 
         if is_saved:
             return _splits(datasets.load_from_disk(str(path), keep_in_memory=False))
         builder = datasets.load_dataset_builder(str(path), config, cache_dir=cache)
+        _check_splits(builder, path)
         _warn_of_unused(builder, path)
         return _splits(_prepared(builder))
 
@@ -126,6 +131,23 @@ def _splits(opened: Any) -> dict[str, OpenedSplit]:
         )
         for name, split in splits.items()
     }
+
+
+def _check_splits(builder: Any, folder: Path) -> None:
+    """Refuses files for training whose names are those of other splits in another case.
+
+    `datasets` knows the names of splits in lower case only, and takes other files for training.
+    """
+    root = folder.resolve()
+    for file in builder.config.data_files.get("train", ()):
+        parts = Path(file).relative_to(root).with_suffix("").parts
+        # As in "Test-00000-of-00001".
+        names = (_SHARD.sub("", part) for part in parts)
+        if other := next((one for one in names if role_named(one) not in (None, Role.TRAIN)), None):
+            raise ValueError(
+                f"`datasets` would take {'/'.join(parts)} for training; name it by its split in "
+                f"lower case, {other.lower()!r}"
+            )
 
 
 def _warn_of_unused(builder: Any, folder: Path) -> None:

@@ -160,6 +160,18 @@ def test_splits_have_their_usual_names(tmp_path, cache):
     assert sizes(load(tmp_path / "more", cache, test_split="test")) == [30, 6, 3]
 
 
+@pytest.mark.parametrize("names", [("Train", "Test"), ("TRAIN-00000-of-00001", "Dev/0")])
+def test_a_split_that_datasets_does_not_know_is_told(tmp_path, cache, names):
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        parquet_pictures.split(name, LABELS).to_parquet(tmp_path / f"{name}.parquet")
+    with pytest.raises(
+        UserError,
+        match=rf"^config.dataset.path \S+: `datasets` would take {names[1]} for training; name it",
+    ):
+        load(tmp_path, cache)
+
+
 def test_classes_and_files_are_found_in_another_form_of_unicode(tmp_path, cache):
     nfc, nfd = "h\u00eatre", "he\u0302tre"
     pictures.write(tmp_path, [f"{nfd}/{index}.png" for index in range(30)])
