@@ -139,8 +139,10 @@ def _check_splits(builder: Any, folder: Path) -> None:
     `datasets` knows the names of splits in lower case only, and takes other files for training.
     """
     root = folder.resolve()
-    for file in builder.config.data_files.get("train", ()):
-        parts = Path(file).relative_to(root).with_suffix("").parts
+    files = map(Path, builder.config.data_files.get("train", ()))
+    # Others are what a README.md names.
+    for file in (file for file in files if file.is_relative_to(root)):
+        parts = file.relative_to(root).with_suffix("").parts
         # As in "Test-00000-of-00001".
         names = (_SHARD.sub("", part) for part in parts)
         if other := next((one for one in names if role_named(one) not in (None, Role.TRAIN)), None):

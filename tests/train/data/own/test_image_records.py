@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.train.data.own import pictures
-from tests.train.forked import start_each
+from tests.train.forked import start, start_each
 from train import prepare
 from train.data import dataset_spec
 from train.data.batches import EvaluationBatches, TrainingBatches
@@ -331,3 +331,17 @@ def test_the_command(prepared, tmp_path):
     (done,) = start_each("train.prepare", [("--dataset=folder", photos, out)], {})
     assert done.returncode == 0, done.stderr
     assert f"3 classes, 15 images; prepared in {tmp_path / 'records'}" in done.stdout
+
+
+def test_the_command_warns_in_the_words_of_its_flags(tmp_path):
+    pictures.write_classes(tmp_path / "photos", ("a/b", "c/d", "c/@eaDir"), 2)
+    flags = (f"--path={tmp_path}/photos", f"--out={tmp_path}/records")
+    done = start("train.prepare", "--dataset=folder", *flags)
+    assert done.returncode == 0, done.stderr
+    where = f"warning: --path {tmp_path}/photos"
+    assert done.stderr.splitlines() == [
+        f"{where} has folders of other programs, with previews or deleted files, which are left "
+        "out: @eaDir (1)",
+        f"{where}: 2 of the 2 classes have images only in subfolders, 2 in all, such as a/b; "
+        "--nested makes each of these a class",
+    ]
