@@ -4,8 +4,9 @@
     python -m train.main --config=configs/features.py:cross_entropy --config.dataset.path=FOLDER
 
 The .npz file, or the folder of .npy files, has the arrays `features` [rows, features] and `labels`
-[rows]. `split` [rows] may say train, val or test, or nothing; splits that are missing are held out
-of the rows without a split, or of the training rows. Any loss of the program may stand after the colon.
+[rows]. `split` [rows] may say train, val or test, or be empty; splits that are missing are held
+out of the rows without a split, or of the training rows. Any loss of the program may stand after
+the colon.
 
 --config.model.name=mlp has hidden layers: --config.model.width, depth and dropout.
 """

@@ -4,8 +4,8 @@
     python -m train.main --config=configs/folder.py:cross_entropy --config.dataset.path=photos
 
 The folder has a folder for each class, or folders such as `train`, `val` and `test` with a folder
-for each class in each of them. Splits that are missing are held out of the training images. Any loss of
-the program may stand after the colon.
+for each class in each of them. Splits that are missing are held out of the training images. Any
+loss of the program may stand after the colon.
 
 The network starts from random weights. With few photographs, start from trained ones:
 --config.model.pretrained=FILE.

@@ -3,10 +3,10 @@
     python -m train.main --config=configs/table.py --config.dataset.path=photos.csv
     python -m train.main --config=configs/table.py:cross_entropy --config.dataset.path=photos.csv
 
-Paths are relative to the folder of the table. The column `split` may say train, val or test; splits
-that are missing are held out of the training images. Images with the same text in the column
-`group`, as the photographs of one plant, stay in one split. Any loss of the program may stand after
-the colon.
+Paths are relative to the folder of the table. The column `split` may say train, val or test, or be
+empty; splits that are missing are held out of the rows without a split, or of the training rows.
+Images with the same text in the column `group`, as the photographs of one plant, stay in one split.
+Any loss of the program may stand after the colon.
 """
 
 from ml_collections import ConfigDict, config_dict
