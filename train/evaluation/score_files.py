@@ -247,7 +247,7 @@ def _text(path: Path) -> str:
             raise ValueError(first_line(error)) from error
     if len(content) > most:
         raise ValueError(f"it has more than {most // 2**20:,} MiB when it is decompressed")
-    return text_files.decoded(content)
+    return text_files.decoded(bytes(content))
 
 
 def _losses(array: np.ndarray, num_examples: int, path: Path, flag: str) -> np.ndarray:
