@@ -65,6 +65,8 @@ ADDED_FIELDS: Mapping[str, Any] = {
 _DECODING = {"dataset.decoding": "exact"}
 _OWN_IMAGES = {
     **_DECODING,
+    "dataset.transparency": "drop",
+    "dataset.read_truncated": False,
     "dataset.train_per_class": None,
     "dataset.imbalance_factor": 1.0,
     "dataset.label_noise": 0.0,

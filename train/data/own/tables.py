@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from train.data import image_formats
 from train.data.own import listing
 from train.data.own.listing import ROLE_NAMES, GivenImages, Role
 from train.foundation import files
@@ -152,7 +151,7 @@ def _read_parquet(table: Path) -> Columns:
 
 
 def _check_paths(table: Path, paths: Sequence[str]) -> None:
-    """Refuses a path that is listed twice, that is no file, or that cannot be an image."""
+    """Refuses a path that is listed twice, or that is no file."""
     first: dict[str, int] = {}
     missing = []
     for row, path in enumerate(paths):
@@ -161,11 +160,6 @@ def _check_paths(table: Path, paths: Sequence[str]) -> None:
             raise UserError(
                 f"config.dataset.path {table}: rows {before + 1} and {row + 1} have the same path, "
                 f"{path}"
-            )
-        if image_formats.is_unsupported_image(path):
-            raise UserError(
-                f"config.dataset.path {table}, row {row + 1}: {path} has a format that cannot be "
-                "read; convert it to JPEG or PNG"
             )
         if not (table.parent / path).is_file():
             missing.append(path)
