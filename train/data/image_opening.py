@@ -2,6 +2,7 @@
 
 import functools
 import io
+from typing import BinaryIO
 
 from PIL import ExifTags, Image, JpegImagePlugin, TiffImagePlugin
 
@@ -17,31 +18,35 @@ _CANON_RAW = b"CR"
 _END_OF_JPEG = b"\xff\xd9"
 
 
-def opened(encoded: bytes) -> Image.Image:
+def opened(file: BinaryIO) -> Image.Image:
     """An image whose header is read, and whose pixels are not.
 
     Args:
-        encoded: a file's bytes.
+        file: the file, at its start.
 
     Raises:
         ImportError: it is an HEIC image, and pillow-heif is not installed.
         Exception: Pillow's many readers can raise anything for a damaged file.
     """
-    may_be_heic = encoded[4:8] == b"ftyp" and encoded[8:12] in _HEIC
+    head = file.read(12)
+    file.seek(0)
+    may_be_heic = head[4:8] == b"ftyp" and head[8:] in _HEIC
     reads_heic = may_be_heic and _register_heic()
     try:
-        image = Image.open(io.BytesIO(encoded))
+        image = Image.open(file)
     except Exception as error:
         if may_be_heic and not reads_heic:
             raise ImportError(
                 "HEIC images need the package pillow-heif, the extra heic: pip install pillow-heif"
             ) from error
         # Damaged or very large metadata must not cost the pixels.
+        file.seek(0)
+        encoded = file.read()
         needed = image_metadata.without_metadata(encoded)
         if needed == encoded:
             raise
         image = Image.open(io.BytesIO(needed))
-    if isinstance(image, TiffImagePlugin.TiffImageFile) and _is_preview(image, encoded):
+    if isinstance(image, TiffImagePlugin.TiffImageFile) and _is_preview(image, head):
         raise ValueError(
             "it has a preview in place of the picture, as the raw photographs of cameras have; "
             "convert it to JPEG or PNG"
@@ -72,7 +77,7 @@ def loaded(encoded: bytes, *, read_truncated: bool) -> Image.Image:
 
 
 def _loaded(encoded: bytes, *, read_truncated: bool) -> Image.Image:
-    image = opened(encoded)
+    image = opened(io.BytesIO(encoded))
     try:
         # Decodes all of it now: otherwise a truncated file is only noticed later.
         image.load()
@@ -93,10 +98,10 @@ def _says_truncated(error: Exception) -> bool:
     return str(error).startswith(("image file is truncated", "broken PNG file (chunk"))
 
 
-def _is_preview(image: TiffImagePlugin.TiffImageFile, encoded: bytes) -> bool:
+def _is_preview(image: TiffImagePlugin.TiffImageFile, head: bytes) -> bool:
     """Whether the first picture of a TIFF file is a small one that stands for another."""
     kind = image.tag_v2.get(ExifTags.Base.NewSubfileType)
-    return (isinstance(kind, int) and bool(kind & _REDUCED)) or encoded[8:10] == _CANON_RAW
+    return (isinstance(kind, int) and bool(kind & _REDUCED)) or head[8:10] == _CANON_RAW
 
 
 @functools.cache
@@ -104,8 +109,9 @@ def _register_heic() -> bool:
     """Has Pillow read HEIC images if it can; imported where one comes, in any process."""
     try:
         import pillow_heif  # noqa: PLC0415
+
+        # None of what else such a file may have is used, and so it cannot be damaged.
+        pillow_heif.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False)
     except ImportError:
         return False
-    # None of what else such a file may have is used, and so it cannot be damaged.
-    pillow_heif.register_heif_opener(thumbnails=False, depth_images=False, aux_images=False)
     return True

@@ -5,6 +5,7 @@ than eight bits per channel. Transparency is dropped, or lies on white. The EXIF
 applied: torchvision's `ImageFolder`, which gave the published results, does not apply it either.
 """
 
+import io
 import re
 from dataclasses import dataclass
 
@@ -146,7 +147,7 @@ def part_of(size: tuple[int, int], place: tuple[int, int]) -> tuple[float, float
 def orientation(encoded: bytes) -> int:
     """The EXIF orientation of a JPEG file by its first bytes; 1 where it is not known."""
     try:
-        with image_opening.opened(encoded) as header:
+        with image_opening.opened(io.BytesIO(encoded)) as header:
             return int(header.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:  # As in `turned_upright`.
         return 1

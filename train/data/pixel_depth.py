@@ -1,4 +1,4 @@
-"""From pixels of more than eight bits to eight bits, by what the file says is white."""
+"""From pixels of any depth to eight bits, by what the file says is white."""
 
 from dataclasses import dataclass
 
@@ -35,7 +35,8 @@ class _Depth:
 def in_eight_bits(image: Image.Image, encoded: bytes) -> Image.Image:
     """The image with eight bits per channel: the high eight of those that its values have.
 
-    An image that has eight bits is returned as it is.
+    An image that has no more is returned as it is. What it says of transparency is then in the
+    values that its pixels have.
 
     Args:
         image: with its pixels.
@@ -52,8 +53,15 @@ def in_eight_bits(image: Image.Image, encoded: bytes) -> Image.Image:
         )
     if image.mode == "I" or image.mode.startswith("I;16"):
         return _grey(image, encoded)
-    if image.mode in ("RGB", "RGBA") and _stored_bits(image, encoded) == 16:
+    stored = _stored_bits(image, encoded)
+    if image.mode in ("RGB", "RGBA") and stored == 16:
         _check_colours(image)
+    transparent = image.info.get("transparency")
+    if isinstance(transparent, tuple) and stored == 16:
+        image.info["transparency"] = tuple(value >> 8 for value in transparent)
+    if isinstance(transparent, int) and image.mode == "L" and stored < 8:
+        # Pillow has scaled the pixels, and not this value.
+        image.info["transparency"] = transparent * 255 // (2**stored - 1)
     return image
 
 
@@ -65,7 +73,7 @@ def _grey(image: Image.Image, encoded: bytes) -> Image.Image:
     largest = int(values.max())
     depth = _depth(image, encoded, largest)
     if not depth.is_said and 0 < largest < 2 ** (depth.bits - _DARK_BITS):
-        raise ValueError(_nearly_black(str(largest), 2**depth.bits - 1))
+        raise ValueError(_nearly_black(largest, 2**depth.bits - 1))
     white = 2**depth.bits - 1
     values = np.minimum(values, white)
     if depth.white_is_zero:
@@ -112,10 +120,7 @@ def _check_colours(image: Image.Image) -> None:
     """Refuses colours of 16 bits, of which Pillow has kept the high eight, if these are zeros."""
     largest = max(high for _, high in image.getextrema()[:3])
     if largest < 2 ** (8 - _DARK_BITS):
-        raise ValueError(_nearly_black(f"at most {256 * largest + 255}", 2**16 - 1))
-    transparent = image.info.get("transparency")
-    if isinstance(transparent, tuple):
-        image.info["transparency"] = tuple(value >> 8 for value in transparent)
+        raise ValueError(_nearly_black(256 * largest + 255, 2**16 - 1))
 
 
 def _stored_bits(image: Image.Image, encoded: bytes) -> int:
@@ -140,8 +145,8 @@ def _first(tags: TiffImagePlugin.ImageFileDirectory_v2, tag: int, usual: int) ->
     return int(found[0] if isinstance(found, tuple) else found)
 
 
-def _nearly_black(largest: str, white: int) -> str:
+def _nearly_black(largest: int, white: int) -> str:
     return (
-        f"its largest value is {largest}, of {white:,} for white: it would be nearly black, and the "
-        "file does not say how many bits are used; scale its values, or save it with 8 bits"
+        f"no value is above {largest:,}, and white is {white:,}: it would be nearly black, and "
+        "nothing in it says how many bits are used; scale its values, or save it with 8 bits"
     )

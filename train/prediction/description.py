@@ -23,8 +23,8 @@ def preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
     """How an image becomes uint8 pixels of that shape, in words."""
     height, width, channels = image_shape
     colour = "greyscale" if channels == 1 else "RGB"
-    on_white = spec.reader is not None and spec.reader.options.on_white
-    transparent = " (transparent parts on white)" if on_white else ""
+    if spec.reader is not None and spec.reader.options.on_white:
+        colour += " (transparent parts on white)"
     resized = (
         f"resized to just cover {height} x {width} pixels"
         if spec.reader is None
@@ -32,6 +32,6 @@ def preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
     )
     upright = ", turned upright" if spec.reader is None or spec.reader.upright else ""
     return (
-        f"The picture{upright}, in {colour}{transparent}, {resized} (bilinear with antialiasing, as "
+        f"The picture{upright}, in {colour}, {resized} (bilinear with antialiasing, as "
         f"Pillow does), the middle {height} x {width} pixels of it, values from 0 to 255."
     )

@@ -74,7 +74,7 @@ def _photographs(reader: photograph_reader.PhotographReader) -> Callable[[Path],
 
 
 def _predicted(path: Path) -> None:
-    image = image_files.read(path, upright=True)
+    image = image_files.read(path, None)
     assert image.mode == "RGB"
     Thumbnail.of(image)
 

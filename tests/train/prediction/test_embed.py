@@ -64,7 +64,7 @@ class Sums:
 
     def pixels(self, encoded, name):
         return network.image_files.to_input(
-            network.image_files.decode(encoded, name, upright=True), self.spec, name
+            network.image_files.decode(encoded, name, None), self.spec, name
         )
 
     spec = dataset_spec(found.configuration("folder", Path("photos"))).of_shape(image_shape)

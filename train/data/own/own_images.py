@@ -1,6 +1,7 @@
 """A data set of people's own images, whose sizes and classes only they tell."""
 
 import dataclasses
+import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -174,7 +175,7 @@ def _shape(found: FoundImages, image_size: int | None, *, upright: bool) -> tupl
 def _size_and_mode(encoded: bytes, *, upright: bool) -> tuple[tuple[int, int], str] | None:
     """Width and height of an image and its mode, from its first bytes; None if it is none."""
     try:
-        with image_opening.opened(encoded) as image:
+        with image_opening.opened(io.BytesIO(encoded)) as image:
             size, mode = image.size, image.mode
             if upright and max(size) <= _LARGEST_AS_IT_IS:
                 # It may lie on its side. The sizes of larger images are not used.

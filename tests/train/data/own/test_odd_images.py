@@ -95,7 +95,7 @@ UNREADABLE = {
 def load(root, image_size=None, *, upright=True):
     fields = {"path": str(root), "nested": False, "image_size": image_size}
     fields |= {"validation_fraction": 0.2, "test_fraction": 0.2, "augmentation": "none"}
-    fields |= {"decoding": "exact"}
+    fields |= {"decoding": "exact", "transparency": "drop", "read_truncated": False}
     fields |= {"respect_exif_orientation": upright, "normalization": "half"}
     fields |= train_images.UNCHANGED
     return dataset_spec({"name": "folder", **fields}).load(None)
