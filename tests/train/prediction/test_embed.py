@@ -528,11 +528,13 @@ def test_weights_of_no_known_network_are_told(tmp_path):
         network.of_weights(tmp_path / "w")
 
 
-def test_a_file_of_an_unsupported_format_is_told(tmp_path):
-    pictures.write(tmp_path, ["a.png"])
-    (tmp_path / "b.heic").touch()
-    with pytest.raises(UserError, match=r"--images: .*b\.heic has a format that cannot be read"):
-        found.in_folder(tmp_path)
+def test_every_file_of_a_folder_is_embedded_or_named(tmp_path):
+    root = tmp_path / "photos"
+    pictures.write(root, ["a.png"])
+    for name in ("b.heic", "c.DNG", "no ending", "notes.txt", ".hidden.png"):
+        (root / name).touch()
+    embed(Sums(), found.in_folder(root), tmp_path / "a.npz", skip_unreadable=True)
+    assert arrays(tmp_path / "a.npz")["names"].tolist() == ["a.png"]
 
 
 # The page.

@@ -116,8 +116,11 @@ def test_what_cannot_be_read_is_named_in_a_line(tmp_path):
             read(tmp_path / name)
         assert str(tmp_path / name) in str(error.value)
         assert "\n" not in str(error.value)
-    for path in (tmp_path, tmp_path / "gone.png"):
-        with pytest.raises(UnreadableImageError, match="cannot read"):
+    # With a preview that can be read.
+    picture().save(tmp_path / "raw.tiff")
+    (tmp_path / "raw.tiff").rename(tmp_path / "raw.DNG")
+    for path in (tmp_path, tmp_path / "gone.png", tmp_path / "raw.DNG"):
+        with pytest.raises(UnreadableImageError, match=f"^cannot read {path}: "):
             read(path)
 
 
@@ -170,6 +173,10 @@ def folder(tmp_path):
         "below/deeper/d.tif",
         "a,b.png",
         "notes.txt",
+        "labels.CSV",
+        "a.xmp",
+        "Thumbs.db",
+        "of a camera.NEF",
         "video.mpg",
         "numbers.h5",
         "no_ending",
@@ -181,6 +188,7 @@ def folder(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "folder.png").mkdir()
     os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "gone.png").symlink_to("nowhere")
     return tmp_path
 
 
@@ -191,7 +199,10 @@ def names(folder, *values):
 
 def test_the_images_of_a_folder_are_found_in_order(folder):
     below = ["below/c.webp", "below/deeper/d.tif"]
-    assert names(folder, "@") == ["a,b.png", "a.png", "b.JPG", *below]
+    # What lies beside images is left out, and nothing else that is shown.
+    others = ["gone.png", "no_ending", "numbers.h5", "of a camera.NEF", "pipe.png", "video.mpg"]
+    found = names(folder, "@")
+    assert found == sorted(["a,b.png", "a.png", "b.JPG", *below, *others])
     assert names(folder, "@/below/,@/a.png") == [*below, "a.png"]
     assert names(folder, "@/a.png", "@/below") == ["a.png", *below]
 
