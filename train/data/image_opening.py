@@ -4,7 +4,7 @@ import functools
 import io
 from typing import BinaryIO
 
-from PIL import ExifTags, Image, JpegImagePlugin, TiffImagePlugin
+from PIL import ExifTags, Image, ImageFile, JpegImagePlugin, TiffImagePlugin
 
 from train.data import image_metadata
 
@@ -18,7 +18,7 @@ _CANON_RAW = b"CR"
 _END_OF_JPEG = b"\xff\xd9"
 
 
-def opened(file: BinaryIO) -> Image.Image:
+def opened(file: BinaryIO) -> ImageFile.ImageFile:
     """An image whose header is read, and whose pixels are not.
 
     Args:
@@ -54,7 +54,7 @@ def opened(file: BinaryIO) -> Image.Image:
     return image
 
 
-def loaded(encoded: bytes, *, read_truncated: bool) -> Image.Image:
+def loaded(encoded: bytes, *, read_truncated: bool) -> ImageFile.ImageFile:
     """An image with its pixels.
 
     Args:
@@ -76,7 +76,7 @@ def loaded(encoded: bytes, *, read_truncated: bool) -> Image.Image:
     return _loaded(needed, read_truncated=read_truncated)
 
 
-def _loaded(encoded: bytes, *, read_truncated: bool) -> Image.Image:
+def _loaded(encoded: bytes, *, read_truncated: bool) -> ImageFile.ImageFile:
     image = opened(io.BytesIO(encoded))
     try:
         # Decodes all of it now: otherwise a truncated file is only noticed later.

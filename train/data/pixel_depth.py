@@ -118,7 +118,7 @@ def _tiff_depth(tags: TiffImagePlugin.ImageFileDirectory_v2) -> _Depth:
 
 def _check_colours(image: Image.Image) -> None:
     """Refuses colours of 16 bits, of which Pillow has kept the high eight, if these are zeros."""
-    largest = max(high for _, high in image.getextrema()[:3])
+    largest = int(np.asarray(image)[..., :3].max())
     if largest < 2 ** (8 - _DARK_BITS):
         raise ValueError(_nearly_black(256 * largest + 255, 2**16 - 1))
 
