@@ -7,6 +7,7 @@ from typing import BinaryIO
 from PIL import ExifTags, Image, ImageFile, JpegImagePlugin, TiffImagePlugin
 
 from train.data import image_metadata
+from train.foundation import packages
 
 # What an HEIC file has at its bytes 4 to 12, after "ftyp"; the last two may be of AVIF images, too.
 _HEIC = frozenset(
@@ -36,9 +37,8 @@ def opened(file: BinaryIO) -> ImageFile.ImageFile:
         image = Image.open(file)
     except Exception as error:
         if may_be_heic and not reads_heic:
-            raise ImportError(
-                "HEIC images need the package pillow-heif, the extra heic: pip install pillow-heif"
-            ) from error
+            what = "HEIC (the extra heic)"
+            raise ImportError(packages.missing(what, "pillow-heif", "heic")) from error
         # Damaged or very large metadata must not cost the pixels.
         file.seek(0)
         encoded = file.read()

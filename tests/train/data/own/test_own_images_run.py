@@ -8,8 +8,10 @@ import pytest
 from configs import folder, table
 from tests.train.data.own import pictures
 from train import configuration, experiment, prepare
+from train.data.images import DecodeOptions
 from train.foundation.errors import UserError
 from train.prediction import image_files, trained
+from train.prediction.description import preparation
 from train.training.losses import LOSSES
 
 CLASSES = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
@@ -95,10 +97,15 @@ def test_a_split_of_which_no_image_can_be_read_is_told(tmp_path, split):
 @pytest.mark.slow
 def test_greyscale_and_a_size_of_ones_own(tmp_path):
     pictures.write_classes(tmp_path / "photos", CLASSES, 10, mode="L")
-    config = small(folder, tmp_path / "photos", **{"dataset.image_size": 7})
-    experiment.run(config, tmp_path / "run")
+    fields = {"image_size": 7, "transparency": "white", "read_truncated": True}
+    fields = {f"dataset.{name}": value for name, value in fields.items()}
+    experiment.run(small(folder, tmp_path / "photos", **fields), tmp_path / "run")
     kept = json.loads((tmp_path / "run" / "data.json").read_text())
     assert kept["image_shape"] == [7, 7, 1]
+    # A finished run decodes as its configuration says.
+    spec = trained.load(tmp_path / "run").spec
+    assert spec.reader.options == DecodeOptions(on_white=True, read_truncated=True)
+    assert "in greyscale (transparent parts on white), " in preparation(spec, (7, 7, 1))
 
 
 @pytest.mark.slow
