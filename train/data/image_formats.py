@@ -18,7 +18,7 @@ _RAW = frozenset(
     }
 )
 # Other images that Pillow cannot decode.
-_UNSUPPORTED = frozenset({".jxl", ".svg", ".svgz", ".xcf", ".psd"})
+_UNSUPPORTED = frozenset({".jxl", ".svg", ".psd"})
 # What lies beside images in a folder: texts, tables, and what programs and cameras note of them.
 _SIDE_FILES = frozenset(
     {

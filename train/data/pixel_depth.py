@@ -69,17 +69,16 @@ def _grey(image: Image.Image, encoded: bytes) -> Image.Image:
     values = np.asarray(image)
     if _is_unsigned(image):
         values = values.view(np.uint32)
-    values = np.maximum(values.astype(np.int64), 0)
+    elif image.mode == "I":
+        values = np.maximum(values, 0)
     largest = int(values.max())
     depth = _depth(image, encoded, largest)
-    if not depth.is_said and 0 < largest < 2 ** (depth.bits - _DARK_BITS):
-        raise ValueError(_nearly_black(largest, 2**depth.bits - 1))
     white = 2**depth.bits - 1
-    values = np.minimum(values, white)
-    if depth.white_is_zero:
-        values = white - values
+    if not depth.is_said and 0 < largest < 2 ** (depth.bits - _DARK_BITS):
+        raise ValueError(_nearly_black(largest, white))
     high = values >> (depth.bits - 8) if depth.bits >= 8 else values * 255 // white
-    eight_bits = Image.fromarray(high.astype(np.uint8))
+    high = np.minimum(high, 255).astype(np.uint8)
+    eight_bits = Image.fromarray(255 - high if depth.white_is_zero else high)
     transparent = image.info.get("transparency")
     if isinstance(transparent, int):
         opaque = np.where(np.asarray(image) == transparent, 0, 255).astype(np.uint8)
@@ -92,7 +91,7 @@ def _grey(image: Image.Image, encoded: bytes) -> Image.Image:
 def _depth(image: Image.Image, encoded: bytes, largest: int) -> _Depth:
     """The depth of a grey image, whose largest value is given."""
     if isinstance(image, TiffImagePlugin.TiffImageFile):
-        return _tiff_depth(image.tag_v2)
+        return _tiff_depth(image.tag_v2, largest)
     if image.format == "PPM":
         # The file says the largest value, and Pillow has scaled it to 16 bits.
         return _Depth(16, is_said=True)
@@ -105,13 +104,13 @@ def _depth(image: Image.Image, encoded: bytes, largest: int) -> _Depth:
     return _Depth(bits, is_said=False)
 
 
-def _tiff_depth(tags: TiffImagePlugin.ImageFileDirectory_v2) -> _Depth:
+def _tiff_depth(tags: TiffImagePlugin.ImageFileDirectory_v2, largest: int) -> _Depth:
     white_is_zero = tags.get(TiffImagePlugin.PHOTOMETRIC_INTERPRETATION) == _WHITE_IS_ZERO
     stored = _first(tags, TiffImagePlugin.BITSPERSAMPLE, 1)
     bits = stored - (_first(tags, TiffImagePlugin.SAMPLEFORMAT, 1) == _SIGNED)
     said = max(_first(tags, tag, 0) for tag in (_MAX_SAMPLE_VALUE, _S_MAX_SAMPLE_VALUE))
-    if 0 < said < 2**bits - 1:
-        return _Depth(int(said).bit_length(), is_said=True, white_is_zero=white_is_zero)
+    if 0 < said < 2**bits - 1 and largest < 2 ** said.bit_length():
+        return _Depth(said.bit_length(), is_said=True, white_is_zero=white_is_zero)
     # Of other depths a file says what they are.
     return _Depth(bits, is_said=stored not in (16, 32), white_is_zero=white_is_zero)
 

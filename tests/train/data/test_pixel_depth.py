@@ -1,5 +1,6 @@
 """From more than eight bits to eight: by what the file says is white, or refused."""
 
+import io
 import struct
 
 import numpy as np
@@ -72,6 +73,11 @@ def test_values_that_are_scaled_to_all_bits_are_left_so():
     np.testing.assert_array_equal(grey(grey_png(scaled, sbit(12))), TWELVE >> 4)
 
 
+def test_a_maximum_that_is_not_one_is_not_believed():
+    encoded = tiff(TWELVE * 16, bits=16, tags={MAX_SAMPLE: 4095})
+    np.testing.assert_array_equal(grey(encoded), TWELVE >> 4)
+
+
 @pytest.mark.parametrize(
     ("values", "kind", "shift"),
     [
@@ -86,6 +92,13 @@ def test_white_is_the_largest_number_of_a_tiff_file(values, kind, shift):
     bits = 8 * values.itemsize
     expected = (values.astype(np.int64) >> shift).astype(np.uint8)
     np.testing.assert_array_equal(grey(tiff(values, bits=bits, kind=kind)), expected)
+
+
+def test_of_sixteen_bits_that_pillow_reads_as_more_the_high_eight_stay():
+    values = np.array([[0, 255, 256, 65535]], np.uint16)
+    encoded = b"P5 4 1 65535\n" + values.astype(">u2").tobytes()
+    assert Image.open(io.BytesIO(encoded)).mode == "I"
+    np.testing.assert_array_equal(grey(encoded), values >> 8)
 
 
 def test_what_is_below_zero_is_black():
