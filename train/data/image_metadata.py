@@ -47,13 +47,13 @@ def significant_bits(png: bytes) -> int | None:
 
 
 def _png_without(encoded: bytes) -> bytes:
-    kept = [_PNG]
+    kept = bytearray(_PNG)
     for name, start, end in _chunks(encoded):
         chunk = encoded[start:end]
         # The case of the first letter says whether a chunk is metadata. Transparency is, too.
         if not name[:1].islower() or name == b"tRNS" or (name == b"eXIf" and _is_whole(chunk)):
-            kept.append(chunk)
-    return b"".join(kept)
+            kept += chunk
+    return bytes(kept)
 
 
 def _tiff_without(encoded: bytes) -> bytes:
