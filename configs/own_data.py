@@ -94,6 +94,11 @@ def own_images(loss: str, **dataset: Any) -> ConfigDict:
                 "decoding": "exact",
                 # Whether photographs are rotated as the camera noted.
                 "respect_exif_orientation": True,
+                # Transparent pixels have their colour ("drop"), or lie on white ("white").
+                "transparency": "drop",
+                # Whether a file that lacks its end is read as far as it goes; otherwise it is one
+                # that cannot be read.
+                "read_truncated": False,
                 # "imagenet", which pretrained networks expect, or "half": values from -1 to 1.
                 "normalization": "imagenet",
                 # The number of processes that decode; 0 for threads.

@@ -47,6 +47,17 @@ _DECODING = flags.DEFINE_string(
     None,
     "With --weights: exact, by Pillow, or fast, as config.dataset.decoding; exact by default.",
 )
+_TRANSPARENCY = flags.DEFINE_string(
+    "transparency",
+    None,
+    "With --weights: drop or white, as config.dataset.transparency; drop by default.",
+)
+_READ_TRUNCATED = flags.DEFINE_boolean(
+    "read_truncated",
+    None,
+    "With --weights: whether a file that lacks its end is read as far as it goes, as "
+    "config.dataset.read_truncated.",
+)
 _IMAGES = flags.DEFINE_string(
     "images", None, "A folder with a folder for each class, as for configs/folder.py."
 )
@@ -85,8 +96,13 @@ def main() -> None:
         raise UserError("--model is for --weights: a run has its own network")
     if _NORMALIZATION.value is not None and network_flag == "workdir":
         raise UserError("--normalization is for --weights: a run has its own")
-    if _DECODING.value is not None and network_flag == "workdir":
-        raise UserError("--decoding is for --weights: a run has its own")
+    given = {
+        flag.name: flag.value
+        for flag in (_DECODING, _TRANSPARENCY, _READ_TRUNCATED)
+        if flag.value is not None
+    }
+    if given and network_flag == "workdir":
+        raise UserError(f"--{next(iter(given))} is for --weights: a run has its own")
     if _NESTED.value and images_flag == "table":
         raise UserError("--nested is for --images")
     if _OUT.value is None:
@@ -101,7 +117,7 @@ def main() -> None:
     kept = {images_path: f"what --{images_flag} names"} | used_files
     out = output_files.checked("out", _OUT.value, kept)
 
-    from train.data import decoding
+    from train.data.own import own_images
     from train.models import NORMALIZATIONS
     from train.prediction.embedding import archive, found, network
     from train.prediction.embedding.embedding import embed
@@ -110,8 +126,9 @@ def main() -> None:
         wrong := fields.one_of(NORMALIZATIONS)(_NORMALIZATION.value)
     ):
         raise UserError(f"--normalization must be {wrong}; got {_NORMALIZATION.value!r}")
-    if _DECODING.value is not None and (wrong := decoding.FIELD(_DECODING.value)):
-        raise UserError(f"--decoding must be {wrong}; got {_DECODING.value!r}")
+    for name, value in given.items():
+        if wrong := own_images.OPTIONS[name](value):
+            raise UserError(f"--{name} must be {wrong}; got {value!r}")
     if out.exists() and archive.identity_of(out) is None:
         raise UserError(f"--out must not be a file of another kind; {out} is no .npz file")
     settings = {
@@ -130,7 +147,7 @@ def main() -> None:
             _MODEL.value,
             _IMAGE_SIZE.value,
             _NORMALIZATION.value,
-            _DECODING.value or decoding.EXACT,
+            **given,
         )
         if network_flag == "weights"
         else network.of_run(network_path)

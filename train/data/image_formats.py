@@ -1,27 +1,57 @@
-"""Which files are images, by the suffixes of their names."""
+"""Which files are images, by their names."""
 
 import functools
-from pathlib import Path
+import os.path
 
 from PIL import Image, ImageFile
 
 # Pillow recognises the names of these formats, but cannot decode them.
 _NO_PICTURES = frozenset({"MPEG"})
-# Of cameras and phones: images that Pillow cannot decode.
-_UNSUPPORTED = frozenset(
-    {".heic", ".heif", ".raw", ".cr2", ".cr3", ".nef", ".arw", ".dng", ".jxl", ".svg", ".psd"}
+# Read with the package pillow-heif, which may not be installed.
+_HEIC = frozenset({".heic", ".heics", ".heif", ".heifs", ".hif"})
+# Raw photographs of cameras. Many are TIFF files, of which Pillow would read a small preview.
+_RAW = frozenset(
+    {
+        *(".3fr", ".arw", ".cr2", ".cr3", ".crw", ".dcr", ".dng", ".erf", ".iiq", ".kdc", ".mef"),
+        *(".mos", ".mrw", ".nef", ".nrw", ".orf", ".pef", ".raf", ".raw", ".rw2", ".rwl", ".sr2"),
+        *(".srf", ".srw", ".x3f"),
+    }
+)
+# Other images that Pillow cannot decode.
+_UNSUPPORTED = frozenset({".jxl", ".svg", ".psd"})
+# What lies beside images in a folder: texts, tables, and what programs and cameras note of them.
+_SIDE_FILES = frozenset(
+    {
+        *(".txt", ".md", ".rst", ".log", ".html", ".htm", ".csv", ".tsv", ".tab", ".parquet"),
+        *(".json", ".jsonl", ".xml", ".yaml", ".yml", ".toml", ".ini", ".db", ".xmp", ".aae"),
+        *(".thm", ".pp3", ".dop", ".md5", ".sha1", ".sha256"),
+    }
 )
 
 
 def is_image(name: str) -> bool:
-    """Whether a file of that name is an image that Pillow can decode."""
-    return Path(name).suffix.lower() in _endings()
+    """Whether a file of that name is an image, also of a format that cannot be read."""
+    ending = _ending(name)
+    return ending in _endings() or ending in _HEIC or ending in _RAW or ending in _UNSUPPORTED
 
 
-def is_unsupported_image(name: str) -> bool:
-    """Whether a file of that name is an image that the program cannot read."""
-    suffix = Path(name).suffix.lower()
-    return suffix in _UNSUPPORTED and suffix not in _endings()
+def is_side_file(name: str) -> bool:
+    """Whether a file of that name is one of those that are often found beside images."""
+    return _ending(name) in _SIDE_FILES
+
+
+def why_unreadable(name: str) -> str | None:
+    """Why an image of that name cannot be read, whatever is in the file; None if it may be."""
+    ending = _ending(name)
+    if ending in _RAW:
+        return "raw photographs of cameras cannot be read; convert it to JPEG or PNG"
+    if ending in _UNSUPPORTED and ending not in _endings():
+        return f"{ending[1:].upper()} images cannot be read; convert it to JPEG or PNG"
+    return None
+
+
+def _ending(name: str) -> str:
+    return os.path.splitext(name)[1].lower()  # noqa: PTH122 (a path takes as long as a small image)
 
 
 @functools.cache

@@ -5,6 +5,8 @@ from typing import Protocol
 import numpy as np
 from PIL import Image
 
+from train.data.images import DecodeOptions
+
 
 class ImageReader(Protocol):
     """How the images of a streamed data set become pixels, for training and for evaluation.
@@ -25,6 +27,11 @@ class ImageReader(Protocol):
     @property
     def upright(self) -> bool:
         """Whether images are rotated as their EXIF orientation says."""
+        ...
+
+    @property
+    def options(self) -> DecodeOptions:
+        """What is made of images that are not opaque, or not whole."""
         ...
 
     @property
@@ -53,8 +60,16 @@ class ImageReader(Protocol):
         """
         ...
 
+    def decode(self, encoded: bytes, name: str) -> Image.Image:
+        """The image in RGB, upright if the reader is; the arguments are those of `for_training`.
+
+        Raises:
+            UnreadableImageError: it is not an image, or not all of one.
+        """
+        ...
+
     def fit(self, image: Image.Image, name: str) -> np.ndarray:
-        """The pixels of a decoded image in RGB, as `for_evaluation` makes them.
+        """The pixels of an image that `decode` gave, as `for_evaluation` makes them.
 
         Raises:
             UnreadableImageError: it is too long and narrow to be resized.

@@ -1,17 +1,18 @@
 """Decodes images with Pillow, then resizes and crops them as torchvision does.
 
-The result is RGB. Pillow converts greyscale, palette and CMYK images. Transparency is dropped. Of
-16 bits per channel the high eight are kept, where Pillow would clip. Floating-point pixels are
-refused, because files do not say which number is white. The EXIF orientation is not applied:
-torchvision's `ImageFolder`, which gave the published results, does not apply it either.
+The result is RGB. Pillow converts greyscale, palette and CMYK images; `pixel_depth` those of more
+than eight bits per channel. Transparency is dropped, or lies on white. The EXIF orientation is not
+applied: torchvision's `ImageFolder`, which gave the published results, does not apply it either.
 """
 
 import io
 import re
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
+from train.data import image_opening, pixel_depth
 from train.foundation.errors import UserError, first_line
 
 # The shorter side after resizing.
@@ -27,12 +28,30 @@ class UnreadableImageError(UserError):
     """A file that is not an image, or not all of one."""
 
 
-def decode(encoded: bytes, name: str) -> Image.Image:
+@dataclass(frozen=True)
+class DecodeOptions:
+    """What `decode` makes of images that are not opaque, or not whole.
+
+    Attributes:
+        on_white: whether transparent pixels are mixed with white; otherwise they have their colour.
+        read_truncated: whether a file that lacks its end is read as far as it goes; otherwise it is
+            unreadable.
+    """
+
+    on_white: bool = False
+    read_truncated: bool = False
+
+
+USUAL = DecodeOptions()
+
+
+def decode(encoded: bytes, name: str, options: DecodeOptions = USUAL) -> Image.Image:
     """The image in RGB.
 
     Args:
-        encoded: a file's bytes, in any format that Pillow reads.
+        encoded: a file's bytes, in any format that Pillow reads, or HEIC.
         name: its name in messages.
+        options: what is made of images that are not opaque, or not whole.
 
     Raises:
         UnreadableImageError: it is not an image, or not all of one.
@@ -41,10 +60,8 @@ def decode(encoded: bytes, name: str) -> Image.Image:
     if image is not None:
         return image
     try:
-        image = Image.open(io.BytesIO(encoded))
-        # Decodes all of it now: otherwise a truncated file is only noticed later.
-        image.load()
-        return _to_rgb(image)
+        image = image_opening.loaded(encoded, read_truncated=options.read_truncated)
+        return _to_rgb(pixel_depth.in_eight_bits(image, encoded), on_white=options.on_white)
     except UnidentifiedImageError as error:
         raise UnreadableImageError(f"{name} is not an image") from error
     except Exception as error:  # Whatever a damaged file makes Pillow's many readers raise.
@@ -130,7 +147,7 @@ def part_of(size: tuple[int, int], place: tuple[int, int]) -> tuple[float, float
 def orientation(encoded: bytes) -> int:
     """The EXIF orientation of a JPEG file by its first bytes; 1 where it is not known."""
     try:
-        with Image.open(io.BytesIO(encoded)) as header:
+        with image_opening.opened(io.BytesIO(encoded)) as header:
             return int(header.getexif().get(ExifTags.Base.Orientation, 1))
     except Exception:  # As in `turned_upright`.
         return 1
@@ -180,24 +197,20 @@ def _of_uncompressed(encoded: bytes) -> Image.Image | None:
     return Image.frombytes("RGB", (width, height), pixels)
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def _to_rgb(image: Image.Image, *, on_white: bool) -> Image.Image:
+    if on_white and image.has_transparency_data:
+        return _on_white(image)
     if image.mode == "RGB":
         return image
-    if image.mode == "F":
-        # Pillow clips to 0 and 255, and an image from 0 to 1 would be black.
-        raise ValueError(
-            "its pixels are floating-point numbers, of which no file says what is white; save it "
-            "with 8 or 16 bits"
-        )
-    if image.mode == "I" or image.mode.startswith("I;16"):
-        high = np.clip(np.asarray(image).astype(np.int64) >> 8, 0, 255)
-        eight_bits = Image.fromarray(high.astype(np.uint8))
-        # The EXIF orientation is among it; a transparent value of 16 bits is dropped.
-        eight_bits.info = {
-            name: value for name, value in image.info.items() if name != "transparency"
-        }
-        return eight_bits.convert("RGB")
     if image.mode == "P" and "transparency" in image.info:
         # Straight to RGB, Pillow gives the same pixels and a warning.
         image = image.convert("RGBA")
     return image.convert("RGB")
+
+
+def _on_white(image: Image.Image) -> Image.Image:
+    layer = image.convert("RGBA")
+    flat = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer).convert("RGB")
+    # The EXIF orientation is among it.
+    flat.info = {name: value for name, value in layer.info.items() if name != "transparency"}
+    return flat

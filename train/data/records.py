@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from train.data import image_formats
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
 
@@ -45,13 +46,15 @@ class Records:
         """The bytes of an image, and its name in messages.
 
         Raises:
-            UnreadableImageError: its file cannot be read.
+            UnreadableImageError: its file cannot be read, or is of a format that cannot.
         """
         in_source = int(self.indices[index])
         example = self.source[in_source]
-        name = f"{_file_name(example, in_source)} of {self.name}"
-        if "unreadable" in example:
-            raise UnreadableImageError(f"cannot read {name}: {example['unreadable']}")
+        name_in_source = _file_name(example, in_source)
+        name = f"{name_in_source} of {self.name}"
+        why = example.get("unreadable") or image_formats.why_unreadable(name_in_source)
+        if why:
+            raise UnreadableImageError(f"cannot read {name}: {why}")
         return example["image"], name
 
 

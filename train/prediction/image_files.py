@@ -9,6 +9,7 @@ import numpy as np
 from PIL import Image
 
 from train.data import DatasetSpec, image_formats, images
+from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
 from train.data.side_files import PassedOver, is_hidden
 from train.foundation import files
@@ -17,22 +18,22 @@ from train.foundation.names import existing, shown
 
 
 def find(named: Sequence[str]) -> list[Path]:
-    """The image files that the values of --images name, in their order.
+    """The files that the values of --images name, in their order; some may be no images.
 
-    A folder stands for all files in it and its subfolders that have the suffix of a format that
-    Pillow can read, sorted by path. Hidden files and folders and those of other programs are
-    skipped, and links to folders are not followed. A file that is named directly may have any
-    suffix.
+    A folder stands for all files in it and its subfolders, sorted by path. Hidden files and folders
+    are skipped, as are folders of other programs and files that are often found beside images, such
+    as texts and tables. Links to folders are not followed. A file that is named directly may have
+    any name.
 
     Args:
         named: paths of files or folders; one value may have several, separated by commas.
 
     Raises:
-        UserError: a path does not exist, or there is no image at all.
+        UserError: a path does not exist, or there is no file at all.
     """
     found: list[Path] = []
     for path in (existing(path) for value in named for path in _paths(value)):
-        found += _images_below(path) if path.is_dir() else [path]
+        found += _files_below(path) if path.is_dir() else [path]
     if not found:
         raise UserError(
             f"--images must name image files, or folders with some; there are none in "
@@ -41,34 +42,39 @@ def find(named: Sequence[str]) -> list[Path]:
     return found
 
 
-def read(path: Path, *, upright: bool, most_bytes: int = files.MOST_IMAGE_BYTES) -> Image.Image:
+def read(
+    path: Path, reader: ImageReader | None, most_bytes: int = files.MOST_IMAGE_BYTES
+) -> Image.Image:
     """The image in RGB; the first frame of an animation.
 
     Args:
         path: the file.
-        upright: whether it is rotated as its EXIF orientation says: a photograph from a phone is
-            often stored on its side.
+        reader: that of the data set of the classifier, if it has one.
         most_bytes: the largest size of the file.
 
     Raises:
         UnreadableImageError: the file cannot be read, is a pipe or a device, is not an image, is
             incomplete, or is so large that it may be meant to fill the memory.
     """
+    if why := image_formats.why_unreadable(path.name):
+        raise UnreadableImageError(f"cannot read {path}: {why}")
     try:
         encoded = files.read_bounded(path, most_bytes)
     except OSError as error:
         raise UnreadableImageError(f"cannot read {path}: {error.strerror}") from error
-    return decode(encoded, str(path), upright=upright)
+    return decode(encoded, str(path), reader)
 
 
-def decode(encoded: bytes, name: str, *, upright: bool) -> Image.Image:
+def decode(encoded: bytes, name: str, reader: ImageReader | None) -> Image.Image:
     """The image of a file's bytes, as `read` gives it; `name` is its name in messages.
 
     Raises:
         UnreadableImageError: it is not an image, or not all of one.
     """
-    image = images.decode(encoded, name)
-    return images.turned_upright(image) if upright else image
+    if reader is not None:
+        return reader.decode(encoded, name)
+    # A photograph from a phone is often stored on its side.
+    return images.turned_upright(images.decode(encoded, name))
 
 
 def ignore_warnings() -> None:
@@ -131,7 +137,7 @@ def _exists(path: str) -> bool:
     return path != "" and os.path.exists(existing(Path(path)))  # noqa: PTH110
 
 
-def _images_below(folder: Path) -> list[Path]:
+def _files_below(folder: Path) -> list[Path]:
     found, passed = [], PassedOver()
     for parent, folders, names in os.walk(folder, onerror=_refuse):
         # Changed in place, so that the walk skips hidden folders and those of other programs.
@@ -139,10 +145,10 @@ def _images_below(folder: Path) -> list[Path]:
         found += [
             Path(parent, name)
             for name in names
-            if not is_hidden(name) and image_formats.is_image(name)
+            if not (is_hidden(name) or image_formats.is_side_file(name))
         ]
     passed.tell(folder)
-    return sorted(path for path in found if path.is_file())
+    return sorted(found)
 
 
 def _refuse(error: OSError) -> None:

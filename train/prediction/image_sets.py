@@ -131,9 +131,8 @@ def make_sets(
 def _read(
     path: Path, spec: DatasetSpec, thumbnails: bool, most_bytes: int
 ) -> _Picture | Unreadable:
-    upright = spec.reader is None or spec.reader.upright
     try:
-        image = image_files.read(path, upright=upright, most_bytes=most_bytes)
+        image = image_files.read(path, spec.reader, most_bytes)
         pixels = image_files.to_input(image, spec, str(path))
     except UnreadableImageError as error:
         return Unreadable(path, str(error))

@@ -67,6 +67,8 @@ _UNSEEN_CLASSES = {"dataset.unseen_classes": "refuse"}
 _OWN_IMAGES = {
     **_DECODING,
     **_UNSEEN_CLASSES,
+    "dataset.transparency": "drop",
+    "dataset.read_truncated": False,
     "dataset.train_per_class": None,
     "dataset.imbalance_factor": 1.0,
     "dataset.label_noise": 0.0,

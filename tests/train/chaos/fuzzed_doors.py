@@ -45,9 +45,12 @@ def _weights(path: Path) -> None:
 
 
 def _own_images(
-    kind: type[OwnImageReader], augmentation: str, channels: int
+    kind: type[OwnImageReader],
+    augmentation: str,
+    channels: int,
+    options: images.DecodeOptions = images.USUAL,
 ) -> Callable[[Path], None]:
-    reader = kind((20, 24, channels), upright=True, augmentation=augmentation)
+    reader = kind((20, 24, channels), True, augmentation, options)
 
     def read(path: Path) -> None:
         draws = np.full(reader.num_draws, 0.3)
@@ -74,7 +77,7 @@ def _photographs(reader: photograph_reader.PhotographReader) -> Callable[[Path],
 
 
 def _predicted(path: Path) -> None:
-    image = image_files.read(path, upright=True)
+    image = image_files.read(path, None)
     assert image.mode == "RGB"
     Thumbnail.of(image)
 
@@ -87,6 +90,9 @@ DOORS: Mapping[str, Mapping[str, Callable[[Path], None]]] = {
         "prediction": _predicted,
         "photographs": _photographs(photograph_reader.PhotographReader(_SHAPE)),
         "fast photographs": _photographs(fast_photographs.FastPhotographReader(_SHAPE)),
+        "own images, on white and as far as they go": _own_images(
+            OwnImageReader, "none", 3, images.DecodeOptions(on_white=True, read_truncated=True)
+        ),
         **{
             f"{words}, {name}": _own_images(kind, name, channels)
             for words, kind in (

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pillow_heif
 from PIL import Image
 from safetensors.numpy import save
 
@@ -18,6 +19,7 @@ _SIZE = (13, 9)
 
 
 def _images() -> dict[str, bytes]:
+    pillow_heif.register_heif_opener()
     across, down = np.meshgrid(np.arange(_SIZE[0]), np.arange(_SIZE[1]))
     ramp = Image.fromarray(np.stack([across * 19, down * 28, across * down * 2], -1).astype("u1"))
     sixteen_bits = Image.fromarray((across * 5000).astype(np.uint16))
@@ -50,6 +52,7 @@ def _images() -> dict[str, bytes]:
         "rgb.ico": (ramp, {}),
         "rgb.jp2": (ramp, {}),
         "rgb.sgi": (ramp, {}),
+        "rgb.heic": (ramp, {"quality": 40}),
     }
     found = {}
     for name, (image, options) in written.items():

@@ -115,17 +115,6 @@ def test_of_sixteen_bits_the_high_eight_stay(file_format):
     np.testing.assert_array_equal(decoded, np.stack([grey >> 8] * 3, axis=-1))
 
 
-def test_integers_of_thirty_two_bits_are_taken_for_sixteen_and_clipped():
-    values = np.array([[0, 255, 256, 65535, 65536, -1]])
-    tiff = encode(Image.fromarray(values.astype(np.int32)), "TIFF")
-    # Pillow reads this format's sixteen bits as thirty-two.
-    pgm = b"P5 4 1 65535\n" + values[0, :4].astype(">u2").tobytes()
-    for encoded, expected in ((tiff, [0, 0, 1, 255, 255, 0]), (pgm, [0, 0, 1, 255])):
-        assert Image.open(io.BytesIO(encoded)).mode == "I"
-        decoded = np.asarray(images.decode(encoded, "a"))
-        np.testing.assert_array_equal(decoded, np.stack([[expected]] * 3, axis=-1))
-
-
 def test_a_rotation_in_exif_is_not_made(rng):
     image = Image.fromarray(photograph(rng, 60, 40))
     exif = Image.Exif()

@@ -53,7 +53,7 @@ KINDS = {
 def test_an_image_without_end_is_unreadable(endless, kind):
     path = endless / f"{kind}.jpg"
     with pytest.raises(UnreadableImageError) as caught:
-        image_files.read(path, upright=True)
+        image_files.read(path, None)
     assert str(caught.value) == f"cannot read {path}: {KINDS[kind]}"
     (example,) = Files(endless, (path.name,))
     assert example == {"image": b"", "file_name": path.name, "unreadable": KINDS[kind]}

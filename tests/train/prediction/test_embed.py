@@ -21,6 +21,7 @@ from tests.train.data.own import pictures
 from tests.train.forked import ROOT, start
 from tests.train.prediction import small_network
 from train.data import dataset_spec, photographs
+from train.data.images import UnreadableImageError
 from train.data.own import feature_files
 from train.data.own.fast_own_image_reader import FastOwnImageReader
 from train.data.own.found_images import FoundImages
@@ -64,7 +65,7 @@ class Sums:
 
     def pixels(self, encoded, name):
         return network.image_files.to_input(
-            network.image_files.decode(encoded, name, upright=True), self.spec, name
+            network.image_files.decode(encoded, name, None), self.spec, name
         )
 
     spec = dataset_spec(found.configuration("folder", Path("photos"))).of_shape(image_shape)
@@ -126,6 +127,25 @@ def test_fast_decoding_gives_other_features_by_its_own_pixels(weights, monkeypat
         monkeypatch.delitem(sys.modules, f"train.data.{module}")
     with pytest.raises(UserError, match=r"^--decoding='fast' needs the package simplejpeg.*: pip"):
         network.of_weights(weights, image_size=16, decoding="fast")
+
+
+def test_transparency_and_truncated_files_are_as_the_flags_say(weights, monkeypatch):
+    small_network.shrink(monkeypatch.setitem)
+    usual, chosen = (
+        network.of_weights(weights, image_size=16, **flags)
+        for flags in ({}, {"transparency": "white", "read_truncated": True})
+    )
+    # What was begun with one does not go on with the other.
+    assert usual.digest != chosen.digest
+    file = io.BytesIO()
+    Image.new("RGBA", (16, 16)).save(file, "PNG")
+    assert (usual.pixels(file.getvalue(), "a") == 0).all()
+    assert (chosen.pixels(file.getvalue(), "a") == 255).all()
+    file = io.BytesIO()
+    Image.effect_mandelbrot((90, 70), (-3, -2.5, 2, 2.5), 100).save(file, "JPEG")
+    assert chosen.pixels(file.getvalue()[:-20], "a").shape == (16, 16, 3)
+    with pytest.raises(UnreadableImageError, match="truncated"):
+        usual.pixels(file.getvalue()[:-20], "a")
 
 
 def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
@@ -495,6 +515,18 @@ MISTAKES = {
         "--weights=@/w --images=& --out=@/a.npz --decoding=draft",
         "--decoding must be one of exact, fast; got 'draft'",
     ),
+    "transparency of a run": (
+        "--workdir=% --images=& --out=@/a.npz --transparency=white",
+        "--transparency is for --weights: ",
+    ),
+    "truncated files of a run": (
+        "--workdir=% --images=& --out=@/a.npz --noread_truncated",
+        "--read_truncated is for --weights: ",
+    ),
+    "transparency": (
+        "--weights=@/w --images=& --out=@/a.npz --transparency=black",
+        "--transparency must be one of drop, white; got 'black'",
+    ),
     "nested": ("--workdir=% --table=@/w --out=@/a.npz --nested", "--nested is for --images"),
     "weights": ("--weights=@/w --images=& --out=@/a.npz", "error: --weights: "),
     "no weights": ("--weights=@/gone --images=& --out=@/a.npz", "--weights must be a file of weig"),
@@ -529,11 +561,14 @@ def test_weights_of_no_known_network_are_told(tmp_path):
         network.of_weights(tmp_path / "w")
 
 
-def test_a_file_of_an_unsupported_format_is_told(tmp_path):
-    pictures.write(tmp_path, ["a.png"])
-    (tmp_path / "b.heic").touch()
-    with pytest.raises(UserError, match=r"--images: .*b\.heic has a format that cannot be read"):
-        found.in_folder(tmp_path)
+def test_every_file_of_a_folder_is_embedded_or_named(tmp_path, capsys):
+    root = tmp_path / "photos"
+    pictures.write(root, ["a.png"])
+    for name in ("b.heic", "c.DNG", "no ending", "notes.txt", ".hidden.png"):
+        (root / name).touch()
+    embed(Sums(), found.in_folder(root), tmp_path / "a.npz", skip_unreadable=True)
+    assert arrays(tmp_path / "a.npz")["names"].tolist() == ["a.png"]
+    assert "unreadable: b.heic, c.DNG, no ending\n" in capsys.readouterr().out
 
 
 # The page.

@@ -17,7 +17,7 @@ from train.prediction import image_files
 
 DIGITS = dataset_spec({"name": "digits"})
 PHOTOGRAPHS = dataset_spec({"name": "plantnet300k", "decoding": "exact"})
-read = functools.partial(image_files.read, upright=True)
+read = functools.partial(image_files.read, reader=None)
 # How a picture is stored that is to be shown after the transposition of its EXIF orientation.
 STORED = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -43,7 +43,8 @@ def same(one, other):
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "CMYK", "I;16"])
 def test_a_picture_of_any_mode_becomes_rgb(tmp_path, mode):
-    stored = picture().convert("I").convert(mode) if mode == "I;16" else picture().convert(mode)
+    grey = np.asarray(picture().convert("L")).astype(np.uint16)
+    stored = Image.fromarray(257 * grey) if mode == "I;16" else picture().convert(mode)
     path = tmp_path / "image.tiff"
     stored.save(path)
     found = read(path)
@@ -68,7 +69,7 @@ def test_a_picture_is_left_as_it_is_stored_where_training_did_so(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     picture().save(tmp_path / "image.png", exif=exif)
-    assert same(image_files.read(tmp_path / "image.png", upright=False), picture())
+    assert same(image_files.read(tmp_path / "image.png", PHOTOGRAPHS.reader), picture())
 
 
 def test_an_animation_is_its_first_frame(tmp_path):
@@ -115,8 +116,11 @@ def test_what_cannot_be_read_is_named_in_a_line(tmp_path):
             read(tmp_path / name)
         assert str(tmp_path / name) in str(error.value)
         assert "\n" not in str(error.value)
-    for path in (tmp_path, tmp_path / "gone.png"):
-        with pytest.raises(UnreadableImageError, match="cannot read"):
+    # With a preview that can be read.
+    picture().save(tmp_path / "raw.tiff")
+    (tmp_path / "raw.tiff").rename(tmp_path / "raw.DNG")
+    for path in (tmp_path, tmp_path / "gone.png", tmp_path / "raw.DNG"):
+        with pytest.raises(UnreadableImageError, match=f"^cannot read {path}: "):
             read(path)
 
 
@@ -169,6 +173,10 @@ def folder(tmp_path):
         "below/deeper/d.tif",
         "a,b.png",
         "notes.txt",
+        "labels.CSV",
+        "a.xmp",
+        "Thumbs.db",
+        "of a camera.NEF",
         "video.mpg",
         "numbers.h5",
         "no_ending",
@@ -181,6 +189,7 @@ def folder(tmp_path):
         (tmp_path / name).touch()
     (tmp_path / "folder.png").mkdir()
     os.mkfifo(tmp_path / "pipe.png")
+    (tmp_path / "gone.png").symlink_to("nowhere")
     return tmp_path
 
 
@@ -191,7 +200,10 @@ def names(folder, *values):
 
 def test_the_images_of_a_folder_are_found_in_order(folder, caplog):
     below = ["below/c.webp", "below/deeper/d.tif"]
-    assert names(folder, "@") == ["a,b.png", "a.png", "b.JPG", *below]
+    # What lies beside images is left out, and nothing else that is shown.
+    others = ["gone.png", "no_ending", "numbers.h5", "of a camera.NEF", "pipe.png", "video.mpg"]
+    found = names(folder, "@")
+    assert found == sorted(["a,b.png", "a.png", "b.JPG", *below, *others])
     (record,) = caplog.records
     assert record.getMessage().endswith("which are left out: .thumbnails (1), @eaDir (1)")
     assert names(folder, "@/below/,@/a.png") == [*below, "a.png"]

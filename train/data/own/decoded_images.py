@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from train.data import images
+from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
 
 # The bytes of all pixels of a source that is kept; the headers add a few in a hundred.
@@ -22,19 +23,15 @@ class DecodedImages(Sequence[dict[str, Any]]):
     all images.
     """
 
-    def __init__(
-        self, source: Sequence[dict[str, Any]], size: tuple[int, int], *, upright: bool
-    ) -> None:
+    def __init__(self, source: Sequence[dict[str, Any]], reader: ImageReader) -> None:
         """Nothing is read yet.
 
         Args:
             source: the examples, as `Records` takes them.
-            size: the width and height of the images that are kept; there may be others.
-            upright: whether images are rotated as their EXIF orientation says.
+            reader: decodes them; images of its size are kept, and there may be others.
         """
         self._source = source
-        self._size = size
-        self._upright = upright
+        self._reader = reader
         self._kept: list[dict[str, Any] | None] = [None] * len(source)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -52,12 +49,10 @@ class DecodedImages(Sequence[dict[str, Any]]):
             return kept
         example = self._source[index]
         try:
-            image = images.decode(example["image"], "")
+            image = self._reader.decode(example["image"], "")
         except UnreadableImageError:
             return example
-        if self._upright:
-            image = images.turned_upright(image)
-        if image.size != self._size:
+        if (image.height, image.width) != self._reader.shape[:2]:
             return example
         kept = {**example, "image": images.uncompressed(image)}
         # Two threads may read the same image, and keep the same.
@@ -65,20 +60,17 @@ class DecodedImages(Sequence[dict[str, Any]]):
         return kept
 
 
-def kept(
-    source: Sequence[dict[str, Any]], shape: tuple[int, int, int], *, upright: bool
-) -> Sequence[dict[str, Any]]:
+def kept(source: Sequence[dict[str, Any]], reader: ImageReader) -> Sequence[dict[str, Any]]:
     """The source, decoded once if all its images fit into memory.
 
     Args:
         source: the examples, as `Records` takes them.
-        shape: height, width and channels of the images.
-        upright: whether images are rotated as their EXIF orientation says.
+        reader: see `DecodedImages`.
     """
-    height, width, _ = shape
+    height, width, _ = reader.shape
     if len(source) * height * width * 3 > _MOST_BYTES:
         return source
-    return DecodedImages(source, (width, height), upright=upright)
+    return DecodedImages(source, reader)
 
 
 def _itself(source: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:

@@ -165,7 +165,6 @@ def _subfolders(folder: Path, passed: PassedOver) -> list[str]:
 
 def _images_below(folder: Path, passed: PassedOver) -> Iterator[str]:
     """The paths of the images below a folder, each file of a loop of links once."""
-    unsupported = []
     seen = set()
     for parent, folders, names in os.walk(folder, followlinks=True, onerror=_refuse):
         real = os.path.realpath(parent)
@@ -179,17 +178,8 @@ def _images_below(folder: Path, passed: PassedOver) -> Iterator[str]:
         below = os.path.relpath(parent, folder).replace(os.sep, "/")
         prefix = "" if below == "." else f"{below}/"
         for name in sorted(names):
-            if is_hidden(name):
-                continue
-            if image_formats.is_unsupported_image(name):
-                unsupported.append(f"{prefix}{name}")
-            elif image_formats.is_image(name):
+            if not is_hidden(name) and image_formats.is_image(name):
                 yield f"{prefix}{name}"
-    if unsupported:
-        raise UserError(
-            f"config.dataset.path: {folder / unsupported[0]} has a format that cannot be read "
-            f"({len(unsupported)} such files); convert them to JPEG or PNG"
-        )
 
 
 def _refuse(error: OSError) -> None:

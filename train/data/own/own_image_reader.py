@@ -7,6 +7,7 @@ import numpy as np
 from PIL import Image
 
 from train.data import images
+from train.data.images import DecodeOptions
 from train.data.own import image_changes
 from train.data.own.image_changes import Change, Picture
 
@@ -44,11 +45,13 @@ class OwnImageReader:
         shape: height, width and channels of the pixels.
         upright: whether images are rotated as their EXIF orientation says.
         augmentation: how training images are changed, one of `CHANGES`.
+        options: what is made of images that are not opaque, or not whole.
     """
 
     shape: tuple[int, int, int]
     upright: bool
     augmentation: str
+    options: DecodeOptions = images.USUAL
     num_draws: int = image_changes.NUM_DRAWS
 
     @property
@@ -67,6 +70,11 @@ class OwnImageReader:
         """See `ImageReader`."""
         return self._fitted(self._decoded(encoded, name), name)
 
+    def decode(self, encoded: bytes, name: str) -> Image.Image:
+        """See `ImageReader`."""
+        image = images.decode(encoded, name, self.options)
+        return images.turned_upright(image) if self.upright else image
+
     def fit(self, image: Image.Image, name: str) -> np.ndarray:
         """See `ImageReader`."""
         return self._fitted(self._of_image(image), name)
@@ -77,8 +85,7 @@ class OwnImageReader:
         return width, height
 
     def _decoded(self, encoded: bytes, name: str) -> Picture:
-        image = images.decode(encoded, name)
-        return self._of_image(images.turned_upright(image) if self.upright else image)
+        return self._of_image(self.decode(encoded, name))
 
     def _of_image(self, image: Image.Image) -> Picture:
         return _PillowPicture(image)

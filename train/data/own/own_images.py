@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
-from train.data import augmentation, decoding, photographs
+from train.data import augmentation, decoding, image_opening, photographs
 from train.data.dataset import Dataset, DatasetSpec
-from train.data.images import turned_upright
+from train.data.images import DecodeOptions, turned_upright
 from train.data.own import decoded_images, division, train_images
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Role
@@ -20,6 +19,7 @@ from train.data.own.train_images import TrainImages
 from train.data.records import Records, Split
 from train.foundation import fields
 
+_WHITE = "white"
 # Where the images are.
 PATH: Mapping[str, fields.Field] = {"path": fields.text("the path of a file or a folder")}
 # The other fields of `config.dataset` of all kinds of own images.
@@ -30,6 +30,10 @@ OPTIONS: Mapping[str, fields.Field] = {
     "augmentation": fields.one_of(CHANGES),
     **decoding.OPTIONS,
     "respect_exif_orientation": fields.boolean(),
+    # What a transparent pixel becomes: its colour without the transparency, or that on white.
+    "transparency": fields.one_of(("drop", _WHITE)),
+    # Whether a file that lacks its end is read as far as it goes; otherwise it is unreadable.
+    "read_truncated": fields.boolean(),
     "normalization": fields.one_of(("imagenet", "half")),
     **train_images.OPTIONS,
 }
@@ -51,6 +55,7 @@ class OwnImagesSpec(DatasetSpec):
         upright: whether images are rotated as their EXIF orientation says.
         changes: how training images are changed, one of `CHANGES`.
         kind: the kind of the reader.
+        options: what is made of images that are not opaque, or not whole.
         train_images: which training images are used, and with which labels.
     """
 
@@ -59,6 +64,7 @@ class OwnImagesSpec(DatasetSpec):
     upright: bool
     changes: str
     kind: type[OwnImageReader]
+    options: DecodeOptions
     train_images: TrainImages
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
@@ -66,10 +72,10 @@ class OwnImagesSpec(DatasetSpec):
         found = self.find(data_dir)
         images = found.listing
         shape = _shape(found, self.image_size, upright=self.upright)
-        reader = self.kind(shape, self.upright, self.changes)
+        reader = self._reader(shape)
         source = found.source
         if self.image_size is None and max(shape) <= _LARGEST_AS_IT_IS:
-            source = decoded_images.kept(source, shape, upright=self.upright)
+            source = decoded_images.kept(source, reader)
 
         def split(indices: np.ndarray, labels: np.ndarray) -> Split:
             return Split(Records(source, indices, str(images.root), reader), labels)
@@ -94,8 +100,11 @@ class OwnImagesSpec(DatasetSpec):
             values if channels == len(values) else (float(np.mean(values)),) * channels
             for values in (self.mean, self.std)
         )
-        reader = self.kind((height, width, channels), self.upright, self.changes)
+        reader = self._reader((height, width, channels))
         return dataclasses.replace(self, image_shape=image_shape, mean=mean, std=std, reader=reader)
+
+    def _reader(self, shape: tuple[int, int, int]) -> OwnImageReader:
+        return self.kind(shape, self.upright, self.changes, self.options)
 
 
 def make(config: Mapping[str, Any], find: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
@@ -115,6 +124,9 @@ def make(config: Mapping[str, Any], find: Callable[[str | None], FoundImages]) -
         upright=config["respect_exif_orientation"],
         changes=config["augmentation"],
         kind=decoding.chosen(config["decoding"], OwnImageReader, _fast),
+        options=DecodeOptions(
+            on_white=config["transparency"] == _WHITE, read_truncated=config["read_truncated"]
+        ),
         train_images=TrainImages.of(config),
     )
 
@@ -148,7 +160,7 @@ def _shape(found: FoundImages, image_size: int | None, *, upright: bool) -> tupl
 def _size_and_mode(encoded: bytes, *, upright: bool) -> tuple[tuple[int, int], str] | None:
     """Width and height of an image and its mode, from its first bytes; None if it is none."""
     try:
-        with Image.open(io.BytesIO(encoded)) as image:
+        with image_opening.opened(io.BytesIO(encoded)) as image:
             size, mode = image.size, image.mode
             if upright and max(size) <= _LARGEST_AS_IT_IS:
                 # It may lie on its side. The sizes of larger images are not used.

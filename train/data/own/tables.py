@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from absl import logging
 
-from train.data import image_formats
 from train.data.own import class_names, table_columns
 from train.data.own.listing import (
     NO_SPLIT,
@@ -60,7 +59,7 @@ def find(table: Path) -> GivenImages:
 
 
 def _paths(root: Path, listed: Sequence[str], where: str) -> tuple[str, ...]:
-    """The paths of the files; refuses one that is listed twice, is no file or cannot be an image.
+    """The paths of the files; refuses one that is listed twice, or is no file.
 
     A path finds a file whose name looks the same, and one with "/" in place of backslashes.
     """
@@ -69,11 +68,6 @@ def _paths(root: Path, listed: Sequence[str], where: str) -> tuple[str, ...]:
     first: dict[str, int] = {}
     missing = []
     for row, path in enumerate(listed):
-        if image_formats.is_unsupported_image(path):
-            raise UserError(
-                f"{where}, row {row + 1}: {path} has a format that cannot be read; convert it to "
-                "JPEG or PNG"
-            )
         found = path if (root / path).is_file() else similar.find(path)
         if found is None or not (root / found).is_file():
             missing.append(path)

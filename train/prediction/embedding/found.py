@@ -15,7 +15,6 @@ from train.data.own.listing import Listing, Role, file_sizes
 from train.data.own.own_images import OwnImagesSpec
 from train.data.side_files import PassedOver
 from train.foundation import names
-from train.foundation.errors import UserError
 from train.foundation.messages import naming_flags
 
 # As in the recipes for people's own images.
@@ -42,6 +41,8 @@ def configuration(name: str, path: Path, **fields: Any) -> Mapping[str, Any]:
         "augmentation": "none",
         "decoding": EXACT,
         "respect_exif_orientation": True,
+        "transparency": "drop",
+        "read_truncated": False,
         "normalization": "imagenet",
         **train_images.UNCHANGED,
         **fields,
@@ -84,21 +85,15 @@ def _labelled(flag: str, config: Mapping[str, Any]) -> FoundImages:
 
 
 def _unlabelled(root: Path, largest: int) -> FoundImages | None:
-    """The images that lie in the folder itself; None where it has folders, or no images."""
+    """The files in the folder itself but known side files; None if it has folders, or none."""
     if not root.is_dir():
         return None
     passed = PassedOver()
     shown = sorted(name for name in os.listdir(root) if not passed.is_passed(name))  # noqa: PTH208
-    unsupported = [name for name in shown if image_formats.is_unsupported_image(name)]
-    paths = tuple(name for name in shown if image_formats.is_image(name))
-    if not (paths or unsupported) or any((root / name).is_dir() for name in shown):
+    paths = tuple(name for name in shown if not image_formats.is_side_file(name))
+    if not paths or any((root / name).is_dir() for name in shown):
         return None
     passed.tell(f"--images {root}")
-    if unsupported:
-        raise UserError(
-            f"--images: {root / unsupported[0]} has a format that cannot be read "
-            f"({len(unsupported)} such files); convert them to JPEG or PNG"
-        )
     number = len(paths)
     listing = Listing(
         root, paths, np.zeros(number, np.int32), np.full(number, Role.TRAIN, np.int8), ()

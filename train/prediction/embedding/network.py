@@ -14,7 +14,7 @@ import numpy as np
 
 from train.data import DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
-from train.data.decoding import EXACT
+from train.data.images import USUAL
 from train.devices import compilation_cache
 from train.foundation.errors import UserError
 from train.foundation.messages import naming_flags
@@ -86,6 +86,8 @@ class Network:
             reader and (type(reader).__name__, reader.upright, reader.in_words),
             self.name,
             parameters_digest(self._variables),
+            # Nothing where earlier versions had no choice: what they began is continued.
+            *([reader.options] if reader and reader.options != USUAL else []),
         ]
         return hashlib.sha256(repr(described).encode()).hexdigest()
 
@@ -101,7 +103,7 @@ class Network:
         """
         if self.spec.reader is not None:
             return self.spec.reader.for_evaluation(encoded, name)
-        image = image_files.decode(encoded, name, upright=True)
+        image = image_files.decode(encoded, name, None)
         return image_files.to_input(image, self.spec, name)
 
     def compiled(self) -> Callable[[np.ndarray], jax.Array]:
@@ -149,7 +151,7 @@ def of_weights(
     name: str | None = None,
     image_size: int | None = None,
     normalization: str | None = None,
-    decoding: str = EXACT,
+    **decoding: Any,
 ) -> Network:
     """The network in a file of weights, which gets images as the weights expect them.
 
@@ -159,7 +161,7 @@ def of_weights(
         image_size: the height and width of its input; None for those of the images that the weights
             were trained on.
         normalization: of the images, a name of `NORMALIZATIONS`; None for that of the network.
-        decoding: of the images, as `config.dataset.decoding`.
+        decoding: of the images: fields of `config.dataset` that are not as in the recipes.
 
     Raises:
         UserError: the file cannot be read, is of no network that is known, or is of another one;
@@ -177,7 +179,7 @@ def of_weights(
         check_image_shape(name, shape)
         colours = network.normalization if normalization is None else NORMALIZATIONS[normalization]
         spec = dataclasses.replace(
-            dataset_spec(found.configuration("folder", path, decoding=decoding)).of_shape(shape),
+            dataset_spec(found.configuration("folder", path, **decoding)).of_shape(shape),
             mean=colours.mean,
             std=colours.std,
         )

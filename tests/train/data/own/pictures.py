@@ -14,6 +14,11 @@ def picture(name, *, size=(12, 10), mode="RGB"):
     return Image.fromarray(pixels).convert(mode)
 
 
+def sixteen_bits(name):
+    """The picture in grey of 16 bits."""
+    return Image.fromarray(np.asarray(picture(name, mode="L")).astype(np.uint16) * 257)
+
+
 def write(root, paths, **options):
     """Writes a picture to each path below a folder."""
     for path in paths:

@@ -128,13 +128,6 @@ FOLDERS = {
         NO_CLASS,
         {"dataset.nested": True},
     ),
-    "of a phone": (
-        also("birch/IMG 1.HEIC", "birch/IMG 2.HEIC"),
-        "ROOT/birch/IMG 1.HEIC has a format that cannot be read (2 such files); convert them to",
-        {},
-    ),
-    "of a camera": (also("ash/a.NEF"), "ROOT/ash/a.NEF has a format that cannot be read (1", {}),
-    "drawn": (also("ash/a.svg"), "ROOT/ash/a.svg has a format that cannot be read (1 such", {}),
     "a link to no image": (linked("ash/a.png", "gone.png"), "cannot read ROOT/ash/a.png: No", {}),
     "a loop of links": (linked("ash/a.png", "a.png"), "cannot read ROOT/ash/a.png: Too many", {}),
     "not trained on": (
@@ -379,10 +372,6 @@ TABLES = {
         "there is no file ROOT/birch-1.png (2 such paths)",
     ),
     "the path of a folder": (holding(b"path,label\n.,ash\n"), "TABLE: there is no file ROOT"),
-    "of a phone": (
-        holding(b"path,label\na.heic,ash\n"),
-        "TABLE, row 1: a.heic has a format that cannot be read; convert it to JPEG or PNG",
-    ),
     "one class": (written(*rows(classes=["ash"])), "at least two classes; it has 1 (ash)"),
     "an unknown split": (
         written(("a.png", "ash", "extra"), header=SPLIT),

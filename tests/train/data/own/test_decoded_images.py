@@ -15,6 +15,7 @@ from train.data.own.own_image_reader import CHANGES, OwnImageReader
 from train.data.records import Records, Split
 
 SHAPE = (10, 12, 3)
+READER = OwnImageReader(SHAPE, upright=True, augmentation="none")
 
 
 class Counted(Files):
@@ -70,7 +71,7 @@ def batches(source, shape, changes, upright):
 def test_batches_are_those_of_the_files(files, changes, channels):
     shape = (*SHAPE[:2], channels)
     for upright in (False, True):
-        decoded = decoded_images.kept(files, shape, upright=upright)
+        decoded = decoded_images.kept(files, OwnImageReader(shape, upright, changes))
         expected = batches(files, shape, changes, upright)
         found = batches(decoded, shape, changes, upright)
         for one, other in zip(found, expected, strict=True):
@@ -81,7 +82,7 @@ def test_batches_are_those_of_the_files(files, changes, channels):
 
 
 def test_each_file_of_the_size_is_read_once(files):
-    decoded = decoded_images.kept(files, SHAPE, upright=True)
+    decoded = decoded_images.kept(files, READER)
     for _ in range(3):
         for index in range(len(decoded)):
             decoded[index]
@@ -91,27 +92,26 @@ def test_each_file_of_the_size_is_read_once(files):
 
 
 def test_an_image_that_cannot_be_read_is_refused_as_before(files):
-    decoded = decoded_images.kept(files, SHAPE, upright=True)
-    reader = OwnImageReader(SHAPE, upright=True, augmentation="none")
+    decoded = decoded_images.kept(files, READER)
     for index in (8, 9):
         messages = set()
         for source in (files, decoded):
-            records = Records(source, np.arange(len(source)), "pictures", reader)
+            records = Records(source, np.arange(len(source)), "pictures", READER)
             with pytest.raises(UnreadableImageError) as caught:
-                reader.for_evaluation(*records.encoded(index))
+                READER.for_evaluation(*records.encoded(index))
             messages.add(str(caught.value))
         assert len(messages) == 1
 
 
 def test_what_does_not_fit_into_memory_is_left_in_its_files(monkeypatch, files):
     monkeypatch.setattr(decoded_images, "_MOST_BYTES", len(files) * 10 * 12 * 3 - 1)
-    assert decoded_images.kept(files, SHAPE, upright=True) is files
+    assert decoded_images.kept(files, READER) is files
     monkeypatch.setattr(decoded_images, "_MOST_BYTES", len(files) * 10 * 12 * 3)
-    assert decoded_images.kept(files, SHAPE, upright=True) is not files
+    assert decoded_images.kept(files, READER) is not files
 
 
 def test_processes_that_decode_get_the_source(files):
-    decoded = decoded_images.kept(files, SHAPE, upright=True)
+    decoded = decoded_images.kept(files, READER)
     decoded[0]
     sent = pickle.loads(pickle.dumps(decoded))
     assert type(sent) is Counted

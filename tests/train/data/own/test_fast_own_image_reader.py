@@ -161,7 +161,8 @@ def test_the_configuration_chooses(tmp_path):
 
 def test_a_run_of_an_earlier_version_is_exact():
     earlier = config("photos", "exact")
-    del earlier["decoding"]
+    for name in ("decoding", "transparency", "read_truncated"):
+        del earlier[name]
     exact, fast = (runs.key({"dataset": config("photos", one)}) for one in ("exact", "fast"))
     assert runs.key({"dataset": earlier}) == exact != fast
 

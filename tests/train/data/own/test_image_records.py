@@ -33,6 +33,8 @@ def config(kind, path, **fields):
         "augmentation": "random_resized_crop",
         "decoding": "exact",
         "respect_exif_orientation": True,
+        "transparency": "drop",
+        "read_truncated": False,
         "normalization": "half",
         **train_images.UNCHANGED,
         **({"nested": False} if kind == "folder" else {}),

@@ -2,12 +2,13 @@
 
 import io
 import struct
-import zlib
 
 import numpy as np
+import pillow_heif
 import pytest
 from PIL import Image
 
+from tests.train.data.encoded_images import encode, png
 from tests.train.data.own.pictures import picture, write_classes
 from train.data import dataset_spec
 from train.data.batches import EvaluationBatches, TrainingBatches
@@ -18,12 +19,6 @@ SIZE = (12, 10)
 RED, BLUE = (200, 30, 40), (20, 40, 210)
 
 
-def encoded(image, kind, **options):
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
-
-
 def plain(mode="RGB", colour=RED):
     return Image.new("RGB", SIZE, colour).convert(mode)
 
@@ -31,62 +26,66 @@ def plain(mode="RGB", colour=RED):
 def moving(kind, **options):
     """An animation that begins with a red picture and goes on with a blue one."""
     more = [plain(colour=BLUE)]
-    return encoded(plain(), kind, save_all=True, append_images=more, **options)
+    return encode(plain(), kind, save_all=True, append_images=more, **options)
 
 
 def deep(level):
     """A grey picture of 16 bits."""
-    return encoded(Image.fromarray(np.full(SIZE[::-1], level, np.uint16)), "PNG")
+    return encode(Image.fromarray(np.full(SIZE[::-1], level, np.uint16)), "PNG")
 
 
 def deep_colours():
     """A red picture of 16 bits for each colour, which Pillow does not write."""
-    row = b"\0" + struct.pack(">3H", *(257 * value for value in RED)) * SIZE[0]
-    return png(SIZE, bits=16, rows=row * SIZE[1])
+    row = struct.pack(">3H", *(257 * value for value in RED)) * SIZE[0]
+    return png(size=SIZE, bits=16, colour=2, rows=[row] * SIZE[1])
 
 
-def png(size, *, bits, rows):
-    def chunk(name, content):
-        checked = name + content
-        return struct.pack(">I", len(content)) + checked + struct.pack(">I", zlib.crc32(checked))
-
-    header = struct.pack(">2I5B", *size, bits, 2, 0, 0, 0)
-    content = chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + content
+def heic():
+    file = io.BytesIO()
+    pillow_heif.from_pillow(plain()).save(file, quality=95)
+    return file.getvalue()
 
 
 GREY = tuple([round(0.299 * RED[0] + 0.587 * RED[1] + 0.114 * RED[2])] * 3)
 # The name and the content of a file, and the colour of its pixels.
 READ = {
-    "grey.jpg": (encoded(plain("L"), "JPEG"), GREY),
-    "CMYK.jpg": (encoded(plain("CMYK"), "JPEG", quality=95), RED),
+    "grey.jpg": (encode(plain("L"), "JPEG"), GREY),
+    "CMYK.jpg": (encode(plain("CMYK"), "JPEG", quality=95), RED),
     "16 bits.png": (deep(0x64FF), (0x64,) * 3),
     "16 bits of colour.png": (deep_colours(), RED),
     "moving.gif": (moving("GIF"), RED),
     "moving.png": (moving("PNG"), RED),
     "moving.webp": (moving("WEBP", lossless=True), RED),
-    "still.webp": (encoded(plain(), "WEBP", lossless=True), RED),
-    "called.png": (encoded(plain(), "JPEG", quality=95), RED),
-    "large.png": (encoded(Image.new("L", (8000, 6000), 90), "PNG", compress_level=1), (90,) * 3),
+    "still.webp": (encode(plain(), "WEBP", lossless=True), RED),
+    "called.png": (encode(plain(), "JPEG", quality=95), RED),
+    "of a phone.HEIC": (heic(), RED),
+    "large.png": (encode(Image.new("L", (8000, 6000), 90), "PNG", compress_level=1), (90,) * 3),
 }
 # The name and the content of a file, and what the line says.
 UNREADABLE = {
     "empty.jpg": (b"", "NAME is not an image"),
     "text.png": (b"<html>404 not found</html>", "NAME is not an image"),
     "cut.jpg": (
-        encoded(picture("a", size=(64, 64)), "JPEG")[:-300],
+        encode(picture("a", size=(64, 64)), "JPEG")[:-300],
         "cannot decode NAME: image file is truncated",
     ),
     "bomb.png": (
-        png((50_000, 50_000), bits=8, rows=b"\0"),
+        png(size=(50_000, 50_000), bits=8, colour=2, rows=[b""]),
         "cannot decode NAME: Image size (2500000000 pixels) exceeds limit",
     ),
     "float.tiff": (
-        encoded(Image.fromarray(np.full(SIZE[::-1], 0.5, np.float32)), "TIFF"),
+        encode(Image.fromarray(np.full(SIZE[::-1], 0.5, np.float32)), "TIFF"),
         "cannot decode NAME: its pixels are floating-point numbers",
     ),
+    # With a preview that can be read.
+    "of a camera.NEF": (
+        encode(plain(), "TIFF"),
+        "cannot read NAME: raw photographs of cameras cannot be read; convert it to JPEG or PNG",
+    ),
+    "of a phone.dng": (encode(plain(), "TIFF"), "cannot read NAME: raw photographs"),
+    "drawn.svg": (b"<svg/>", "cannot read NAME: SVG images cannot be read; convert it to"),
     "thin.png": (
-        encoded(Image.new("L", (1, 30_000)), "PNG"),
+        encode(Image.new("L", (1, 30_000)), "PNG"),
         "NAME is too long and narrow, 1 x 30000 pixels",
     ),
 }
@@ -95,8 +94,8 @@ UNREADABLE = {
 def load(root, image_size=None, *, upright=True):
     fields = {"path": str(root), "nested": False, "image_size": image_size}
     fields |= {"validation_fraction": 0.2, "test_fraction": 0.2, "unseen_classes": "refuse"}
-    fields |= {"augmentation": "none"}
-    fields |= {"decoding": "exact"}
+    fields |= {"augmentation": "none", "decoding": "exact"}
+    fields |= {"transparency": "drop", "read_truncated": False}
     fields |= {"respect_exif_orientation": upright, "normalization": "half"}
     fields |= train_images.UNCHANGED
     return dataset_spec({"name": "folder", **fields}).load(None)

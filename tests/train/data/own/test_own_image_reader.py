@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tests.train.data.own.pictures import picture
+from tests.train.data.own.pictures import picture, sixteen_bits
 from train.data.images import UnreadableImageError
 from train.data.own import image_changes
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
@@ -54,7 +54,7 @@ def test_another_size_is_resized_and_its_middle_cropped(size):
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGBA", "CMYK", "I;16"])
 def test_any_mode_becomes_the_channels_of_the_data(mode):
-    image = picture("a").convert("I").convert(mode) if mode == "I;16" else picture("a", mode=mode)
+    image = sixteen_bits("a") if mode == "I;16" else picture("a", mode=mode)
     for channels in (1, 3):
         pixels = reader((10, 12, channels)).for_evaluation(encoded(image, "TIFF"), "a")
         assert (pixels.shape, pixels.dtype) == ((10, 12, channels), np.uint8)

@@ -8,8 +8,10 @@ import pytest
 from configs import folder, table
 from tests.train.data.own import pictures
 from train import configuration, experiment, prepare
+from train.data.images import DecodeOptions
 from train.foundation.errors import UserError
 from train.prediction import image_files, trained
+from train.prediction.description import preparation
 from train.training.losses import LOSSES
 
 CLASSES = ("ash", "birch", "cedar", "dogwood", "elm", "fir")
@@ -47,7 +49,7 @@ def test_a_folder_becomes_a_classifier_that_needs_no_data(photos, tmp_path):
     classifier = trained.load(workdir)
     assert classifier.classes.names == CLASSES
     assert classifier.classes.training_images == (6,) * len(CLASSES)
-    image = image_files.read(photos / "ash" / "0.png", upright=True)
+    image = image_files.read(photos / "ash" / "0.png", None)
     pixels = image_files.to_input(image, classifier.spec, "a")
     np.testing.assert_array_equal(pixels, np.asarray(pictures.picture("ash/0.png")))
     assert classifier.scores()(pixels[None]).shape == (1, len(CLASSES))
@@ -95,10 +97,15 @@ def test_a_split_of_which_no_image_can_be_read_is_told(tmp_path, split):
 @pytest.mark.slow
 def test_greyscale_and_a_size_of_ones_own(tmp_path):
     pictures.write_classes(tmp_path / "photos", CLASSES, 10, mode="L")
-    config = small(folder, tmp_path / "photos", **{"dataset.image_size": 7})
-    experiment.run(config, tmp_path / "run")
+    fields = {"image_size": 7, "transparency": "white", "read_truncated": True}
+    fields = {f"dataset.{name}": value for name, value in fields.items()}
+    experiment.run(small(folder, tmp_path / "photos", **fields), tmp_path / "run")
     kept = json.loads((tmp_path / "run" / "data.json").read_text())
     assert kept["image_shape"] == [7, 7, 1]
+    # A finished run decodes as its configuration says.
+    spec = trained.load(tmp_path / "run").spec
+    assert spec.reader.options == DecodeOptions(on_white=True, read_truncated=True)
+    assert "in greyscale (transparent parts on white), " in preparation(spec, (7, 7, 1))
 
 
 @pytest.mark.slow
