@@ -91,7 +91,7 @@ def predict(
     start = end = 0
     for share in batches:
         labels = np.asarray(share["labels"])
-        of_step = {**share, "labels": np.where(labels < num_classes, labels, 0)}
+        of_step = {**share, "labels": labels_for_steps(labels, num_classes)}
         outputs = devices.join(eval_step(params, batch_stats, devices.split(of_step)))
         batch = processes.gather({**outputs, "labels": labels, "mask": np.asarray(share["mask"])})
         mask = batch["mask"]
@@ -102,10 +102,24 @@ def predict(
             if name not in arrays:
                 arrays[name] = np.empty((num_examples, *found.shape[1:]), found.dtype)
             arrays[name][start:end] = found
-    found = Predictions(
-        scores=scores.scores(), **{name: array[:end] for name, array in arrays.items()}
-    )
-    found.loss[~found.is_known], found.ranks[~found.is_known] = np.nan, num_classes
+    return of_steps(scores=scores.scores(), **{name: array[:end] for name, array in arrays.items()})
+
+
+def labels_for_steps(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    """Labels that a step can take: any class in place of those that the model does not know."""
+    return np.where(labels < num_classes, labels, 0)
+
+
+def of_steps(
+    loss: np.ndarray, scores: Scores, labels: np.ndarray, ranks: np.ndarray
+) -> Predictions:
+    """What steps found that were given `labels_for_steps` of the labels."""
+    found = Predictions(loss, scores, labels, ranks)
+    if not (known := found.is_known).all():
+        no_loss, last = loss.dtype.type(np.nan), ranks.dtype.type(scores.shape[-1])
+        return Predictions(
+            np.where(known, loss, no_loss), scores, labels, np.where(known, ranks, last)
+        )
     return found
 
 

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from topk_jax.metrics import label_ranks
-from train.evaluation import metric, summaries
+from train.evaluation import metric, predictions, summaries
 from train.evaluation.metric import LOSS, Metric
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.stored_scores import CollectedScores
@@ -197,12 +197,13 @@ def _rescaled(found: Predictions, objective: Objective, factors: np.ndarray) -> 
 
     scores = CollectedScores(len(found.scores))
     parts = []
+    labels = predictions.labels_for_steps(found.labels, factors.size)
     for chunk in chunks(found.scores):
-        part = jax.device_get(of(found.scores[chunk], found.labels[chunk]))
+        part = jax.device_get(of(found.scores[chunk], labels[chunk]))
         scores.add(part.pop("scores"))
         parts.append(part)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return Predictions(scores=scores.scores(), **arrays, labels=found.labels)
+    return predictions.of_steps(scores=scores.scores(), **arrays, labels=found.labels)
 
 
 def _evaluate(
