@@ -16,6 +16,7 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from train.foundation import (
+    environment,
     freed_memory,
     interruption,
     invocation,
@@ -29,12 +30,17 @@ from train.foundation.printable import printable
 _USER_ERROR = 2
 # Plus the number of the signal: the exit code of a run that a signal stopped, as in shells.
 _SIGNAL = 128
+# pathlib has no type of its own for it.
+_NO_HOME = "Could not determine home directory."
 # The exit code for errors of the system: a full disk, or a folder without write permission.
 _SYSTEM_ERROR = 1
+# In letters, of a message: two paths of the longest that Linux takes.
+_LONGEST = 8192
 
 
 def run(command: Callable[[], None]) -> NoReturn:
     """Parses the flags and runs the command. A mistake ends in one line and an exit code."""
+    environment.mend()
     freed_memory.keep()
     standard_output.keep_what_fails()
     try:
@@ -83,8 +89,9 @@ def _show_help(command: Callable[[], None]) -> NoReturn:
     # absl has the flags of the module that Python was started with under what it was started by.
     owner = sys.argv[0] if module.__name__ == "__main__" else module.__name__
     _, _, listed = flags.FLAGS.module_help(owner).partition(":\n")
-    described = str(module.__doc__).strip()
-    standard_output.show(invocation.as_typed(f"{described}\n\nflags:\n{listed}\n"))
+    # There is no docstring with PYTHONOPTIMIZE=2.
+    described = f"{module.__doc__.strip()}\n\n" if module.__doc__ else ""
+    standard_output.show(invocation.as_typed(f"{described}flags:\n{listed}\n"))
     sys.exit(0)
 
 
@@ -114,6 +121,7 @@ def _guarded(command: Callable[[], None]) -> None:
     # The libraries log much that is not for users, at lower levels.
     absl_logging.set_verbosity(absl_logging.WARNING)
     absl_logging.get_absl_handler().setFormatter(_Warning("warning: %(message)s"))
+    environment.check_cache()
     try:
         with interruption.unwinding():
             command()
@@ -151,6 +159,8 @@ def _explain(error: Exception) -> NoReturn:
         case OSError():
             named = error.filename is not None and error.strerror is not None
             _fail(f"{error.strerror}: {error.filename}" if named else str(error), _SYSTEM_ERROR)
+        case RuntimeError() if str(error) == _NO_HOME:
+            _fail("there is no user of the name after the ~ of a path", _USER_ERROR)
         case MemoryError():
             _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR)
         case RuntimeError() if str(error).startswith("RESOURCE_EXHAUSTED"):
@@ -185,6 +195,9 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _end(message: str, code: int) -> NoReturn:
     line = printable(" ".join(message.split()))
+    if len(line) > _LONGEST:
+        # A value of a flag or a file can have any length.
+        line = f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
     _leave(f"{invocation.as_typed(line)}\n", code)
 
 
