@@ -338,6 +338,54 @@ def test_the_first_number_that_is_not_finite_is_named(dtype, value, row, monkeyp
 # What is refused
 
 
+def flipped(path, name, places):
+    """Changes the lowest bit of some bytes of an array, counted from its end."""
+    with zipfile.ZipFile(path) as archive:
+        content = archive.read(f"{name}.npy")
+    whole = bytearray(path.read_bytes())
+    end = whole.index(content) + len(content)
+    for place in places:
+        whole[end - place] ^= 1
+    path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("place", [1, 3 * 16 * 4, 60 * 4 * 4])
+def test_a_changed_bit_is_found_when_the_features_are_opened(
+    tmp_path, in_memory, place, monkeypatch
+):
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 10**9 if in_memory else 0)
+    # Several chunks, the last of which is smaller.
+    monkeypatch.setattr(feature_columns, "_CHUNK", 4 * 16)
+    path = matrices.write(tmp_path / "a.npz", **matrices.arrays(dtype=np.float32))
+    assert isinstance(load(path).train.images.matrix, StoredRows) == (not in_memory)
+    feature_columns.check_finite(read(path), "a")
+    flipped(path, "features", [place])
+    # What is read with the header is compared at once.
+    message = "features (cannot be read: Bad CRC-32 for|is damaged: it has another checksum$)"
+    with pytest.raises(UserError, match=message):
+        load(path)
+    with pytest.raises(UserError, match=message):
+        feature_columns.check_finite(read(path), str(path))
+
+
+def test_a_changed_bit_of_the_labels_is_found(tmp_path):
+    path = matrices.write(tmp_path / "a.npz", **matrices.arrays())
+    flipped(path, "labels", [4])
+    with pytest.raises(UserError, match=r"a\.npz: the array labels cannot be read: Bad CRC-32"):
+        load(path)
+
+
+def test_features_that_are_cut_short_in_training_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
+    folder = matrices.write(tmp_path / "folder", **matrices.arrays())
+    batches = TrainingBatches(load(folder).train, 16, seed=0)
+    assert batches[0]["images"].shape == (16, 4)
+    os.truncate(folder / "features.npy", 200)
+    with pytest.raises(UserError, match=r"features\.npy was changed while its rows were read"):
+        batches[1]
+
+
 def saved(**content):
     file = io.BytesIO()
     np.savez(file, **content)
