@@ -9,6 +9,7 @@ import functools
 import io
 import math
 import os
+import warnings
 import zipfile
 import zlib
 from collections.abc import Callable, Mapping
@@ -145,7 +146,8 @@ def _in_zip(
     archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path | IO[bytes]
 ) -> StoredArray:
     place = None
-    if isinstance(file, Path) and member.compress_type == zipfile.ZIP_STORED:
+    is_stored = member.compress_type == zipfile.ZIP_STORED
+    if isinstance(file, Path) and is_stored and member.compress_size == member.file_size:
         place = file, _content(file, member)
     if member.flag_bits & _ENCRYPTED:
         raise ValueError("it is encrypted")
@@ -170,7 +172,10 @@ def _of(
     version = np.lib.format.read_magic(header)
     if version not in _HEADERS:
         raise ValueError(f"its format has version {version}")
-    shape, is_fortran, dtype = _HEADERS[version](header)
+    with warnings.catch_warnings():
+        # Of files that Python 2 has written, which are read as well.
+        warnings.simplefilter("ignore", UserWarning)
+        shape, is_fortran, dtype = _HEADERS[version](header)
     if dtype.hasobject:
         raise ValueError(
             "it has Python objects, not numbers or texts; np.array(names, dtype=str) makes texts"

@@ -5,10 +5,12 @@ that lie in one another, or are the same bytes under many names, make gigabytes 
 Python before 3.11.8 and 3.12.2 reads them.
 """
 
+import errno
 import zipfile
 from pathlib import Path
 from typing import IO
 
+from train.foundation.errors import first_line
 from train.foundation.files import open_regular
 
 # A member's header has this many bytes, without the name.
@@ -28,7 +30,15 @@ def opened(file: Path | IO[bytes]) -> zipfile.ZipFile:
     """
     if isinstance(file, Path):
         open_regular(file).close()
-    archive = zipfile.ZipFile(file)
+    try:
+        archive = zipfile.ZipFile(file)
+    except zipfile.BadZipFile:
+        raise
+    except Exception as error:  # A damaged list of members can make it raise anything.
+        # A place before the file is no argument for the system.
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise
+        raise zipfile.BadZipFile(first_line(error)) from error
     try:
         _check(archive)
     except BaseException:

@@ -16,6 +16,9 @@ from matplotlib.ticker import FuncFormatter
 
 from train.foundation.printable import printable_lines
 
+# A file matplotlibrc in the current folder may ask for LaTeX, which is a program that reads files.
+mpl.rcParams["text.usetex"] = False
+
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the yellow is too light.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 # The numbers of colours, markers and lines have no common divisor: looks return late.

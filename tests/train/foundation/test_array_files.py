@@ -97,6 +97,13 @@ def test_a_header_asks_for_no_more_than_there_is(header, tmp_path):
             array_files.in_npz(tmp_path / "a.npz")["a"]()
 
 
+def test_a_header_of_python_2_is_read(tmp_path):
+    text = b"{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 3L)}\n"
+    content = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text + bytes(24)
+    (tmp_path / "a.npy").write_bytes(content)
+    assert array_files.in_npy(tmp_path / "a.npy").read().shape == (2, 3)
+
+
 def test_headers_that_numpy_reads_slowly_or_never(tmp_path):
     path = tmp_path / "a.npy"
     deep = b"\x93NUMPY\x02\x00" + (2**20).to_bytes(4, "little") + b"(" * 2**20

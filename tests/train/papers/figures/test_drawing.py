@@ -1,7 +1,9 @@
 """The command that draws figures: its files, and every mistake in one line."""
 
+import importlib
 import json
 
+import matplotlib as mpl
 import pytest
 from matplotlib.colors import to_hex
 
@@ -45,6 +47,12 @@ def test_names_of_runs_are_no_formulas_and_hold_nothing_that_is_obeyed(tmp_path)
     assert printable_lines(drawn) == drawn
     # matplotlib writes each text as a comment beside its outlines.
     assert all(f"<!-- {printable(name)} -->" in drawn for name in names)
+
+
+def test_settings_of_the_current_folder_start_no_program(monkeypatch):
+    monkeypatch.setitem(mpl.rcParams, "text.usetex", True)
+    importlib.reload(figure_style)
+    assert not figure_style.new_figure(1, 1).text(0, 0, "a").get_usetex()
 
 
 # Mistakes.
