@@ -80,7 +80,7 @@ def _add(
     shape: tuple[int, ...],
     parts: Iterable[np.ndarray],
 ) -> None:
-    """Adds an array, of which one part is in memory at a time; not compressed, so its rows can be read."""
+    """Adds an array, of which one part is in memory at a time; its rows can be read one by one."""
     header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     # The size is not known before, and may pass 4 GiB.
     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
