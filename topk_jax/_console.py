@@ -2,9 +2,9 @@
 
 The packages of the program are called `train` and `configs`, and so are many people's own files. At
 the top of an environment they would clash. The wheel therefore has them in `topk_jax/_program`, a
-folder that is no package, and this command puts that folder at the front of `sys.path` in its own
-process. Import paths in the sources, in the configurations of runs and in what is sent to other
-processes are then those of a checkout, and nobody else's imports change.
+folder that is no package, and this command finds them there in its own process. Import paths in the
+sources, in the configurations of runs and in what is sent to other processes are then those of a
+checkout, and nobody else's imports change.
 """
 
 import importlib
@@ -12,6 +12,8 @@ import importlib.metadata
 import os
 import sys
 from pathlib import Path
+
+from topk_jax import _console_imports
 
 _HERE = Path(__file__).resolve().parent
 _INSTALLED = _HERE / "_program"
@@ -22,7 +24,7 @@ _USER_ERROR = 2
 
 def main() -> None:
     """Runs the command of the program that the first argument names."""
-    sys.path.insert(0, str(_PROGRAM))
+    _console_imports.begin(str(_PROGRAM))
     importlib.import_module("train.foundation.interruption").begin()
     # Processes of the program would look into the current folder, or beside this file, first.
     os.environ["PYTHONSAFEPATH"] = "1"
@@ -59,9 +61,6 @@ def _run(name: str) -> None:
     try:
         module = importlib.import_module(name)
         command_line = importlib.import_module("train.foundation.command_line")
-        # Import paths of the user's own objects may begin in the current folder. It comes last: a
-        # file train.py, or one that is called like a library, is not taken for another.
-        sys.path.append(str(Path.cwd()))
         command_line.run(module.main)
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
@@ -78,3 +77,6 @@ def _fail(message: str) -> None:
 
 if __name__ == "__main__":
     main()
+elif _console_imports.is_process_of_the_program():
+    # Python imports this file in the processes that decode, before it reads what they decode.
+    _console_imports.begin(str(_PROGRAM))

@@ -3,12 +3,20 @@
 import os
 import sys
 
-# `python -m train.COMMAND` imports this before the command, with "-m" in the place of its name.
-if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)].removeprefix("-m").startswith("train."):
-    try:
-        from train.foundation import interruption
+from topk_jax import _console_imports
 
-        interruption.begin()
+# `python -m train.COMMAND` imports this before the command, with "-m" in the place of its name.
+_IS_COMMAND = sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)].removeprefix(
+    "-m"
+).startswith("train.")
+
+if _IS_COMMAND or _console_imports.is_process_of_the_program():
+    try:
+        _console_imports.begin(f"{__path__[0]}/..")
+        if _IS_COMMAND:
+            from train.foundation import interruption
+
+            interruption.begin()
     except KeyboardInterrupt:
         os.write(2, b"stopped by SIGINT\n")
         os._exit(130)

@@ -28,10 +28,10 @@ def show(comparison: Comparison) -> None:
     console = make_console(width_without_terminal=WIDTH)
     for table in comparison.tables:
         title = f"{table.groups.data_set}, {comparison.split} split"
-        console.print(title, markup=False)
+        console.print(title)
         _show(console, table, comparison.metrics)
     for line in texts.legend(comparison):
-        console.print(line, markup=False)
+        console.print(line)
     for note in comparison.notes:
         show_line(note)
 

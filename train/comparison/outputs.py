@@ -7,6 +7,7 @@ from typing import Any
 
 from train.comparison import texts
 from train.comparison.comparing import Comparison, DataSetTable, Row
+from train.foundation.printable import printable, printable_lines
 from train.series.statistics import Summary
 
 
@@ -41,7 +42,7 @@ def to_csv(comparison: Comparison) -> str:
     writer = csv.DictWriter(text, columns, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
-    return text.getvalue()
+    return printable_lines(text.getvalue())
 
 
 def to_markdown(comparison: Comparison) -> str:
@@ -60,7 +61,8 @@ def to_markdown(comparison: Comparison) -> str:
         ]
         blocks.append("\n".join(lines))
     notes = [*texts.legend(comparison), *comparison.notes]
-    return "\n\n".join([*blocks, "\n".join(f"- {note}" for note in notes)]) + "\n"
+    text = "\n\n".join([*blocks, "\n".join(f"- {note}" for note in notes)])
+    return printable_lines(text) + "\n"
 
 
 def _row_to_plain(table: DataSetTable, row: Row) -> dict[str, Any]:
@@ -102,8 +104,8 @@ def _csv_rows(comparison: Comparison, table: DataSetTable) -> Iterator[dict[str,
     # With the whole names of fields: short ones can be those of two fields in two data sets.
     has_baseline = any(one.has_baseline for one in comparison.tables)
     for row in table.rows:
-        line: dict[str, Any] = {"data_set": table.groups.data_set}
-        line |= {field: row.group.text(field) for field in table.groups.columns}
+        line: dict[str, Any] = {"data_set": _cell(table.groups.data_set)}
+        line |= {field: _cell(row.group.text(field)) for field in table.groups.columns}
         line["seeds"] = len(row.group.runs)
         for metric, number in row.numbers.items():
             cells = {metric.name: number.summary}
@@ -114,5 +116,10 @@ def _csv_rows(comparison: Comparison, table: DataSetTable) -> Iterator[dict[str,
         yield line
 
 
+def _cell(text: str) -> str:
+    """A text that a spreadsheet does not compute: a name may begin as a formula does."""
+    return f"'{text}" if text.startswith(("=", "+", "@")) else text
+
+
 def _markdown_row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    return f"| {' | '.join(printable(cell).replace('|', chr(92) + '|') for cell in cells)} |"

@@ -24,12 +24,12 @@ def show(numbers: StudyNumbers) -> None:
     """Prints the table of the arms, that of the contrasts, and what a reader has to know."""
     console = make_console(width_without_terminal=WIDTH)
     study = numbers.study
-    console.print(f"arms, {study.split} split", markup=False)
+    console.print(f"arms, {study.split} split")
     show_columns(console, _arm_columns(numbers))
-    console.print("contrasts, in points", markup=False)
+    console.print("contrasts, in points")
     show_columns(console, list(_contrast_columns(numbers)))
     for line in _LEGEND:
-        console.print(line, markup=False)
+        console.print(line)
     for note in _notes(numbers):
         show_line(note)
 

@@ -17,7 +17,7 @@ import numpy as np
 from absl import logging
 
 from train.data import characters
-from train.foundation import packages
+from train.foundation import array_files, packages
 from train.foundation.errors import UserError
 
 ATTRIBUTION = "GeoNames (https://www.geonames.org), CC BY 4.0"
@@ -139,8 +139,8 @@ def _draw(name: str, country: str) -> float:
 
 
 def _load(path: Path) -> Gazetteer:
-    with np.load(path, allow_pickle=False) as arrays:
-        return Gazetteer(**{field.name: arrays[field.name] for field in fields(Gazetteer)})
+    arrays = array_files.in_npz(path)
+    return Gazetteer(**{field.name: arrays[field.name]().read() for field in fields(Gazetteer)})
 
 
 def save(gazetteer: Gazetteer, path: Path) -> None:

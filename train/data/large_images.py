@@ -15,6 +15,7 @@ from queue import Empty
 import grain
 from absl import flags
 
+from topk_jax import _console_imports
 from train.data.batches import Batch, EvaluationBatches, TrainingBatches
 
 # The finished batches that each process keeps ready.
@@ -69,7 +70,7 @@ def stream(
             worker_init_fn=_start,
         )
     # Threads of this process do not handle its signals.
-    starting = _signals_blocked if num_workers else contextlib.nullcontext
+    starting = _starting_workers if num_workers else contextlib.nullcontext
     with starting():
         iterator = iter(iterable)
     try:
@@ -125,16 +126,17 @@ def _end_with_the_program() -> None:
 
 
 @contextlib.contextmanager
-def _signals_blocked() -> Iterator[None]:
+def _starting_workers() -> Iterator[None]:
     """Blocks SIGINT and SIGTERM in the processes that start here; the program ends them itself.
 
     A terminal or a scheduler sends these signals to all processes. The program would wait for ever
     for a worker that a signal has ended.
     """
-    # Started now, as it unblocks the signals when it starts.
-    resource_tracker.ensure_running()
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    with _console_imports.starting_processes():
+        # Started now, as it unblocks the signals when it starts.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)

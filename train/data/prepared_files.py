@@ -20,7 +20,7 @@ from train.data.builders import damaged
 from train.data.image_reader import ImageReader
 from train.data.record_shards import RecordShards, Shard
 from train.data.records import Records, Split
-from train.foundation import checksums, host_memory, json_files
+from train.foundation import array_files, checksums, host_memory
 from train.foundation.errors import UserError, first_line
 
 # How the names of lists begin that are made of the records where they are missing.
@@ -158,15 +158,12 @@ def labels_content(labels: np.ndarray) -> bytes:
 
 
 def _read_labels(path: Path, num_examples: int, num_classes: int) -> np.ndarray:
-    # The header takes a hundred bytes, a label at most eight.
-    content = json_files.read_bytes(path, 8 * num_examples + 2**12)
-    if not content.startswith(b"\x93NUMPY"):
-        raise ValueError("it is no .npy file")
-    labels = np.load(io.BytesIO(content), allow_pickle=False)
-    if labels.dtype.kind not in "iu":
+    found = array_files.in_npy(path)
+    if found.dtype.kind not in "iu":
         raise TypeError("it has no whole numbers")
-    if labels.shape != (num_examples,):
-        raise ValueError(f"it is of {list(labels.shape)} of {num_examples} examples")
+    if found.shape != (num_examples,):
+        raise ValueError(f"it is of {list(found.shape)} of {num_examples} examples")
+    labels = found.read()
     _check_labels(labels, num_classes)
     return labels.astype(np.int32)
 

@@ -9,6 +9,7 @@ import numpy as np
 from train.data import image_formats
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
+from train.foundation.stored_rows import StoredRows
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,11 @@ class Rows:
     """Rows of a matrix of features or characters, which are copied when a batch wants them.
 
     Attributes:
-        matrix: the features or characters [n, d] of all splits, possibly mapped from a file into
-            memory.
+        matrix: the features or characters [n, d] of all splits; many stay in their file.
         indices: the indices of the chosen rows in `matrix`, [m].
     """
 
-    matrix: np.ndarray
+    matrix: np.ndarray | StoredRows
     indices: np.ndarray
 
     def __len__(self) -> int:
@@ -88,7 +88,6 @@ class Rows:
 
     def to_array(self) -> np.ndarray:
         """The chosen rows, copied, [m, d]."""
-        # Not `take`: it copies the whole matrix first where that is not aligned in its file.
         return self.matrix[self.indices]
 
 

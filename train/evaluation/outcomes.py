@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from train.evaluation.metric import Metric
-from train.foundation import files, json_files
+from train.foundation import array_files, files, json_files
 from train.foundation.errors import UserError, first_line
 
 # In bytes; those of ImageNet's validation images have less than a million.
@@ -48,10 +48,11 @@ class Outcomes:
                 "Without results.json, the command that started the run writes it"
             ) from error
         try:
-            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                found = cls(**{field.name: arrays[field.name] for field in dataclasses.fields(cls)})
+            arrays = array_files.in_npz(io.BytesIO(content))
+            names = (field.name for field in dataclasses.fields(cls))
+            found = cls(**{name: arrays[name]().read() for name in names})
             found._check()
-        except Exception as error:  # What NumPy raises at a damaged file, or one of another kind.
+        except Exception as error:  # Whatever a damaged file, or one of another kind, raises.
             raise UserError(f"{path} has no outcomes of a split: {first_line(error)}") from error
         return found
 

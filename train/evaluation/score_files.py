@@ -1,6 +1,7 @@
 """Scores and labels in files: those of a run for whoever wants them, and somebody else's."""
 
 import bz2
+import functools
 import gzip
 import io
 import lzma
@@ -8,6 +9,7 @@ import math
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -19,7 +21,8 @@ from scipy import special
 from train.evaluation import stored_scores
 from train.evaluation.predictions import Predictions, chunks, ranks_in_64_bits
 from train.evaluation.stored_scores import Scores, StoredScores
-from train.foundation import files, text_files
+from train.foundation import array_files, files, stored_rows, text_files
+from train.foundation.array_files import StoredArray
 from train.foundation.errors import UserError, first_line
 
 # What an .npz file may call its scores; logits become probabilities, the others are as they are.
@@ -29,8 +32,6 @@ _SCORES = (_PROBABILITIES, "scores")
 _LABELS = "labels"
 _LOSS = "loss"
 _CLASS_COUNTS = "class_counts"
-# What an .npy file begins with.
-_NPY = b"\x93NUMPY"
 # How a text is decompressed, by the end of its name.
 _Decompressed = gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile
 _DECOMPRESSED: Mapping[str, Callable[[Any], _Decompressed]] = MappingProxyType(
@@ -196,7 +197,7 @@ def class_counts_beside(scores: Path, num_classes: int) -> np.ndarray | None:
     Raises:
         UserError: the file has something else by that name.
     """
-    arrays = _read(scores, "logits", only=_CLASS_COUNTS)
+    arrays = _read(scores, "logits")
     if _CLASS_COUNTS not in arrays:
         return None
     counts = arrays[_CLASS_COUNTS]
@@ -224,10 +225,10 @@ def read_integers(path: Path, *, flag: str) -> np.ndarray:
         return numbers.astype(np.int64)
     with _reading(path, flag):
         files.open_bounded(path, files.MOST_EXAMPLES_BYTES).close()
-    arrays = list(_read(path, flag).values())
+    arrays = _read(path, flag)
     if len(arrays) != 1:
         raise UserError(f"--{flag} must have one array; {path} has {len(arrays)}")
-    return _integers(arrays[0], path, flag)
+    return _integers(next(iter(arrays.values())), path, flag)
 
 
 def _text(path: Path) -> str:
@@ -283,39 +284,58 @@ def _check_labels(labels: np.ndarray, shape: tuple[int, ...], *, flag: str) -> N
 
 def _read_scores(path: Path, flag: str) -> Mapping[str, Any]:
     """The arrays of a file, as `_read` gives them; many scores of an .npy file stay there."""
-    with _reading(path, flag):
-        with files.open_regular(path) as file:
-            is_npy = file.read(6) == _NPY
-        stored = StoredScores.of_npy(path) if is_npy else None
-    if stored is not None and 4 * math.prod(stored.shape) > stored_scores.MOST_IN_MEMORY:
-        return {_LOGITS: stored}
-    return _read(path, flag)
+    arrays = _read(path, flag)
+    if arrays.is_npy:
+        with _reading(path, flag):
+            found = arrays.finders[_LOGITS]()
+            rows = found.rows()
+        if rows is not None and 4 * math.prod(rows.shape) > stored_rows.MOST_IN_MEMORY:
+            return {_LOGITS: StoredScores.of(rows)}
+    return arrays
 
 
-def _read(path: Path, flag: str, only: str | None = None) -> Mapping[str, np.ndarray]:
-    """The arrays of an .npz file by their names, or the one of an .npy file as logits.
+@dataclass(frozen=True)
+class _Arrays(Mapping[str, np.ndarray]):
+    """The arrays of a file, each of which is read when it is asked for.
 
-    Args:
+    Attributes:
         path: the file.
         flag: what messages call it.
-        only: the name of the one array that is read, where there is one; None for all.
+        is_npy: whether it has one array without a name, which is logits here.
+        finders: finds each array, by its name.
     """
+
+    path: Path
+    flag: str
+    is_npy: bool
+    finders: Mapping[str, Callable[[], StoredArray]]
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        find = self.finders[name]
+        with _reading(self.path, self.flag):
+            return find().read()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.finders
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.finders)
+
+    def __len__(self) -> int:
+        return len(self.finders)
+
+
+def _read(path: Path, flag: str) -> _Arrays:
+    """The arrays of an .npz file by their names, or the one of an .npy file as logits."""
     with _reading(path, flag):
         with files.open_regular(path) as file:
-            start = file.read(6)
-        if not start.startswith((_NPY, b"PK")):
-            raise ValueError("it is no .npy or .npz file")
-        loaded = np.load(path, mmap_mode=None if only is None else "r", allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {_LOGITS: loaded}
-        with loaded:
-            names = [name for name in loaded.files if only in (None, name)]
-            arrays = {name: loaded[name] for name in names}
-        for name, array in arrays.items():
-            # Of a member of another kind, NumPy returns the bytes.
-            if not isinstance(array, np.ndarray):
-                raise TypeError(f"{name} in it is no array")
-        return arrays
+            start = file.read(len(array_files.NPY))
+        if start == array_files.NPY:
+            one = functools.partial(array_files.in_npy, path)
+            return _Arrays(path, flag, is_npy=True, finders={_LOGITS: one})
+        if start.startswith(array_files.ZIP):
+            return _Arrays(path, flag, is_npy=False, finders=array_files.in_npz(path))
+        raise ValueError("it is no .npy or .npz file")
 
 
 @contextmanager
@@ -327,6 +347,8 @@ def _reading(path: Path, flag: str) -> Iterator[None]:
         raise UserError(f"--{flag} must name a file; {path} {state}") from error
     except (files.NotRegularError, files.TooLargeError) as error:
         raise UserError(f"--{flag}: {path} cannot be read: {error.strerror}") from error
+    except UserError as error:
+        raise UserError(f"--{flag}: {path} cannot be read: {error}") from error
     except OSError as error:
         if error.filename is not None or error.errno is None:
             raise

@@ -3,24 +3,14 @@
 import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import IO, overload
+from typing import overload
 
 import numpy as np
 
-# Scores of more bytes, in 32 bits, are in a file.
-MOST_IN_MEMORY = 2**28
+from train.foundation import stored_rows
+from train.foundation.stored_rows import OpenFile, StoredRows
+
 _DTYPE = np.dtype(np.float32)
-
-
-@dataclass(frozen=True)
-class _OpenFile:
-    """A file that is closed when nothing uses it any more; a temporary one is then gone."""
-
-    file: IO[bytes]
-
-    def __del__(self) -> None:
-        self.file.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,36 +18,30 @@ class StoredScores:
     """Scores [n, L] in an .npy file, or in a temporary file without a name.
 
     They are used as an array is, as far as that is possible: a slice gives an array in memory, and
-    an array of indices gives stored scores again. Rows are read, not mapped: what is mapped stays
-    in memory.
+    an array of indices gives stored scores again.
 
     Attributes:
-        opened: the file.
-        offset: where the first row of the file begins.
-        dtype: of a score.
-        num_classes: the number of classes.
+        stored: the scores of all examples of the file.
         rows: the places of the examples in the file, [n].
     """
 
-    opened: _OpenFile
-    offset: int
-    dtype: np.dtype
-    num_classes: int
+    stored: StoredRows
     rows: np.ndarray
 
     @classmethod
-    def of_npy(cls, path: Path) -> "StoredScores | None":
-        """The scores in an .npy file; None where it has something else, or a row in parts."""
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(mapped, np.memmap) or mapped.ndim != 2 or not mapped.flags.c_contiguous:
-            return None
-        rows = np.arange(len(mapped))
-        return cls(_OpenFile(path.open("rb")), mapped.offset, mapped.dtype, mapped.shape[1], rows)
+    def of(cls, stored: StoredRows) -> "StoredScores":
+        """The scores in a file."""
+        return cls(stored, np.arange(len(stored)))
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of a score."""
+        return self.stored.dtype
 
     @property
     def shape(self) -> tuple[int, int]:
         """The numbers of examples and classes."""
-        return len(self.rows), self.num_classes
+        return len(self.rows), self.stored.shape[1]
 
     def __len__(self) -> int:
         """The number of examples."""
@@ -75,13 +59,10 @@ class StoredScores:
         if not isinstance(chosen, slice):
             return replace(self, rows=rows)
         if not rows.size:
-            return np.empty((0, self.num_classes), self.dtype)
+            return self.stored[:0]
         # Indices increase as a rule, so that those of a slice are near one another.
         first, last = int(rows.min()), int(rows.max())
-        self.opened.file.seek(self.offset + first * self.num_classes * self.dtype.itemsize)
-        count = (last + 1 - first) * self.num_classes
-        read = np.fromfile(self.opened.file, self.dtype, count).reshape(-1, self.num_classes)
-        places = rows - first
+        read, places = self.stored[first : last + 1], rows - first
         return read if np.array_equal(places, np.arange(len(read))) else read[places]
 
 
@@ -97,7 +78,7 @@ class CollectedScores:
         self._num_examples = num_examples
         self._num_added = self._num_classes = 0
         self._array: np.ndarray | None = None
-        self._file: _OpenFile | None = None
+        self._file: OpenFile | None = None
 
     def add(self, part: np.ndarray) -> None:
         """Adds the scores of the next examples."""
@@ -112,8 +93,8 @@ class CollectedScores:
 
     def _begin(self, num_classes: int) -> None:
         self._num_classes = num_classes
-        if self._num_examples * num_classes * _DTYPE.itemsize > MOST_IN_MEMORY:
-            self._file = _OpenFile(tempfile.TemporaryFile())  # noqa: SIM115
+        if self._num_examples * num_classes * _DTYPE.itemsize > stored_rows.MOST_IN_MEMORY:
+            self._file = OpenFile(tempfile.TemporaryFile())  # noqa: SIM115
         else:
             self._array = np.empty((self._num_examples, num_classes), _DTYPE)
 
@@ -123,7 +104,8 @@ class CollectedScores:
             assert self._array is not None
             return self._array[: self._num_added]
         self._file.file.flush()
-        return StoredScores(self._file, 0, _DTYPE, self._num_classes, np.arange(self._num_added))
+        shape = self._num_added, self._num_classes
+        return StoredScores.of(StoredRows(self._file, 0, shape, _DTYPE))
 
 
 def collected(parts: Iterable[np.ndarray], num_examples: int) -> Scores:

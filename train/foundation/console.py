@@ -1,17 +1,27 @@
 """Standard output and standard error as rich's consoles, and how a line is printed on them."""
 
 import sys
+from collections.abc import Iterator
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 
-from train.foundation.printable import printable
+from train.foundation.printable import printable, printable_lines
 
 
 class _Console(Console):
-    """rich itself would end the process, with an exit code that does not say why."""
+    """A console of rich's on which texts of others are texts, in tables too."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        """Escapes what a terminal would obey; rich itself adds styles later."""
+        for segment in super().render(renderable, options):
+            is_text = segment.control is None
+            yield segment._replace(text=printable_lines(segment.text)) if is_text else segment
 
     def on_broken_pipe(self) -> None:
-        """Raises the error again: what runs the commands knows what to do."""
+        """Raises the error again: rich would end the process, with a code that says nothing."""
         raise  # noqa: PLE0704
 
 
@@ -26,6 +36,9 @@ def make_console(*, stderr: bool = False, width_without_terminal: int | None = N
     return _Console(
         stderr=stderr,
         highlight=False,
+        # Brackets and colons in names of others.
+        markup=False,
+        emoji=False,
         # Explicit: with FORCE_COLOR in the environment, rich treats a pipe as a terminal.
         force_terminal=is_terminal,
         width=None if is_terminal else width_without_terminal,
@@ -42,4 +55,4 @@ def show_line(text: str, console: Console | None = None) -> None:
         console: where to print it, above its progress bar if it has one; by default standard
             output.
     """
-    (console or make_console()).print(printable(text), markup=False, emoji=False, soft_wrap=True)
+    (console or make_console()).print(printable(text), soft_wrap=True)

@@ -4,6 +4,7 @@ import importlib
 from collections.abc import Collection
 from typing import Any
 
+from topk_jax import _console_imports
 from train.foundation import fields
 from train.foundation.fields import Field
 
@@ -22,6 +23,7 @@ def load(path: str) -> Any:
         ImportPathError: the module cannot be imported, or has no such name.
     """
     module, _, name = path.partition(":")
+    _console_imports.name(module)
     try:
         return getattr(importlib.import_module(module), name)
     except (Exception, SystemExit) as error:  # A module is a program: it can raise anything.

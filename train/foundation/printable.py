@@ -21,3 +21,8 @@ def printable(text: str) -> str:
         a\x1b]0;title\x07.jpg
     """
     return text if text.isprintable() else text.translate(_ESCAPES)
+
+
+def printable_lines(text: str) -> str:
+    """A text as `printable` gives it, whose ends of lines stay what they are."""
+    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))

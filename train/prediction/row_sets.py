@@ -9,6 +9,7 @@ import numpy as np
 
 from train.data.own import feature_columns, feature_files
 from train.foundation.errors import UserError
+from train.foundation.stored_rows import StoredRows
 from train.prediction import batching, class_sets, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet
@@ -50,7 +51,7 @@ class NamedRows:
         path: the file or the folder that they are read from.
     """
 
-    features: np.ndarray
+    features: np.ndarray | StoredRows
     names: Sequence[str] | None
     path: Path
     described = "what --features is read from"

@@ -4,13 +4,20 @@ Nothing is told by colour alone, no display is needed, and the same data give th
 """
 
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import FuncFormatter
+
+from train.foundation.printable import printable_lines
+
+# A file matplotlibrc in the current folder may ask for LaTeX, which is a program that reads files.
+mpl.rcParams["text.usetex"] = False
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; the yellow is too light.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -98,9 +105,22 @@ def legend_beside(figure: Figure, axes: Axes) -> None:
 
 def encode(figure: Figure, suffix: str) -> bytes:
     """The figure as the content of a file with the suffix: ".png", ".svg" or ".pdf"."""
+    for text in _words(figure):
+        # Names of runs and values of their fields are no formulas.
+        text.set_parse_math(False)
+        text.set_text(printable_lines(text.get_text()))
     # Otherwise these have the time of writing, and SVG random names.
     metadata = {".png": {}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
     content = io.BytesIO()
     with mpl.rc_context({"svg.hashsalt": "topk_jax"}):
         figure.savefig(content, format=suffix.removeprefix("."), metadata=metadata)
     return content.getvalue()
+
+
+def _words(figure: Figure) -> Iterator[Text]:
+    """The texts of a figure but for the numbers at its axes."""
+    legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
+    for axes in figure.axes:
+        yield from (axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts)
+    for legend in filter(None, legends):
+        yield from legend.get_texts()

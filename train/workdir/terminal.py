@@ -113,7 +113,7 @@ def show_results(
     if results["best_epoch"] < results.get("class_weights_epoch", 1):
         notes.append(_note_on_class_weights(results))
     for note in notes:
-        console.print(note, markup=False)
+        console.print(note)
         show_line("")
     show_files(files)
 

@@ -15,6 +15,7 @@ from tests.train.papers.finished_runs import finish
 from train.comparison import display, outputs, texts
 from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
+from train.foundation.printable import printable_lines
 
 OURS = {0: 0.91, 1: 0.94, 2: 0.95, 4: 0.97}
 THEIRS = {0: 0.90, 1: 0.92, 2: 0.96, 3: 0.93}
@@ -46,6 +47,19 @@ def numbers(comparison, metric=TOP_1):
         for table in comparison.tables
         for row in table.rows
     }
+
+
+def test_files_have_nothing_that_a_terminal_or_a_spreadsheet_obeys(tmp_path):
+    name = "\x1b[31m\u202e\nx"
+    for number, model in enumerate(("=cmd|' /C calc'!A0", f"a{name}")):
+        make(tmp_path, (0, 0.9), name=f"run{number}", model__name=model)
+    comparison = compare(tmp_path)
+    for written in (outputs.to_csv(comparison), outputs.to_markdown(comparison)):
+        assert printable_lines(written) == written
+        assert r"a\x1b[31m\u202e" in written
+    lines = list(csv.DictReader(io.StringIO(outputs.to_csv(comparison))))
+    assert {line["model.name"] for line in lines} >= {"'=cmd|' /C calc'!A0"}
+    assert len(outputs.to_markdown(comparison).splitlines()) == 8
 
 
 def test_means_and_intervals_are_students(folder):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
+from tests.train import bombs
 from tests.train.data import archives, small
 from train import prepare
 from train.data.plantnet300k import Plantnet300k, Plantnet300kV2
@@ -211,6 +212,15 @@ def test_a_damaged_byte_anywhere_in_an_image_is_found_by_its_checksum(tmp_path):
     ):
         # Damage of the archive is not an image that cannot be read: nothing skips it.
         run(tmp_path, skip_unreadable=True)
+
+
+def test_images_that_are_the_same_bytes_of_the_archive_are_refused(tmp_path):
+    files = small.plantnet(tmp_path / "manual")
+    archive = tmp_path / "manual/plantnet_300K.zip"
+    member = next(path for path in files if path.endswith(".jpg"))
+    archive.write_bytes(bombs.same_bytes(archive.read_bytes(), member))
+    with pytest.raises(UserError, match=r"is not a zip archive, .*in it lies in another of its"):
+        run(tmp_path)
 
 
 def test_a_download_that_broke_off_is_refused(tmp_path):

@@ -146,7 +146,10 @@ LABELS = {
     "floats": (changed_labels(lambda labels: labels + 0.5), "it has no whole numbers"),
     "matrix": (changed_labels(lambda labels: labels[None]), r"it is of \[1, 30\] of 30 examples"),
     "fewer": (changed_labels(lambda labels: labels[:-1]), r"it is of \[29\] of 30 examples"),
-    "many": (changed_labels(lambda _: np.zeros(2**20, np.int64)), "bytes, and more than 4,336 are"),
+    "many": (
+        changed_labels(lambda _: np.zeros(2**20, np.int64)),
+        r"it is of \[1048576\] of 30 examples",
+    ),
 }
 
 

@@ -7,7 +7,8 @@ from tests.train.data import bayes_accuracies
 from train.data import Split, TrueDistribution
 from train.data.organs_model import OrgansModel
 from train.data.species_model import SpeciesModel
-from train.evaluation import bayes, metric, predictions, stored_scores
+from train.evaluation import bayes, metric, predictions
+from train.foundation import stored_rows
 
 NUM_CLASSES = 12
 
@@ -48,7 +49,7 @@ def test_probabilities_of_all_examples_are_never_there_at_once(monkeypatch, mode
     sizes.clear()
     # Few scores are in memory, of 16 examples at a time.
     monkeypatch.setattr(predictions, "_MOST_SCORES", 16 * NUM_CLASSES)
-    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 1)
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 1)
     # Products of other sizes may round otherwise, and the sums in 32 bits.
     in_parts = bayes.summarize(*arguments)
     approximately = {

@@ -15,6 +15,7 @@ from train.evaluation.predictions import Predictions, ranks_in_64_bits
 from train.evaluation.set_report import set_report
 from train.evaluation.stored_scores import StoredScores
 from train.evaluation.thresholds import average_error_threshold
+from train.foundation import array_files, stored_rows
 from train.foundation.errors import UserError
 
 
@@ -92,7 +93,7 @@ def test_what_is_written_is_read_back(tmp_path, rng):
 def test_scores_of_a_file_are_written_a_few_rows_at_a_time(tmp_path, rng, monkeypatch):
     values = rng.dirichlet(np.ones(5), size=20).astype(np.float32)
     labels, loss = np.arange(20) % 5, rng.random(20)
-    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 1)
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 1)
     monkeypatch.setattr(predictions, "_MOST_SCORES", 15)
     scores = stored_scores.collected([values], 20)
     read_at_once = []
@@ -192,11 +193,9 @@ def test_an_archive_of_texts_is_refused(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("logits", "0 1 2")
         archive.writestr("class_counts", "0 1 2")
-    message = r"^--logits: \S*scores.npz cannot be read: {} in it is no array$"
-    with pytest.raises(UserError, match=message.format("logits")):
+    with pytest.raises(UserError, match=r"must have one array called .*npz has none"):
         score_files.read_scores(path, None, flag="logits")
-    with pytest.raises(UserError, match=message.format("class_counts")):
-        score_files.class_counts_beside(path, 3)
+    assert score_files.class_counts_beside(path, 3) is None
 
 
 def test_a_pipe_is_not_waited_for(tmp_path):
@@ -239,7 +238,7 @@ def test_scores_in_a_file_give_the_report_of_those_in_memory(tmp_path, rng, kind
         ]
 
     in_memory, expected = reports()
-    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
     in_file, actual = reports()
     assert isinstance(in_memory, np.ndarray)
     assert isinstance(in_file, StoredScores)
@@ -250,7 +249,7 @@ def test_scores_in_a_file_give_the_report_of_those_in_memory(tmp_path, rng, kind
 def test_the_average_error_of_scores_in_a_file_is_that_of_those_in_memory(rng, monkeypatch):
     # Eighths and sixteenths: many ties, and sums that are exact in any order.
     scores = (rng.multinomial(16, rng.dirichlet(np.ones(6), size=50)) / 16).astype(np.float32)
-    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0)
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
     stored = stored_scores.collected([scores[:20], scores[20:]], 60)
     assert isinstance(stored, StoredScores)
     for error in (0.0, 0.0625, 0.25, 0.5, 0.9, 0.999):
@@ -279,14 +278,14 @@ def test_the_average_error_is_a_decimal(tmp_path):
     # In float64, 0.57 times 100 is less than 57.
     scores = np.array([[0.25] * 4] * 57 + [[1, 0, 0, 0]] * 43, np.float32)
     np.save(tmp_path / "scores.npy", scores)
-    stored = StoredScores.of_npy(tmp_path / "scores.npy")
+    stored = StoredScores.of(array_files.in_npy(tmp_path / "scores.npy").rows())
     assert [average_error_threshold(one, 0.57) for one in (scores, stored)] == [1.0, 1.0]
 
 
 def test_stored_scores_are_read_by_rows(tmp_path, rng):
     values = rng.normal(size=(20, 3))
     np.save(tmp_path / "scores.npy", values)
-    stored = StoredScores.of_npy(tmp_path / "scores.npy")
+    stored = StoredScores.of(array_files.in_npy(tmp_path / "scores.npy").rows())
     assert (stored.shape, len(stored), stored.dtype) == ((20, 3), 20, np.float64)
     chosen = np.array([1, 2, 7, 19])
     np.testing.assert_array_equal(stored[3:9], values[3:9])
@@ -297,4 +296,4 @@ def test_stored_scores_are_read_by_rows(tmp_path, rng):
     # What has rows in parts, or is no matrix, is not read by rows.
     for other in (values.T, values[0]):
         np.save(tmp_path / "other.npy", other)
-        assert StoredScores.of_npy(tmp_path / "other.npy") is None
+        assert array_files.in_npy(tmp_path / "other.npy").rows() is None

@@ -4,11 +4,13 @@ import sys
 
 import pytest
 from absl import logging
+from rich.table import Column, Table
+from rich.text import Text
 
 from train.foundation import command_line
-from train.foundation.console import show_line
+from train.foundation.console import make_console, show_line
 from train.foundation.errors import UserError
-from train.foundation.printable import printable
+from train.foundation.printable import printable, printable_lines
 
 # A title, a colour, a new line, C1 codes, a right-to-left override, and a byte that is no UTF-8.
 NAME = "a\x1b]0;title\x07\x1b[31m\n\r\x9b2J\u202egpj.\udcff日é"
@@ -23,6 +25,22 @@ def test_what_a_terminal_obeys_is_escaped():
 def test_a_line_is_escaped(capsys):
     show_line(f"results  {NAME}")
     assert capsys.readouterr().out == f"results  {ESCAPED}\n"
+
+
+def test_a_table_is_escaped_and_has_no_markup(capsys):
+    # Without what rich leaves out itself.
+    name = NAME.replace("\n", "").replace("\r", "").replace("\x07", "")
+    table = Table(Column(f"[/]{name}"), "b", title=name)
+    table.add_row(Text(name), f"[bold]{name}[/red] :cat:")
+    console = make_console(width_without_terminal=300)
+    console.print(table)
+    console.print(f"[bold]{name}[/red] :cat:")
+    shown = capsys.readouterr().out
+    assert printable_lines(shown) == shown
+    # The title, the column, two cells, of which the ends may have no room, and the line.
+    assert shown.count(r"a\x1b]0;title\x1b[31m") == 5
+    escaped = ESCAPED.replace(r"\n\r", "").replace(r"\x07", "")
+    assert f"\n[bold]{escaped}[/red] :cat:\n" in shown
 
 
 @pytest.mark.parametrize("error", [UserError(NAME), OSError(28, "No space left", NAME)])

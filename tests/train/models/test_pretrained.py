@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import math
 import re
 
 import jax
@@ -251,10 +252,12 @@ def real_variables(name):
 
 
 def write_shapes(path, shapes):
-    """A file of torch.save with tensors of these shapes, all views of one number."""
-    number = np.ones(1, np.float32)
+    """A file of torch.save with tensors of these shapes, all views of as few numbers as may be."""
+    sizes = [math.prod(shape) for shape in shapes.values()]
+    numbers = np.ones(max(*sizes, math.ceil(sum(sizes) / 8)), np.float32)
     tensors = {
-        name: writer.Tensor(number, 0, shape, (0,) * len(shape)) for name, shape in shapes.items()
+        name: writer.tensor(np.broadcast_to(numbers[0], shape))._replace(storage=numbers)
+        for name, shape in shapes.items()
     }
     path.write_bytes(writer.zip_bytes(tensors))
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.train import bombs
 from tests.train.models import torch_writer as writer
 from train.foundation.errors import UserError
 from train.models.weights import torch_files
@@ -59,6 +60,38 @@ def test_views(to_bytes, tmp_path):
         np.testing.assert_array_equal(array, expected[name], strict=False)
         assert array.shape == np.shape(expected[name])
         assert not array.flags.writeable
+
+
+@each_format
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [
+        # A file of a kilobyte, and a tensor of 2^40 numbers.
+        ((2**20, 2**20), (0, 0)),
+        ((2**62,) * 64, (0,) * 64),
+        # Windows of 12 numbers, each of which begins one number after the one before.
+        ((13, 12), (1, 1)),
+        ((5, 1, 5), (0, 9, 1)),
+    ],
+)
+def test_a_tensor_of_more_numbers_than_it_is_stored_in(to_bytes, shape, strides, tmp_path):
+    tensor = writer.Tensor(NUMBERS, 0, shape, strides)
+    with pytest.raises(UserError, match=r"^has 'weight' of shape .*, and 24 numbers for it; in P"):
+        read(to_bytes({"weight": tensor}), tmp_path)
+
+
+@each_format
+def test_names_for_the_same_numbers(to_bytes, tmp_path):
+    shared = {str(name): writer.Tensor(NUMBERS, 0, (4, 6), (6, 1)) for name in range(8)}
+    assert len(read(to_bytes(shared), tmp_path)) == 8
+    message = r"^has 9 tensors of 772 bytes, which are views of 96 bytes$"
+    with pytest.raises(UserError, match=message):
+        read(to_bytes(shared | {"more": writer.Tensor(NUMBERS, 23, (), ())}), tmp_path)
+
+
+def test_an_archive_whose_members_lie_in_one_another(tmp_path):
+    with pytest.raises(zipfile.BadZipFile, match="'archive/data/0' in it lies in another"):
+        read(bombs.same_bytes(writer.zip_bytes({"weight": WEIGHT}), "archive/data/0"), tmp_path)
 
 
 WEIGHT = writer.tensor(NUMBERS)
@@ -255,6 +288,7 @@ def test_a_pickle_cannot_change_what_reads_it(stand_in, state, tmp_path):
         writer.Tensor(NUMBERS, 0, (2**62,), (2**62,)),
         # No array is so long, and the product of two such numbers would take long.
         writer.Tensor(NUMBERS, 0, (2**999,), (0,)),
+        writer.Tensor(NUMBERS, 0, (1,) * 65, (1,) * 65),
         writer.Call(writer.Global("torch._utils", "_rebuild_tensor_v2"), (3, 0, (1,), (1,))),
     ],
 )

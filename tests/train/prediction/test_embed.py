@@ -341,6 +341,22 @@ def test_what_was_stopped_ends_with_the_same_file(photos, whole, tmp_path, monke
     assert used.batches == computed
 
 
+def test_a_damaged_file_is_computed_again(photos, whole, tmp_path, capsys, caplog):
+    def computed():
+        used = Sums()
+        embed(used, found.in_folder(photos), path, skip_unreadable=False)
+        return used.batches
+
+    path = tmp_path / "a.npz"
+    path.write_bytes(whole)
+    assert computed() == 0
+    assert "has these features already" in capsys.readouterr().out
+    path.write_bytes(whole[:2000] + bytes([whole[2000] ^ 1]) + whole[2001:])
+    assert computed() > 0
+    assert caplog.messages == [f"{path} is damaged: its features are computed again"]
+    assert path.read_bytes() == whole
+
+
 def test_what_belongs_to_something_else_is_refused(photos, tmp_path, monkeypatch):
     out = tmp_path / "a.npz"
     stop_after(1, photos, out, monkeypatch)

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.train.foundation.test_printable import ESCAPED, NAME
+from train.foundation.printable import printable_lines
 from train.prediction import html_page
-from train.prediction.html_page import Facts
+from train.prediction.html_page import Facts, page_files
 from train.prediction.html_page import words as page_words
 from train.prediction.image_sets import ImageSet, Unreadable
 from train.prediction.thumbnails import Thumbnail
@@ -147,9 +149,24 @@ def test_a_page_without_images_says_what_could_not_be_read(tmp_path):
     assert "a is not an image" in page
 
 
-def test_a_name_that_is_no_text_is_shown_as_far_as_it_is(tmp_path):
-    page = page_of(tmp_path / "a.html", image_set("sk\udce4rm.png", {0: 0.5}))
-    assert "sk�rm.png" in page
+def test_what_a_terminal_obeys_is_escaped_in_every_place(tmp_path):
+    names = ["\x1b[31mcat", "dog\x9b2J", "\u202etac", "a\rb", "a\0b"]
+    facts = Facts(names, f"Rule {NAME}.", f"Expected {NAME}.", {"Data set": NAME})
+    path = tmp_path / f"{NAME}.html"
+    with html_page.writing(path, facts) as page:
+        page.add(image_set(f"{NAME}/{NAME}.png", {0: 0.9, 1: 0.05, 2: 0.01}))
+        page.add(image_set("c.png", {}, likeliest=3))
+        page.add(image_set("d.png", dict.fromkeys([4] * 10, 0.1)))
+        page.add(Unreadable(Path("a"), f"{NAME} is not an image"))
+        for number in range(page_files.CARDS):
+            page.add(image_set(f"{number}.png", {}))
+    for file in (path, page_files.path(path, 2)):
+        text = file.read_text(encoding="utf-8")
+        assert printable_lines(text) == text
+    first = path.read_text(encoding="utf-8")
+    # In the name and the folder of an image, the rule, what is expected, the table and the error.
+    assert first.count(ESCAPED) == 6
+    assert all(repr(name)[1:-1] in first for name in names)
 
 
 @pytest.mark.parametrize(

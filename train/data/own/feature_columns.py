@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.foundation.errors import UserError
+from train.foundation.stored_rows import StoredRows
 
 # The numbers that a thread looks at together; they fit in its cache.
 _CHUNK = 2**18
@@ -32,23 +33,28 @@ class Columns:
     checksums: np.ndarray
 
 
-def check_finite(features: np.ndarray, where: str) -> None:
-    """Refuses features with NaN or infinity.
+def check_finite(features: np.ndarray | StoredRows, where: str) -> None:
+    """Refuses features with NaN or infinity, or with another checksum than their file gives.
 
     Args:
         features: [n, d].
         where: their file in messages.
 
     Raises:
-        UserError: a number is not finite.
+        UserError: a number is not finite, or the features are damaged.
     """
+    checksums = []
     for chunk in _chunks(features):
-        if not _are_finite(features[chunk]):
+        part = features[chunk]
+        if not _are_finite(part):
             raise _not_finite(features, chunk, where)
+        if isinstance(features, StoredRows):
+            checksums.append(_checksum(part))
+    _check(features, checksums, where)
 
 
-def summarize(features: np.ndarray, is_training: np.ndarray, where: str) -> Columns:
-    """Checks that all features are finite, and summarizes each over the training rows.
+def summarize(features: np.ndarray | StoredRows, is_training: np.ndarray, where: str) -> Columns:
+    """Checks that all features are finite and whole, and summarizes each over the training rows.
 
     The result does not depend on the number of threads.
 
@@ -58,18 +64,19 @@ def summarize(features: np.ndarray, is_training: np.ndarray, where: str) -> Colu
         where: the file of the features in messages.
 
     Raises:
-        UserError: a number is not finite.
+        UserError: a number is not finite, or the features are damaged.
     """
     # Squares of numbers of 16 bits are summed in 32, those of 32 in 64.
     wide = np.dtype(f"f{2 * features.dtype.itemsize}")
     # Differences to a row of the data: a feature that is always the same has a deviation of 0.
-    origin = features[is_training.argmax()].astype(wide)
+    first = int(is_training.argmax())
+    origin = features[first : first + 1][0].astype(wide)
     count, mean, squares = 0, np.zeros(features.shape[1]), np.zeros(features.shape[1])
     checksums = []
 
     def look_at(chunk: slice) -> tuple[bool, int, int, np.ndarray, np.ndarray]:
         part = features[chunk]
-        checksum = zlib.crc32(np.ascontiguousarray(part).view(np.uint8).data)
+        checksum = _checksum(part)
         if not _are_finite(part):
             return False, checksum, 0, mean, squares
         differences = part[is_training[chunk]].astype(wide)
@@ -100,14 +107,28 @@ def summarize(features: np.ndarray, is_training: np.ndarray, where: str) -> Colu
                     count += number
         finally:
             executor.shutdown(cancel_futures=True)
+    _check(features, checksums, where)
     std = np.sqrt(squares / count)
     std[std == 0] = 1
     return Columns(origin + mean, std, np.array(checksums, np.uint32))
 
 
-def _chunks(features: np.ndarray) -> Iterator[slice]:
+def _chunks(features: np.ndarray | StoredRows) -> Iterator[slice]:
     rows = max(1, _CHUNK // features.shape[1])
-    return (slice(start, start + rows) for start in range(0, len(features), rows))
+    return (
+        slice(start, min(start + rows, len(features))) for start in range(0, len(features), rows)
+    )
+
+
+def _checksum(part: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(part).view(np.uint8).data)
+
+
+def _check(features: np.ndarray | StoredRows, checksums: list[int], where: str) -> None:
+    """Refuses rows of a file that are not what was written; those in memory were compared."""
+    sizes = (chunk.stop - chunk.start for chunk in _chunks(features))
+    if isinstance(features, StoredRows) and not features.has_checksum(checksums, sizes):
+        raise UserError(f"{where}: the array features is damaged: it has another checksum")
 
 
 def _are_finite(part: np.ndarray) -> bool:
@@ -118,10 +139,11 @@ def _are_finite(part: np.ndarray) -> bool:
     return bool(np.isfinite(part).all())
 
 
-def _not_finite(features: np.ndarray, chunk: slice, where: str) -> UserError:
-    row = int(np.flatnonzero(~np.isfinite(features[chunk]).all(axis=1))[0])
-    column = int(np.flatnonzero(~np.isfinite(features[chunk][row]))[0])
-    value = features[chunk][row, column]
+def _not_finite(features: np.ndarray | StoredRows, chunk: slice, where: str) -> UserError:
+    part = features[chunk]
+    row = int(np.flatnonzero(~np.isfinite(part).all(axis=1))[0])
+    column = int(np.flatnonzero(~np.isfinite(part[row]))[0])
+    value = part[row, column]
     return UserError(
         f"{where}: features must be finite; row {chunk.start + row}, counted from 0, has {value}"
     )

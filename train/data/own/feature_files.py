@@ -1,30 +1,22 @@
-"""Arrays in an .npz file, or in the .npy files of a folder, mapped into memory if possible."""
+"""Arrays in an .npz file, or in the .npy files of a folder; many features stay in their file."""
 
-import math
+import functools
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from absl import logging
 
-from train.foundation import names
+from train.foundation import array_files, names, stored_rows
+from train.foundation.array_files import StoredArray
 from train.foundation.errors import UserError, first_line
 from train.foundation.files import open_regular
+from train.foundation.stored_rows import StoredRows
 
 FEATURES = "features"
-_NPY, _ZIP = b"\x93NUMPY", b"PK"
-# A flag of a file in a zip file.
-_ENCRYPTED = 1
-# A file in a zip file has a header of this many bytes, of which the last four are the lengths of
-# its name and of what else stands between the header and the content.
-_LOCAL_HEADER = 30
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
 
 
 @dataclass(frozen=True)
@@ -33,11 +25,11 @@ class Arrays:
 
     Attributes:
         where: the files in messages, with the field or the flag that names them.
-        readers: reads each array, by its name.
+        finders: finds each array, by its name.
     """
 
     where: str
-    readers: Mapping[str, Callable[[], np.ndarray]]
+    finders: Mapping[str, Callable[[], StoredArray]]
 
     def read(self, name: str) -> np.ndarray | None:
         """An array; None if there is none of that name.
@@ -45,13 +37,19 @@ class Arrays:
         Raises:
             UserError: the array cannot be read, or has Python objects.
         """
-        if name not in self.readers:
+        if name not in self.finders:
             return None
+        with self.reading(name):
+            return self.finders[name]().read()
+
+    @contextmanager
+    def reading(self, name: str) -> Iterator[None]:
+        """Raises `UserError` for what is wrong with an array that is read within this context."""
         try:
-            return self.readers[name]()
-        except UserError:
-            raise
-        except Exception as error:  # Whatever damaged files make NumPy's readers raise.
+            yield
+        except UserError as error:
+            raise UserError(f"{self.where}: the array {name} cannot be read: {error}") from error
+        except Exception as error:  # Whatever damaged files make the readers raise.
             raise UserError(
                 f"{self.where}: the array {name} cannot be read: {first_line(error)}"
             ) from error
@@ -73,54 +71,56 @@ def find(path: Path, named_by: str) -> Arrays:
         files = {file.stem: file for file in sorted(path.glob("*.npy"))}
         if FEATURES not in files:
             raise UserError(f"{where} must have a file features.npy; it has none")
-        return Arrays(where, {name: _npy_reader(file) for name, file in files.items()})
+        return Arrays(
+            where,
+            {name: functools.partial(array_files.in_npy, file) for name, file in files.items()},
+        )
     try:
         with open_regular(path) as file:
-            start = file.read(len(_NPY))
+            start = file.read(len(array_files.NPY))
     except OSError as error:
         raise UserError(f"{where} cannot be read: {error.strerror}") from error
-    if start == _NPY:
-        return Arrays(where, {FEATURES: _npy_reader(path)})
-    if not start.startswith(_ZIP):
+    if start == array_files.NPY:
+        return Arrays(where, {FEATURES: functools.partial(array_files.in_npy, path)})
+    if not start.startswith(array_files.ZIP):
         what = "is no such file" if start else "is empty"
         raise UserError(f"{where} must be an .npz file, or a folder of .npy files; it {what}")
     try:
-        with zipfile.ZipFile(path) as archive:
-            members = [one for one in archive.infolist() if one.filename.endswith(".npy")]
+        return Arrays(where, array_files.in_npz(path))
     except (zipfile.BadZipFile, OSError, ValueError) as error:
         raise UserError(f"{where} is no whole .npz file: {first_line(error)}") from error
-    return Arrays(
-        where,
-        {one.filename.removesuffix(".npy"): _npz_reader(path, one) for one in members},
-    )
 
 
-def read_features(arrays: Arrays) -> np.ndarray:
+def read_features(arrays: Arrays) -> np.ndarray | StoredRows:
     """The features [n, d], float16 or float32, with the numbers of a row side by side.
 
-    They stay in their file where they can be used as they are.
+    Those that are many stay in their file if they can be used as they are.
 
     Raises:
         UserError: they are missing, or have another shape or type.
     """
-    features = arrays.read(FEATURES)
-    if features is None:
-        names = ", ".join(arrays.readers) or "none"
+    if FEATURES not in arrays.finders:
+        names = ", ".join(arrays.finders) or "none"
         raise UserError(f"{arrays.where} must have an array features; it has {names}")
-    if features.ndim != 2 or 0 in features.shape:
+    with arrays.reading(FEATURES):
+        found = arrays.finders[FEATURES]()
+    if len(found.shape) != 2 or 0 in found.shape:
         raise UserError(
             f"{arrays.where}: features must be [rows, features], with at least one of each; got "
-            f"the shape {list(features.shape)}"
+            f"the shape {list(found.shape)}"
         )
-    if features.dtype.kind != "f" or features.dtype.itemsize not in (2, 4, 8):
-        raise UserError(
-            f"{arrays.where}: features must be float16 or float32; got {features.dtype}"
-        )
-    wanted = np.dtype(f"=f{min(features.dtype.itemsize, 4)}")
-    if features.dtype.itemsize == 8:
+    if found.dtype.kind != "f" or found.dtype.itemsize not in (2, 4, 8):
+        raise UserError(f"{arrays.where}: features must be float16 or float32; got {found.dtype}")
+    wanted = np.dtype(f"=f{min(found.dtype.itemsize, 4)}")
+    if found.dtype.itemsize == 8:
         logging.warning("%s: the features are float64, and are converted to float32", arrays.where)
-    with np.errstate(over="ignore"):  # What is too large becomes infinite, which is refused.
-        return np.ascontiguousarray(features, wanted)
+    with arrays.reading(FEATURES):
+        if found.dtype == wanted and found.num_bytes > stored_rows.MOST_IN_MEMORY:
+            rows = found.rows()
+            if rows is not None:
+                return rows
+        with np.errstate(over="ignore"):  # What is too large becomes infinite, which is refused.
+            return found.read(wanted)
 
 
 def read_texts(
@@ -178,55 +178,3 @@ def decode(
             f"{arrays.where}: {name} must not be empty; entry {texts.index('')}, counted from 0, is"
         )
     return texts
-
-
-def _npy_reader(path: Path) -> Callable[[], np.ndarray]:
-    return lambda: _mapped(path, 0)
-
-
-def _npz_reader(path: Path, member: zipfile.ZipInfo) -> Callable[[], np.ndarray]:
-    def read() -> np.ndarray:
-        if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & _ENCRYPTED:
-            return _mapped(path, _content(path, member))
-        with zipfile.ZipFile(path) as archive, archive.open(member) as file:
-            _check_plain(np.lib.format.read_magic(file), file)
-        with zipfile.ZipFile(path) as archive, archive.open(member) as file:
-            return np.lib.format.read_array(file, allow_pickle=False)
-
-    return read
-
-
-def _content(path: Path, member: zipfile.ZipInfo) -> int:
-    """Where the content of a file that is stored in a zip file begins."""
-    with path.open("rb") as file:
-        file.seek(member.header_offset)
-        header = file.read(_LOCAL_HEADER)
-    lengths = int.from_bytes(header[-4:-2], "little") + int.from_bytes(header[-2:], "little")
-    return member.header_offset + _LOCAL_HEADER + lengths
-
-
-def _mapped(path: Path, start: int) -> np.ndarray:
-    """The array that is stored in .npy format from some byte of a file, mapped into memory."""
-    with path.open("rb") as file:
-        file.seek(start)
-        shape, is_fortran, dtype = _check_plain(np.lib.format.read_magic(file), file)
-        offset = file.tell()
-    if math.prod(shape) == 0:  # Nothing can be mapped.
-        return np.zeros(shape, dtype)
-    mapped = np.memmap(path, dtype, "r", offset, shape, "F" if is_fortran else "C")
-    # Without the methods of a memmap, which cost time in every row that is taken from it.
-    return np.asarray(mapped)
-
-
-def _check_plain(
-    version: tuple[int, int], file: IO[bytes]
-) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """The header that follows; refuses Python objects, which could run code when they are read."""
-    if version not in _HEADERS:
-        raise ValueError(f"its format has version {version}")
-    shape, is_fortran, dtype = _HEADERS[version](file)
-    if dtype.hasobject:
-        raise ValueError(
-            "it has Python objects, not numbers or texts; np.array(names, dtype=str) makes texts"
-        )
-    return shape, is_fortran, dtype

@@ -19,6 +19,7 @@ from train.data.own.unseen_classes import Divided
 from train.data.records import Rows, Split
 from train.foundation.errors import UserError
 from train.foundation.names import same_form, shown
+from train.foundation.stored_rows import StoredRows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +73,7 @@ def _labels(arrays: Arrays, length: int) -> tuple[np.ndarray, tuple[str, ...]]:
     found = arrays.read("labels")
     if found is None:
         raise UserError(
-            f"{arrays.where} must have an array labels; it has {', '.join(arrays.readers)}"
+            f"{arrays.where} must have an array labels; it has {', '.join(arrays.finders)}"
         )
     feature_files.check_length(arrays, "labels", found, length)
     given = feature_files.read_texts(arrays, "class_names", None)
@@ -134,7 +135,7 @@ def _roles(arrays: Arrays, length: int) -> np.ndarray:
 
 
 def _digest(
-    features: np.ndarray,
+    features: np.ndarray | StoredRows,
     checksums: np.ndarray,
     rows: Divided,
 ) -> str:

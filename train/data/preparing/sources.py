@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from train.foundation import files
+from train.foundation import files, zip_files
 from train.foundation.errors import UserError
 
 
@@ -59,7 +59,7 @@ class ZipSource:
         self._archive = archive
         self._hint = hint
         try:
-            self._zip = zipfile.ZipFile(archive)
+            self._zip = zip_files.opened(archive)
         except zipfile.BadZipFile as error:
             # The list of members is at the end: a download that broke off has none.
             raise UserError(
@@ -72,6 +72,11 @@ class ZipSource:
 
     def read(self, path: str) -> bytes:
         """The content of a member."""
+        if self.size(path) > files.MOST_IMAGE_BYTES:
+            raise UserError(
+                f"{self.where(path)} has {self.size(path):,} bytes, and more than "
+                f"{files.MOST_IMAGE_BYTES // 2**20} MiB are not read; {self._hint}"
+            )
         try:
             return self._zip.read(path)
         except (zipfile.BadZipFile, zlib.error, EOFError) as error:

@@ -9,6 +9,7 @@ texts and numbers is therefore hashed or printed.
 """
 
 import io
+import math
 import os
 import pickle
 import zipfile
@@ -19,6 +20,7 @@ from typing import IO, Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from train.foundation import zip_files
 from train.foundation.errors import UserError
 
 # The first bytes of the two formats: of an archive's first member, and of a pickle.
@@ -32,6 +34,10 @@ _LEGACY_PROTOCOL = 1001
 _STATE_DICT_NAMES = ("state_dict", "model_state_dict", "model")
 # The deepest state dict; bounded, because a damaged pickle can make a dictionary that holds itself.
 _MAX_NESTING = 2
+# NumPy has no more. The product of a hundred thousand lengths takes long.
+_MAX_AXES = 64
+# Layers can share weights, and a file can have many names for each of its bytes.
+_MOST_VIEWS = 8
 # The prefixes that DataParallel and torch.compile add to every name.
 _NAME_PREFIXES = ("module.", "_orig_mod.")
 
@@ -53,6 +59,11 @@ class _Storage(NamedTuple):
     dtype: np.dtype[Any]
     size: int
 
+    @property
+    def num_bytes(self) -> int:
+        """The size in bytes."""
+        return self.size * self.dtype.itemsize
+
 
 class _Tensor(NamedTuple):
     """A view of a storage that has not been read."""
@@ -61,6 +72,11 @@ class _Tensor(NamedTuple):
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of a copy in bytes."""
+        return math.prod(self.shape) * self.storage.dtype.itemsize
 
     def __setstate__(self, state: Any) -> None:
         """Drops a parameter's flags, which PyTorch before 0.4 set after making it."""
@@ -94,7 +110,9 @@ def read_state_dict(file: IO[bytes]) -> dict[str, np.ndarray]:
     saved, read_storage = _read_zip(file) if is_zip else _read_legacy(file)
     contents: dict[str, bytes] = {}
     arrays = {}
-    for name, tensor in _find_state_dict(saved).items():
+    tensors = _find_state_dict(saved)
+    _check_sizes(tensors)
+    for name, tensor in tensors.items():
         key = tensor.storage.key
         if key not in contents:  # Several tensors can be views of one storage.
             contents[key] = read_storage(key)
@@ -103,7 +121,7 @@ def read_state_dict(file: IO[bytes]) -> dict[str, np.ndarray]:
 
 
 def _read_zip(file: IO[bytes]) -> tuple[Any, Callable[[str], bytes]]:
-    archive = zipfile.ZipFile(file)
+    archive = zip_files.opened(file)
     pickles = [name for name in archive.namelist() if name.rpartition("/")[2] == "data.pkl"]
     if len(pickles) != 1:
         raise UserError("is a zip archive of something other than weights: it has no data.pkl")
@@ -137,7 +155,7 @@ def _read_legacy(file: IO[bytes]) -> tuple[Any, Callable[[str], bytes]]:
         _check_key(key)
         storage = unpickler.storages[key]
         size = int.from_bytes(file.read(8), "little")
-        num_bytes = size * storage.dtype.itemsize
+        num_bytes = storage.num_bytes
         start = file.tell()
         if size != storage.size or start + num_bytes > file_size:
             raise EOFError(f"storage {key!r} should have {storage.size} numbers")
@@ -174,17 +192,35 @@ def _find_state_dict(saved: Any) -> dict[str, _Tensor]:
     return tensors
 
 
+def _check_sizes(tensors: Mapping[str, _Tensor]) -> None:
+    """Refuses tensors of more numbers than their storages have; a copy of one has them all.
+
+    With a stride of 0 a storage of one number is a tensor of any size.
+    """
+    for name, tensor in tensors.items():
+        if math.prod(tensor.shape) > tensor.storage.size:
+            raise UserError(
+                f"has {name[:80]!r} of shape {tensor.shape}, and {tensor.storage.size:,} numbers "
+                "for it; in PyTorch, save its contiguous()"
+            )
+    total = sum(tensor.num_bytes for tensor in tensors.values())
+    stored = sum(storage.num_bytes for storage in {one.storage for one in tensors.values()})
+    if total > _MOST_VIEWS * stored:
+        raise UserError(
+            f"has {len(tensors):,} tensors of {total:,} bytes, which are views of {stored:,} bytes"
+        )
+
+
 def _to_array(tensor: _Tensor, content: bytes) -> np.ndarray:
     storage = tensor.storage
-    itemsize = storage.dtype.itemsize
-    if len(content) != storage.size * itemsize:
+    if len(content) != storage.num_bytes:
         raise EOFError(
-            f"storage {storage.key!r} has {len(content)} bytes instead of {storage.size * itemsize}"
+            f"storage {storage.key!r} has {len(content)} bytes instead of {storage.num_bytes}"
         )
     return np.lib.stride_tricks.as_strided(
         np.frombuffer(content, storage.dtype)[tensor.offset :],
         tensor.shape,
-        [stride * itemsize for stride in tensor.strides],
+        [stride * storage.dtype.itemsize for stride in tensor.strides],
         writeable=False,
     )
 
@@ -196,7 +232,7 @@ def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any
         and all(
             isinstance(sizes, tuple) and all(map(_is_size, sizes)) for sizes in (shape, strides)
         )
-        and len(shape) == len(strides)
+        and len(shape) == len(strides) <= _MAX_AXES
     ):
         raise ValueError("a tensor is described by values that describe none")
     last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))

@@ -218,4 +218,4 @@ def _width(text: str) -> int:
 
 def _paragraph(console: Console, text: str) -> None:
     """Prints a text that is folded where the terminal ends."""
-    console.print(text, markup=False)
+    console.print(text)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from train.data.own.listing import Listing, Role
-from train.foundation import files
+from train.foundation import files, zip_files
 
 # Rows of texts that are in memory at a time.
 _CHUNK = 2**14
@@ -50,10 +50,19 @@ def write(
 def identity_of(path: Path) -> str | None:
     """What a file was written with as its identity; None if it is no file of features."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zip_files.opened(path) as archive:
             return archive.comment.decode(errors="replace")
     except (OSError, zipfile.BadZipFile):
         return None
+
+
+def is_whole(path: Path) -> bool:
+    """Whether all of a file of features is what was written."""
+    try:
+        with zip_files.opened(path) as archive:
+            return archive.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def _add_texts(archive: zipfile.ZipFile, name: str, texts: list[str] | tuple[str, ...]) -> None:
@@ -71,7 +80,7 @@ def _add(
     shape: tuple[int, ...],
     parts: Iterable[np.ndarray],
 ) -> None:
-    """Adds an array, of which one part is in memory at a time; not compressed, so it is mapped."""
+    """Adds an array, of which one part is in memory at a time; its rows can be read one by one."""
     header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     # The size is not known before, and may pass 4 GiB.
     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:

@@ -41,8 +41,10 @@ def embed(network: Network, images: FoundImages, out: Path, *, skip_unreadable: 
     """
     identity = _identity(network, images)
     if archive.identity_of(out) == identity:
-        show_line(f"{out} has these features already")
-        return
+        if archive.is_whole(out):
+            show_line(f"{out} has these features already")
+            return
+        logging.warning("%s is damaged: its features are computed again", out)
     number, num_features = len(images.listing), network.num_features
     with partial_features.opened(
         out, identity, num_examples=number, num_features=num_features

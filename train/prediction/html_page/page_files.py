@@ -40,7 +40,7 @@ def address(first: Path, page: int) -> str:
 
 def tag(first: Path, page: int) -> Markup:
     """The tag by which a numbered page is known."""
-    generator = words.encodable(f"topk_jax, train.predict, page {page} of {first.name}")
+    generator = words.plain(f"topk_jax, train.predict, page {page} of {first.name}")
     return Markup('<meta name="generator" content="{}">').format(generator)
 
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from train.foundation.printable import printable
+
 
 def percent(probability: float) -> str:
     """A probability in per cent."""
@@ -33,8 +35,7 @@ def folder(path: Path) -> str:
     return os.path.join(path.parent, "") if path.parent != Path() else ""  # noqa: PTH118
 
 
-def encodable(value: Any) -> Any:
-    """Replaces bytes of a file name that are not UTF-8, which Python keeps as lone surrogates."""
-    if isinstance(value, Markup) or not isinstance(value, str):
-        return value
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+def plain(value: Any) -> Any:
+    """A text with the characters as literals that a terminal obeys, or that no page can hold."""
+    is_text = isinstance(value, str) and not isinstance(value, Markup)
+    return printable(value) if is_text else value

@@ -19,7 +19,9 @@ from train.data import dataset_spec
 from train.data.batches import EvaluationBatches, TrainingBatches
 from train.data.own import feature_columns, feature_files, listing
 from train.data.own.listing import Role
+from train.foundation import stored_rows
 from train.foundation.errors import UserError
+from train.foundation.stored_rows import StoredRows
 from train.training.losses import LOSSES
 
 
@@ -83,45 +85,41 @@ def test_every_kind_of_file_is_the_same_data(tmp_path):
             np.testing.assert_array_equal(one.images.to_array(), other.images.to_array())
 
 
-def is_mapped(array):
-    while isinstance(array, np.ndarray):
-        if isinstance(array, np.memmap):
-            return True
-        array = array.base
-    return False
-
-
-def test_what_is_not_compressed_is_mapped(tmp_path):
+def test_many_features_stay_in_their_file_if_they_are_not_compressed(tmp_path, monkeypatch):
     content = matrices.arrays(dtype=np.float32)
     np.savez_compressed(tmp_path / "b.npz", **content)
-    for path, mapped in (
+    for path, stays in (
         (matrices.write(tmp_path / "a.npz", **content), True),
         (matrices.write(tmp_path / "folder", **content), True),
         (tmp_path / "folder" / "features.npy", True),
         (tmp_path / "b.npz", False),
     ):
+        monkeypatch.undo()
+        in_memory = read(path)
+        monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", content["features"].nbytes - 1)
         features = read(path)
-        assert is_mapped(features) == mapped
-        assert features.flags.writeable != mapped
-        np.testing.assert_array_equal(features, content["features"])
+        assert isinstance(in_memory, np.ndarray)
+        assert isinstance(features, StoredRows) == stays
+        for rows in (slice(None), slice(3, 17), np.arange(4, 9), np.array([5, 0, 59, 5])):
+            np.testing.assert_array_equal(features[rows], content["features"][rows])
+            np.testing.assert_array_equal(in_memory[rows], content["features"][rows])
 
 
 def test_neither_opening_nor_a_batch_copies_the_matrix(tmp_path, monkeypatch):
     content = matrices.arrays(1500, width=1024, dtype=np.float32)
     size = content["features"].nbytes
-    # In a zip file the numbers lie at any byte, and not where NumPy would have them.
-    np.savez(tmp_path / "a.npz", x=np.zeros(1, np.int8), **content)
+    np.savez(tmp_path / "a.npz", **content)
     del content
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
     tracemalloc.start()
     dataset = load(tmp_path / "a.npz")
     batches = TrainingBatches(dataset.train, 64, seed=0)
     batch = batches[0]
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    # 18 MB; a chunk of 1 MB is copied in some ways at a time, mapped pages do not count.
+    # 18 MB; a chunk of 1 MB is copied in some ways at a time.
     assert peak < 0.5 * size
-    assert not dataset.train.images.matrix.flags.aligned
     rows = dataset.train.images.indices[batch["examples"]]
     np.testing.assert_array_equal(batch["images"], dataset.train.images.matrix[rows])
 
@@ -338,6 +336,54 @@ def test_the_first_number_that_is_not_finite_is_named(dtype, value, row, monkeyp
 
 
 # What is refused
+
+
+def flipped(path, name, places):
+    """Changes the lowest bit of some bytes of an array, counted from its end."""
+    with zipfile.ZipFile(path) as archive:
+        content = archive.read(f"{name}.npy")
+    whole = bytearray(path.read_bytes())
+    end = whole.index(content) + len(content)
+    for place in places:
+        whole[end - place] ^= 1
+    path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("in_memory", [True, False])
+@pytest.mark.parametrize("place", [1, 3 * 16 * 4, 60 * 4 * 4])
+def test_a_changed_bit_is_found_when_the_features_are_opened(
+    tmp_path, in_memory, place, monkeypatch
+):
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 10**9 if in_memory else 0)
+    # Several chunks, the last of which is smaller.
+    monkeypatch.setattr(feature_columns, "_CHUNK", 4 * 16)
+    path = matrices.write(tmp_path / "a.npz", **matrices.arrays(dtype=np.float32))
+    assert isinstance(load(path).train.images.matrix, StoredRows) == (not in_memory)
+    feature_columns.check_finite(read(path), "a")
+    flipped(path, "features", [place])
+    # What is read with the header is compared at once.
+    message = "features (cannot be read: Bad CRC-32 for|is damaged: it has another checksum$)"
+    with pytest.raises(UserError, match=message):
+        load(path)
+    with pytest.raises(UserError, match=message):
+        feature_columns.check_finite(read(path), str(path))
+
+
+def test_a_changed_bit_of_the_labels_is_found(tmp_path):
+    path = matrices.write(tmp_path / "a.npz", **matrices.arrays())
+    flipped(path, "labels", [4])
+    with pytest.raises(UserError, match=r"a\.npz: the array labels cannot be read: Bad CRC-32"):
+        load(path)
+
+
+def test_features_that_are_cut_short_in_training_are_an_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
+    folder = matrices.write(tmp_path / "folder", **matrices.arrays())
+    batches = TrainingBatches(load(folder).train, 16, seed=0)
+    assert batches[0]["images"].shape == (16, 4)
+    os.truncate(folder / "features.npy", 200)
+    with pytest.raises(UserError, match=r"features\.npy was changed while its rows were read"):
+        batches[1]
 
 
 def saved(**content):

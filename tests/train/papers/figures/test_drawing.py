@@ -1,14 +1,17 @@
 """The command that draws figures: its files, and every mistake in one line."""
 
+import importlib
 import json
 
+import matplotlib as mpl
 import pytest
 from matplotlib.colors import to_hex
 
 from tests.train.forked import start
 from tests.train.papers.finished_runs import lines_of_run, make_run, read
 from train.foundation.errors import UserError
-from train.papers.figures import curves, drawing
+from train.foundation.printable import printable, printable_lines
+from train.papers.figures import curves, drawing, learning
 from train.workdir import figure_style
 
 # Style and files.
@@ -35,6 +38,21 @@ def test_the_same_data_give_the_same_file(tmp_path, monkeypatch, suffix, start):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "0")
     assert figure_style.encode(curves.gradient_sparsity(runs), suffix) == first
     assert first.startswith(start)
+
+
+def test_names_of_runs_are_no_formulas_and_hold_nothing_that_is_obeyed(tmp_path):
+    names = ["$\\frac{$", "a\x1b[31m\u202eb", "5 $ and 6 $"]
+    runs = read(*(make_run(tmp_path / name) for name in names))
+    drawn = figure_style.encode(learning.learning_curves(runs, metric=None), ".svg").decode()
+    assert printable_lines(drawn) == drawn
+    # matplotlib writes each text as a comment beside its outlines.
+    assert all(f"<!-- {printable(name)} -->" in drawn for name in names)
+
+
+def test_settings_of_the_current_folder_start_no_program(monkeypatch):
+    monkeypatch.setitem(mpl.rcParams, "text.usetex", True)
+    importlib.reload(figure_style)
+    assert not figure_style.new_figure(1, 1).text(0, 0, "a").get_usetex()
 
 
 # Mistakes.

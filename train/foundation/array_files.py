@@ -1,0 +1,200 @@
+"""Arrays in .npy and .npz files of others: found by one door, and read without mapping them.
+
+A header can ask for more memory than there is. It is compared with the size of what follows before
+an array is made. A file in an .npz file has a checksum, with which it is compared; an .npy file has
+none.
+"""
+
+import functools
+import io
+import math
+import os
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from train.foundation import crc32, host_memory, zip_files
+from train.foundation.files import open_regular
+from train.foundation.stored_rows import OpenFile, StoredRows
+
+# What the files begin with.
+NPY, ZIP = b"\x93NUMPY", b"PK"
+# A flag of a file in a zip file.
+_ENCRYPTED = 1
+# A file in a zip file has a header of this many bytes, of which the last four are the lengths of
+# its name and of what else stands between the header and the content.
+_LOCAL_HEADER = 30
+_HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+# NumPy reads no header of more bytes.
+_MOST_HEADER = 10_000
+# The bytes that are read at a time.
+_PART = 2**20
+
+
+@dataclass(frozen=True)
+class StoredArray:
+    """An array that has not been read.
+
+    Attributes:
+        shape: its shape.
+        dtype: the type of its numbers or texts; never of Python objects.
+        is_fortran: whether the first index changes first.
+        header: the bytes before its numbers.
+        open: opens the bytes of the header, with the numbers after them.
+        place: the file that has these bytes as they are, and the first one of them; None if they
+            are packed.
+        checksum: the CRC-32 of these bytes as their file gives it; None where it gives none.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    is_fortran: bool
+    header: bytes
+    open: Callable[[], IO[bytes]]
+    place: tuple[Path, int] | None
+    checksum: int | None
+
+    @property
+    def num_bytes(self) -> int:
+        """The size of its numbers."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def read(self, dtype: np.dtype | None = None) -> np.ndarray:
+        """The array, in memory, with the last index changing first.
+
+        Args:
+            dtype: what its numbers become; by default they stay what they are.
+
+        Raises:
+            UserError: it is larger than the memory.
+            Exception: it is damaged; of any kind, because a damaged file can fail in many ways.
+        """
+        host_memory.check_fits("its numbers", self.num_bytes)
+        array = np.empty(self.shape, dtype or self.dtype)
+        numbers = array.T.flat if self.is_fortran else array.reshape(-1)
+        size, at_a_time = self.dtype.itemsize, max(1, _PART // self.dtype.itemsize)
+        with self.open() as file:
+            file.read(len(self.header))
+            for start in range(0, array.size, at_a_time):
+                stop = min(start + at_a_time, array.size)
+                part = file.read((stop - start) * size)
+                if len(part) < (stop - start) * size:
+                    raise ValueError("it is cut short")
+                numbers[start:stop] = np.frombuffer(part, self.dtype)
+        return array
+
+    def rows(self) -> StoredRows | None:
+        """A matrix whose rows are read when they are wanted; None where they are not in the file.
+
+        The file is not compared with its checksum: the rows know it.
+        """
+        if self.place is None or len(self.shape) != 2 or 0 in self.shape or self.is_fortran:
+            return None
+        path, start = self.place
+        checksum = None
+        if self.checksum is not None:
+            # That of the rows is what the one of the header leaves of the one of both.
+            header = zlib.crc32(self.header), len(self.header)
+            checksum = crc32.combined([header, (self.checksum, self.num_bytes)])
+        rows, columns = self.shape
+        opened = OpenFile(open_regular(path), path)
+        offset = start + len(self.header)
+        return StoredRows(opened, offset, (rows, columns), self.dtype, checksum=checksum)
+
+
+def in_npy(path: Path) -> StoredArray:
+    """The array in an .npy file.
+
+    Raises:
+        OSError: the file cannot be read.
+        Exception: it is another file, or a damaged one.
+    """
+
+    def opened() -> IO[bytes]:
+        return io.BufferedReader(open_regular(path))
+
+    with opened() as file:
+        size = os.fstat(file.fileno()).st_size
+    return _of(opened, size, (path, 0), None)
+
+
+def in_npz(file: Path | IO[bytes]) -> Mapping[str, Callable[[], StoredArray]]:
+    """The arrays in an .npz file by their names; each is found when the function is called.
+
+    Raises:
+        OSError: the file cannot be read.
+        Exception: it is another file, or a damaged one. The functions raise what `in_npy` does.
+    """
+    archive = zip_files.opened(file)
+    return {
+        member.filename.removesuffix(".npy"): functools.partial(_in_zip, archive, member, file)
+        for member in archive.infolist()
+        if member.filename.endswith(".npy")
+    }
+
+
+def _in_zip(
+    archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Path | IO[bytes]
+) -> StoredArray:
+    place = None
+    is_stored = member.compress_type == zipfile.ZIP_STORED
+    if isinstance(file, Path) and is_stored and member.compress_size == member.file_size:
+        place = file, _content(file, member)
+    if member.flag_bits & _ENCRYPTED:
+        raise ValueError("it is encrypted")
+    found = _of(lambda: archive.open(member), member.file_size, place, member.CRC)
+    if found.num_bytes != member.file_size - len(found.header):
+        raise ValueError("it has more bytes than its header says")
+    return found
+
+
+def _of(
+    opened: Callable[[], IO[bytes]],
+    size: int,
+    place: tuple[Path, int] | None,
+    checksum: int | None,
+) -> StoredArray:
+    """The array whose header begins a file of that size."""
+    with opened() as file:
+        start = file.read(_MOST_HEADER)
+    if not start.startswith(NPY):
+        raise ValueError("it is no .npy file")
+    header = io.BytesIO(start)
+    version = np.lib.format.read_magic(header)
+    if version not in _HEADERS:
+        raise ValueError(f"its format has version {version}")
+    with warnings.catch_warnings():
+        # Of files that Python 2 has written, which are read as well.
+        warnings.simplefilter("ignore", UserWarning)
+        shape, is_fortran, dtype = _HEADERS[version](header)
+    if dtype.hasobject:
+        raise ValueError(
+            "it has Python objects, not numbers or texts; np.array(names, dtype=str) makes texts"
+        )
+    if dtype.itemsize == 0 or any(length < 0 for length in shape):
+        raise ValueError(f"its header says that it is {dtype} {list(shape)}")
+    found = StoredArray(shape, dtype, is_fortran, start[: header.tell()], opened, place, checksum)
+    if found.num_bytes > size - len(found.header):
+        raise ValueError(
+            f"it is cut short: {dtype} {list(shape)} needs {found.num_bytes:,} bytes, and there "
+            f"are {size - len(found.header):,}"
+        )
+    return found
+
+
+def _content(path: Path, member: zipfile.ZipInfo) -> int:
+    """Where the content of a file that is stored in a zip file begins."""
+    with open_regular(path) as file:
+        file.seek(member.header_offset)
+        header = file.read(_LOCAL_HEADER)
+    lengths = int.from_bytes(header[-4:-2], "little") + int.from_bytes(header[-2:], "little")
+    return member.header_offset + _LOCAL_HEADER + lengths
