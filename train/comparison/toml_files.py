@@ -32,16 +32,12 @@ def read(path: Path, flag: str) -> dict[str, Any]:
     if path.is_dir():
         raise UserError(f"--{flag} must be a file; there is no file {path}")
     try:
-<<<<<<< HEAD
-        return tomllib.loads(text_files.decoded(json_files.read_bytes(path, _LARGEST)))
-=======
-        text = json_files.read_bytes(path, _LARGEST).decode()
+        text = text_files.decoded(json_files.read_bytes(path, _LARGEST))
         if long := _LONG_KEY.search(text):
             line = text.count("\n", 0, long.start()) + 1
             raise ValueError(f"line {line} has a key of more than 32 parts")
         content = tomllib.loads(text)
         json_files.check_parts(content)
->>>>>>> environment2
     except FileNotFoundError as error:
         raise UserError(f"--{flag} must be a file; there is no file {path}") from error
     except (ValueError, RecursionError) as error:
