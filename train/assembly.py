@@ -19,7 +19,7 @@ from train.data.batches import Batch, steps_in_epoch
 from train.data.pipeline import Pipeline
 from train.devices import parallel, processes
 from train.devices.parallel import Devices
-from train.evaluation import predictions, summaries, temperature
+from train.evaluation import evaluated, predictions, summaries, temperature
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
@@ -427,6 +427,10 @@ class Assembly:
             },
             fitted,
         )
+
+    def evaluated(self, labels: np.ndarray) -> dict[str, Any]:
+        """The classes and examples that the accuracies of a split are over, by its labels [n]."""
+        return evaluated.to_json(labels, self.class_counts, self.classes.names)
 
     @cached_property
     def _initializer(self) -> Callable[[jax.Array], Mapping[str, Any]]:

@@ -105,6 +105,10 @@ def run(
                 **_facts(assembly, state, progress),
                 **({} if found.temperature is None else {"temperature": found.temperature}),
                 **{name: metric.to_json(split.metrics) for name, split in splits.items()},
+                "evaluated": {
+                    name: assembly.evaluated(split.outcomes.labels)
+                    for name, split in splits.items()
+                },
                 **_best_possible(assembly),
                 **_class_weights(assembly),
             }
@@ -385,6 +389,7 @@ def _facts(assembly: Assembly, final: TrainState, progress: Progress) -> dict[st
         "devices": jax.device_count(),
         "versions": {name: importlib.metadata.version(name) for name in _REPORTED_VERSIONS},
         "best_epoch": progress.best_epoch,
+        "selected_by": assembly.config["select_by"],
         "epoch_seconds": list(progress.epoch_seconds),
         "examples_per_second": images / progress.seconds_per_epoch(),
         "data_wait_share": progress.data_wait_share(),
