@@ -307,10 +307,15 @@ def _first_state(assembly: Assembly) -> TrainState:
                 "config.model.freeze: the frozen network has random weights; "
                 "config.model.pretrained or config.model.start_from gives it trained ones"
             )
-        return initial
-    if processes.is_first():
-        show_line(loaded.message)
-    return start_from(initial, loaded.params, loaded.batch_stats)
+        loaded = None
+    state = initial
+    if loaded is not None:
+        state = start_from(initial, loaded.params, loaded.batch_stats)
+        if processes.is_first():
+            show_line(loaded.message)
+    if assembly.normalizes_features and not (loaded and loaded.head_is_read):
+        state = assembly.with_feature_norm(state)
+    return state
 
 
 def _show_data(assembly: Assembly) -> None:
