@@ -371,7 +371,7 @@ class Assembly:
 
         @jax.jit
         def features(variables: Any, inputs: jax.Array) -> jax.Array:
-            found: jax.Array = self.model.apply(
+            found: Any = self.model.apply(
                 variables, self.normalize(inputs), method=Classifier.features_in_evaluation
             )
             return found
