@@ -125,7 +125,7 @@ def measure(name: str, repetitions: int) -> dict[str, Any]:
         in_flight = StepsInFlight(train_step, devices, SilentReporter(), StopSignals(None))
         for epoch in range(1 + repetitions):
             state, progress = _epoch(in_flight, state, progress, batches, num_steps)
-            progress = progress.after_epoch(0.0, compiled=epoch == 0)
+            progress = progress.after_epoch(0.0, 0.0, compiled=epoch == 0)
             bare_state, seconds = _steps_alone(train_step, bare_state, on_devices)
             alone.append(seconds)
     images = num_steps * batch_size

@@ -1,12 +1,12 @@
 """A matrix of features of your own, such as the embeddings of a pretrained network, with labels.
 
     python -m train.main --config=configs/features.py --config.dataset.path=features.npz
-    python -m train.main --config=configs/features.py:cross_entropy --config.dataset.path=FOLDER
+    python -m train.main --config=configs/features.py:focal --config.dataset.path=FOLDER
 
 The .npz file, or the folder of .npy files, has the arrays `features` [rows, features] and `labels`
 [rows]. `split` [rows] may say train, val or test, or be empty; splits that are missing are held
-out of the rows without a split, or of the training rows. Any loss of the program may stand after
-the colon.
+out of the rows without a split, or of the training rows. The loss is cross-entropy; any other of
+the program may stand after the colon: docs/which_loss.md.
 
 --config.model.name=mlp has hidden layers: --config.model.width, depth and dropout.
 """
@@ -17,7 +17,7 @@ from configs.own_data import OPTIMIZER, loss_fields
 from configs.recipe import complete
 
 
-def get_config(loss: str = "noised_balanced") -> ConfigDict:
+def get_config(loss: str = "cross_entropy") -> ConfigDict:
     return complete(
         {
             "seed": 0,

@@ -1,11 +1,11 @@
 """A folder of your own photographs, with a folder for each class.
 
     python -m train.main --config=configs/folder.py --config.dataset.path=photos
-    python -m train.main --config=configs/folder.py:cross_entropy --config.dataset.path=photos
+    python -m train.main --config=configs/folder.py:focal --config.dataset.path=photos
 
 The folder has a folder for each class, or folders such as `train`, `val` and `test` with a folder
-for each class in each of them. Splits that are missing are held out of the training images. Any
-loss of the program may stand after the colon.
+for each class in each of them. Splits that are missing are held out of the training images. The
+loss is cross-entropy; any other of the program may stand after the colon: docs/which_loss.md.
 
 The network starts from random weights. With few photographs, start from trained ones:
 --config.model.pretrained=FILE.
@@ -16,7 +16,7 @@ from ml_collections import ConfigDict, config_dict
 from configs.own_data import own_images
 
 
-def get_config(loss: str = "noised_balanced") -> ConfigDict:
+def get_config(loss: str = "cross_entropy") -> ConfigDict:
     return own_images(
         loss,
         name="folder",

@@ -1,12 +1,12 @@
 """A data set of Hugging Face with images and labels: Parquet files, or by its name on the hub.
 
     python -m train.main --config=configs/huggingface.py --config.dataset.path=FOLDER
-    python -m train.main --config=configs/huggingface.py:cross_entropy \
+    python -m train.main --config=configs/huggingface.py:focal \
         --config.dataset.huggingface_name=ylecun/mnist
 
 It needs the package datasets. The columns of the images and of the labels are found by their types.
-Splits that are missing are held out of the training images. Any loss of the program may stand after
-the colon.
+Splits that are missing are held out of the training images. The loss is cross-entropy; any other of
+the program may stand after the colon: docs/which_loss.md.
 """
 
 from ml_collections import ConfigDict, config_dict
@@ -14,7 +14,7 @@ from ml_collections import ConfigDict, config_dict
 from configs.own_data import own_images
 
 
-def get_config(loss: str = "noised_balanced") -> ConfigDict:
+def get_config(loss: str = "cross_entropy") -> ConfigDict:
     return own_images(
         loss,
         name="huggingface",

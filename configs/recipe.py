@@ -32,6 +32,9 @@ def complete(config: Mapping[str, Any]) -> ConfigDict:
                 "normalization": config_dict.placeholder(str),
                 # Whether the network below the head stays as it is, and the head alone is trained.
                 "freeze": False,
+                # Whether the features of a frozen network are normalized below a new linear head,
+                # so that one rate fits every network.
+                "normalize_features": True,
                 # Whether the head starts anew, also where pretrained or start_from has one.
                 "new_head": False,
                 # "linear" or "cosine"; None for the head that the loss usually has.

@@ -1,12 +1,12 @@
 """A table of your own photographs: a CSV, TSV or Parquet file with the columns path and label.
 
     python -m train.main --config=configs/table.py --config.dataset.path=photos.csv
-    python -m train.main --config=configs/table.py:cross_entropy --config.dataset.path=photos.csv
+    python -m train.main --config=configs/table.py:focal --config.dataset.path=photos.csv
 
 Paths are relative to the folder of the table. The column `split` may say train, val or test, or be
 empty; splits that are missing are held out of the rows without a split, or of the training rows.
 Images with the same text in the column `group`, as the photographs of one plant, stay in one split.
-Any loss of the program may stand after the colon.
+The loss is cross-entropy; any other of the program may stand after the colon: docs/which_loss.md.
 """
 
 from ml_collections import ConfigDict, config_dict
@@ -14,7 +14,7 @@ from ml_collections import ConfigDict, config_dict
 from configs.own_data import own_images
 
 
-def get_config(loss: str = "noised_balanced") -> ConfigDict:
+def get_config(loss: str = "cross_entropy") -> ConfigDict:
     return own_images(
         loss,
         name="table",

@@ -4,8 +4,8 @@
     python -m train.main --config=configs/tfds.py --config.dataset.tfds_name=oxford_flowers102
 
 Preparing needs TensorFlow; training does not. The name may have a config and a version, as in
-`name/config:1.0.0`. Splits that are missing are held out of the training images. Any loss of the
-program may stand after the colon.
+`name/config:1.0.0`. Splits that are missing are held out of the training images. The loss is
+cross-entropy; any other of the program may stand after the colon: docs/which_loss.md.
 """
 
 from ml_collections import ConfigDict, config_dict
@@ -13,7 +13,7 @@ from ml_collections import ConfigDict, config_dict
 from configs.own_data import own_images
 
 
-def get_config(loss: str = "noised_balanced") -> ConfigDict:
+def get_config(loss: str = "cross_entropy") -> ConfigDict:
     return own_images(
         loss,
         name="tfds",

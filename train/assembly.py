@@ -19,13 +19,13 @@ from train.data.batches import Batch, steps_in_epoch
 from train.data.pipeline import Pipeline
 from train.devices import parallel, processes
 from train.devices.parallel import Devices
-from train.evaluation import predictions, summaries, temperature
+from train.evaluation import evaluated, predictions, summaries, temperature
 from train.evaluation.predictions import Predictions
 from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation import host_memory
 from train.foundation.errors import UserError
-from train.models import MODEL_OPTIONS, build_model, check_image_shape
+from train.models import MODEL_OPTIONS, build_model, check_image_shape, feature_norm
 from train.models.classifier import Classifier
 from train.models.layers_by_depth import distances_from_head
 from train.training import (
@@ -40,11 +40,21 @@ from train.training import (
 from train.training.losses import find_loss
 from train.training.objectives import Hyperparameters, Objective, class_logits
 from train.training.optimizer import Norm, Optimizer
-from train.training.state import TrainState, initial_state, initializer, parameters_digest
+from train.training.state import (
+    TrainState,
+    initial_state,
+    initializer,
+    parameters_digest,
+    start_from,
+)
 from train.workdir import extensions, run_files, terminal
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 from train.workdir.skipped_images import SkippedImages
+
+# Training examples whose features are measured before the first step: their deviations are then
+# known to some per cent.
+_MOST_MEASURED = 1024
 
 
 def assemble(
@@ -220,6 +230,12 @@ class Assembly:
         """The name of the model's head."""
         return self.config["model"]["head"] or self.loss.head
 
+    @property
+    def normalizes_features(self) -> bool:
+        """Whether the head gets normalized features. The cosines of others have no scale."""
+        settings = self.config["model"]
+        return settings["freeze"] and settings["normalize_features"] and self.head != "cosine"
+
     @cached_property
     def model(self) -> Classifier:
         """The network with its head."""
@@ -236,6 +252,7 @@ class Assembly:
             axis_name=parallel.AXIS_NAME if settings["sync_batch_norm"] else None,
             half_precision=settings["half_precision"],
             freeze=settings["freeze"],
+            normalize_features=self.normalizes_features,
             options={name: settings[name] for name in MODEL_OPTIONS if settings[name] is not None},
         )
 
@@ -338,6 +355,37 @@ class Assembly:
         )
         return dataclasses.replace(state, label_logits=estimates)
 
+    def with_feature_norm(self, state: TrainState) -> TrainState:
+        """The state before the first step, with the norm of the features below a new head.
+
+        It is of training examples as they are evaluated. Every process looks at the same ones, on
+        one of its devices.
+        """
+        train, seed = self.dataset.train, self.config["seed"]
+        chosen = np.random.default_rng(seed).permutation(len(train))[:_MOST_MEASURED]
+        share = math.ceil(self.config["dataset"]["batch_size"] / jax.device_count())
+        pipeline = dataclasses.replace(
+            self._pipeline(share * jax.process_count()), process_index=0, process_count=1
+        )
+        variables = jax.device_put({"params": state.params, "batch_stats": state.batch_stats})
+
+        @jax.jit
+        def features(variables: Any, inputs: jax.Array) -> jax.Array:
+            found: Any = self.model.apply(
+                variables, self.normalize(inputs), method=Classifier.features_in_evaluation
+            )
+            return found
+
+        batches = terminal.tracked(
+            pipeline.evaluation(train.take(np.sort(chosen))),
+            total=math.ceil(len(chosen) / pipeline.batch_size),
+            what=f"features of {len(chosen):,} training {self.spec.example}s",
+        )
+        norm = feature_norm.measure(
+            np.asarray(features(variables, batch["images"]))[batch["mask"]] for batch in batches
+        )
+        return start_from(state, state.params, {**state.batch_stats, "norm": norm})
+
     def training_batches(self, first_step: int) -> Generator[Batch, None, None]:
         """The batches of the steps from `first_step` to the last, to be closed by the caller."""
         pipeline = self._pipeline(self.config["dataset"]["batch_size"])
@@ -429,6 +477,14 @@ class Assembly:
             fitted,
         )
 
+    def evaluated(self, labels: np.ndarray) -> dict[str, Any]:
+        """The classes and examples that the accuracies of a split are over, by its labels [n]."""
+        # Unseen classes count in the splits that have some of their examples.
+        num_classes = max(self.num_classes, int(labels.max(initial=0)) + 1)
+        names = (*self.classes.names, *self.dataset.unseen_class_names)[:num_classes]
+        counts = np.pad(self.class_counts, (0, num_classes - self.num_classes))
+        return evaluated.to_json(labels, counts, names)
+
     @cached_property
     def _initializer(self) -> Callable[[jax.Array], Mapping[str, Any]]:
         """What makes the variables of the network, for which few data sets have to be opened."""
@@ -450,7 +506,7 @@ class Assembly:
     @property
     def _frozen(self) -> tuple[str, ...]:
         """The parts of the network that are not trained."""
-        return ("features",) if self.config["model"]["freeze"] else ()
+        return ("features", "norm") if self.config["model"]["freeze"] else ()
 
     @cached_property
     def _distances_from_head(self) -> Any:

@@ -33,6 +33,7 @@ _FIELDS: dict[str, fields.Field] = {
     "model.start_from": fields.text(optional=True),
     "model.normalization": fields.optional(fields.one_of((*NORMALIZATIONS, "dataset"))),
     "model.freeze": fields.boolean(),
+    "model.normalize_features": fields.boolean(),
     "model.new_head": fields.boolean(),
     # Two heads belong to the losses that need them.
     "model.head": fields.optional(fields.one_of(("linear", "cosine"))),

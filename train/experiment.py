@@ -105,6 +105,10 @@ def run(
                 **_facts(assembly, state, progress),
                 **({} if found.temperature is None else {"temperature": found.temperature}),
                 **{name: metric.to_json(split.metrics) for name, split in splits.items()},
+                "evaluated": {
+                    name: assembly.evaluated(split.outcomes.labels)
+                    for name, split in splits.items()
+                },
                 **_best_possible(assembly),
                 **_class_weights(assembly),
             }
@@ -309,10 +313,15 @@ def _first_state(assembly: Assembly) -> TrainState:
                 "config.model.freeze: the frozen network has random weights; "
                 "config.model.pretrained or config.model.start_from gives it trained ones"
             )
-        return initial
-    if processes.is_first():
-        show_line(loaded.message)
-    return start_from(initial, loaded.params, loaded.batch_stats)
+        loaded = None
+    state = initial
+    if loaded is not None:
+        state = start_from(initial, loaded.params, loaded.batch_stats)
+        if processes.is_first():
+            show_line(loaded.message)
+    if assembly.normalizes_features and not (loaded and loaded.head_is_read):
+        state = assembly.with_feature_norm(state)
+    return state
 
 
 def _show_data(assembly: Assembly) -> None:
@@ -391,6 +400,7 @@ def _facts(assembly: Assembly, final: TrainState, progress: Progress) -> dict[st
         "devices": jax.device_count(),
         "versions": {name: importlib.metadata.version(name) for name in _REPORTED_VERSIONS},
         "best_epoch": progress.best_epoch,
+        "selected_by": assembly.config["select_by"],
         "epoch_seconds": list(progress.epoch_seconds),
         "examples_per_second": images / progress.seconds_per_epoch(),
         "data_wait_share": progress.data_wait_share(),

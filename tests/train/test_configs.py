@@ -67,6 +67,14 @@ def test_losses_that_share_a_field_have_values_of_their_own():
     assert importlib.import_module("configs.place_names").get_config("focal").loss.k == 5
 
 
+@pytest.mark.parametrize("recipe", ["features", "folder", "huggingface", "table", "tfds"])
+def test_recipes_for_your_own_data_begin_with_cross_entropy(recipe):
+    module = importlib.import_module(f"configs.{recipe}")
+    assert module.get_config().loss.name == "cross_entropy"
+    # And say so, as docs/which_loss.md does.
+    assert "The loss is cross-entropy;" in " ".join((module.__doc__ or "").split())
+
+
 def test_entmax_has_an_alpha_of_its_own():
     """Also where all losses have all fields, so that any of them may stand after the colon."""
     for recipe in ("synthetic_species", "place_names", "folder", "features"):

@@ -86,6 +86,7 @@ MISTAKES = [
         "'clip'.*, or None; got 'clp'",
     ),
     ("model.freeze", 1, "config.model.freeze must be True or False; got 1"),
+    ("model.normalize_features", None, "model.normalize_features must be True or False; got None"),
     ("model.new_head", True, "new_head must be False without config.model.start_from and config"),
     ("model.head", "cosin", r"model.head must be one of cosine, linear \(did you mean 'cosine'"),
     ("model.head", "two_heads", "config.model.head must be one of cosine, linear.*'two_heads'"),

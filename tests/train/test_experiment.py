@@ -71,11 +71,23 @@ def test_a_run_leaves_everything(config, unbroken):
     written = unsealed(workdir / "results.json")
     assert set(written) == {
         *("config", "num_parameters", "parameters_digest", "num_classes", "devices", "versions"),
-        *("best_epoch", "epoch_seconds", "examples_per_second", "data_wait_share"),
+        *("best_epoch", "selected_by", "evaluated"),
+        *("epoch_seconds", "examples_per_second", "data_wait_share"),
         *("validation", "test"),
     }
     assert written["num_classes"] == 10
     assert written["devices"] == 8
+    assert written["selected_by"] == config["select_by"]
+    assert written["evaluated"]["test"] == {
+        "groups": {
+            "all": {"classes": 10, "examples": 270},
+            "few": {"classes": 0, "examples": 0},
+            "medium": {"classes": 0, "examples": 0},
+            "many": {"classes": 10, "examples": 270},
+        },
+        "classes_without_examples": 0,
+        "named": [],
+    }
     assert len(written["epoch_seconds"]) == NUM_EPOCHS
     assert written["parameters_digest"] == results["parameters_digest"]
     # 1,257 images in three epochs: far above the 0.3 of guessing three of ten digits.
@@ -417,12 +429,12 @@ def test_speed_leaves_out_the_epochs_that_compiled():
     progress = Progress()
     for seconds, waiting, compiled in ((9.0, 3.0, True), (1.0, 0.25, False), (7.0, 2.0, True)):
         progress = dataclasses.replace(progress, seconds=seconds, waiting=waiting)
-        progress = progress.after_epoch(0.0, compiled=compiled)
+        progress = progress.after_epoch(0.0, 0.0, compiled=compiled)
     assert progress.seconds_per_epoch() == 1.0
     assert progress.data_wait_share() == 0.25
     progress = dataclasses.replace(progress, unlogged=({"loss": 0.1, "accuracy": 1.0},))
     assert Progress.from_saved(json.loads(json.dumps(vars(progress)))) == progress
-    first = Progress(seconds=9.0, waiting=4.5).after_epoch(0.0, compiled=True)
+    first = Progress(seconds=9.0, waiting=4.5).after_epoch(0.0, 0.0, compiled=True)
     assert (first.seconds_per_epoch(), first.data_wait_share()) == (9.0, 0.5)
 
 
@@ -478,6 +490,17 @@ def test_only_a_strictly_better_epoch_is_selected():
     progress = Progress()
     for step, loss in ((10, 0.5), (20, 0.3), (30, 0.3), (40, 0.4)):
         progress = dataclasses.replace(progress, step=step, seconds=1.0)
-        progress = progress.after_epoch(loop._score({LOSS: loss}, LOSS))
+        progress = progress.after_epoch(loop._score({LOSS: loss}, LOSS), loss)
     assert (progress.best_epoch, progress.best_step, progress.best_score) == (2, 20, -0.3)
     assert progress.epoch_seconds == (1.0,) * 4
+
+
+def test_of_tied_epochs_that_with_the_lowest_loss_is_selected():
+    progress, selected = Progress(), []
+    for top_1, loss in ((0.5, 2.97), (0.5, 2.59), (0.5, 2.59), (0.4, 1.0), (0.5, 2.7), (0.6, 9.0)):
+        # As a run that is resumed before each epoch.
+        progress = Progress.from_saved(json.loads(json.dumps(vars(progress))))
+        score = loop._score({LOSS: loss, TOP_1: top_1}, TOP_1)
+        progress = dataclasses.replace(progress, seconds=1.0).after_epoch(score, loss)
+        selected.append(progress.best_epoch)
+    assert selected == [1, 2, 2, 2, 2, 6]

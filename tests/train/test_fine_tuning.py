@@ -21,10 +21,11 @@ from tests.train.sealed import unsealed
 from train import experiment
 from train.assembly import assemble
 from train.foundation.errors import UserError
-from train.models import HEADS, MODELS
+from train.models import HEADS, MODELS, load_alone
 from train.models.classifier import Classifier
 from train.models.weights.names import arrays_of
-from train.prediction import trained
+from train.prediction import exported_weights, trained
+from train.prediction.trained import TrainedClassifier
 from train.training import earlier_run
 from train.workdir.classes import Classes
 
@@ -90,6 +91,17 @@ def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     first = next(line for line in lines if line["split"] == "validation")
     assert first["loss"] < 1.2 * selected.results["validation"]["loss"]
+    # The features were normalized below the new head. Whoever goes on has the same classifier.
+    norm = as_bytes(found.batch_stats["norm"])
+    images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 1), np.uint8)
+    for freeze in (False, True):
+        changes = {"model.start_from": str(workdir), "model.freeze": freeze}
+        assembly = assemble(changed(config, {"model.new_head": False, **changes}))
+        state = experiment._first_state(assembly)
+        assert (as_bytes(state.batch_stats.get("norm")) == norm) is freeze
+        going_on = TrainedClassifier(None, {}, assembly, state.params, state.batch_stats)
+        # Rounding of float32.
+        np.testing.assert_allclose(going_on.scores()(images), found.scores()(images), atol=1e-4)
 
 
 @pytest.fixture
@@ -189,6 +201,69 @@ def test_the_rates_of_a_configuration_reach_its_layers(config):
         scale = updates["features"][f"BatchNorm_{name}"]["scale"]
         np.testing.assert_allclose(scale, -rate, rtol=1e-6)
     np.testing.assert_allclose(updates["head"]["Dense_0"]["bias"], -0.3, rtol=1e-6)
+
+
+def test_features_are_normalized_below_a_new_linear_head(config, finished_run):
+    frozen = {"model.start_from": str(finished_run), "model.freeze": True}
+    new_head = {**frozen, "model.new_head": True}
+    assembly = assemble(changed(config, new_head))
+    state = experiment._first_state(assembly)
+    features = assembly.model.apply(
+        {"params": state.params, "batch_stats": state.batch_stats},
+        assembly.normalize(assembly.dataset.train.images),
+        method=Classifier.features_in_evaluation,
+    )
+    norm = state.batch_stats["norm"]
+    normalized = (np.asarray(features) - norm["mean"][None]) / norm["scale"][None]
+    # Of 1,024 of the 1,257 images.
+    np.testing.assert_allclose(np.square(normalized).sum(axis=1).mean(), 100, rtol=0.05)
+    taken_over = experiment._first_state(assemble(changed(config, frozen))).batch_stats["norm"]
+    np.testing.assert_array_equal(taken_over["scale"], 1)
+    np.testing.assert_array_equal(taken_over["mean"], 0)
+    for changes in (
+        {"model.normalize_features": False},
+        {"model.head": "cosine", "model.scale": 20.0},
+    ):
+        state = experiment._first_state(assemble(changed(config, {**new_head, **changes})))
+        assert "norm" not in state.batch_stats
+
+
+def test_weights_of_normalized_features_are_those_of_the_published_network(
+    rng, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(MODELS, "resnet50", SMALL_RESNET)
+    pictures.write_classes(tmp_path / "photos", ("ash", "birch", "cedar"), 8, size=(16, 16))
+    model = Classifier(SMALL_RESNET.build(axis_name=None), HEADS["linear"](1000))
+    variables = in_float32(random_variables(rng, model))
+    arrays = arrays_of(variables["params"], variables["batch_stats"], SMALL_RESNET.names)
+    safetensors.numpy.save_file(arrays, tmp_path / "resnet50.pth")
+    config = changed(
+        json.loads(folder.get_config().to_json()),
+        {
+            "dataset.path": str(tmp_path / "photos"),
+            "dataset.batch_size": 8,
+            "dataset.image_size": 16,
+            "model.name": "resnet50",
+            "model.pretrained": str(tmp_path / "resnet50.pth"),
+            "model.freeze": True,
+            "eval.ks": [1],
+        },
+    )
+    assembly = assemble(config)
+    state = experiment._first_state(assembly)
+    classifier = TrainedClassifier(None, {}, assembly, state.params, state.batch_stats)
+    assert "norm" in state.batch_stats
+    (tmp_path / "out.safetensors").write_bytes(exported_weights.serialize(classifier))
+    published = assemble(changed(config, {"model.freeze": False}))
+    loaded = load_alone(
+        published.model, "resnet50", str(tmp_path / "out.safetensors"), assembly.image_shape
+    )
+    assert loaded.head_is_read
+    as_published = TrainedClassifier(None, {}, published, loaded.params, loaded.batch_stats)
+    images = rng.integers(0, 256, (4, 16, 16, 3), np.uint8)
+    expected = classifier.scores()(images)
+    # Rounding of float32.
+    np.testing.assert_allclose(as_published.scores()(images), expected, atol=1e-4)
 
 
 def test_a_frozen_network_of_random_weights_is_warned_of(config, finished_run, caplog):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from train.comparison.finding import Found, metrics
 from train.comparison.grouping import Group, Groups, group_runs
-from train.evaluation.metric import LOSS, Metric
+from train.evaluation.metric import LOSS, SHOTS, Metric
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
 from train.series import statistics
@@ -134,6 +134,7 @@ def compare(
         *_missing(compared, counted, split),
         *_about_differences(tables, is_asked=baseline is not None),
         *_about_losses(compared, tables),
+        *_about_shots(compared, tables, split),
     )
     return Comparison(split, compared, tables, notes)
 
@@ -281,6 +282,38 @@ def _about_losses(wanted: Iterable[Metric], tables: Sequence[DataSetTable]) -> I
     groups = [row.group for table in tables for row in table.rows]
     if LOSS in wanted and not all(_comparable(groups[0], group, LOSS) for group in groups):
         yield "the loss is that of each run: values of different losses cannot be compared"
+
+
+def _about_shots(
+    wanted: Iterable[Metric], tables: Sequence[DataSetTable], split: str
+) -> Iterable[str]:
+    """How few classes and examples the means over few, medium and many shot classes are of."""
+    averages = {metric.average for metric in wanted}
+    for table in tables:
+        runs = [run for row in table.rows for run in row.group.runs.values()]
+        for shot in SHOTS:
+            if shot in averages:
+                sizes = sorted({size for run in runs if (size := _group_size(run, split, shot))})
+                listed = [
+                    f"{_counted(classes, 'class', 'classes')} with "
+                    f"{_counted(examples, 'example', 'examples')}"
+                    for classes, examples in sizes
+                ]
+                if listed:
+                    yield (
+                        f"{shot} on {table.groups.data_set}, {split} split: the mean over "
+                        + " or ".join(_first_of(listed))
+                    )
+
+
+def _group_size(run: Run, split: str, group: str) -> tuple[int, int] | None:
+    """The classes of a group and their examples in a split of a run; None in earlier versions."""
+    groups = run.results.get("evaluated", {}).get(split, {}).get("groups", {})
+    return (groups[group]["classes"], groups[group]["examples"]) if group in groups else None
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number:,} {one if number == 1 else several}"
 
 
 def _named(paths: Sequence[Path]) -> str:

@@ -58,6 +58,12 @@ def legend(comparison: Comparison) -> Iterator[str]:
         )
     else:
         yield "One seed each, without an interval."
+    selected_by = dict.fromkeys(
+        Metric.parse(run.fields["select_by"]).in_words
+        for row in rows
+        for run in row.group.runs.values()
+    )
+    yield f"Each run: its epoch with the best {' or '.join(selected_by)} on validation."
     if any(table.has_baseline for table in comparison.tables):
         yield (
             "difference: the mean difference to the baseline ± 95 % interval, over the seeds that "

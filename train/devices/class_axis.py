@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-# The parts of a network. The parameters of the head have a number for each class.
-_FEATURES, _HEAD = "features", "head"
+# The parts of a network: its features, their norm, and the head, whose parameters have a number for
+# each class.
+_FEATURES, _NORM, _HEAD = "features", "norm", "head"
 
 
 def is_of_classes(path: tuple[Any, ...], leaf: Any, num_classes: int) -> bool:
@@ -24,8 +25,8 @@ def is_of_classes(path: tuple[Any, ...], leaf: Any, num_classes: int) -> bool:
         num_classes: the number of classes that the array has if it has any.
     """
     names = (key.key for key in path if isinstance(key, jax.tree_util.DictKey))
-    part = next((name for name in names if name in (_FEATURES, _HEAD)), None)
-    return part != _FEATURES and np.shape(leaf)[-1:] == (num_classes,)
+    part = next((name for name in names if name in (_FEATURES, _NORM, _HEAD)), None)
+    return part not in (_FEATURES, _NORM) and np.shape(leaf)[-1:] == (num_classes,)
 
 
 @dataclass(frozen=True)

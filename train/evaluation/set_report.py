@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from topk_jax import metrics
-from train.evaluation import conformal_sets, metric, score_files, set_rules, summaries
+from train.evaluation import conformal_sets, evaluated, metric, score_files, set_rules, summaries
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions
@@ -36,6 +36,7 @@ class SetReport:
         num_examples: the examples of the split.
         num_classes: the classes.
         num_unknown: the examples of classes that the classifier does not know, which are misses.
+        evaluated: how many classes and examples accuracies are over; see `evaluated.to_json`.
         num_calibration_examples: the examples that thresholds are calibrated on.
         metrics: those of the split.
         thresholds: those of the average-K sets, by K.
@@ -50,6 +51,7 @@ class SetReport:
     num_examples: int
     num_classes: int
     num_unknown: int
+    evaluated: dict[str, Any]
     num_calibration_examples: int
     metrics: dict[Metric, float]
     thresholds: dict[int, float]
@@ -63,6 +65,7 @@ class SetReport:
         fields = {
             "num_examples": self.num_examples,
             "num_classes": self.num_classes,
+            "evaluated": self.evaluated,
             "num_calibration_examples": self.num_calibration_examples,
             "metrics": metric.to_json(self.metrics),
             "thresholds": _by_rule(self.thresholds),
@@ -116,6 +119,11 @@ def set_report(
         num_examples=len(examples.labels),
         num_classes=examples.scores.shape[-1],
         num_unknown=int((~examples.is_known).sum()),
+        evaluated=evaluated.to_json(
+            examples.labels,
+            None if class_counts is None else examples.counts_of_all(class_counts),
+            class_names or [str(index) for index in range(examples.num_classes)],
+        ),
         num_calibration_examples=len(calibrated_on.labels),
         metrics=summaries.summarize(examples, thresholds, class_counts).metrics,
         thresholds={k: float(threshold) for k, threshold in thresholds.items()},

@@ -16,6 +16,7 @@ from train.foundation.errors import UserError
 from train.foundation.fields import Field
 from train.models import pretrained
 from train.models.classifier import Classifier
+from train.models.feature_norm import FeatureNorm
 from train.models.heads import CosineHead, LinearHead, TwoHeads
 from train.models.model_spec import ModelSpec
 from train.models.networks import (
@@ -138,6 +139,7 @@ def build_model(
     scale: float | None = None,
     learn_scale: bool = False,
     freeze: bool = False,
+    normalize_features: bool = False,
     options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Classifier:
     """The network of a name, with the head of a name.
@@ -153,6 +155,7 @@ def build_model(
         scale: the factor of the logits of a cosine head; None for other heads, and for cosines.
         learn_scale: whether that factor is trained.
         freeze: whether the layers below the head evaluate in training too.
+        normalize_features: whether the head gets normalized features; see `feature_norm`.
         options: the fields of `MODEL_OPTIONS` that are not the default of the network.
     """
     dtype = jnp.bfloat16 if half_precision else jnp.float32
@@ -161,6 +164,7 @@ def build_model(
         features=find(name).build(axis_name=axis_name, dtype=dtype, **options),
         head=HEADS[head](num_classes, **scaling),
         freeze=freeze,
+        norm=FeatureNorm() if normalize_features else None,
     )
 
 

@@ -6,7 +6,7 @@ import safetensors.numpy
 
 from train.foundation.errors import UserError
 from train.foundation.messages import naming_flags
-from train.models import published
+from train.models import feature_norm, published
 from train.models.weights.names import PublishedNames, arrays_of
 from train.prediction import description
 from train.prediction.trained import TrainedClassifier
@@ -30,7 +30,10 @@ def serialize(classifier: TrainedClassifier) -> bytes:
             "--format=safetensors is for linear heads, as published networks have them; this run "
             f"with {classifier.config['loss']['name']} has trained one of the kind {head}"
         )
-    return safetensors.numpy.save(arrays_of(classifier.params, classifier.batch_stats, names))
+    params, batch_stats = dict(classifier.params), dict(classifier.batch_stats)
+    if (norm := batch_stats.pop("norm", None)) is not None:
+        params["head"] = feature_norm.folded(params["head"], norm)
+    return safetensors.numpy.save(arrays_of(params, batch_stats, names))
 
 
 def describe(classifier: TrainedClassifier) -> dict[str, Any]:

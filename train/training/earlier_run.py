@@ -9,12 +9,14 @@ import numpy as np
 
 from train.data import DatasetSpec, dataset_spec
 from train.foundation.errors import UserError
-from train.models import NEW_HEAD, Pretrained
+from train.models import NEW_HEAD, Pretrained, feature_norm
 from train.workdir import array_types, run_files, runs
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.facts import Facts
 
 _FIELD = "config.model.start_from"
+# What normalizes the features below the head.
+_NORM = "norm"
 
 
 def load(
@@ -59,8 +61,13 @@ def load(
         )
     why_new_head = NEW_HEAD if new_head else _why_new_head(found["params"], params, earlier, facts)
     loaded = {collection: dict(parts or {}) for collection, parts in found.items()}
+    norm = loaded["batch_stats"].pop(_NORM, None)
     if why_new_head is not None:
-        loaded["params"]["head"] = params["head"]
+        loaded["params"]["head"], norm = params["head"], None
+    if _NORM in batch_stats:
+        loaded["batch_stats"][_NORM] = batch_stats[_NORM] if norm is None else norm
+    elif norm is not None:
+        loaded["params"]["head"] = feature_norm.folded(loaded["params"]["head"], norm)
     what = f"{model_name} starts with the weights of the run in {path}"
     head = (
         f"its head too, of {len(earlier.classes.names)} classes"

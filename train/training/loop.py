@@ -157,7 +157,9 @@ class Loop:
         validation = self.validate(state)
         seconds = progress.seconds
         progress = progress.after_epoch(
-            _score(validation.metrics, self.select_by), compiled=compiled
+            _score(validation.metrics, self.select_by),
+            validation.metrics[LOSS],
+            compiled=compiled,
         )
         self.reporter.epoch(
             progress.epochs,

@@ -16,6 +16,7 @@ def learning_curves(
     *,
     steps_per_epoch: int,
     best_epoch: int,
+    select_by: Metric,
     accuracies: Iterable[Metric],
 ) -> Figure:
     """Loss and accuracies over the epochs, in training and validation.
@@ -24,6 +25,7 @@ def learning_curves(
         lines: the lines of `metrics.jsonl`, in order.
         steps_per_epoch: the steps of one epoch.
         best_epoch: the selected epoch, counted from 1; marked where it is among the lines.
+        select_by: the validation metric that selected it.
         accuracies: the validation accuracies to draw, beside that of training.
     """
     training = [line for line in lines if line["split"] == "train"]
@@ -50,7 +52,7 @@ def learning_curves(
                     epoch,
                     color=figure_style.REFERENCE_COLOR,
                     ls=":",
-                    label=f"best epoch ({best_epoch})",
+                    label=f"epoch {best_epoch}: best validation {select_by.in_words}",
                 )
         if label == "accuracy":
             figure_style.show_as_percent(axes.yaxis)

@@ -40,6 +40,7 @@ class Progress:
         best_epoch: the selected epoch, counted from 1; 0 before the first.
         best_step: the last step of that epoch, which is the name of its checkpoint.
         best_score: the metric that selected it, with the sign for which larger is better.
+        best_loss: its validation loss, which decides between epochs of one score.
         epoch_seconds: the seconds of training of each finished epoch.
         epoch_waiting: of these, the seconds in which the devices may have waited for data.
         compiled_epochs: the epochs, counted from 1, whose seconds include compilation: the first
@@ -54,6 +55,7 @@ class Progress:
     best_epoch: int = 0
     best_step: int = 0
     best_score: float = -math.inf
+    best_loss: float = math.inf
     epoch_seconds: tuple[float, ...] = ()
     epoch_waiting: tuple[float, ...] = ()
     compiled_epochs: tuple[int, ...] = ()
@@ -93,15 +95,25 @@ class Progress:
         waiting = self._steady(self.epoch_waiting) or self.epoch_waiting
         return sum(waiting) / sum(seconds)
 
-    def after_epoch(self, score: float, *, compiled: bool = False) -> "Progress":
-        """The progress after an epoch; only a strictly better score makes it the best epoch."""
+    def after_epoch(self, score: float, loss: float, *, compiled: bool = False) -> "Progress":
+        """The progress after an epoch.
+
+        A better score makes it the best epoch. Accuracies over few examples often tie: of epochs
+        with one score the best is that with the lowest validation loss, and of these the first.
+
+        Args:
+            score: the metric that selects, with the sign for which larger is better.
+            loss: the validation loss.
+            compiled: whether the seconds of the epoch include compilation.
+        """
         epoch = self.epochs + 1
-        is_best = score > self.best_score
+        is_best = (score, -loss) > (self.best_score, -self.best_loss)
         return dataclasses.replace(
             self,
             best_epoch=epoch if is_best else self.best_epoch,
             best_step=self.step if is_best else self.best_step,
             best_score=score if is_best else self.best_score,
+            best_loss=loss if is_best else self.best_loss,
             epoch_seconds=(*self.epoch_seconds, self.seconds),
             epoch_waiting=(*self.epoch_waiting, self.waiting),
             compiled_epochs=(*self.compiled_epochs, epoch) if compiled else self.compiled_epochs,

@@ -99,7 +99,10 @@ class Reporter:
         self._metrics = MetricsFile(workdir / run_files.METRICS, first_step, metrics_digest)
         self._events = Events(workdir / run_files.EVENTS, first_step)
         self._terminal = terminal.Terminal(
-            num_epochs=num_epochs, steps_per_epoch=steps_per_epoch, first_step=first_step
+            num_epochs=num_epochs,
+            steps_per_epoch=steps_per_epoch,
+            first_step=first_step,
+            select_by=self._select_by,
         )
 
     def __enter__(self) -> "Reporter":
@@ -185,6 +188,7 @@ class Reporter:
             metrics_file.read(self._metrics.path),
             steps_per_epoch=self._steps_per_epoch,
             best_epoch=results["best_epoch"],
+            select_by=self._select_by,
             accuracies=[one for one in self._headline(validation) if one != LOSS],
         )
         curves = plots.to_png(figure)

@@ -49,6 +49,16 @@ def line_of_metrics(value: Any) -> str | None:
     return METRICS({name: entry for name, entry in value.items() if name != "split"})
 
 
+_GROUP = record({"classes": _COUNT, "examples": _COUNT})
+# What `train.evaluation.evaluated` says of a split.
+_EVALUATED = record(
+    {
+        "groups": table_of(_GROUP),
+        "classes_without_examples": _COUNT,
+        "named": list_of(string),
+    }
+)
+
 RESULTS: Field = record(
     {"test": METRICS},
     {
@@ -58,6 +68,8 @@ RESULTS: Field = record(
         "bayes": METRICS,
         "bayes_balanced_test": METRICS,
         "best_epoch": integer(0),
+        "selected_by": text(),
+        "evaluated": table_of(_EVALUATED),
         "class_weights_epoch": integer(0),
         "num_parameters": _COUNT,
         "num_classes": integer(1),

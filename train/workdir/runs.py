@@ -44,6 +44,7 @@ ADDED_FIELDS: Mapping[str, Any] = {
     # begun takes what its `data.json` says, and without it the data set's numbers.
     "model.normalization": None,
     "model.freeze": False,
+    "model.normalize_features": False,
     "optimizer.head_learning_rate": None,
     "optimizer.layer_decay": None,
     "optimizer.decay_biases_and_norms": True,
@@ -88,6 +89,8 @@ _ADDED_TO_DATA_SETS: Mapping[str, Mapping[str, Any]] = {
 }
 _DATASET_PATH = "dataset.path"
 _LABEL_NOISE, _LABEL_NOISE_KIND = "dataset.label_noise", "dataset.label_noise_kind"
+# Without a frozen network the second has no meaning.
+_FREEZE, _NORMALIZE_FEATURES = "model.freeze", "model.normalize_features"
 # Without label noise its kind has no meaning. It is then what all recipes had in earlier versions.
 _KIND_WITHOUT_NOISE = "superclass"
 
@@ -120,10 +123,13 @@ def all_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def canonical(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields by dotted names, where one that means nothing in this run has its usual value."""
+    result = dict(fields)
     if fields.get(_LABEL_NOISE) == 0 and _LABEL_NOISE_KIND in fields:
         usual = added_fields(fields).get(_LABEL_NOISE_KIND, _KIND_WITHOUT_NOISE)
-        return {**fields, _LABEL_NOISE_KIND: usual}
-    return dict(fields)
+        result[_LABEL_NOISE_KIND] = usual
+    if not fields.get(_FREEZE) and _NORMALIZE_FEATURES in fields:
+        result[_NORMALIZE_FEATURES] = ADDED_FIELDS[_NORMALIZE_FEATURES]
+    return result
 
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,9 +154,10 @@ def key(config: Mapping[str, Any]) -> str:
 def run_name(config: Mapping[str, Any]) -> str:
     """A name that is different for each configuration and says the data set and the loss."""
     earlier = copy.deepcopy(dict(config))
-    group, field = _group_and_field(earlier, _LABEL_NOISE_KIND)
-    if field in group:
-        group[field] = canonical(dict(flatten(config)))[_LABEL_NOISE_KIND]
+    for name in (_LABEL_NOISE_KIND, _NORMALIZE_FEATURES):
+        group, field = _group_and_field(earlier, name)
+        if field in group:
+            group[field] = canonical(dict(flatten(config)))[name]
     # Added fields with their default are left out: the name is then that of earlier versions.
     for name, value in added_fields(config).items():
         group, field = _group_and_field(earlier, name)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from rich.box import SIMPLE
@@ -12,6 +13,7 @@ from rich.table import Column, Table
 
 from train.evaluation.metric import AVERAGES, LOSS, Metric, Rule, from_json
 from train.foundation.console import make_console, show_line
+from train.foundation.printable import printable
 from train.foundation.progress_bar import make_bar
 
 Batch = TypeVar("Batch")
@@ -19,6 +21,8 @@ Batch = TypeVar("Batch")
 # The order of the columns of the closing table: accuracies over all examples, over classes, and
 # over classes by their number of training images. Other columns come last.
 _COLUMNS = ("all", "macro", "few", "medium", "many", "set size")
+# Classes that a line names.
+_MOST_NAMED = 10
 # Above the accuracies of the two best classifiers.
 _BEST_POSSIBLE = "the best possible on the same examples, over all images and over classes:"
 
@@ -30,10 +34,14 @@ class Terminal:
         num_epochs: the epochs of the whole run.
         steps_per_epoch: the steps of one.
         first_step: the steps that an earlier run has made.
+        select_by: the validation metric that selects an epoch.
     """
 
-    def __init__(self, *, num_epochs: int, steps_per_epoch: int, first_step: int) -> None:
+    def __init__(
+        self, *, num_epochs: int, steps_per_epoch: int, first_step: int, select_by: Metric
+    ) -> None:
         self._num_epochs = num_epochs
+        self._best = f"  best {select_by.in_words} so far"
         self._console = make_console()
         self._bar = make_bar(
             self._console,
@@ -70,7 +78,7 @@ class Terminal:
         """Prints a line for a finished epoch, above the bar where there is one."""
         show_line(
             f"epoch {epoch}/{self._num_epochs}  training: {_training_in_words(self._training)}  "
-            f"validation: {_in_words(validation)}  {seconds:.1f} s{'  best' if is_best else ''}",
+            f"validation: {_in_words(validation)}  {seconds:.1f} s{self._best if is_best else ''}",
             self._console,
         )
 
@@ -90,15 +98,17 @@ def show_results(
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
     """
     console = make_console()
-    test = from_json(results["test"])
+    test, select_by = from_json(results["test"]), Metric.parse(results["config"]["select_by"])
     show_line(
-        f"test, with the parameters of epoch {results['best_epoch']}: "
-        f"loss {LOSS.format(test[LOSS])}"
+        f"test, with the parameters of epoch {results['best_epoch']}, which has the best "
+        f"{select_by.in_words} on validation: loss {LOSS.format(test[LOSS])}"
     )
-    console.print(_table(test))
+    evaluated = results.get("evaluated", {})
+    _show_table(console, test, evaluated.get("test"))
     if "balanced_test" in results:
         show_line("on test examples of which every class has as many:")
-        console.print(_table(from_json(results["balanced_test"])))
+        balanced = from_json(results["balanced_test"])
+        _show_table(console, balanced, evaluated.get("balanced_test"))
     if "bayes" in results:
         show_line(_BEST_POSSIBLE)
         console.print(_table(from_json(results["bayes"])))
@@ -128,7 +138,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
         f"classes; thresholds from {report['num_calibration_examples']:,}, "
         f"{report['calibrated_on']}",
     )
-    console.print(_table(from_json(report["metrics"])))
+    _show_table(console, from_json(report["metrics"]), report["evaluated"])
     if "bayes" in report:
         show_line(_BEST_POSSIBLE)
         console.print(_table(from_json(report["bayes"])))
@@ -180,8 +190,40 @@ def _note_on_class_weights(results: Mapping[str, Any]) -> str:
     return f"{note} --config.select_by={other} may select a later epoch."
 
 
-def _table(metrics: Mapping[Metric, float | None]) -> Table:
-    """A row for each rule that makes sets, and a column for each kind of accuracy it has."""
+def _show_table(
+    console: Console, metrics: Mapping[Metric, float | None], evaluated: Mapping[str, Any] | None
+) -> None:
+    """Prints the table of a split, and names the classes that have no example in it.
+
+    Args:
+        console: where it is printed.
+        metrics: those of the split.
+        evaluated: what `train.evaluation.evaluated` says of it; None in results of earlier
+            versions.
+    """
+    if evaluated is None:
+        console.print(_table(metrics))
+        return
+    console.print(_table(metrics, evaluated["groups"]))
+    absent = evaluated["classes_without_examples"]
+    if absent:
+        named = [printable(name) for name in evaluated["named"][:_MOST_NAMED]]
+        more = absent - len(named)
+        listed = ", ".join(named) + (f" and {more:,} more" if more else "")
+        show_line(f"classes without examples in this split, not counted: {absent:,} ({listed})")
+
+
+def _table(
+    metrics: Mapping[Metric, float | None],
+    groups: Mapping[str, Mapping[str, int]] = MappingProxyType({}),
+) -> Table:
+    """A row for each rule that makes sets, and a column for each kind of accuracy it has.
+
+    Args:
+        metrics: the metrics.
+        groups: the numbers of classes and examples that a column is the mean over, by its title;
+            "macro" has those of "all".
+    """
     rows: dict[tuple[int, Rule], dict[str, str]] = {}
     for metric, value in metrics.items():
         if metric.rule is not None and metric.k is not None and value is not None:
@@ -193,6 +235,11 @@ def _table(metrics: Mapping[Metric, float | None]) -> Table:
     for k, rule in sorted(rows, key=lambda row: (row[0], row[1] == "average")):
         cells = rows[k, rule]
         table.add_row(f"{rule}-{k}", *(cells.get(column, "-") for column in columns))
+    if groups:
+        table.add_section()
+        of_columns = [groups.get("all" if column == "macro" else column) for column in columns]
+        for what in ("classes", "examples"):
+            table.add_row(what, *("" if of is None else f"{of[what]:,}" for of in of_columns))
     return table
 
 

@@ -179,6 +179,8 @@ QUICK = {
     "model.width": (None, 1, 7),
     "model.depth": (None, 1, 3),
     "model.dropout": (None, 0, 0.9),
+    "model.freeze": (False, False, True),
+    "model.normalize_features": (False, True),
     "model.head": (None, "linear", "cosine"),
     "model.scale": (None, 20, 1e-30, 1e30),
     "model.learn_scale": (False, False, True),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tests.train.comparison.compared import TOP_1, TOP_3, compare, labels, make
+from tests.train.comparison.compared import TOP_1, TOP_3, compare, config, labels, make
 from tests.train.papers.finished_runs import finish
 from train.comparison import display, outputs, texts
 from train.evaluation.metric import LOSS, Metric
@@ -96,7 +96,30 @@ def test_one_seed_has_no_interval(tmp_path, capsys):
     assert rows(printed)[2] == ["focal", "1", "87.50", "+7.50", "75.00", "+15.00"]
     assert "One seed has no interval." in printed
     alone = compare(tmp_path / "other-1")
-    assert list(texts.legend(alone)) == ["One seed each, without an interval."]
+    assert list(texts.legend(alone)) == [
+        "One seed each, without an interval.",
+        "Each run: its epoch with the best top-3 accuracy on validation.",
+    ]
+
+
+def test_the_metrics_that_selected_are_named(tmp_path):
+    make(tmp_path, (0, 0.5))
+    make(tmp_path, (0, 0.5), name="other", loss="focal", select_by="loss")
+    assert list(texts.legend(compare(tmp_path)))[-1] == (
+        "Each run: its epoch with the best top-3 accuracy or loss on validation."
+    )
+
+
+def test_means_over_few_classes_say_over_how_many(tmp_path):
+    few = Metric.accuracy("top", 1, "few")
+    groups = {"all": {"classes": 9, "examples": 90}, "few": {"classes": 1, "examples": 4}}
+    evaluated = {"test": {"groups": groups, "classes_without_examples": 1, "named": ["a"]}}
+    for seed, of_run in enumerate((evaluated, evaluated, None)):
+        splits = {} if of_run is None else {"evaluated": of_run}
+        finish(tmp_path, f"run-{seed}", config(seed=seed), test={few.name: 0.25}, **splits)
+    assert compare(tmp_path, wanted=[few]).notes == (
+        "few on digits, test split: the mean over 1 class with 4 examples",
+    )
 
 
 def test_no_shared_seed_is_said(tmp_path):
@@ -210,6 +233,7 @@ def test_the_terminal_has_the_numbers_in_per_cent(folder, capsys):
         ["cross_entropy", "4", "92.75 ± 3.98", "baseline"],
         ["focal", "4", "94.25 ± 3.98", "+0.67 ± 3.79 (3 seeds)"],
         ["Mean over seeds ± 95 % interval (Student's t)."],
+        ["Each run: its epoch with the best top-3 accuracy on validation."],
         [
             "difference: the mean difference to the baseline ± 95 % interval, over the seeds that "
             "both have."

@@ -6,7 +6,7 @@ import pytest
 from jax.sharding import Mesh, PartitionSpec
 
 from train.devices import parallel
-from train.devices.class_axis import ClassAxis
+from train.devices.class_axis import ClassAxis, is_of_classes
 from train.devices.parallel import CLASS_AXIS_NAME, MeshDevices, PmapDevices
 from train.foundation.errors import UserError
 
@@ -106,6 +106,13 @@ def test_devices_that_cannot_share_equally_are_refused():
     parallel.check_batch_size(6, 1, class_devices=4)
     with pytest.raises(UserError, match="a multiple of the 2 groups of 4 devices; got 5"):
         parallel.check_batch_size(5, 1, class_devices=4)
+
+
+def test_the_classes_are_split_in_the_head_alone():
+    for part, is_split in (("features", False), ("norm", False), ("head", True)):
+        path = (jax.tree_util.GetAttrKey("params"), *map(jax.tree_util.DictKey, (part, "scale")))
+        # As many features as classes.
+        assert is_of_classes(path, np.ones(NUM_CLASSES), NUM_CLASSES) is is_split
 
 
 def test_what_a_step_does_along_the_axis_of_classes():

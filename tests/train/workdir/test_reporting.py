@@ -19,7 +19,8 @@ import pytest
 from PIL import Image
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
-from train.evaluation.metric import Metric, from_json
+from train.evaluation import evaluated
+from train.evaluation.metric import LOSS, Metric, from_json
 from train.evaluation.outcomes import Outcomes
 from train.evaluation.summaries import Evaluation
 from train.foundation import files
@@ -375,15 +376,18 @@ def test_a_pipe_gets_plain_lines(tmp_path, capsys, monkeypatch):
     printed = output.splitlines()
     assert printed[:3] == [
         "epoch 1/3  training: loss 18, accuracy 50.00%  "
-        "validation: loss 0.25, top-1 50.00%, macro top-3 75.00%  1.2 s  best",
+        "validation: loss 0.25, top-1 50.00%, macro top-3 75.00%  1.2 s  "
+        "best macro top-3 accuracy so far",
         "epoch 2/3  training: loss 38, accuracy 50.00%  "
-        "validation: loss 0.25, top-1 50.00%, macro top-3 75.00%  1.2 s  best",
+        "validation: loss 0.25, top-1 50.00%, macro top-3 75.00%  1.2 s  "
+        "best macro top-3 accuracy so far",
         "epoch 3/3  training: loss 58, accuracy 50.00%  "
         "validation: loss 0.25, top-1 50.00%, macro top-3 75.00%  1.2 s",
     ]
     rows = [" ".join(line.split()) for line in printed]
     for row in [
-        "test, with the parameters of epoch 2: loss 0.125",
+        "test, with the parameters of epoch 2, which has the best macro top-3 accuracy on "
+        "validation: loss 0.125",
         # No column for the classes of few images, of which there is no number.
         "accuracy all macro set size",
         "top-1 96.25% - -",
@@ -421,6 +425,30 @@ def test_a_metric_of_another_kind_has_a_column_of_its_own():
     values[Metric.accuracy("top", 3)] = 0.25
     table = terminal._table(values)
     assert [column.header for column in table.columns] == ["accuracy", "all", "set size", "regret"]
+
+
+def test_a_table_says_of_how_many_classes_and_examples_it_is(tmp_path, capsys):
+    labels, class_counts = np.array([0, 0, 0, 0, 1, 1]), np.array([3, 200, 200, 200])
+    names = ("daisy", "dandelion", "\x1b[31mrose", "tulip")
+    found = evaluated.to_json(labels, class_counts, names)
+    results = {
+        **RESULTS,
+        "test": {"loss": 0.5, "few_top_1_accuracy": 0.25, "macro_top_1_accuracy": 0.5},
+        "evaluated": {"test": found},
+    }
+    rows = [" ".join(line.split()) for line in closing_words(tmp_path, capsys, results).split("\n")]
+    start = rows.index("accuracy macro few")
+    assert rows[start + 2] == "top-1 50.00% 25.00%"
+    assert rows[start + 4 : start + 6] == ["classes 2 1", "examples 6 4"]
+    assert (r"classes without examples in this split, not counted: 2 (\x1b[31mrose, tulip)") in rows
+    # Of many classes a line names the first, and a file not all of a million.
+    absent = evaluated.to_json(np.array([0]), None, [f"c{index}" for index in range(2000)])
+    assert (absent["classes_without_examples"], len(absent["named"])) == (1999, 1000)
+    assert absent["groups"] == {"all": {"classes": 1, "examples": 1}}
+    shown = {**results, "evaluated": {"test": absent}}
+    terminal.show_results(shown, {}, optimizes_top_k=False)
+    line = next(one for one in capsys.readouterr().out.split("\n") if "without examples" in one)
+    assert line.endswith(": 1,999 (c1, c2, c3, c4, c5, c6, c7, c8, c9, c10 and 1,989 more)")
 
 
 def test_a_finished_run_is_shown_again_without_being_touched(tmp_path, capsys):
@@ -569,6 +597,7 @@ def test_the_curves_have_the_lines_of_both_splits(tmp_path):
         lines(tmp_path),
         steps_per_epoch=STEPS_PER_EPOCH,
         best_epoch=2,
+        select_by=Metric.accuracy("top", 3, "few"),
         accuracies=[Metric.accuracy("top", 1), Metric.accuracy("top", 3, "few")],
     )
     loss, accuracy = figure.axes
@@ -579,18 +608,20 @@ def test_the_curves_have_the_lines_of_both_splits(tmp_path):
         "training accuracy",
         "validation top-1 accuracy",
         "validation few top-3 accuracy",
-        "best epoch (2)",
+        "epoch 2: best validation few top-3 accuracy",
     }
     np.testing.assert_array_equal(drawn["training loss"].get_xdata()[:4], [0.25, 0.5, 0.75, 1.0])
     np.testing.assert_array_equal(drawn["training loss"].get_ydata()[:2], [3.0, 8.0])
     np.testing.assert_array_equal(drawn["validation loss"].get_xdata(), [1.0, 2.0, 3.0])
     assert np.isnan(drawn["validation few top-3 accuracy"].get_ydata()).all()
-    assert list(drawn["best epoch (2)"].get_xdata()) == [2.0, 2.0]
+    assert list(drawn["epoch 2: best validation few top-3 accuracy"].get_xdata()) == [2.0, 2.0]
     assert loss.get_xlabel() == accuracy.get_xlabel() == "epoch"
     assert loss.get_ylabel() == "loss"
     assert accuracy.get_ylabel() == "accuracy"
 
 
 def test_curves_of_nothing_are_drawn_all_the_same():
-    figure = plots.learning_curves([], steps_per_epoch=1, best_epoch=0, accuracies=[])
+    figure = plots.learning_curves(
+        [], steps_per_epoch=1, best_epoch=0, select_by=LOSS, accuracies=[]
+    )
     assert plots.to_png(figure).startswith(b"\x89PNG")

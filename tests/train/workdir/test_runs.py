@@ -115,8 +115,20 @@ def test_run_names_tell_configurations_apart(config, name, value):
 
 def test_a_configuration_of_an_earlier_version_is_the_same_run(config):
     earlier = of_an_earlier_version(config)
-    assert with_added_fields(earlier) == config
+    # Its networks were not frozen, and had features as they are.
+    assert with_added_fields(earlier) == changed(config, "model.normalize_features", False)
     assert identity(earlier) == identity(config)
+
+
+def test_normalized_features_have_a_meaning_with_a_frozen_network_alone(config):
+    for frozen in (False, True):
+        runs = [
+            changed(changed(config, "model.freeze", frozen), "model.normalize_features", normalized)
+            for normalized in (False, True)
+        ]
+        # A frozen run of an earlier version is another one.
+        for of_run in (run_name, identity):
+            assert (of_run(runs[0]) != of_run(runs[1])) is frozen
 
 
 def test_added_fields_keep_the_values_that_a_configuration_has(config):

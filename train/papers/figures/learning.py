@@ -40,6 +40,7 @@ def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
         lines[name],
         steps_per_epoch=steps_per_epoch[name],
         best_epoch=run.results["best_epoch"],
+        select_by=Metric.parse(str(run.fields.get("select_by"))),
         accuracies=accuracies,
     )
 

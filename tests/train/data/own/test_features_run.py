@@ -65,8 +65,8 @@ def workdir(finished, tmp_path):
 def test_the_run_keeps_what_it_needs_of_the_features(finished, content):
     results = json.loads((finished / "run" / "results.json").read_text())
     assert results["num_parameters"] == 4 * 3 + 3
-    # The classes lie apart.
-    assert results["test"]["top_1_accuracy"] > 0.9
+    # The classes lie apart. One of nine may be wrong; guessing has three right.
+    assert results["test"]["top_1_accuracy"] > 0.8
     kept = json.loads((finished / "run" / "data.json").read_text())
     assert kept["image_shape"] == [4]
     classifier = trained.load(finished / "run")

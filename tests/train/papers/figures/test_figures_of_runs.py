@@ -360,7 +360,7 @@ def test_the_curves_of_one_run_are_those_that_it_drew_itself(tmp_path):
         "validation top-1 accuracy",
         "validation top-3 accuracy",
         "validation macro top-3 accuracy",
-        "best epoch (2)",
+        "epoch 2: best validation macro top-3 accuracy",
     }
     np.testing.assert_allclose(drawn["training loss"].get_xdata(), [0.8, 1.0, 1.8, 2.0])
     # The steps of an epoch are known from any epoch that is logged.
@@ -369,7 +369,11 @@ def test_the_curves_of_one_run_are_those_that_it_drew_itself(tmp_path):
     np.testing.assert_allclose(training.get_xdata(), [1.8, 2.0])
     accuracy = learning.learning_curves(runs, metric="top_1_accuracy").axes[1]
     labels = {line.get_label() for line in accuracy.lines}
-    assert labels == {"training accuracy", "validation top-1 accuracy", "best epoch (2)"}
+    assert labels == {
+        "training accuracy",
+        "validation top-1 accuracy",
+        "epoch 2: best validation macro top-3 accuracy",
+    }
 
 
 def test_the_curves_of_several_runs_are_a_line_each(tmp_path):

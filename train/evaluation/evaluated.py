@@ -1,0 +1,50 @@
+"""How many classes and examples the accuracies of a split are means over."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from topk_jax import metrics
+
+# Names of classes that files list. A split can lack most of a million classes.
+_MOST_LISTED = 1000
+
+
+def to_json(
+    labels: np.ndarray, class_counts: np.ndarray | None, class_names: Sequence[str]
+) -> dict[str, Any]:
+    """The classes and examples of a split, as files have them.
+
+    A class without examples in the split has no part in any accuracy of it, however the classes
+    are averaged.
+
+    Args:
+        labels: the class of each example of the split, [n].
+        class_counts: the training images of each class, which make it few, medium or many shot,
+            [L]; where they are None, there are no groups of these names.
+        class_names: the names of the classes.
+
+    Returns:
+        "groups": for all classes, and for those of each shot, the number of classes that have
+        examples, and of their examples; "classes_without_examples": the number of the others;
+        "named": the names of the first of these.
+    """
+    counts = np.bincount(labels, minlength=len(class_names))
+    groups = {"all": np.ones(len(class_names), np.bool_)}
+    if class_counts is not None:
+        groups |= {
+            shot: np.asarray(classes) for shot, classes in metrics.shot_groups(class_counts).items()
+        }
+    absent = np.flatnonzero(counts == 0)
+    return {
+        "groups": {
+            name: {
+                "classes": int(np.count_nonzero(counts[classes])),
+                "examples": int(counts[classes].sum()),
+            }
+            for name, classes in groups.items()
+        },
+        "classes_without_examples": len(absent),
+        "named": [class_names[index] for index in absent[:_MOST_LISTED].tolist()],
+    }
