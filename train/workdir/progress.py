@@ -20,6 +20,7 @@ _SHAPE = shapes.record(
         "best_epoch": _COUNT,
         "best_step": _COUNT,
         "best_score": _SCORE,
+        "best_loss": _SCORE,
         "epoch_seconds": shapes.list_of(shapes.NUMBER),
         "epoch_waiting": shapes.list_of(shapes.NUMBER),
         "compiled_epochs": shapes.list_of(_COUNT),
