@@ -2,9 +2,9 @@
 
 The cache is JAX's own. JAX writes an entry in place and never replaces one, so an entry can be read
 when it is half written, and stays so when its writer is killed. JAX detects this by a checksum,
-warns and compiles; the warning is suppressed here. JAX's bound on the size, JAX_COMPILATION_CACHE_
-MAX_SIZE, needs another package, locks for each entry that it reads, and lists the folder for each
-entry that it writes; `prune` bounds the folder once per start.
+warns and compiles; its warnings, one for each program, are suppressed here. JAX's bound on the
+size, JAX_COMPILATION_CACHE_MAX_SIZE, needs another package, locks for each entry that it reads, and
+lists the folder for each entry that it writes; `prune` bounds the folder once per start.
 """
 
 import contextlib
@@ -16,46 +16,52 @@ import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
+from train.foundation import environment
+
 _MOST_BYTES = 2**30
-_WARNING = "Error reading persistent compilation cache entry"
+_WARNINGS = tuple(
+    f"Error {doing} persistent compilation cache entry" for doing in ("reading", "writing")
+)
 
 
 def use() -> None:
     """Has this process read and write compiled programs; the environment's settings win.
 
-    A folder that cannot be written costs time and nothing else, so it is no error.
+    A folder that cannot be written to is no error; see `environment.has_cache`.
     """
     import jax  # noqa: PLC0415 (the tests call `settings` before JAX may be imported)
 
+    for message in _WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
     # JAX defines its options at run time.
     if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
         return
-    wanted = settings(os.environ)
+    folder = settings(os.environ)["JAX_COMPILATION_CACHE_DIR"]
+    if not environment.has_cache(Path(folder)):
+        return
     with contextlib.suppress(OSError):
-        Path(wanted["JAX_COMPILATION_CACHE_DIR"]).mkdir(parents=True, exist_ok=True)
         prune(os.environ)
-        jax.config.update("jax_compilation_cache_dir", wanted["JAX_COMPILATION_CACHE_DIR"])
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-        warnings.filterwarnings("ignore", message=_WARNING)
+    jax.config.update("jax_compilation_cache_dir", folder)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def settings(environment: Mapping[str, str]) -> dict[str, str]:
+def settings(variables: Mapping[str, str]) -> dict[str, str]:
     """The environment variables that turn the cache on; those that are set keep their values."""
     wanted = {
-        "JAX_COMPILATION_CACHE_DIR": str(_folder(environment) / _what_runs_the_code()),
+        "JAX_COMPILATION_CACHE_DIR": str(_folder(variables) / _what_runs_the_code()),
         # Most of the time goes into many small compilations.
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
-        "PYTHONWARNINGS": f"ignore:{_WARNING}",
+        "PYTHONWARNINGS": ",".join(f"ignore:{message}" for message in _WARNINGS),
     }
-    return {name: environment.get(name, value) for name, value in wanted.items()}
+    return {name: variables.get(name, value) for name, value in wanted.items()}
 
 
-def prune(environment: Mapping[str, str]) -> None:
+def prune(variables: Mapping[str, str]) -> None:
     """Deletes the entries that were not read for the longest time, until the rest is in bounds."""
     found = []
-    for folder in _listed(_folder(environment)):
+    for folder in _listed(_folder(variables)):
         for file in _listed(folder.path):
             # Another process may delete it too.
             with contextlib.suppress(FileNotFoundError):
@@ -78,10 +84,13 @@ def _listed(folder: str | Path) -> list[os.DirEntry[str]]:
         return []
 
 
-def _folder(environment: Mapping[str, str]) -> Path:
+def _folder(variables: Mapping[str, str]) -> Path:
     """The folder of the entries of all versions."""
-    cache = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "topk_jax" / "compiled"
+    cache = Path(variables.get("XDG_CACHE_HOME", ""))
+    if not cache.is_absolute():
+        # As the specification of the variable has it.
+        cache = Path.home() / ".cache"
+    return cache / "topk_jax" / "compiled"
 
 
 def _what_runs_the_code() -> str:

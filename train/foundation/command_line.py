@@ -16,6 +16,7 @@ from absl import app, flags
 from absl import logging as absl_logging
 
 from train.foundation import (
+    environment,
     freed_memory,
     interruption,
     invocation,
@@ -35,6 +36,7 @@ _SYSTEM_ERROR = 1
 
 def run(command: Callable[[], None]) -> NoReturn:
     """Parses the flags and runs the command. A mistake ends in one line and an exit code."""
+    environment.mend()
     freed_memory.keep()
     standard_output.keep_what_fails()
     try:
@@ -83,8 +85,9 @@ def _show_help(command: Callable[[], None]) -> NoReturn:
     # absl has the flags of the module that Python was started with under what it was started by.
     owner = sys.argv[0] if module.__name__ == "__main__" else module.__name__
     _, _, listed = flags.FLAGS.module_help(owner).partition(":\n")
-    described = str(module.__doc__).strip()
-    standard_output.show(invocation.as_typed(f"{described}\n\nflags:\n{listed}\n"))
+    # There is no docstring with PYTHONOPTIMIZE=2.
+    described = f"{module.__doc__.strip()}\n\n" if module.__doc__ else ""
+    standard_output.show(invocation.as_typed(f"{described}flags:\n{listed}\n"))
     sys.exit(0)
 
 
@@ -114,6 +117,7 @@ def _guarded(command: Callable[[], None]) -> None:
     # The libraries log much that is not for users, at lower levels.
     absl_logging.set_verbosity(absl_logging.WARNING)
     absl_logging.get_absl_handler().setFormatter(_Warning("warning: %(message)s"))
+    environment.check_cache()
     try:
         with interruption.unwinding():
             command()

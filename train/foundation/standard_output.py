@@ -12,9 +12,15 @@ _SYSTEM_ERROR = 1
 
 
 def keep_what_fails() -> None:
-    """Has standard output keep what it could not write, for `failed`, with PYTHONUNBUFFERED too."""
+    """Has standard output keep what it could not write, for `failed`, with PYTHONUNBUFFERED too.
+
+    Letters that its encoding lacks are escaped, as on standard error.
+    """
     output = sys.stdout
-    if isinstance(output, io.TextIOWrapper) and isinstance(output.buffer, io.RawIOBase):
+    if not isinstance(output, io.TextIOWrapper):
+        return
+    output.reconfigure(errors="backslashreplace")
+    if isinstance(output.buffer, io.RawIOBase):
         sys.stdout = io.TextIOWrapper(
             io.BufferedWriter(output.buffer),
             encoding=output.encoding,
