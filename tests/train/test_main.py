@@ -56,6 +56,16 @@ def test_the_command_trains_and_says_where_everything_is(tmp_path):
 
 
 MISTAKES = {
+    "a long flag": (["--" + "a" * 5000], "there is no flag with a name of 5,000 letters, --aaaa"),
+    "a field of many parts": (
+        [CONFIG, "--config." + "a." * 20_000 + "b=1"],
+        "there is no flag with a name of 40,008 letters, --config.a.a.",
+    ),
+    "a value that Python cannot parse": (
+        [CONFIG, "--config.eval.ks=" + "-" * 50_000 + "1"],
+        "must be a tuple, such as (1,5)",
+    ),
+    "a whole number of many digits": ([CONFIG, "--config.seed=" + "9" * 5000], "a whole number"),
     "unknown field": ([CONFIG, "--config.los.name=focal"], 'Did you mean "loss"'),
     "unknown field of a loss": (
         [CONFIG, "--config.loss.epsilonn=2"],

@@ -34,7 +34,7 @@ _CONTRAST_KEYS = ("name", "first", "second", "metric", "primary", "equivalence")
 # Fields that the file has in places of its own.
 _ELSEWHERE = {"seed": "seeds and tuning_seeds", "select_by": "select_by"}
 _LIMITS: Mapping[Side, str] = {"low": "least", "high": "most"}
-_POSITIVE = fields.integer(1)
+_NUMBER = fields.integer(1, toml_files.MOST_VALUES)
 _POINTS = fields.Number(above=0, at_most=100)
 
 
@@ -165,6 +165,12 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
             arms[name] = _arm(name, table, shared_fields, select_by)
         except UserError as error:
             raise UserError(f"arm {name!r}: {error}") from error
+    number = len(arms) * numbers["candidates"]
+    if number > toml_files.MOST_RUNS:
+        raise UserError(
+            f"a study must have at most {toml_files.MOST_RUNS:,} candidates of all arms; got "
+            f"{number:,}"
+        )
     contrasts: dict[str, PlannedContrast] = {}
     for table in _tables("contrasts", content.get("contrasts"), _CONTRAST_KEYS):
         name = _name("contrasts", table, contrasts)
@@ -305,7 +311,7 @@ def _metric(name: str, value: Any) -> Metric:
 
 
 def _whole_number(name: str, value: Any) -> int:
-    if wrong := _POSITIVE(value):
+    if wrong := _NUMBER(value):
         raise UserError(f"{name} must be {wrong}; got {value!r}")
     return int(value)
 
@@ -321,6 +327,8 @@ def _tables(name: str, value: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
         raise UserError(f"{name} are missing")
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
         raise UserError(f"{name} must be tables, each below [[{name}]]; got {value!r}")
+    if len(value) > toml_files.MOST_VALUES:
+        raise UserError(f"{name} must be at most {toml_files.MOST_VALUES:,}; got {len(value):,}")
     for table in value:
         try:
             toml_files.check_keys(table, keys)

@@ -1,6 +1,7 @@
 """A sweep: every combination of recipes, values of fields and seeds, as a TOML file says."""
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,21 +59,31 @@ def _parse(content: Mapping[str, Any]) -> Sweep:
         if not isinstance(file, str) or not file:
             raise UserError(f"config must be a file as --config takes it, or several; got {file!r}")
     values = toml_files.flattened("fields", content.get("fields", {}))
-    bases = [Recipe.parse(file) for file in files]
-    return Sweep(tuple(recipe for base in bases for recipe in _combinations(base, values)), seeds)
+    by_base = {base: _of_fields(base, values) for base in map(Recipe.parse, files)}
+    number = len(seeds) * sum(math.prod(map(len, one.values())) for one in by_base.values())
+    if number > toml_files.MOST_RUNS:
+        raise UserError(f"a sweep must have at most {toml_files.MOST_RUNS:,} runs; got {number:,}")
+    recipes = (one for base, of_fields in by_base.items() for one in _combinations(base, of_fields))
+    return Sweep(tuple(recipes), seeds)
 
 
-def _combinations(base: Recipe, values: Mapping[str, Any]) -> Iterator[Recipe]:
-    """The recipe with every combination of values; the last field changes fastest."""
+def _of_fields(base: Recipe, values: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The values of the fields that the recipe is combined with."""
     known = planned_runs.all_fields(base)
     for name in values:
         if name == "seed":
             raise UserError("fields cannot have the seed: seeds says which there are")
         if name not in known:
             raise UserError(f"{base.file} has no field {name!r}{fields.did_you_mean(name, known)}")
-    of_fields = [
-        toml_files.values_of_field(f"fields.{name}", value, is_tuple=isinstance(known[name], list))
+    return {
+        name: toml_files.values_of_field(
+            f"fields.{name}", value, is_tuple=isinstance(known[name], list)
+        )
         for name, value in values.items()
-    ]
-    for combination in itertools.product(*of_fields):
-        yield base.changed(dict(zip(values, combination, strict=True)))
+    }
+
+
+def _combinations(base: Recipe, of_fields: Mapping[str, list[Any]]) -> Iterator[Recipe]:
+    """The recipe with every combination of values; the last field changes fastest."""
+    for combination in itertools.product(*of_fields.values()):
+        yield base.changed(dict(zip(of_fields, combination, strict=True)))

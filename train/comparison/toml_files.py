@@ -1,5 +1,6 @@
 """TOML files that say which runs there are, and the values in them."""
 
+import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,16 @@ from train.foundation import fields, json_files, text_files
 from train.foundation.errors import UserError, first_line
 
 # In bytes, of what people write by hand.
-_LARGEST = 2**24
+_LARGEST = 2**20
+# Of values of a field, seeds, files or tables.
+MOST_VALUES = 1_000
+# Each is checked before the first is made.
+MOST_RUNS = 2_000
+# The beginning of a key of more than 32 parts with dots between them: tomllib takes time with the
+# square of their number.
+_LONG_KEY = re.compile(
+    r"""(?<![\w\\-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){32}"""
+)
 _SEED = fields.integer(0, 2**32 - 1)
 
 
@@ -22,7 +32,13 @@ def read(path: Path, flag: str) -> dict[str, Any]:
     if path.is_dir():
         raise UserError(f"--{flag} must be a file; there is no file {path}")
     try:
-        return tomllib.loads(text_files.decoded(json_files.read_bytes(path, _LARGEST)))
+        text = text_files.decoded(json_files.read_bytes(path, _LARGEST))
+        if long := _LONG_KEY.search(text):
+            line = text.count("\n", 0, long.start()) + 1
+            raise ValueError(f"line {line} has a key of more than 32 parts")
+        content = tomllib.loads(text)
+        json_files.check_parts(content)
+        return content
     except FileNotFoundError as error:
         raise UserError(f"--{flag} must be a file; there is no file {path}") from error
     except (ValueError, RecursionError) as error:
@@ -44,6 +60,8 @@ def several(name: str, value: Any) -> list[Any]:
     if value in ([], {}):
         raise UserError(f"{name} has no value")
     values = value if isinstance(value, list) else [value]
+    if len(values) > MOST_VALUES:
+        raise UserError(f"{name} must have at most {MOST_VALUES:,} values; got {len(values):,}")
     for index, one in enumerate(values):
         # True equals 1, and is another value.
         equal = [other for other in values[:index] if other == one]

@@ -10,6 +10,7 @@ from typing import Any
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
+from ml_collections.config_flags import tuple_parser
 
 from train.foundation import fields, interruption, refused_flags
 from train.foundation.errors import UserError
@@ -98,8 +99,19 @@ class _WholeNumber(flags.IntegerParser):
             raise ValueError("must be a whole number") from None
 
 
-# For --config.FIELD, where the field is a whole number.
+class _Tuple(tuple_parser.TupleParser):
+    """Like ml_collections' parser, which Python's own parser can fail in by other errors."""
+
+    def parse(self, argument: Any) -> Any:
+        try:
+            return super().parse(argument)
+        except (MemoryError, RecursionError):
+            raise ValueError("must be a tuple, such as (1,5)") from None
+
+
+# For --config.FIELD, where the field is a whole number or a tuple.
 config_flags.register_flag_parser_for_type(int, _WholeNumber())
+config_flags.register_flag_parser_for_type(tuple, _Tuple())
 
 
 class _ConfigurationFile(flags.ArgumentParser):

@@ -27,6 +27,8 @@ LARGEST = 2**28
 SEAL = "sha256"
 # Of objects and lists in each other. Functions that call themselves for each have room for more.
 _DEEPEST = 32
+# Of whole numbers: those of a float.
+_MOST_BITS = 1024
 
 
 class ChangedError(UserError):
@@ -99,7 +101,7 @@ def _value(content: bytes) -> Any:
         raise ValueError(f"byte {error.start} is not {error.encoding.upper()}") from error
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
-    _check_texts(value)
+    check_parts(value)
     return value
 
 
@@ -127,10 +129,18 @@ def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
 _TOO_DEEP = f"it has more than {_DEEPEST} lists or objects in each other"
 
 
-def _check_texts(value: Any) -> None:
-    """Refuses what no terminal can print, and what is nested too deeply."""
+def check_parts(value: Any) -> None:
+    """Refuses what cannot be printed in a message, and what is nested too deeply.
+
+    Raises:
+        ValueError: a text has half a character, a whole number has more digits than Python prints,
+            or lists and objects are nested too deeply.
+    """
     level = [value]
     for _ in range(_DEEPEST + 1):
+        for number in filter(_is_whole, level):
+            if number.bit_length() > _MOST_BITS:
+                raise ValueError(f"it has a whole number of {number.bit_length():,} bits")
         for text in filter(_is_text, level):
             if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
                 raise ValueError("it has half a character, an unpaired surrogate")
@@ -138,6 +148,10 @@ def _check_texts(value: Any) -> None:
         if not level:
             return
     raise ValueError(_TOO_DEEP)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int)
 
 
 def _is_text(value: Any) -> bool:

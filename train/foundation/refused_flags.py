@@ -1,6 +1,7 @@
 """absl's own flags that no command takes.
 
-absl reads a --flagfile without a look at what it is, which may be a pipe or a device without an
+absl compares an unknown flag letter by letter with those that there are, in functions that call
+themselves for each. It reads a --flagfile without a look at what it is, which may be a pipe or a device without an
 end. ml_collections has it read while the flag for the configuration is defined. The others are for
 the developers of a program: they start a debugger or a profiler, or end it before it does anything.
 """
@@ -8,6 +9,8 @@ the developers of a program: they start a debugger or a profiler, or end it befo
 from collections.abc import Sequence
 
 _FLAG_FILE = "flagfile"
+# In letters.
+_LONGEST = 200
 _REFUSED = (
     *(_FLAG_FILE, "helpxml", "only_check_args", "pdb", "pdb_post_mortem", "profile_file"),
     *("run_with_pdb", "run_with_profiling", "undefok", "use_cprofile_for_profiling"),
@@ -15,8 +18,10 @@ _REFUSED = (
 
 
 def mistake(arguments: Sequence[str]) -> str | None:
-    """The message for the first argument that is such a flag; None if none is."""
-    for name in map(_flag, arguments):
+    """The message for the first argument that is such a flag, or is none; None if none is."""
+    for name in filter(None, map(_flag, arguments)):
+        if len(name) > _LONGEST:
+            return f"there is no flag with a name of {len(name):,} letters, --{name[:30]}..."
         if name == _FLAG_FILE:
             return f"there is no --{name}: write the flags on the command line"
         if name in _REFUSED:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
 from train import configuration
 from train.foundation import fields, flag_types, nested
@@ -124,18 +124,30 @@ def distinct(planned: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
     return tuple(found.values())
 
 
-@functools.cache
+class _Unprinted(ConfigDict):
+    """A configuration without a text: absl makes one of every default, in most of its time."""
+
+    def __str__(self) -> str:
+        return ""
+
+
 def load(recipe: Recipe, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
     """The configuration that the command line would make of a recipe and overrides.
 
     Raises:
         UserError: there is no such recipe, or a value has another type than its field.
     """
+    return _load(recipe, overrides)
+
+
+# Calls that leave out a default are others.
+@functools.cache
+def _load(recipe: Recipe, overrides: tuple[str, ...]) -> dict[str, Any]:
     # By the flags of the program itself, so that a value has the type that it has there.
     values = flags.FlagValues()
     arguments = [recipe.file, *_changes(recipe, overrides)]
     try:
-        config = flag_types.read_configuration(recipe.argument)
+        config = _Unprinted(flag_types.read_configuration(recipe.argument))
         config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=arguments)
         values(arguments)
     except (flags.Error, TypeError, ValueError) as error:

@@ -66,6 +66,17 @@ MISTAKES = {
     ),
     "split": ('"test"', '"tset"', "split must be one of balanced_test, test (did you mean 'test'"),
     "candidates": ("candidates = 6", "candidates = 0", "candidates must be a whole number of at"),
+    "many candidates": (
+        "candidates = 6",
+        "candidates = 10_000_000_000",
+        "candidates must be a whole number from 1 to 1000; got 10000000000",
+    ),
+    "many candidates of all arms": (
+        "candidates = 6",
+        "candidates = 1000",
+        "a study must have at most 2,000 candidates of all arms; got 3,000",
+    ),
+    "many seeds": ("[10, 11, 12]", str(list(range(10, 2000))), "seeds must have at most 1,000 v"),
     "finalists": (
         "finalists = 2",
         "finalists = 7",

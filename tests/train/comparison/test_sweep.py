@@ -55,6 +55,41 @@ def test_a_recipe_can_lie_anywhere_and_a_run_is_made_once(tmp_path):
 
 
 MISTAKES = {
+    "a key of many parts": (
+        DIGITS + "seeds = 0\nfields." + "a." * 20_000 + "b = 1",
+        "sweep.toml is not TOML: line 3 has a key of more than 32 parts",
+    ),
+    "a key of many parts in quotation marks": (
+        DIGITS + "seeds = 0\nfields = {" + r'"\"" . ' * 20_000 + "b = 1}",
+        "sweep.toml is not TOML: line 3 has a key of more than 32 parts",
+    ),
+    "tables in each other": (
+        DIGITS + "seeds = 0\nfields = " + "{a = " * 40 + "1" + "}" * 40,
+        "sweep.toml is not TOML: it has more than 32 lists or objects in each other",
+    ),
+    "a number that cannot be printed": (
+        DIGITS + "seeds = 0x" + "f" * 5000,
+        "sweep.toml is not TOML: it has a whole number of 20,000 bits",
+    ),
+    "a number that cannot be read": (DIGITS + "seeds = " + "9" * 5000, "sweep.toml is not TOML: "),
+    "a large file": ("#" * 2**20 + "\n", "it has 1,048,577 bytes, and more than 1,048,576 are not"),
+    "many seeds": (
+        DIGITS + f"seeds = {list(range(30_000))}",
+        "seeds must have at most 1,000 values; got 30,000",
+    ),
+    "many rates": (
+        DIGITS + f"seeds = 0\nfields.optimizer.learning_rate = {list(range(1, 2001))}",
+        "fields.optimizer.learning_rate must have at most 1,000 values; got 2,000",
+    ),
+    "many combinations": (
+        DIGITS
+        + "seeds = 0\n[fields]\n"
+        + "".join(
+            f"optimizer.{name} = {[rate / 100 for rate in range(100)]}\n"
+            for name in ("learning_rate", "momentum", "weight_decay", "beta2")
+        ),
+        "sweep.toml: a sweep must have at most 2,000 runs; got 100,000,000",
+    ),
     "not toml": ("config =", "sweep.toml is not TOML: "),
     "nothing": ("", "sweep.toml: config is missing"),
     "unknown key": (DIGITS + "seed = [0]", "'seed' is not one of config, seeds, fields; did you"),
@@ -112,6 +147,10 @@ def test_a_file_that_is_no_sweep_is_refused(tmp_path, mistake):
         read(tmp_path, text)
     assert message in str(raised.value)
     assert str(raised.value).startswith(str(tmp_path / "sweep.toml"))
+
+
+def test_long_lines_are_no_long_keys(tmp_path):
+    read(tmp_path, DIGITS + "# " + "e.g. this, " * 40 + f"\nseeds = 0 # {'0.1, ' * 100}\n")
 
 
 def test_a_missing_file_is_refused(tmp_path):

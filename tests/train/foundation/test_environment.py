@@ -1,13 +1,16 @@
 """Odd variables of the environment are mended before libraries read them."""
 
+import io
 import os
 import pwd
+import sys
+import types
 from pathlib import Path
 
 import pytest
 
 from tests.train import forked
-from train.foundation import environment
+from train.foundation import command_line, environment, standard_output
 
 MENDED = (
     *("MPLBACKEND", "TFDS_DATA_DIR", "HOME", "COLUMNS", "JAX_COMPILATION_CACHE_DIR"),
@@ -107,3 +110,25 @@ def test_a_command_says_what_it_turns_off_in_one_line(tmp_path):
     assert ended.stdout.startswith("python -m train.main --config=digits --config.seed=0 ")
     assert ended.stderr.startswith("warning: /dev/null cannot be written to (File exists): ")
     assert ended.stderr.count("\n") == 1
+
+
+def test_help_needs_no_docstring(variables, capsys):
+    """As with PYTHONOPTIMIZE=2."""
+    module = types.ModuleType("a_command")
+    variables.setitem(sys.modules, module.__name__, module)
+
+    def main():
+        pass
+
+    main.__module__ = module.__name__
+    with pytest.raises(SystemExit):
+        command_line._show_help(main)
+    assert capsys.readouterr().out.startswith("flags:\n")
+
+
+def test_letters_that_the_output_lacks_are_escaped(monkeypatch):
+    output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", output)
+    standard_output.keep_what_fails()
+    print("é", flush=True)
+    assert output.buffer.getvalue() == b"\\xe9\n"

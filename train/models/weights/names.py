@@ -170,7 +170,9 @@ def unflatten(variables: Mapping[Path, Any]) -> tuple[Any, Any]:
 def _renamed(name: str, renames: Mapping[str, str]) -> str:
     """A name with its beginning, up to a dot or its end, renamed."""
     parts = name.split(".")
-    for end in range(len(parts), 0, -1):
+    # Names of others can have any number of parts, and templates have few.
+    most = max((template.count(".") + 1 for template in renames), default=0)
+    for end in range(min(len(parts), most), 0, -1):
         begun = _match(".".join(parts[:end]), renames)
         if begun is not None:
             return ".".join(filter(None, [begun, *parts[end:]]))
