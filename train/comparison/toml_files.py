@@ -38,11 +38,11 @@ def read(path: Path, flag: str) -> dict[str, Any]:
             raise ValueError(f"line {line} has a key of more than 32 parts")
         content = tomllib.loads(text)
         json_files.check_parts(content)
-        return content
     except FileNotFoundError as error:
         raise UserError(f"--{flag} must be a file; there is no file {path}") from error
     except (ValueError, RecursionError) as error:
         raise UserError(f"{path} is not TOML: {first_line(error)}") from error
+    return content
 
 
 def check_keys(table: Mapping[str, Any], known: Collection[str]) -> None:

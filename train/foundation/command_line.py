@@ -30,8 +30,12 @@ from train.foundation.printable import printable
 _USER_ERROR = 2
 # Plus the number of the signal: the exit code of a run that a signal stopped, as in shells.
 _SIGNAL = 128
+# pathlib has no type of its own for it.
+_NO_HOME = "Could not determine home directory."
 # The exit code for errors of the system: a full disk, or a folder without write permission.
 _SYSTEM_ERROR = 1
+# In letters, of a message: two paths of the longest that Linux takes.
+_LONGEST = 8192
 
 
 def run(command: Callable[[], None]) -> NoReturn:
@@ -155,6 +159,8 @@ def _explain(error: Exception) -> NoReturn:
         case OSError():
             named = error.filename is not None and error.strerror is not None
             _fail(f"{error.strerror}: {error.filename}" if named else str(error), _SYSTEM_ERROR)
+        case RuntimeError() if str(error) == _NO_HOME:
+            _fail("there is no user of the name after the ~ of a path", _USER_ERROR)
         case MemoryError():
             _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR)
         case RuntimeError() if str(error).startswith("RESOURCE_EXHAUSTED"):
@@ -189,6 +195,9 @@ def _fail(message: str, code: int) -> NoReturn:
 
 def _end(message: str, code: int) -> NoReturn:
     line = printable(" ".join(message.split()))
+    if len(line) > _LONGEST:
+        # A value of a flag or a file can have any length.
+        line = f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
     _leave(f"{invocation.as_typed(line)}\n", code)
 
 

@@ -1,9 +1,10 @@
 """absl's own flags that no command takes.
 
 absl compares an unknown flag letter by letter with those that there are, in functions that call
-themselves for each. It reads a --flagfile without a look at what it is, which may be a pipe or a device without an
-end. ml_collections has it read while the flag for the configuration is defined. The others are for
-the developers of a program: they start a debugger or a profiler, or end it before it does anything.
+themselves for each. It reads a --flagfile without a look at what it is, which may be a pipe or a
+device without an end. ml_collections has it read while the flag for the configuration is defined.
+The others are for the developers of a program: they start a debugger or a profiler, or end it
+before it does anything.
 """
 
 from collections.abc import Sequence

@@ -65,7 +65,7 @@ MISTAKES = {
         "arm 'hinge': configs/digits.py:noised_balanced: config.select_by must be one of",
     ),
     "split": ('"test"', '"tset"', "split must be one of balanced_test, test (did you mean 'test'"),
-    "candidates": ("candidates = 6", "candidates = 0", "candidates must be a whole number of at"),
+    "candidates": ("candidates = 6", "candidates = 0", "candidates must be a whole number from 1"),
     "many candidates": (
         "candidates = 6",
         "candidates = 10_000_000_000",

@@ -132,3 +132,22 @@ def test_letters_that_the_output_lacks_are_escaped(monkeypatch):
     standard_output.keep_what_fails()
     print("é", flush=True)
     assert output.buffer.getvalue() == b"\\xe9\n"
+
+
+def test_a_path_of_nobody_is_a_mistake(capsys):
+    def looked_for():
+        Path("~nobody_of_this_name/runs").expanduser()
+
+    with pytest.raises(SystemExit) as ended:
+        command_line._guarded(looked_for)
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "error: there is no user of the name after the ~ of a path\n"
+
+
+def test_a_message_has_an_end(capsys):
+    with pytest.raises(SystemExit):
+        command_line._fail(f"begun {'9' * 100_000}: ended", 2)
+    line = capsys.readouterr().err
+    assert len(line) < 10_000
+    assert line.startswith("error: begun 999")
+    assert line.endswith("999: ended\n")
