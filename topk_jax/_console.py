@@ -26,6 +26,7 @@ def main() -> None:
     """Runs the command of the program that the first argument names."""
     _console_imports.begin(str(_PROGRAM))
     importlib.import_module("train.foundation.interruption").begin()
+    importlib.import_module("train.foundation.process_limits").check()
     # Processes of the program would look into the current folder, or beside this file, first.
     os.environ["PYTHONSAFEPATH"] = "1"
     invocation = importlib.import_module("train.foundation.invocation")

@@ -14,9 +14,10 @@ if _IS_COMMAND or _console_imports.is_process_of_the_program():
     try:
         _console_imports.begin(f"{__path__[0]}/..")
         if _IS_COMMAND:
-            from train.foundation import interruption
+            from train.foundation import interruption, process_limits
 
             interruption.begin()
+            process_limits.check()
     except KeyboardInterrupt:
         os.write(2, b"stopped by SIGINT\n")
         os._exit(130)

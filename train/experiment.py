@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import errno
 import importlib.metadata
 import json
 import stat
@@ -22,7 +21,7 @@ from train.evaluation import bayes, metric, summaries
 from train.evaluation.metric import Metric
 from train.foundation import folder_lock, json_files
 from train.foundation.console import show_line
-from train.foundation.errors import UserError
+from train.foundation.errors import NO_PATH, UserError
 from train.foundation.nested import differences, flatten
 from train.models import load_pretrained
 from train.training import class_weights, earlier_run, normalization
@@ -35,8 +34,6 @@ from train.workdir.checkpoint import Checkpointer, check_path
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
 
-# Why a path can be that of no directory.
-_NO_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
 _REPORTED_VERSIONS = ("jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "numpy")
 
 
@@ -147,7 +144,7 @@ def _config_of_workdir(
     except FileNotFoundError:
         pass
     except OSError as error:
-        if error.errno not in _NO_FOLDER:
+        if error.errno not in NO_PATH:
             raise
         raise UserError(
             f"--workdir must be a directory; {workdir} cannot be one: {error.strerror}"

@@ -1,7 +1,6 @@
 """The tfds builder of a data set: made, opened, and run where it generates its own files."""
 
 import contextlib
-import errno
 import io
 import os
 import tempfile
@@ -14,7 +13,7 @@ from absl import logging
 from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
 
 from train.foundation import checksums, full_disks, json_files
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import UserError, first_line, let_through
 
 FILE_FORMAT = "array_record"
 # How the names of the files end that say what the records mean; tfds reads them whole.
@@ -57,6 +56,8 @@ def make_builder(
 
 def _check_readable(data_dir: Path, name: str) -> None:
     """Refuses a prepared data set with a file that tfds would wait for, or that is far too big."""
+    if any("\ud800" <= letter <= "\udfff" for letter in str(data_dir)):
+        raise UserError(f"{data_dir} cannot hold prepared data sets: its path must be in UTF-8")
 
     def wrong(path: Path, reason: str) -> UserError:
         return damaged(f"{name} below {data_dir}", ValueError(f"{path} {reason}"))
@@ -166,11 +167,7 @@ def full_disk(path: Any, error: RuntimeError | OSError) -> OSError:
 
 def damaged(which: Any, error: Exception) -> UserError:
     """The error of a prepared data set that cannot be read, in one line."""
-    if os.strerror(errno.EMFILE) in str(error):
-        return UserError(
-            f"the prepared data set {which} cannot be read: this process may not have more files "
-            "open; `ulimit -n` says how many it may have, and raises the number"
-        )
+    let_through(error)
     return UserError(
         f"the prepared data set {which} is damaged ({first_line(error)}); delete its folder and "
         "prepare it again"

@@ -1,8 +1,8 @@
 """Several processes that train one classifier: how they connect and agree."""
 
+import functools
 import hashlib
 import os
-import re
 import sys
 import threading
 from collections.abc import Callable
@@ -12,6 +12,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
+from train.devices import meeting
+from train.devices.meeting import Address
 from train.foundation.errors import UserError
 
 # The longest wait for each other at the start, and the longest silence of a process before the
@@ -20,6 +22,9 @@ _START_SECONDS = 300
 _SILENCE_SECONDS = 30
 # The longest wait of a process that ends early, for others that end early too.
 _LEAVE_SECONDS = 10
+
+# Whether JAX knows of other processes and may not be asked for them yet.
+_is_connecting = False
 
 _Result = TypeVar("_Result")
 
@@ -30,18 +35,26 @@ def join_given(coordinator: str, num_processes: int, process_index: int) -> None
     Raises:
         UserError: the arguments are none of processes, or not all of them connected.
     """
-    if not re.fullmatch(r".+:\d+", coordinator):
-        raise UserError(f"--coordinator must be HOST:PORT; got {coordinator!r}")
+    address = Address.parse(coordinator)
     if process_index >= num_processes:
         less = f"less than --num_processes, {num_processes}"
         raise UserError(f"--process_index must be {less}; got {process_index}")
-    _initialize(
+    connect = functools.partial(
+        _initialize,
         coordinator_address=coordinator,
         num_processes=num_processes,
         process_id=process_index,
         # What was given is all there is: no look at the environment.
         cluster_detection_method="deactivate",
     )
+    # The processes are beside each other: a proxy for the Internet does not lead to them.
+    os.environ["no_grpc_proxy"] = address.host
+    jax.config.update("jax_check_proxy_envs", False)
+    global _is_connecting
+    _is_connecting = True
+    meeting.meet(address, num_processes, process_index, connect, seconds=_START_SECONDS)
+    _is_connecting = False
+    _hide_output_of_libraries()
 
 
 def join_cluster() -> None:
@@ -51,11 +64,12 @@ def join_cluster() -> None:
         UserError: the environment describes no cluster.
     """
     _initialize()
+    _hide_output_of_libraries()
 
 
 def are_several() -> bool:
     """Whether there are other processes. It queries no device, so it may be called at any time."""
-    return bool(jax.distributed.is_initialized()) and jax.process_count() > 1
+    return not _is_connecting and bool(jax.distributed.is_initialized()) and jax.process_count() > 1
 
 
 def is_first() -> bool:
@@ -127,7 +141,6 @@ def _initialize(**settings: Any) -> None:
         if "coordinator_address" in str(error):
             error = ValueError("the environment names no cluster that JAX knows")
         raise UserError(f"the processes did not find each other: {error}") from error
-    _hide_output_of_libraries()
 
 
 def _hide_output_of_libraries() -> None:

@@ -7,6 +7,7 @@ so that --help and mistakes in the flags do not wait for JAX.
 import contextlib
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
@@ -23,7 +24,13 @@ from train.foundation import (
     refused_flags,
     standard_output,
 )
-from train.foundation.errors import InterruptedRunError, UserError, first_line
+from train.foundation.errors import (
+    NO_PATH,
+    InterruptedRunError,
+    LimitError,
+    UserError,
+    first_line,
+)
 from train.foundation.printable import printable
 
 # The exit code for a mistake in the command line, the configuration or the files.
@@ -36,6 +43,9 @@ _NO_HOME = "Could not determine home directory."
 _SYSTEM_ERROR = 1
 # In letters, of a message: two paths of the longest that Linux takes.
 _LONGEST = 8192
+# JAX has no types of its own for these.
+_NO_PLATFORM = "Unable to initialize backend"
+_JAX_SETTING = re.compile(r"for (JAX flag|environment 'JAX)")
 
 
 def run(command: Callable[[], None]) -> NoReturn:
@@ -65,6 +75,8 @@ def _parse(arguments: list[str], command: Callable[[], None]) -> list[str]:
         _fail(_unknown_field(error, arguments), _USER_ERROR)
     except flags.Error as error:
         _fail(str(error), _USER_ERROR)
+    except OSError as error:  # Of the file that --config names.
+        _explain(error)
     except (IndexError, TypeError, ValueError) as error:
         # ml_collections raises them for what cannot be the name of a field. absl names its flag.
         message = str(error)
@@ -158,28 +170,41 @@ def _explain(error: Exception) -> NoReturn:
             _leave(*standard_output.end_of(error))
         case OSError():
             named = error.filename is not None and error.strerror is not None
-            _fail(f"{error.strerror}: {error.filename}" if named else str(error), _SYSTEM_ERROR)
+            code = _USER_ERROR if error.errno in NO_PATH else _SYSTEM_ERROR
+            _fail(f"{error.strerror}: {error.filename}" if named else str(error), code)
         case RuntimeError() if str(error) == _NO_HOME:
             _fail("there is no user of the name after the ~ of a path", _USER_ERROR)
+        case LimitError():
+            _fail(str(error), _SYSTEM_ERROR)
+        case ImportError() if ".so" in str(error):
+            # A file that is there and cannot be loaded; a module that is missing has another type.
+            _fail(f"a library cannot be loaded: {first_line(error)}", _SYSTEM_ERROR)
         case MemoryError():
             _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR)
         case RuntimeError() if str(error).startswith("RESOURCE_EXHAUSTED"):
             # JAX has no type of its own for it.
             _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR)
-        case RuntimeError() if (reason := _why_no_devices()) is not None:
+        case RuntimeError() | AssertionError() if (reason := _why_no_devices(error)) is not None:
             platforms = os.environ.get("JAX_PLATFORMS", "")
             _fail(f"JAX finds no devices with JAX_PLATFORMS={platforms!r}: {reason}", _USER_ERROR)
+        case ValueError() if _JAX_SETTING.search(str(error)) is not None:
+            _fail(f"the environment has a setting that JAX does not take: {error}", _USER_ERROR)
     raise error
 
 
-def _why_no_devices() -> str | None:
-    """Why JAX has no devices; None if it has some."""
+def _why_no_devices(error: Exception) -> str | None:
+    """Why JAX has no devices for all platforms that it was asked for; None if it has some."""
     import jax
 
+    if str(error).startswith(_NO_PLATFORM):
+        # JAX raises it once, and then goes on with the platforms that it has.
+        return str(error)
     try:
         jax.devices()
-    except RuntimeError as error:
-        return str(error)
+    except RuntimeError as again:
+        return str(again)
+    except AssertionError:
+        return "this machine has none"
     return None
 
 

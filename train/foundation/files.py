@@ -13,7 +13,7 @@ from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, let_through
 
 # The largest image file of somebody else, unless more is allowed. A photograph has a tenth of it.
 MOST_IMAGE_BYTES = 256 * 2**20
@@ -95,7 +95,11 @@ def open_bounded(path: str | Path, most_bytes: int) -> io.FileIO:
 def _opened(path: str | Path) -> tuple[io.FileIO, int]:
     """A regular file, and its size."""
     # Without a buffer, which takes half of the time with images of 1 kB.
-    file = open(path, "rb", buffering=0, opener=_without_waiting)  # noqa: SIM115
+    try:
+        file = open(path, "rb", buffering=0, opener=_without_waiting)  # noqa: SIM115
+    except OSError as error:
+        let_through(error)
+        raise
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
         file.close()

@@ -17,7 +17,7 @@ from absl import logging as absl_logging
 from orbax.checkpoint import checkpoint_managers
 
 from train.foundation import checksums, fields, files, full_disks, interruption, json_files
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import UserError, first_line, let_through
 from train.workdir import array_types
 
 PyTree = Any
@@ -61,6 +61,8 @@ class Checkpointer:
         self._damaged: set[int] = set()
         self._is_clean = False
         self._step_in_flight = 0
+        # Orbax asks for the devices. That there are none says nothing about the checkpoints.
+        jax.devices()
         try:
             self._manager = ocp.CheckpointManager(
                 self._directory,
@@ -78,6 +80,7 @@ class Checkpointer:
         except OSError:
             raise
         except Exception as error:  # Of a damaged description of a checkpoint, orbax's can be any.
+            let_through(error)
             raise OSError(
                 f"the checkpoints in {self._directory} cannot be read: {first_line(error)}"
             ) from error
@@ -152,9 +155,10 @@ class Checkpointer:
                 progress = self._read_progress(step)
                 self._check_best(step, progress["best_step"])
                 state = self._restore(step, like)
-            except UserError:
+            except (PermissionError, UserError):
                 raise
             except Exception as error:  # Orbax can raise anything for a damaged file.
+                let_through(error)
                 self._damaged.add(step)
                 absl_logging.warning(
                     "skipped the checkpoint %s: %s",
@@ -292,6 +296,7 @@ class Checkpointer:
         try:
             self._check_files(best_step)
         except Exception as error:
+            let_through(error)
             raise OSError(f"that of its best step, {best_step}, is not whole: {error}") from error
 
     def _remove_leftovers(self) -> None:
@@ -308,9 +313,10 @@ class Checkpointer:
         """Raises the errors of a damaged checkpoint as OSError: orbax's can be any."""
         try:
             yield
-        except (OSError, UserError):
-            raise
         except Exception as error:
+            let_through(error)
+            if isinstance(error, OSError | UserError):
+                raise
             folder = self._directory / str(step)
             raise OSError(f"{folder} cannot be read: {first_line(error)}") from error
 

@@ -18,7 +18,7 @@ from train.data import builders, prepared_files, record_shards
 from train.data.digits import Digits
 from train.data.photograph_reader import PhotographReader
 from train.data.plantnet300k import Plantnet300k
-from train.foundation.errors import UserError
+from train.foundation.errors import LimitError, UserError
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_a_limit_of_open_files_is_no_damage(folder):
     os.close(lowest)
     resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
     try:
-        with pytest.raises(UserError, match=r"may not have more files open; `ulimit -n` says"):
+        with pytest.raises(LimitError, match=r"Too many open files.*; `ulimit -n` shows"):
             records.encoded(0)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

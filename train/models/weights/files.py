@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import safetensors
 
-from train.foundation.errors import UserError
+from train.foundation.errors import UserError, let_through
 from train.foundation.files import open_regular
 from train.models.weights import torch_files
 from train.models.weights.names import Arrays
@@ -53,6 +53,7 @@ def read(path: Path) -> Arrays:
     except UserError as error:
         raise UserError(f"config.model.pretrained: {path} {error}") from error
     except Exception as error:
+        let_through(error)
         # A damaged file can make its reader fail in many ways.
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise UserError(
