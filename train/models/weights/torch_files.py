@@ -220,7 +220,11 @@ def _to_array(tensor: _Tensor, content: bytes) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(
         np.frombuffer(content, storage.dtype)[tensor.offset :],
         tensor.shape,
-        [stride * storage.dtype.itemsize for stride in tensor.strides],
+        # Nothing is a step of an axis of one number, which may have any stride.
+        [
+            stride * storage.dtype.itemsize if length > 1 else 0
+            for length, stride in zip(tensor.shape, tensor.strides, strict=True)
+        ],
         writeable=False,
     )
 
