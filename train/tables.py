@@ -68,6 +68,7 @@ def main() -> None:
     """Plans, runs or collects the table that the flags name."""
     table = _table()
     seeds = table.seeds if _SEEDS.value is None else _seeds(_SEEDS.value)
+    planned_runs.check_number(len(seeds) * len(table.cells))
     if _PLAN.value and _RUN.value:
         raise UserError("--plan and --run exclude each other")
     if _PLAN.value and _JSON.value is not None:

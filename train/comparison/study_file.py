@@ -146,7 +146,8 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
         raise UserError(f"split must be {wrong}; got {content.get('split')!r}")
     tuning_seeds = toml_files.seeds("tuning_seeds", content.get("tuning_seeds"))
     seeds = toml_files.seeds("seeds", content.get("seeds"))
-    if shared := [seed for seed in seeds if seed in tuning_seeds]:
+    known = set(tuning_seeds)
+    if shared := [seed for seed in seeds if seed in known]:
         raise UserError(f"seeds must be others than tuning_seeds; both have {shared[0]}")
     if len(seeds) == 1:
         raise UserError("seeds must be at least 2, for intervals; got 1")
@@ -158,8 +159,11 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
         )
     (search_seed,) = _one(toml_files.seeds("search_seed", content.get("search_seed")))
     shared_fields = toml_files.flattened("fields", content.get("fields", {}))
+    tables = _tables("arms", content.get("arms"), _ARM_KEYS)
+    of_an_arm = numbers["candidates"] + numbers["finalists"] * (len(tuning_seeds) - 1) + len(seeds)
+    planned_runs.check_number(len(tables) * of_an_arm)
     arms: dict[str, Arm] = {}
-    for table in _tables("arms", content.get("arms"), _ARM_KEYS):
+    for table in tables:
         name = _name("arms", table, arms)
         try:
             arms[name] = _arm(name, table, shared_fields, select_by)

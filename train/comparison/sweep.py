@@ -1,6 +1,7 @@
 """A sweep: every combination of recipes, values of fields and seeds, as a TOML file says."""
 
 import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,8 @@ def _parse(content: Mapping[str, Any]) -> Sweep:
         if not isinstance(file, str) or not file:
             raise UserError(f"config must be a file as --config takes it, or several; got {file!r}")
     values = toml_files.flattened("fields", content.get("fields", {}))
+    lengths = [len(value) for value in values.values() if isinstance(value, list)]
+    planned_runs.check_number(math.prod((len(files), len(seeds), *lengths)))
     bases = [Recipe.parse(file) for file in files]
     return Sweep(tuple(recipe for base in bases for recipe in _combinations(base, values)), seeds)
 

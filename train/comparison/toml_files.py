@@ -1,5 +1,6 @@
 """TOML files that say which runs there are, and the values in them."""
 
+import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -9,7 +10,11 @@ from train.foundation import fields, json_files
 from train.foundation.errors import UserError, first_line
 
 # In bytes, of what people write by hand.
-_LARGEST = 2**24
+_LARGEST = 2**20
+# A key of more parts. The time of `tomllib` grows with their square, so they are found before it.
+# Nothing in the pattern is read twice, whatever the text.
+_DEEP_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""")
+_TOO_DEEP = "it has a key of more than 32 parts"
 _SEED = fields.integer(0, 2**32 - 1)
 
 
@@ -22,7 +27,12 @@ def read(path: Path, flag: str) -> dict[str, Any]:
     if path.is_dir():
         raise UserError(f"--{flag} must be a file; there is no file {path}")
     try:
-        return tomllib.loads(json_files.read_bytes(path, _LARGEST).decode())
+        text = json_files.read_bytes(path, _LARGEST).decode()
+        if _DEEP_KEY.search(text):
+            raise ValueError(_TOO_DEEP)
+        content = tomllib.loads(text)
+        json_files.check_parts(content)
+        return content
     except FileNotFoundError as error:
         raise UserError(f"--{flag} must be a file; there is no file {path}") from error
     except (ValueError, RecursionError) as error:
@@ -44,12 +54,21 @@ def several(name: str, value: Any) -> list[Any]:
     if value in ([], {}):
         raise UserError(f"{name} has no value")
     values = value if isinstance(value, list) else [value]
-    for index, one in enumerate(values):
-        # True equals 1, and is another value.
-        equal = [other for other in values[:index] if other == one]
-        if any(isinstance(other, bool) == isinstance(one, bool) for other in equal):
+    known = set()
+    for one in values:
+        if (mark := _mark(one)) in known:
             raise UserError(f"{name} has {one!r} twice")
+        known.add(mark)
     return values
+
+
+def _mark(value: Any) -> Any:
+    """What is equal for equal values. True equals 1, and is another value."""
+    if isinstance(value, list):
+        return tuple(map(_mark, value))
+    if isinstance(value, dict):
+        return tuple((name, _mark(one)) for name, one in sorted(value.items()))
+    return (isinstance(value, bool), value)
 
 
 def seeds(name: str, value: Any) -> tuple[int, ...]:

@@ -8,6 +8,7 @@ entry that it writes; `prune` bounds the folder once per start.
 """
 
 import contextlib
+import functools
 import hashlib
 import importlib.metadata
 import os
@@ -15,29 +16,60 @@ import platform
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+from absl import logging
 
 _MOST_BYTES = 2**30
 _WARNING = "Error reading persistent compilation cache entry"
+_NOT_WRITTEN = "Error writing persistent compilation cache entry"
 
 
 def use() -> None:
     """Has this process read and write compiled programs; the environment's settings win.
 
-    A folder that cannot be written costs time and nothing else, so it is no error.
+    A folder that cannot be made or written costs time and nothing else: one line says so.
     """
     import jax  # noqa: PLC0415 (the tests call `settings` before JAX may be imported)
 
-    # JAX defines its options at run time.
-    if jax.config.jax_compilation_cache_dir is not None:  # type: ignore[attr-defined]
-        return
-    wanted = settings(os.environ)
-    with contextlib.suppress(OSError):
-        Path(wanted["JAX_COMPILATION_CACHE_DIR"]).mkdir(parents=True, exist_ok=True)
-        prune(os.environ)
-        jax.config.update("jax_compilation_cache_dir", wanted["JAX_COMPILATION_CACHE_DIR"])
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-        warnings.filterwarnings("ignore", message=_WARNING)
+    # JAX defines its options at run time. An empty text turns the cache off.
+    given: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]
+    try:
+        if given is None:
+            wanted = settings(os.environ)["JAX_COMPILATION_CACHE_DIR"]
+            Path(wanted).mkdir(parents=True, exist_ok=True)
+            prune(os.environ)
+            jax.config.update("jax_compilation_cache_dir", wanted)
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+            jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        elif given and "://" not in given:
+            Path(given).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        jax.config.update("jax_compilation_cache_dir", None)
+        _say_once(str(error))
+    warnings.filterwarnings("ignore", message=_WARNING)
+    _shorten_warnings()
+
+
+@functools.cache
+def _say_once(reason: str) -> None:
+    logging.warning("compiled programs are not kept: %s", reason)
+
+
+@functools.cache
+def _shorten_warnings() -> None:
+    """Has entries that cannot be written shown in one line in all. JAX warns of each in two."""
+    show = warnings.showwarning
+
+    def shown(message: Warning | str, *where: Any, **more: Any) -> None:
+        entry, _, reason = str(message).partition(": ")
+        if entry.startswith(_NOT_WRITTEN):
+            # The error ends with the file, which is another one each time.
+            _say_once(reason.partition(": '")[0])
+        else:
+            show(message, *where, **more)
+
+    warnings.showwarning = shown
 
 
 def settings(environment: Mapping[str, str]) -> dict[str, str]:
@@ -58,14 +90,15 @@ def prune(environment: Mapping[str, str]) -> None:
     for folder in _listed(_folder(environment)):
         for file in _listed(folder.path):
             # Another process may delete it too.
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):
                 status = file.stat()
                 found.append((status.st_atime, file.path, status.st_size))
     excess = sum(size for _, _, size in found) - _MOST_BYTES
     for _, path, size in sorted(found):
         if excess <= 0:
             return
-        Path(path).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            Path(path).unlink(missing_ok=True)
         excess -= size
 
 
@@ -74,14 +107,24 @@ def _listed(folder: str | Path) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return list(entries)
-    except (FileNotFoundError, NotADirectoryError):
+    except OSError:
         return []
 
 
 def _folder(environment: Mapping[str, str]) -> Path:
-    """The folder of the entries of all versions."""
-    cache = environment.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "topk_jax" / "compiled"
+    """The folder of the entries of all versions.
+
+    Raises:
+        OSError: the user has no home folder.
+    """
+    cache = Path(environment.get("XDG_CACHE_HOME", ""))
+    # The specification of XDG ignores relative paths: each is another folder in each folder.
+    if not cache.is_absolute():
+        home = os.path.expanduser("~")  # noqa: PTH111 (Path.home raises errors of another type)
+        if not os.path.isabs(home):  # noqa: PTH117
+            raise OSError(f"the home folder must be an absolute path; it is {home!r}")
+        cache = Path(home) / ".cache"
+    return cache / "topk_jax" / "compiled"
 
 
 def _what_runs_the_code() -> str:

@@ -176,8 +176,8 @@ def _read_line(connection: socket.socket) -> str:
     line = b""
     with contextlib.suppress(OSError):
         # By single bytes, so that nothing of the next line is taken.
-        while not line.endswith(b"\n") and len(line) < _LONGEST_LINE and (
-            byte := connection.recv(1)
+        while (
+            not line.endswith(b"\n") and len(line) < _LONGEST_LINE and (byte := connection.recv(1))
         ):
             line += byte
     return line.decode(errors="replace").strip()

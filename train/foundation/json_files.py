@@ -27,6 +27,8 @@ LARGEST = 2**28
 SEAL = "sha256"
 # Of objects and lists in each other. Functions that call themselves for each have room for more.
 _DEEPEST = 32
+# Of a whole number: a float has as many before its point.
+_MOST_BITS = 1024
 
 
 class ChangedError(UserError):
@@ -96,7 +98,7 @@ def _value(content: bytes) -> Any:
         raise ValueError(f"byte {error.start} is not UTF-8") from error
     except RecursionError as error:
         raise ValueError(_TOO_DEEP) from error
-    _check_texts(value)
+    check_parts(value)
     return value
 
 
@@ -124,10 +126,16 @@ def read_bytes(path: Path, largest: int = LARGEST) -> bytes:
 _TOO_DEEP = f"it has more than {_DEEPEST} lists or objects in each other"
 
 
-def _check_texts(value: Any) -> None:
-    """Refuses what no terminal can print, and what is nested too deeply."""
+def check_parts(value: Any) -> None:
+    """Refuses what no message can have: half a character, a number of thousands of digits.
+
+    Raises:
+        ValueError: the value has such a part, or is nested too deeply.
+    """
     level = [value]
     for _ in range(_DEEPEST + 1):
+        if any(isinstance(part, int) and part.bit_length() > _MOST_BITS for part in level):
+            raise ValueError("it has a whole number that is too large")
         for text in filter(_is_text, level):
             if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
                 raise ValueError("it has half a character, an unpaired surrogate")

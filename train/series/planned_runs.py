@@ -1,5 +1,6 @@
 """Runs that are to be made: their configurations, names and commands."""
 
+import copy
 import functools
 import hashlib
 import json
@@ -10,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
+from typing_extensions import override
 
 from train import configuration
 from train.foundation import fields, flag_types, nested
@@ -22,6 +24,7 @@ from train.workdir import runs
 # The split that evaluations are of.
 SPLIT: Literal["test"] = "test"
 _LONGEST_NAME = 180
+_MOST_RUNS = 10_000
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class PlannedRun:
     def name(self) -> str:
         """The name of its folder: the recipe, and the fields that were changed."""
         changed = runs.identity(load(self.recipe, self.overrides))
-        original = runs.identity(load(Recipe(self.recipe.config, self.recipe.choice)))
+        original = runs.identity(load(self.recipe.unchanged))
         parts = [
             f"{short_name(field)}={value}"
             for field, value in changed.items()
@@ -85,6 +88,14 @@ class PlannedRun:
         return ["-m", "train.evaluate", f"--workdir={workdir}", f"--split={SPLIT}"]
 
 
+def check_number(number: int) -> None:
+    """Raises `UserError` for more runs than anybody makes, before any of them is planned."""
+    if number > _MOST_RUNS:
+        # A number of thousands of digits is no text.
+        counted = f"{number:,}" if number < 10**18 else "far more"
+        raise UserError(f"there may be at most {_MOST_RUNS:,} runs; these are {counted}")
+
+
 def check_overrides(overrides: tuple[str, ...]) -> None:
     """Raises `UserError` for an override that is no field and value, or that changes the seed."""
     for override in overrides:
@@ -100,7 +111,7 @@ def check_overrides(overrides: tuple[str, ...]) -> None:
 def check(run: PlannedRun) -> None:
     """Raises `UserError` if the user's overrides do not fit the configuration of the run."""
     set_here = {name for name, _ in run.recipe.overrides}
-    known = all_fields(run.recipe)
+    known = all_fields(run.recipe.unchanged)
     for override in run.overrides:
         name = override.partition("=")[0]
         if name not in known:
@@ -135,13 +146,27 @@ def load(recipe: Recipe, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
     values = flags.FlagValues()
     arguments = [recipe.file, *_changes(recipe, overrides)]
     try:
-        config = flag_types.read_configuration(recipe.argument)
+        config = _Untold(copy.deepcopy(_read(recipe.argument)))
         config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=arguments)
         values(arguments)
     except (flags.Error, TypeError, ValueError) as error:
         raise UserError(f"{recipe.file}: {' '.join(str(error).split())}") from error
     loaded: dict[str, Any] = json.loads(config.to_json())
     return loaded
+
+
+class _Untold(ConfigDict):
+    """A configuration with a short text. absl makes the text of a default four times, from YAML."""
+
+    @override
+    def __str__(self) -> str:
+        return "a configuration"
+
+
+@functools.cache
+def _read(argument: str) -> ConfigDict:
+    """The configuration as its file has it, for all runs of it."""
+    return flag_types.read_configuration(argument)
 
 
 def all_fields(recipe: Recipe) -> dict[str, Any]:

@@ -35,6 +35,11 @@ class Recipe:
         return replace(self, overrides=tuple({**dict(self.overrides), **dict(overrides)}.items()))
 
     @property
+    def unchanged(self) -> "Recipe":
+        """The recipe with all fields as its file has them."""
+        return replace(self, overrides=())
+
+    @property
     def argument(self) -> str:
         """The recipe and its choice, as `--config` takes them."""
         return f"{self.config}:{self.choice}" if self.choice else self.config

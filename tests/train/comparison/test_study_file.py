@@ -66,6 +66,11 @@ MISTAKES = {
     ),
     "split": ('"test"', '"tset"', "split must be one of balanced_test, test (did you mean 'test'"),
     "candidates": ("candidates = 6", "candidates = 0", "candidates must be a whole number of at"),
+    "too many runs": (
+        "candidates = 6",
+        "candidates = 100_000_000",
+        "study.toml: there may be at most 10,000 runs; these are ",
+    ),
     "finalists": (
         "finalists = 2",
         "finalists = 7",

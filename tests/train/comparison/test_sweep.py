@@ -1,6 +1,7 @@
 """Which runs a sweep has, and which files are no sweep."""
 
 import pytest
+from ml_collections import ConfigDict
 
 from train.comparison import sweep
 from train.foundation.errors import UserError
@@ -45,6 +46,29 @@ def test_a_sweep_can_have_several_recipes_and_one_seed(tmp_path):
         "--config=digits",
         "--config=configs/synthetic_species.py:focal",
     ]
+
+
+def test_what_a_file_has_is_read_once_for_all_runs(tmp_path, monkeypatch):
+    """The time of a sweep of thousands of runs goes into this otherwise."""
+    (tmp_path / "counted.py").write_text(
+        "from pathlib import Path\n"
+        "from configs import digits\n"
+        "def get_config():\n"
+        "    with Path(__file__).with_suffix('.reads').open('a') as file:\n"
+        "        file.write('x')\n"
+        "    return digits.get_config()\n"
+    )
+    # absl writes a configuration as YAML for texts that nobody reads.
+    monkeypatch.setattr(ConfigDict, "__str__", lambda _config: pytest.fail("a text is made"))
+    text = f'config = "{tmp_path}/counted.py"\nseeds = [0, 1]\nfields.num_epochs = [3, 4, 5]'
+    assert len({run.name for run in read(tmp_path, text).runs()}) == 6
+    assert (tmp_path / "counted.reads").read_text() == "x"
+
+
+def test_a_text_with_many_words_is_read(tmp_path):
+    words = '"' + " ".join(["see", "a.b.c."] * 100) + '"'
+    sweep_of_texts = DIGITS + f"seeds = 0\nfields.dataset.data_dir = {words}  # {words}"
+    assert len(read(tmp_path, sweep_of_texts).runs()) == 1
 
 
 def test_a_recipe_can_lie_anywhere_and_a_run_is_made_once(tmp_path):
@@ -100,6 +124,32 @@ MISTAKES = {
     "a list as a value": (
         DIGITS + "seeds = 0\nfields.num_epochs = [[1]]",
         "the values of fields.num_epochs must be numbers, texts, true or false",
+    ),
+    "too many runs": (
+        DIGITS
+        + "seeds = [0]\n"
+        + "".join(f"fields.loss.f{i} = {list(range(100))}\n" for i in range(4)),
+        "there may be at most 10,000 runs; these are 100,000,000",
+    ),
+    "far too many runs": (
+        DIGITS
+        + "seeds = [0]\n"
+        + "".join(f"fields.f{i} = {list(range(10))}\n" for i in range(5000)),
+        "there may be at most 10,000 runs; these are far more",
+    ),
+    "a key of many dots": (
+        DIGITS + f"seeds = 0\nfields.{'.'.join('a' * 20_000)} = 1",
+        "is not TOML: it has a key of more than 32 parts",
+    ),
+    "quoted keys": (DIGITS + f"""["a"{" . 'b'" * 32}]""", "it has a key of more than 32 parts"),
+    "tables in each other": (
+        DIGITS + f"fields = {'{a = ' * 40}1{'}' * 40}",
+        "it has more than 32 lists or objects in each other",
+    ),
+    "lists in each other": (DIGITS + f"seeds = {'[' * 10_000}", "is not TOML: "),
+    "a seed of many digits": (
+        DIGITS + f"seeds = 0x{'f' * 5_000}",
+        "it has a whole number that is too large",
     ),
     "a date": (DIGITS + "seeds = 0\nfields.num_epochs = 2026-11-22", "fields.num_epochs cannot be"),
 }
