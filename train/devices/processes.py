@@ -20,6 +20,8 @@ from train.foundation.errors import UserError
 # others end, so that the death of a process is reported within a minute.
 _START_SECONDS = 300
 _SILENCE_SECONDS = 30
+# More than any cluster has.
+_MOST_PROCESSES = 2**20
 # The longest wait of a process that ends early, for others that end early too.
 _LEAVE_SECONDS = 10
 
@@ -36,6 +38,10 @@ def join_given(coordinator: str, num_processes: int, process_index: int) -> None
         UserError: the arguments are none of processes, or not all of them connected.
     """
     address = Address.parse(coordinator)
+    if num_processes > _MOST_PROCESSES:
+        raise UserError(
+            f"--num_processes must be at most {_MOST_PROCESSES}; got {num_processes}"
+        )
     if process_index >= num_processes:
         less = f"less than --num_processes, {num_processes}"
         raise UserError(f"--process_index must be {less}; got {process_index}")
