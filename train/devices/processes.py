@@ -25,8 +25,8 @@ _MOST_PROCESSES = 2**20
 # The longest wait of a process that ends early, for others that end early too.
 _LEAVE_SECONDS = 10
 
-# Whether JAX knows of other processes and may not be asked for them yet.
-_is_connecting = False
+# Set while JAX knows of other processes, but may not be asked for them yet.
+_CONNECTING = threading.Event()
 
 _Result = TypeVar("_Result")
 
@@ -39,9 +39,7 @@ def join_given(coordinator: str, num_processes: int, process_index: int) -> None
     """
     address = Address.parse(coordinator)
     if num_processes > _MOST_PROCESSES:
-        raise UserError(
-            f"--num_processes must be at most {_MOST_PROCESSES}; got {num_processes}"
-        )
+        raise UserError(f"--num_processes must be at most {_MOST_PROCESSES}; got {num_processes}")
     if process_index >= num_processes:
         less = f"less than --num_processes, {num_processes}"
         raise UserError(f"--process_index must be {less}; got {process_index}")
@@ -54,12 +52,11 @@ def join_given(coordinator: str, num_processes: int, process_index: int) -> None
         cluster_detection_method="deactivate",
     )
     # The processes are beside each other: a proxy for the Internet does not lead to them.
-    os.environ["no_grpc_proxy"] = address.host
+    os.environ["no_grpc_proxy"] = address.host  # noqa: SIM112 (gRPC reads it in lower case)
     jax.config.update("jax_check_proxy_envs", False)
-    global _is_connecting
-    _is_connecting = True
+    _CONNECTING.set()
     meeting.meet(address, num_processes, process_index, connect, seconds=_START_SECONDS)
-    _is_connecting = False
+    _CONNECTING.clear()
     _hide_output_of_libraries()
 
 
@@ -75,7 +72,9 @@ def join_cluster() -> None:
 
 def are_several() -> bool:
     """Whether there are other processes. It queries no device, so it may be called at any time."""
-    return not _is_connecting and bool(jax.distributed.is_initialized()) and jax.process_count() > 1
+    if _CONNECTING.is_set() or not jax.distributed.is_initialized():
+        return False
+    return bool(jax.process_count() > 1)
 
 
 def is_first() -> bool:
