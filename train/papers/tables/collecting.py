@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from train.evaluation.metric import Metric
 from train.papers.tables.planning import Planner, Tuned, tunings
 from train.papers.tables.readings import Reading, ResultMetric, per_cent
 from train.papers.tables.table import Cell, Table
@@ -43,6 +44,7 @@ class Number:
         to_go: the number of runs that are not finished.
         diverged: the seeds whose training diverged; all seeds if every candidate diverged.
         is_tuned: whether its tuning has ended.
+        selected_by: the metrics on validation that selected the epochs of the finished runs.
     """
 
     cell: Cell
@@ -52,6 +54,7 @@ class Number:
     to_go: int
     diverged: tuple[int, ...] = ()
     is_tuned: bool = True
+    selected_by: tuple[Metric, ...] = ()
 
     @property
     def summary(self) -> Summary | None:
@@ -137,6 +140,7 @@ def _number(cell: Cell, planner: Planner) -> Number:
         shots={shot: values(reading) for shot, reading in cell.metric.shots.items()},
         to_go=sum(s in TO_MAKE for s in statuses.values()),
         diverged=tuple(run.seed for run, s in statuses.items() if s is Status.DIVERGED),
+        selected_by=tuple(Metric.parse(run.fields["select_by"]) for run in finished.values()),
     )
 
 

@@ -128,6 +128,10 @@ def _legend(collected: Collected) -> Iterator[str]:
         yield f"Mean over the seeds {seeds} ± 95 % interval (Student's t)."
     else:
         yield f"Of the seed {seeds} alone, without an interval."
+    numbers = collected.numbers.values()
+    selected_by = dict.fromkeys(one.in_words for number in numbers for one in number.selected_by)
+    if selected_by:
+        yield f"Each run: its epoch with the best {' or '.join(selected_by)} on validation."
     if collected.overrides:
         yield f"Not the recipes as they are: all runs have {', '.join(collected.overrides)}."
     compared = [number for number in collected.numbers.values() if number.summary is not None]

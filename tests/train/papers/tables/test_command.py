@@ -213,6 +213,7 @@ def test_ours_stand_above_the_published(tables, tmp_path):
         "published", "94.2 ± 0.1", "90.3 ± 0.2", "87.6 ± 0.1", "85.7 ± 0.4", "83.6 ± 0.2",
     ]  # fmt: skip
     assert "2 of 3" in done.stdout
+    assert "Each run: its epoch with the best top-5 accuracy on validation." in lines
     assert lines[-1] == "36 runs to go; --run makes them, --plan prints how"
     cells = {
         (cell["row"], cell["column"]): cell for cell in json.loads(numbers.read_text())["cells"]
