@@ -103,8 +103,11 @@ def own_images(loss: str, **dataset: Any) -> ConfigDict:
                 "normalization": "imagenet",
                 # The number of processes that decode; 0 for threads.
                 "num_workers": 0,
-                # Whether images that cannot be read are left out; otherwise the first one ends the
-                # run.
+                # All images are looked at before the first step: their first and last bytes
+                # ("headers"), or they are decoded, which takes as long as an epoch reads ("all").
+                "check_images": "headers",
+                # Whether images that cannot be read are left out; otherwise they are refused, all
+                # of them in one list.
                 "skip_unreadable": False,
                 **dataset,
             },

@@ -97,11 +97,14 @@ class SelectedEvaluation:
         validation: of the validation split.
         tests: of each test split, by its name.
         temperature: the fitted one; None in a run without `config.eval.temperature`.
+        left_out: how many examples of each split were left out as unreadable, without those of
+            training.
     """
 
     validation: Evaluation
     tests: Mapping[str, Evaluation]
     temperature: float | None
+    left_out: Mapping[str, int]
 
 
 class Assembly:
@@ -121,7 +124,7 @@ class Assembly:
         self._unopened = dataset_spec(config["dataset"])
         self._facts = facts
         self._workdir = workdir
-        self._skipped = SkippedImages(workdir)
+        self.skipped = SkippedImages(workdir)
 
     @cached_property
     def spec(self) -> DatasetSpec:
@@ -131,11 +134,11 @@ class Assembly:
     @cached_property
     def dataset(self) -> Dataset:
         """The opened data set, the same in all processes."""
+        files = None if self._workdir is None else run_files.read_listed(self._workdir)
+        unopened = self._unopened if files is None else self._unopened.going_on(files)
         # The first use prepares some data sets.
         dataset = processes.first_then_others(
-            lambda: self._unopened.load(
-                self.config["dataset"]["data_dir"], seed=self.config["seed"]
-            )
+            lambda: unopened.load(self.config["dataset"]["data_dir"], seed=self.config["seed"])
         )
         splits = (dataset.train, dataset.validation, dataset.test, dataset.balanced_test)
         labels = [split.labels for split in splits if split is not None]
@@ -388,7 +391,7 @@ class Assembly:
 
     def training_batches(self, first_step: int) -> Generator[Batch, None, None]:
         """The batches of the steps from `first_step` to the last, to be closed by the caller."""
-        pipeline = self._pipeline(self.config["dataset"]["batch_size"])
+        pipeline = self._pipeline(self.config["dataset"]["batch_size"], "train")
         last_step = self.config["num_epochs"] * self.steps_per_epoch
         return pipeline.training(self.dataset.train, first_step=first_step, last_step=last_step)
 
@@ -425,7 +428,7 @@ class Assembly:
         share = math.ceil(self.config["dataset"]["batch_size"] / jax.device_count())
         batch_size = share * jax.device_count()
         examples = getattr(self.dataset, split)
-        batches: Iterable[Batch] = self._pipeline(batch_size).evaluation(examples)
+        batches: Iterable[Batch] = self._pipeline(batch_size, split).evaluation(examples)
         if shows_progress:
             total = math.ceil(len(examples) / batch_size)
             batches = terminal.tracked(batches, total=total, what=f"{split} {self.spec.example}s")
@@ -468,14 +471,16 @@ class Assembly:
         def summarize(found: Predictions) -> Evaluation:
             return summaries.summarize(found, thresholds, self.class_counts)
 
-        return SelectedEvaluation(
-            summarize(found),
-            {
-                split: summarize(self.predict(*state.evaluated, split, at_temperature=fitted))
-                for split in self.test_splits
-            },
-            fitted,
-        )
+        validation = summarize(found)
+        tests = {
+            split: summarize(self.predict(*state.evaluated, split, at_temperature=fitted))
+            for split in self.test_splits
+        }
+        left_out = {
+            split: len(getattr(self.dataset, split)) - len(evaluated.outcomes.labels)
+            for split, evaluated in {"validation": validation, **tests}.items()
+        }
+        return SelectedEvaluation(validation, tests, fitted, left_out)
 
     def evaluated(self, labels: np.ndarray) -> dict[str, Any]:
         """The classes and examples that the accuracies of a split are over, by its labels [n]."""
@@ -515,8 +520,9 @@ class Assembly:
             return None
         return distances_from_head(self.model, self.image_shape)
 
-    def _pipeline(self, batch_size: int) -> Pipeline:
+    def _pipeline(self, batch_size: int, split: str) -> Pipeline:
         dataset = self.config["dataset"]
+        skips = dataset.get("skip_unreadable", False)
         return Pipeline(
             batch_size,
             self.config["seed"],
@@ -524,7 +530,7 @@ class Assembly:
             process_count=jax.process_count(),
             # Only streamed data sets have these two fields.
             num_workers=dataset.get("num_workers", 0),
-            on_skipped=self._skipped.add if dataset.get("skip_unreadable", False) else None,
+            on_skipped=partial(self.skipped.add, split=split) if skips else None,
             sampling=dataset["sampling"],
         )
 

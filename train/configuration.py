@@ -128,12 +128,6 @@ def check(config: Mapping[str, Any]) -> None:
             "config.eval.temperature must be False with config.eval.scores="
             f"{values['eval.scores']}: the temperature is fitted to probabilities that add up to 1"
         )
-    if values["optimizer.warmup_epochs"] >= values["num_epochs"]:
-        raise UserError(
-            "config.optimizer.warmup_epochs must be less than config.num_epochs, "
-            f"{values['num_epochs']}; got {values['optimizer.warmup_epochs']}; "
-            "--config.optimizer.warmup_epochs=0 leaves the warm-up out"
-        )
     if values["model.pretrained"] is not None:
         published(values["model.name"])
     _check_fine_tuning(values)

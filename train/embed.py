@@ -80,7 +80,7 @@ _TEST_FRACTION = flags.DEFINE_float(
 _SKIP_UNREADABLE = flags.DEFINE_boolean(
     "skip_unreadable",
     False,
-    "Whether images that cannot be read are left out; otherwise the first one is an error.",
+    "Whether images that cannot be read are left out; otherwise they are an error.",
 )
 _MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")

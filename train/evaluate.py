@@ -164,13 +164,16 @@ def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
         )
         document["bayes"] = metric.to_json(best)
         document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
-    about = {
+    about: dict[str, Any] = {
         "split": split,
         "config": classifier.config,
         "calibrated_on": _calibrated_on("validation examples", same=same),
     }
     _, origin = classifier.origin
     title = f"{spec.name}, {origin}, {split} split"
+    if left_out := len(getattr(dataset, split)) - len(examples.labels):
+        about["left_out"] = left_out
+        title += f", {left_out:,} images left out as unreadable"
     out = _path(_OUT)
     if out is None and classifier.workdir is not None:
         out = run_files.evaluation(classifier.workdir, split)

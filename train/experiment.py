@@ -3,9 +3,10 @@
 import contextlib
 import dataclasses
 import importlib.metadata
+import itertools
 import json
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -16,20 +17,31 @@ from absl import logging
 
 from train import configuration
 from train.assembly import Assembly, assemble
+from train.data.batches import LEAVES_OUT, SkippedImage
+from train.data.own import unreadable_images
 from train.devices import parallel, processes
 from train.evaluation import bayes, metric, summaries
 from train.evaluation.metric import Metric
 from train.foundation import folder_lock, json_files
 from train.foundation.console import show_line
 from train.foundation.errors import NO_PATH, UserError
-from train.foundation.nested import differences, flatten
+from train.foundation.nested import differences
 from train.models import load_pretrained
-from train.training import class_weights, earlier_run, normalization
+from train.training import class_weights, earlier_run, normalization, optimizer
 from train.training.loop import AfterEpoch, Loop
 from train.training.losses import find_loss
 from train.training.state import TrainState, num_parameters, parameters_digest, start_from
 from train.training.stop_signals import StopSignals
-from train.workdir import extensions, output_files, reporting, run_files, runs
+from train.workdir import (
+    checked_images,
+    extensions,
+    output_files,
+    reporting,
+    run_files,
+    run_inputs,
+    runs,
+    skipped_images,
+)
 from train.workdir.checkpoint import Checkpointer, check_path
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
@@ -73,12 +85,14 @@ def run(
     finished = _earlier_results(config, workdir)
     if finished is not None and shorter is None:
         runs.check_same_run(workdir, config, finished)
+        _note_changes(config, workdir)
         if processes.is_first():
             loss = find_loss(config["loss"]["name"])
             reporting.show_finished(workdir, finished, optimizes_top_k=loss.optimizes_top_k)
         return finished
     run_files.check_places(workdir)
     assembly = _assembled(config, workdir)
+    unreadable = _checked_images(assembly, workdir)
     # Weights that do not fit are refused here, before anything is written.
     state = None if run_files.has_checkpoints(workdir) else _first_state(assembly)
     with (
@@ -93,7 +107,7 @@ def run(
         state, progress = _restore(checkpointer, assembly, state)
         if shorter is not None:
             _extend(assembly, workdir, progress, shorter)
-        with _reporter(assembly, workdir, progress) as reporter:
+        with _reporter(assembly, workdir, progress, unreadable) as reporter:
             state, progress = _train(assembly, checkpointer, reporter, state, progress, after_epoch)
             best = assembly.devices.replicate(checkpointer.restore(progress.best_step, state))
             found = assembly.evaluate_selected(best)
@@ -108,6 +122,7 @@ def run(
                 },
                 **_best_possible(assembly),
                 **_class_weights(assembly),
+                **_left_out(assembly, found.left_out),
             }
             return reporter.results(results, found.tests)
 
@@ -135,8 +150,8 @@ def _config_of_workdir(
     """The configuration with the extensions of the run in the workdir; see `extensions.continued`.
 
     Refuses a workdir that is a file, or that holds a run of another configuration. Fields of the
-    machine count too, so that config.json is true of the whole run. How the devices share the work
-    does not: a run may go on with fewer of them, or with more.
+    machine may change when the run goes on, with the place of its data: the devices, the processes
+    that decode, what is done about images that cannot be read. config.json has the last ones.
     """
     try:
         if not stat.S_ISDIR(workdir.stat().st_mode):
@@ -161,12 +176,16 @@ def _config_of_workdir(
         return continued, shorter
     # An extension changes these two, and nothing else.
     extended = () if shorter is None else ("num_epochs", extensions.FIELD)
-    allowed = {name: continued[name] for name in (*runs.FIELDS_OF_DEVICES, *extended)}
-    before_and_now = ({**runs.with_added_fields(earlier), **allowed}, continued)
-    differing = differences(*(runs.canonical(dict(flatten(one))) for one in before_and_now))
+    before, now = (runs.canonical(runs.all_fields(one)) for one in (earlier, continued))
+    may_change = {*runs.MAY_CHANGE, *extended}
+    if run_files.read_digest(workdir) is None:
+        # Nothing says whether the data at another path are the same.
+        may_change.discard(runs.DATASET_PATH)
+    before |= {name: now[name] for name in may_change if name in now}
+    differing = differences(before, now)
     if differing:
-        before = earlier.get("num_epochs")
-        is_shorter = isinstance(before, int) and before < config["num_epochs"]
+        epochs = earlier.get("num_epochs")
+        is_shorter = isinstance(epochs, int) and epochs < config["num_epochs"]
         hint = (
             " or --extend, which trains the run further"
             if is_shorter and len(differing) == 1
@@ -177,6 +196,20 @@ def _config_of_workdir(
             f"give another --workdir{hint}"
         )
     return continued, shorter
+
+
+def _note_changes(config: Mapping[str, Any], workdir: Path) -> None:
+    """Notes in the folder of a finished run where its data are now, and the like.
+
+    Raises:
+        UserError: they are other data.
+    """
+    earlier = runs.all_fields(run_files.read_config(workdir) or {})
+    now = runs.all_fields(config)
+    if any(earlier.get(name) != now.get(name) for name in runs.PLACES_OF_DATA):
+        _assembled(config, workdir)
+    if processes.is_first():
+        reporting.write_config(config, workdir)
 
 
 def _earlier_results(config: Mapping[str, Any], workdir: Path) -> dict[str, Any] | None:
@@ -217,7 +250,11 @@ def _assembled(config: Mapping[str, Any], workdir: Path) -> Assembly:
     is_found = class_devices is None and config["parallel"] == "mesh"
     if not is_found:
         _check_batch_size(config, class_devices or 1)
-    assembly = assemble(config, workdir=workdir)
+    if run_files.read_config(workdir) is None:
+        assembly = assemble(config, workdir=workdir)
+    else:
+        with run_inputs.telling_where(config, "--config.dataset.path"):
+            assembly = assemble(config, workdir=workdir)
     if is_found:
         _check_batch_size(config, assembly.devices.class_axis.size)
     _check_fits(assembly, workdir)
@@ -232,6 +269,24 @@ def _check_batch_size(config: Mapping[str, Any], class_devices: int) -> None:
         in_pairs=config["dataset"]["mixup"] > 0,
         class_devices=class_devices,
     )
+
+
+def _checked_images(assembly: Assembly, workdir: Path) -> dict[str, list[SkippedImage]]:
+    """The images that cannot be read, by their split.
+
+    Raises:
+        UserError: there are some, and the run does not leave such images out; or one split of them.
+    """
+    settings = assembly.config["dataset"]
+    if "check_images" not in settings:
+        return {}
+    begins = not run_files.has_checkpoints(workdir)
+    found = checked_images.find_unreadable(
+        assembly.dataset, settings["check_images"], begins=begins
+    )
+    if found and not settings["skip_unreadable"]:
+        raise unreadable_images.refused([*itertools.chain(*found.values())], LEAVES_OUT)
+    return found
 
 
 def _check_fits(assembly: Assembly, workdir: Path) -> None:
@@ -321,7 +376,7 @@ def _first_state(assembly: Assembly) -> TrainState:
     return state
 
 
-def _show_data(assembly: Assembly) -> None:
+def _show_data(assembly: Assembly, unreadable: Mapping[str, Sequence[SkippedImage]]) -> None:
     """Says what was found in the data, before the first step, which takes long."""
     dataset = assembly.dataset
     splits = {"training": dataset.train, "validation": dataset.validation, "the test": dataset.test}
@@ -332,18 +387,37 @@ def _show_data(assembly: Assembly) -> None:
         f"{assembly.num_classes:,} classes{shared}; {assembly.spec.example}s: {sizes}; the first "
         "step is compiled, which can take a minute"
     )
+    if unreadable:
+        numbers = ", ".join(f"{len(found):,} of {split}" for split, found in unreadable.items())
+        replaced = "; the next one that can be read replaces an image in training"
+        show_line(
+            f"images that cannot be read, and are left out: {numbers}"
+            f"{replaced if 'train' in unreadable else ''}"
+        )
+    settings, num_epochs = assembly.config["optimizer"], assembly.config["num_epochs"]
+    if (warmup := optimizer.warmup_epochs(settings, num_epochs)) < settings["warmup_epochs"]:
+        show_line(
+            f"the warm-up takes {warmup:g} epochs, half of the run, in place of "
+            f"{settings['warmup_epochs']:g} (config.optimizer.warmup_epochs)"
+        )
     if assembly.spec.has_images and assembly.facts.mean is not None:
         show_line(normalization.in_words(assembly.config["model"], assembly.spec))
 
 
-def _reporter(assembly: Assembly, workdir: Path, progress: Progress) -> Reporter | SilentReporter:
+def _reporter(
+    assembly: Assembly,
+    workdir: Path,
+    progress: Progress,
+    unreadable: Mapping[str, Sequence[SkippedImage]],
+) -> Reporter | SilentReporter:
     if not processes.is_first():
         return SilentReporter()
-    _show_data(assembly)
-    return Reporter(
+    _show_data(assembly, unreadable)
+    reporter = Reporter(
         workdir,
         dict(assembly.config),
         assembly.facts,
+        assembly.dataset.files,
         num_epochs=assembly.config["num_epochs"],
         steps_per_epoch=assembly.steps_per_epoch,
         batch_size=assembly.config["dataset"]["batch_size"],
@@ -352,6 +426,11 @@ def _reporter(assembly: Assembly, workdir: Path, progress: Progress) -> Reporter
         unlogged=progress.unlogged,
         metrics_digest=progress.metrics_digest,
     )
+    # The reporter has made the folder that they are listed in.
+    for split, found in unreadable.items():
+        for skipped in found:
+            assembly.skipped.add(skipped, split)
+    return reporter
 
 
 def _train(
@@ -435,3 +514,9 @@ def _class_weights(assembly: Assembly) -> dict[str, Any]:
         extensions=config.get(extensions.FIELD, ()),
     )
     return {"class_weights_epoch": first}
+
+
+def _left_out(assembly: Assembly, evaluated: Mapping[str, int]) -> dict[str, Any]:
+    """How many images of each split were left out as unreadable, if some were."""
+    numbers = {"train": assembly.skipped.count("train"), **evaluated}
+    return {skipped_images.FIELD: numbers} if any(numbers.values()) else {}

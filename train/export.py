@@ -148,10 +148,10 @@ def _write_tau_normalized(chosen: ChosenClassifier, out: Path) -> None:
 
     from train.evaluation import metric
     from train.evaluation.metric import Metric
-    from train.prediction import tau_normalized, trained
+    from train.prediction import classifiers, tau_normalized
     from train.workdir import terminal
 
-    classifier = trained.load(Path(chosen.workdir))
+    classifier = classifiers.load(chosen)
     tau_normalized.check(classifier)
     tau = _TAU.value
     if tau is None:

@@ -62,8 +62,8 @@ _MANUAL_DIR = flags.DEFINE_string(
 _SKIP_UNREADABLE = flags.DEFINE_boolean(
     "skip_unreadable",
     False,
-    "Whether images that cannot be decoded are left out and counted; otherwise the first of them "
-    "ends the preparation. Where tfds prepares the data set, images are not looked at.",
+    "Whether images that cannot be decoded are left out and counted; otherwise they end the "
+    "preparation. Where tfds prepares the data set, images are not looked at.",
 )
 
 
@@ -88,13 +88,14 @@ def main() -> None:
         if _PATH.value is None or _OUT.value is None:
             missing = "path" if _PATH.value is None else "out"
             raise UserError(f"--path and --out must be given together; --{missing} is missing")
-        _refuse((_DATA_DIR, _MANUAL_DIR, _SKIP_UNREADABLE), "is not for your own images")
+        _refuse((_DATA_DIR, _MANUAL_DIR), "is not for your own images")
         write_records(
             _DATASET.value,
             Path(_PATH.value),
             Path(_OUT.value),
             nested=_NESTED.value,
             most_bytes=_MAX_IMAGE_MB(),
+            skip_unreadable=_SKIP_UNREADABLE.value,
         )
         return
     # Below errors, tfds tells that a new folder is empty.
@@ -152,7 +153,13 @@ def prepare(
 
 
 def write_records(
-    name: str, path: Path, out: Path, *, nested: bool, most_bytes: int = MOST_IMAGE_BYTES
+    name: str,
+    path: Path,
+    out: Path,
+    *,
+    nested: bool,
+    most_bytes: int = MOST_IMAGE_BYTES,
+    skip_unreadable: bool = False,
 ) -> None:
     """Writes the images of a folder or a table as records, unless they are written already.
 
@@ -162,9 +169,11 @@ def write_records(
         out: the folder for the records.
         nested: whether each folder with images is a class.
         most_bytes: the largest size of a file of an image.
+        skip_unreadable: whether images that cannot be decoded are left out.
 
     Raises:
-        UserError: there are no such images, or the folder has something else in it.
+        UserError: there are no such images, or some cannot be decoded, or the folder has something
+            else in it.
     """
     path = names.existing(path.expanduser().absolute())
     out = out.expanduser().absolute()
@@ -184,11 +193,15 @@ def write_records(
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise UserError(f"--out must be a new folder, or an empty one; {out} is not")
     try:
-        records_writer.write(images, out, nested=nested, most_bytes=most_bytes)
+        left_out = records_writer.write(
+            images, out, nested=nested, most_bytes=most_bytes, skip_unreadable=skip_unreadable
+        )
     except KeyboardInterrupt as error:
         raise InterruptedRunError(signal.SIGINT, "the same command begins anew") from error
-    classes = len(images.class_names)
-    show_line(f"{path}: {classes:,} classes, {len(images.paths):,} images; prepared in {out}")
+    classes, number = len(images.class_names), len(images.paths) - len(left_out)
+    if left_out:
+        show_line(f"left out as unreadable: {messages.in_words(left_out, 'images')}")
+    show_line(f"{path}: {classes:,} classes, {number:,} images; prepared in {out}")
 
 
 def _family(name: str) -> DatasetFamily:

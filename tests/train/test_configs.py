@@ -49,6 +49,24 @@ def test_the_default_is_one_of_them_and_others_are_refused(recipe):
         module.get_config("adaboost")
 
 
+# All files with recipes, also those whose losses are not listed.
+ALL_RECIPES = sorted(
+    path.stem
+    for path in (Path(__file__).parents[2] / "configs").glob("*.py")
+    if "\ndef get_config(" in path.read_text()
+)
+
+
+@pytest.mark.parametrize("recipe", ALL_RECIPES)
+def test_every_recipe_can_be_tried_for_one_epoch(recipe):
+    config = importlib.import_module(f"configs.{recipe}").get_config().to_dict()
+    if "path" in config["dataset"]:
+        config["dataset"]["path"] = "somewhere"
+    elif "tfds_name" in config["dataset"]:
+        config["dataset"]["tfds_name"] = "mnist"
+    configuration.check({**config, "num_epochs": 1})
+
+
 def test_a_loss_changes_what_the_paper_changes_with_it():
     config = importlib.import_module("configs.imagenet").get_config("smooth_top_k_hinge")
     assert (config.optimizer.learning_rate, config.optimizer.weight_decay) == (1.0, 2.5e-5)

@@ -67,11 +67,6 @@ MISTAKES = [
         "softmx",
         r"config.eval.scores must be one of softmax \(did you mean 'softmax'",
     ),
-    (
-        "optimizer.warmup_epochs",
-        30,
-        "warmup_epochs must be less than config.num_epochs, 30; got 30",
-    ),
     ("model.pretrained", "", "config.model.pretrained"),
     (
         "model.pretrained",

@@ -276,6 +276,8 @@ def test_every_mistake_with_a_run_is_one_line_and_exit_code_two(workdir, somebod
         ([run, "--rules=pas", "--figure=rules.txt"], "whose suffix is one of .pdf, .png, .svg"),
         ([run, "--calibration=some"], "--calibration must be one of all, half"),
         ([run, labels], "--labels goes with --logits alone"),
+        ([run, "--path=there"], "--path is for runs whose data are at a path; that in --workdir"),
+        (["--path=there"], "--workdir is needed: the folder of a finished run"),
         ([run, "--out=nowhere/at/all.json"], "--out must be in a folder that is there"),
     ]
     check_mistakes("train.evaluate", mistakes, ENVIRONMENT)

@@ -28,6 +28,11 @@ Batch = dict[str, Any]
 UNIFORM, CLASS_BALANCED = SAMPLINGS = ("uniform", "class_balanced")
 # In a batch of streamed images, a list of `SkippedImage`; no array.
 SKIPPED = "skipped"
+# What messages advise; also for a run that goes on, or is finished.
+LEAVES_OUT = (
+    "the command of the run, given again with --config.dataset.skip_unreadable=True, leaves such "
+    "images out"
+)
 
 
 @dataclass(frozen=True)
@@ -184,6 +189,4 @@ def _skipped(images: Records, index: int, error: UnreadableImageError) -> Skippe
 
 
 def _refused(error: UnreadableImageError) -> UnreadableImageError:
-    return UnreadableImageError(
-        f"{error}; --config.dataset.skip_unreadable=True leaves such images out"
-    )
+    return UnreadableImageError(f"{error}; {LEAVES_OUT}")

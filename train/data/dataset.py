@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from train.data.image_reader import ImageReader
+from train.data.listed_files import ListedFiles
 from train.data.records import Split
 from train.foundation.fields import Field
 
@@ -38,6 +39,8 @@ class Dataset:
         balanced_test: test examples of which every class has as many; `None` for most data sets.
         unseen_class_names: the names of further classes, which only the test has. Their labels are
             those from `num_classes` on, and no classifier of the data set can answer them.
+        files: the files of people's own images, which may be gone when a run goes on; `None` for
+            other data sets.
     """
 
     train: Split
@@ -50,6 +53,7 @@ class Dataset:
     std: tuple[float, ...] | None = None
     balanced_test: Split | None = None
     unseen_class_names: tuple[str, ...] = ()
+    files: ListedFiles | None = None
 
     @property
     def num_classes(self) -> int:
@@ -125,6 +129,15 @@ class DatasetSpec(abc.ABC):
         Raises:
             UserError: the data set is not there, or damaged, or not the one that is expected.
         """
+
+    def going_on(self, files: ListedFiles) -> "DatasetSpec":
+        """The data set of a run that goes on, some of whose files may be gone.
+
+        Args:
+            files: `Dataset.files` when the run began.
+        """
+        del files
+        return self
 
     def of_shape(self, image_shape: tuple[int, ...]) -> "DatasetSpec":
         """The data set with what its files have told of its images."""

@@ -100,6 +100,8 @@ def _opened(path: str | Path) -> tuple[io.FileIO, int]:
     except OSError as error:
         let_through(error)
         raise
+    except ValueError as error:
+        raise OSError(errno.EINVAL, "its name has a null byte", str(path)) from error
     status = os.fstat(file.fileno())
     if not stat.S_ISREG(status.st_mode):
         file.close()

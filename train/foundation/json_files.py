@@ -35,7 +35,7 @@ class ChangedError(UserError):
     """A sealed file whose content is not what was written."""
 
 
-def sealed(value: Mapping[str, Any], indent: int) -> bytes:
+def sealed(value: Mapping[str, Any], indent: int | None = None) -> bytes:
     """The content of a file for an object, with its checksum; see `files.to_json`."""
     # As it is read back.
     plain: dict[str, Any] = json.loads(files.to_json(value))

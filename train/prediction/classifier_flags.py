@@ -12,6 +12,8 @@ from train.foundation.errors import UserError
 from train.prediction.rule_flags import ChosenRule
 from train.workdir import run_inputs
 
+_WITH_WORKDIR = ("workdir", "path", "data_dir")
+
 # So that --help shows the flags as those of the command.
 flags.disclaim_key_flags()
 
@@ -26,6 +28,7 @@ class ChosenClassifier:
         model: the name of the network; None to find it by the number of its parameters.
         dataset: the name of the data set whose classes the head is for.
         data_dir: the folder of all prepared data sets.
+        path: with `workdir`, where the run's own images, table or features are now.
         classes: in the place of a data set, a file with the name of a class a line.
         image_size: with `classes`, the height and width of the images; None for those that the
             network was published for.
@@ -37,6 +40,7 @@ class ChosenClassifier:
     model: str | None = None
     dataset: str | None = None
     data_dir: str | None = None
+    path: str | None = None
     classes: str | None = None
     image_size: int | None = None
     normalization: str | None = None
@@ -49,9 +53,11 @@ class ChosenClassifier:
     @property
     def files(self) -> dict[Path, str]:
         """What it is read from or was trained on, which is to be kept, with names for messages."""
-        named = {"weights": self.weights, "classes": self.classes}
+        named = {"weights": self.weights, "classes": self.classes, "path": self.path}
         given = {
-            Path(path): f"the file of --{flag}" for flag, path in named.items() if path is not None
+            Path(path).expanduser(): f"the file of --{flag}"
+            for flag, path in named.items()
+            if path is not None
         }
         return given if self.workdir is None else given | run_inputs.of_run(Path(self.workdir))
 
@@ -72,13 +78,15 @@ class ChosenClassifier:
             )
         if self.weights is None:
             for name in given:
-                if name != "workdir":
+                if name not in _WITH_WORKDIR:
                     raise UserError(f"--{name} goes with --weights, the file of a network")
             if self.workdir is None:
                 raise UserError(
                     "--workdir is needed: the folder of a finished run; or --weights, a file of "
                     "the weights of a network"
                 )
+        elif self.path is not None:
+            raise UserError("--path goes with --workdir, and says where the data of the run are")
         elif self.dataset is None and self.classes is None:
             raise UserError(
                 "--dataset is needed with --weights: the data set that the network was trained on; "
@@ -90,6 +98,12 @@ class ChosenClassifier:
             raise UserError("--data_dir goes with --dataset")
         elif self.dataset is not None and self.image_size is not None:
             raise UserError("--image_size goes with --classes; a data set has images of a size")
+
+    @property
+    def places(self) -> dict[str, str]:
+        """The fields of `config.dataset` of a run that say where its data are now."""
+        given = {"path": self.path, "data_dir": self.data_dir}
+        return {field: place for field, place in given.items() if place is not None}
 
     def check_rule(self, rule: ChosenRule) -> None:
         """Refuses a rule with a threshold where there are no images to calibrate it on.
@@ -122,7 +136,9 @@ def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:
         "dataset": "With --weights: the data set that the network was trained on, prepared by "
         "train.prepare. It gives the classes, and the validation images to calibrate on.",
         "data_dir": "With --dataset: the folder of all prepared data sets; by default "
-        "~/tensorflow_datasets.",
+        "~/tensorflow_datasets. With --workdir: where it is now, if it was moved.",
+        "path": "With --workdir: where the images, the table or the features of the run are now, "
+        "if they were moved.",
         "normalization": "With --weights: what the colours of images are normalized by: imagenet, "
         "halves (to -1 to 1), clip or dataset; by default what the network was published with.",
     }

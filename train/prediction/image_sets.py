@@ -11,8 +11,9 @@ import numpy as np
 
 from train.data import DatasetSpec
 from train.data.images import UnreadableImageError
+from train.foundation import reading
 from train.foundation.files import MOST_IMAGE_BYTES
-from train.prediction import batching, class_sets, image_files, inference, reading
+from train.prediction import batching, class_sets, image_files, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet
 from train.prediction.thumbnails import Thumbnail

@@ -155,7 +155,7 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
     partial = out.with_name(f"{out.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    for name in (run_files.CLASSES, run_files.DATA):
+    for name in (run_files.CLASSES, run_files.DATA, run_files.LISTED):
         if (classifier.workdir / name).exists():
             shutil.copyfile(classifier.workdir / name, partial / name)
     files.write_whole(partial / run_files.CONFIG, json_files.sealed(config, indent=2))

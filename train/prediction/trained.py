@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -16,7 +17,7 @@ from train.evaluation import temperature
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
 from train.training.objectives import class_logits
-from train.workdir import run_files, runs
+from train.workdir import run_files, run_inputs, runs
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.classes import Classes
 
@@ -134,7 +135,8 @@ class TrainedClassifier:
         Raises:
             UserError: it is not prepared on this machine, or is not the one of the run.
         """
-        dataset = self.assembly.dataset
+        with run_inputs.telling_where(self.config, "--path"):
+            dataset = self.assembly.dataset
         if facts_of(dataset) != self.assembly.facts:
             raise UserError(
                 f"the data set {self.spec.name} is not the one that the run in --workdir "
@@ -166,14 +168,25 @@ class TrainedClassifier:
         )
 
 
-def load(workdir: Path) -> TrainedClassifier:
+def load(workdir: Path, places: Mapping[str, str] = MappingProxyType({})) -> TrainedClassifier:
     """The selected classifier of the run in a workdir.
+
+    Args:
+        workdir: the folder of the run.
+        places: where its data are now, by the fields of `config.dataset` that say so.
 
     Raises:
         UserError: there is no finished run, or its files are damaged or of another version.
     """
     config, results = _finished_run(workdir)
     config = runs.with_added_fields(config)
+    for field, place in places.items():
+        if field not in config["dataset"]:
+            raise UserError(
+                f"--{field} is for runs whose data are at a {field}; that in --workdir {workdir} "
+                f"is on the data set {config['dataset']['name']}"
+            )
+        config["dataset"][field] = place
     try:
         configuration.check(config)
     except UserError as error:

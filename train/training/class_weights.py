@@ -82,11 +82,16 @@ def _first_step(
     An extension moves this step to a later one, but not once the run has made steps with weights:
     the weights would be off again until the later step.
     """
+
+    def of(epochs: int) -> int:
+        steps = epochs * steps_per_epoch
+        # The share is less than 1: the weights apply to the last step, however few there are.
+        return min(round(share * steps), steps - 1)
+
     for epochs, steps_made in extensions:
-        first = round(share * (epochs * steps_per_epoch))
-        if first < steps_made:
-            return first
-    return round(share * (num_epochs * steps_per_epoch))
+        if of(epochs) < steps_made:
+            return of(epochs)
+    return of(num_epochs)
 
 
 def weigh(

@@ -139,7 +139,17 @@ def schedule(
             decay_factor=settings["decay_factor"],
             steps_per_epoch=steps_per_epoch,
         )
-    return with_warmup(decaying, warmup_steps=round(settings["warmup_epochs"] * steps_per_epoch))
+    warmup = warmup_epochs(settings, num_epochs)
+    return with_warmup(decaying, warmup_steps=round(warmup * steps_per_epoch))
+
+
+def warmup_epochs(settings: Mapping[str, Any], num_epochs: int) -> float:
+    """The epochs of the warm-up: half of the run where it would take all of it.
+
+    So a recipe with a warm-up of an epoch can be tried for one epoch.
+    """
+    asked: float = settings["warmup_epochs"]
+    return asked if asked < num_epochs else num_epochs / 2
 
 
 def step_decay(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from train.data.listed_files import ListedFiles
 from train.evaluation import metric
 from train.evaluation.metric import LOSS, Metric
 from train.evaluation.summaries import Evaluation
@@ -28,7 +29,7 @@ from train.workdir.metrics_file import MetricsFile
 def show_finished(workdir: Path, results: dict[str, Any], *, optimizes_top_k: bool) -> None:
     """Prints the closing table of a run that was finished before; see `terminal.show_results`."""
     show_line("this run is finished; these are its results")
-    skipped_images.show(workdir)
+    skipped_images.show(workdir, results)
     terminal.show_results(results, run_files.present(workdir), optimizes_top_k=optimizes_top_k)
 
 
@@ -43,6 +44,7 @@ class Reporter:
         workdir: where everything is written.
         config: the configuration of the run.
         facts: what is known of the data set.
+        listed: its files, where they may be gone when the run goes on.
         num_epochs: the epochs of the whole run.
         steps_per_epoch: the steps of one.
         batch_size: the examples of a step, for the speed.
@@ -61,6 +63,7 @@ class Reporter:
         workdir: Path,
         config: dict[str, Any],
         facts: Facts,
+        listed: ListedFiles | None = None,
         *,
         num_epochs: int,
         steps_per_epoch: int,
@@ -81,8 +84,7 @@ class Reporter:
         self._window_start: float | None = None
         self._window_steps = 0
         workdir.mkdir(parents=True, exist_ok=True)
-        if not _is_written(config, workdir):
-            files.write_whole(workdir / run_files.CONFIG, json_files.sealed(config, indent=2))
+        write_config(config, workdir)
         if not (workdir / run_files.CLASSES).exists():
             files.write_whole(
                 workdir / run_files.CLASSES, files.to_json(facts.classes.to_plain(), indent=1)
@@ -94,6 +96,8 @@ class Reporter:
             )
         # A run that begins anew may be normalized in another way than an earlier version began it.
         begins = first_step == 0 or not (workdir / run_files.DATA).exists()
+        if listed is not None and (begins or not (workdir / run_files.LISTED).exists()):
+            files.write_whole(workdir / run_files.LISTED, json_files.sealed(listed.to_plain()))
         if begins and (facts.digest is not None or facts.mean is not None):
             files.write_whole(workdir / run_files.DATA, json_files.sealed(facts.to_plain(), 1))
         self._metrics = MetricsFile(workdir / run_files.METRICS, first_step, metrics_digest)
@@ -203,8 +207,8 @@ class Reporter:
         # Last, for the run is finished where they are.
         run_files.write_results(self._workdir, results, {run_files.METRICS: self._metrics.digest()})
         self._terminal.close()
-        skipped_images.show(self._workdir)
         written = _as_written(results)
+        skipped_images.show(self._workdir, written)
         terminal.show_results(
             written, run_files.present(self._workdir), optimizes_top_k=self._optimizes_top_k
         )
@@ -287,13 +291,14 @@ class SilentReporter:
         return _as_written(results)
 
 
-def _is_written(config: Mapping[str, Any], workdir: Path) -> bool:
-    """Whether the configuration is there, and says how the devices share the work now."""
+def write_config(config: Mapping[str, Any], workdir: Path) -> None:
+    """Writes the configuration of a run, unless it is there with all that may change."""
     earlier = run_files.read_config(workdir)
-    if earlier is None:
-        return False
-    before, now = runs.all_fields(earlier), runs.all_fields(config)
-    return all(before.get(name) == now.get(name) for name in runs.FIELDS_OF_DEVICES)
+    if earlier is not None:
+        before, now = runs.all_fields(earlier), runs.all_fields(config)
+        if all(before.get(name) == now.get(name) for name in runs.MAY_CHANGE):
+            return
+    files.write_whole(workdir / run_files.CONFIG, json_files.sealed(config, indent=2))
 
 
 def _as_written(results: dict[str, Any]) -> dict[str, Any]:

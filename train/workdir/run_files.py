@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from train.foundation import files, folder_lock, json_files
 from train.foundation.errors import UserError
@@ -15,11 +15,16 @@ from train.workdir import metrics_file, run_shapes
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts, digest_from_plain
 
+if TYPE_CHECKING:
+    from train.data.listed_files import ListedFiles
+
 CONFIG = "config.json"
 CLASSES = "classes.json"
 # Of people's own files: what only they tell. Of a run that does not normalize as its data set says:
 # how it does.
 DATA = "data.json"
+# Of people's own images: which files they are.
+LISTED = "data_files.json"
 METRICS = "metrics.jsonl"
 # Images that cannot be read and were left out: only where there are some.
 SKIPPED = "skipped_images.jsonl"
@@ -33,7 +38,7 @@ CALIBRATION = "calibration.json"
 # All that a run keeps for itself, and what `outcomes` names.
 _OWN = frozenset(
     {
-        *(CONFIG, CLASSES, DATA, METRICS, SKIPPED, RESULTS, CURVES, EVENTS, CHECKPOINTS),
+        *(CONFIG, CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, EVENTS, CHECKPOINTS),
         *(CALIBRATION, folder_lock.LOCK),
     }
 )
@@ -80,7 +85,7 @@ def check_places(workdir: Path) -> None:
         UserError: there is one.
     """
     tested = (outcomes(workdir, split).name for split in ("test", "balanced_test"))
-    for name in (CLASSES, DATA, METRICS, SKIPPED, RESULTS, CURVES, *tested):
+    for name in (CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, *tested):
         path = workdir / name
         # A link to a folder is replaced, or refused when it is opened.
         if path.is_dir() and not path.is_symlink():
@@ -197,6 +202,26 @@ def read_digest(workdir: Path) -> str | None:
         return _read_data(workdir, digest_from_plain)
     except FileNotFoundError:
         return None
+
+
+def read_listed(workdir: Path) -> "ListedFiles | None":
+    """The files that the run in a workdir began with; None if it kept no list of them.
+
+    Raises:
+        UserError: the list is not what a run writes.
+    """
+    # Commands import this module before they need JAX.
+    from train.data.listed_files import ListedFiles  # noqa: PLC0415
+
+    path, what = workdir / LISTED, "the list of the files of a run"
+    try:
+        return ListedFiles.from_plain(json_files.read(path, run_shapes.LISTED, what))
+    except FileNotFoundError:
+        return None
+    except UserError as error:
+        raise UserError(f"{error}; without that file the run goes on with all its files") from error
+    except ValueError as error:
+        raise UserError(f"{path} is not {what}: {error}") from error
 
 
 def read_results(workdir: Path) -> dict[str, Any] | None:

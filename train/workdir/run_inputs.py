@@ -1,10 +1,12 @@
 """The files and folders that the configuration of a run names: no command may write there."""
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from train.foundation.errors import UserError
 from train.foundation.nested import flatten
 from train.workdir import run_files
 
@@ -36,6 +38,25 @@ def of_configs(configs: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
                 if _is_kept(field, path):
                     named[Path(path)] = f"config.{field} of the run in {workdir}"
     return named
+
+
+@contextlib.contextmanager
+def telling_where(config: Mapping[str, Any], flag: str) -> Iterator[None]:
+    """Has the error of data that are not there name the flag that says where they are now.
+
+    Args:
+        config: that of a run which has begun, nested.
+        flag: the flag.
+    """
+    try:
+        yield
+    except UserError as error:
+        path = config["dataset"].get("path")
+        if path is None or os.path.lexists(os.path.expanduser(path)):  # noqa: PTH111
+            raise
+        raise UserError(
+            f"{error}; if the data of the run were moved, {flag} says where they are now"
+        ) from error
 
 
 def _is_kept(field: str, path: str) -> bool:

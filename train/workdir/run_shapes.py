@@ -38,6 +38,20 @@ DATA: Field = record(
     {"mean": list_of(NUMBER), "std": list_of(NUMBER)},
 )
 
+LISTED: Field = record(
+    {
+        "digest": string,
+        "image_shape": _SIZES,
+        "class_names": list_of(string),
+        "unseen_class_names": list_of(string),
+        "given": list_of(integer(0, 2)),
+        "paths": list_of(string),
+        "labels": list_of(integer(0, 2**31 - 1)),
+        "roles": list_of(integer(-1, 2)),
+        "sizes": list_of(integer(-1, 2**53)),
+    }
+)
+
 # A line of the metrics. What else it has is a metric.
 _OF_LINE = record({"step": integer(0), "split": text()}, {"epoch": integer(0)})
 
@@ -77,6 +91,7 @@ RESULTS: Field = record(
         "examples_per_second": NUMBER_OR_NULL,
         "data_wait_share": NUMBER_OR_NULL,
         "temperature": Number(above=0),
+        "left_out": table_of(_COUNT),
         "versions": table_of(string),
         "digests": table_of(string),
     },

@@ -18,18 +18,25 @@ from train.workdir import run_files
 
 # These may differ from one start of a run to the next, as the number of devices may.
 FIELDS_OF_DEVICES = frozenset({"parallel", "class_devices"})
-# These may differ from machine to machine: the results do not depend on them.
+# These may differ from machine to machine: the results do not depend on them. Images that cannot be
+# read are refused or left out, so that the results are the same without them.
 FIELDS_OF_THE_MACHINE = frozenset(
     {
         *FIELDS_OF_DEVICES,
         "dataset.data_dir",
         "dataset.num_workers",
         "dataset.max_image_mb",
+        "dataset.check_images",
+        "dataset.skip_unreadable",
         "checkpoint.every_steps",
         "checkpoint.every_minutes",
         "compilation_cache",
     }
 )
+DATASET_PATH = "dataset.path"
+# These may change when a run goes on, or is finished. The files at another path must be the same.
+MAY_CHANGE = FIELDS_OF_THE_MACHINE | {DATASET_PATH}
+PLACES_OF_DATA = (DATASET_PATH, "dataset.data_dir")
 # Fields that configurations of earlier versions do not have, with the values that their runs used.
 ADDED_FIELDS: Mapping[str, Any] = {
     "optimizer.name": "sgd",
@@ -70,6 +77,7 @@ _OWN_IMAGES = {
     **_UNSEEN_CLASSES,
     "dataset.transparency": "drop",
     "dataset.read_truncated": False,
+    "dataset.check_images": "headers",
     "dataset.train_per_class": None,
     "dataset.imbalance_factor": 1.0,
     "dataset.label_noise": 0.0,
@@ -87,12 +95,14 @@ _ADDED_TO_DATA_SETS: Mapping[str, Mapping[str, Any]] = {
         "dataset.train_size": None,
     },
 }
-_DATASET_PATH = "dataset.path"
 _LABEL_NOISE, _LABEL_NOISE_KIND = "dataset.label_noise", "dataset.label_noise_kind"
 # Without a frozen network the second has no meaning.
 _FREEZE, _NORMALIZE_FEATURES = "model.freeze", "model.normalize_features"
 # Without label noise its kind has no meaning. It is then what all recipes had in earlier versions.
 _KIND_WITHOUT_NOISE = "superclass"
+
+# What a run is to do about images that cannot be read, as recipes have it.
+_WITHOUT_NAME = {"dataset.skip_unreadable": False, "dataset.check_images": "headers"}
 
 # In the configuration of a finished run whose head was tau-normalized afterwards, and in no recipe.
 TAU_NORMALIZED = "model.tau_normalized"
@@ -158,6 +168,11 @@ def run_name(config: Mapping[str, Any]) -> str:
         group, field = _group_and_field(earlier, name)
         if field in group:
             group[field] = canonical(dict(flatten(config)))[name]
+    # Without --workdir a run is found by its name, also when one of these is another.
+    for name, value in _WITHOUT_NAME.items():
+        group, field = _group_and_field(earlier, name)
+        if field in group:
+            group[field] = value
     # Added fields with their default are left out: the name is then that of earlier versions.
     for name, value in added_fields(config).items():
         group, field = _group_and_field(earlier, name)
@@ -281,8 +296,8 @@ def check_same_run(workdir: Path, config: Mapping[str, Any], results: Mapping[st
     # Results of earlier versions may have none.
     found, of_results = (identity(one) for one in (config, results.get("config", config)))
     # Whoever moved the data set says so in the configuration.
-    of_results[_DATASET_PATH] = found.get(_DATASET_PATH)
-    found.setdefault(_DATASET_PATH, None)
+    of_results[DATASET_PATH] = found.get(DATASET_PATH)
+    found.setdefault(DATASET_PATH, None)
     if differing := differences(found, of_results):
         raise UserError(
             f"{run_files.CONFIG} and {run_files.RESULTS} in {workdir} are not of one run, for they "

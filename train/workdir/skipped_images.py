@@ -4,10 +4,10 @@ import contextlib
 import fcntl
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from absl import logging
 
@@ -16,6 +16,9 @@ from train.foundation import files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.workdir import run_files
+
+# In `results.json`, where images were left out: their number, by split.
+FIELD = "left_out"
 
 
 class SkippedImages:
@@ -30,15 +33,19 @@ class SkippedImages:
 
     def __init__(self, workdir: Path | None) -> None:
         self._path = None if workdir is None else workdir / run_files.SKIPPED
-        self._seen: set[tuple[str, str]] = set()
+        self._seen: set[tuple[str, str]] = set()  # Each the split and the image.
         self._end = 0  # Of the part of the file that has been read.
-        if self._path is not None and self._path.exists():
-            with _opened(self._path) as file:
-                self._read(file)
+        self._read_what_is_there()
 
-    def add(self, skipped: SkippedImage) -> None:
-        """Lists an image, unless it is listed; some images are also warned of."""
-        key = (skipped.image, skipped.source)
+    def count(self, split: str) -> int:
+        """The number of images of a split that are listed, also by other processes."""
+        self._read_what_is_there()
+        return sum(of_split == split for of_split, _ in self._seen)
+
+    def add(self, skipped: SkippedImage, split: str) -> None:
+        """Lists an image of a split, unless it is listed; some images are also warned of."""
+        # Not the source, which may have been moved since.
+        key = (split, skipped.image)
         if key in self._seen:
             return
         if self._path is None:
@@ -50,7 +57,7 @@ class SkippedImages:
                     file.truncate(self._end)
                 is_new = key not in self._seen
                 if is_new:
-                    line = files.to_json(asdict(skipped))
+                    line = files.to_json({**asdict(skipped), "split": split})
                     file.write(line)
                     self._end += len(line)
             listed = f", listed in {self._path}"
@@ -62,6 +69,11 @@ class SkippedImages:
                 "images left out, unreadable so far: %d%s; %s", count, listed, skipped.message
             )
 
+    def _read_what_is_there(self) -> None:
+        if self._path is not None and self._path.exists():
+            with _opened(self._path) as file:
+                self._read(file)
+
     def _read(self, file: BinaryIO) -> bytes:
         """Reads what was added since the last time; returns the end of it that a kill has torn."""
         file.seek(self._end)
@@ -71,17 +83,23 @@ class SkippedImages:
             # Somebody may have edited the file; what is no entry names no image.
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 entry = json.loads(line)
-                self._seen.add((entry["image"], entry["source"]))
+                self._seen.add((entry["split"], entry["image"]))
         return torn
 
 
-def show(workdir: Path) -> None:
-    """Says how many images the run in a workdir left out, and where they are listed."""
+def show(workdir: Path, results: Mapping[str, Any]) -> None:
+    """Says how many images the finished run in a workdir left out, and where they are listed."""
     path = workdir / run_files.SKIPPED
-    if path.exists():
+    if not path.exists():
+        return
+    # Results of earlier versions have no numbers.
+    numbers = ", ".join(
+        f"{count:,} of {split}" for split, count in results.get(FIELD, {}).items() if count
+    )
+    if not numbers:
         with _opened(path) as file:
-            count = file.read().count(b"\n")
-        show_line(f"images left out as unreadable: {count:,}, listed in {path}")
+            numbers = str(file.read().count(b"\n"))
+    show_line(f"images left out as unreadable: {numbers}; listed in {path}")
 
 
 def _opened(path: Path) -> BinaryIO:

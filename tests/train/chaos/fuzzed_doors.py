@@ -22,8 +22,11 @@ from tests.train.chaos.mutations import mutated
 from tests.train.chaos.trials import drawn
 from train.data import fast_photographs, images, photograph_reader
 from train.data.images import UnreadableImageError
+from train.data.own import unreadable_images
 from train.data.own.fast_own_image_reader import FastOwnImageReader
+from train.data.own.found_images import Files
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
+from train.data.records import Records
 from train.foundation.errors import UserError
 from train.models.weights import files as weight_files
 from train.prediction import image_files
@@ -82,12 +85,20 @@ def _predicted(path: Path) -> None:
     Thumbnail.of(image)
 
 
+def _looked_at(path: Path) -> None:
+    source = Files(path.parent, (path.name,))
+    reader = OwnImageReader((20, 24, 3), upright=True, augmentation="none")
+    records = Records(source, np.arange(1), "photos", reader)
+    assert unreadable_images._looks_whole(records, 0) in (True, False)
+
+
 _SHAPE = (images.CROP, images.CROP, 3)
 # The names of the doors, by the folder of their corpus.
 DOORS: Mapping[str, Mapping[str, Callable[[Path], None]]] = {
     "weights": {"weights": _weights},
     "images": {
         "prediction": _predicted,
+        "before training": _looked_at,
         "photographs": _photographs(photograph_reader.PhotographReader(_SHAPE)),
         "fast photographs": _photographs(fast_photographs.FastPhotographReader(_SHAPE)),
         "own images, on white and as far as they go": _own_images(

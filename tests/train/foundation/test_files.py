@@ -183,7 +183,9 @@ def test_of_two_writers_the_later_one_is_not_disturbed(tmp_path):
         lambda path: files.append(path, b"more"),
         lambda path: MetricsFile(path, 0, None),
         lambda path: ChildProcesses().run([], path),
-        lambda path: SkippedImages(path.parent).add(SkippedImage("image", "source", "message")),
+        lambda path: SkippedImages(path.parent).add(
+            SkippedImage("image", "source", "message"), "test"
+        ),
         lambda path: folder_lock.held(path.parent, "another run").__enter__(),
         lambda path: partial_features.opened(
             path.with_suffix(""), "identity", num_examples=1, num_features=1

@@ -1,11 +1,13 @@
 """Two processes of the program: what becomes of one when the other ends, or is told to."""
 
+import json
 import os
 import signal
 import time
 
 import pytest
 
+from tests.train.data.own import pictures
 from tests.train.program import Program, checkpoints, outcome, start_together
 
 # A peer's death is to be told within a minute.
@@ -58,6 +60,31 @@ def test_a_signal_to_one_stops_both_which_go_on_as_if_nothing_was(tmp_path):
     complete_together(trained, workdir)
     complete_together(trained, tmp_path / "unbroken")
     assert outcome(workdir)["metrics"] == outcome(tmp_path / "unbroken")["metrics"]
+
+
+def test_both_refuse_what_one_cannot_read_or_leave_it_out(tmp_path):
+    pictures.write_classes(tmp_path / "photos", ("ash", "birch", "cedar", "dogwood", "elm"), 12)
+    (tmp_path / "photos" / "ash" / "0.png").write_bytes(b"no image")
+    (tmp_path / "photos" / "elm" / "12.png").symlink_to(tmp_path / "gone.png")
+    fields = ("dataset.batch_size=8", "eval.ks=(1,3)", "model.name=mlp", "num_epochs=1")
+    given = [f"--config.{field}" for field in (f"dataset.path={tmp_path}/photos", *fields)]
+    given.append("--config.dataset.num_workers=1")
+    refused = Program(("--config=configs/folder.py:cross_entropy", *given))
+    with start_together(refused, tmp_path / "run") as pair:
+        for process in pair:
+            done = process.end()
+            assert done.returncode == 2, done.stderr
+            assert "2 images of " in done.stderr
+            assert "cannot be read: ash/0.png, elm/12.png; the command" in done.stderr
+    assert list(tmp_path.glob("run/*")) == []
+    skipping = (*refused.arguments, "--config.dataset.skip_unreadable=True")
+    with start_together(Program(skipping), tmp_path / "run") as pair:
+        for process in pair:
+            done = process.end()
+            assert done.returncode == 0, done.stderr
+    left_out = json.loads((tmp_path / "run" / "results.json").read_text())["left_out"]
+    assert sum(left_out.values()) == 2
+    assert len((tmp_path / "run" / "skipped_images.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_mistake_ends_both(tmp_path):

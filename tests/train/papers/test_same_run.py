@@ -16,6 +16,8 @@ OTHER_VALUES = {
     "dataset.data_dir": "/elsewhere",
     "dataset.num_workers": 3,
     "dataset.max_image_mb": 512,
+    "dataset.check_images": "all",
+    "dataset.skip_unreadable": True,
     "checkpoint.every_steps": 7,
     "checkpoint.every_minutes": 1.5,
     "parallel": "shard_map",

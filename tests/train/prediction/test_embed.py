@@ -25,7 +25,7 @@ from train.data.images import UnreadableImageError
 from train.data.own import feature_files
 from train.data.own.fast_own_image_reader import FastOwnImageReader
 from train.data.own.found_images import FoundImages
-from train.data.own.listing import Listing
+from train.data.own.listing import EncodedImages, Listing
 from train.foundation.errors import UserError
 from train.models import MODELS, NORMALIZATIONS, ModelSpec
 from train.models.weights.names import PublishedNames
@@ -420,7 +420,8 @@ def test_unreadable_images_are_refused_or_left_out_and_named(photos, tmp_path, c
     for name in ("ash/3.png", "cedar/14.png"):
         (root / name).write_bytes(b"no image")
     out = tmp_path / "a.npz"
-    with pytest.raises(UserError, match=r"ash/3\.png of .* is not an image; --skip_unreadable le"):
+    message = r"2 images of .* cannot be read: ash/3\.png, cedar/14\.png; --skip_unreadable leaves"
+    with pytest.raises(UserError, match=message):
         embed(Sums(), found.in_folder(root), out, skip_unreadable=False)
     assert [path.name for path in tmp_path.iterdir()] == ["photos"]
     embed(Sums(), found.in_folder(root), out, skip_unreadable=True)
@@ -475,9 +476,18 @@ def test_features_that_are_not_finite_are_refused(photos, tmp_path):
 
 
 def test_few_features_are_in_memory(photos, tmp_path):
-    class Many:
+    class Many(EncodedImages):
         def __getitem__(self, index):
             return {"image": encoded, "file_name": "a"}
+
+        def __len__(self):
+            return number
+
+        def name(self, index):
+            return "a"
+
+        def open(self, index):
+            return io.BytesIO(encoded)
 
     encoded = (photos / "ash" / "0.png").read_bytes()
 
@@ -493,7 +503,7 @@ def test_few_features_are_in_memory(photos, tmp_path):
         np.zeros(number, np.int8),
         ("a", "b"),
     )
-    images = FoundImages(listing, Many(), "digest")
+    images = FoundImages(listing, np.full(number, len(encoded)), Many(), "digest")
     tracemalloc.start()
     try:
         embed(Wide(width), images, tmp_path / "a.npz", skip_unreadable=False)

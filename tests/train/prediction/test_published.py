@@ -165,6 +165,8 @@ def test_flags_that_do_not_go_together_are_one_line():
         ({**weights, **classes, "dataset": "digits"}, "only one of --dataset and --classes"),
         ({**weights, **classes, "data_dir": "data"}, "--data_dir goes with --dataset"),
         ({"weights": "", **classes}, "--weights must not be empty"),
+        ({**weights, **classes, "path": "there"}, "--path goes with --workdir"),
+        ({"workdir": "run", "path": ""}, "--path must not be empty"),
     ]
     for given, message in mistakes:
         with pytest.raises(UserError, match=message):

@@ -76,6 +76,12 @@ def test_weights_that_have_begun_stay_on_in_an_extended_run(extensions, expected
     assert epoch == {57: 4, 91: 5, 114: 7}[expected]
 
 
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_weights_apply_to_a_step_however_few_there_are(steps):
+    values = hyperparameters(0.9, num_epochs=1, steps_per_epoch=steps, extensions=())
+    assert values["class_weights"]["first_step"] == steps - 1
+
+
 def test_without_weights_losses_stay_as_they_are():
     settings = {"class_weights": "none"}
     run = {"num_epochs": 1, "steps_per_epoch": 1, "extensions": ()}

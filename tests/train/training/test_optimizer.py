@@ -113,6 +113,19 @@ def test_the_schedule_is_the_one_of_the_configuration():
     assert float(cosine(4)) == pytest.approx(0.25)
 
 
+def test_a_warm_up_that_would_take_all_of_the_run_takes_half_of_it():
+    for asked, num_epochs, expected in (
+        *((1.0, 1, 0.5), (5, 3, 1.5), (10**300, 1, 0.5)),
+        *((1.0, 2, 1.0), (2.5, 3, 2.5), (0.0, 1, 0.0), (0.75, 1, 0.75)),
+    ):
+        settings = {**SETTINGS, "warmup_epochs": asked}
+        assert optimizer.warmup_epochs(settings, num_epochs) == expected
+    settings = {**SETTINGS, "warmup_epochs": 1.0}
+    rate = schedule(settings, 0.1, num_epochs=1, steps_per_epoch=8)
+    rates = [float(rate(step)) for step in range(8)]
+    np.testing.assert_allclose(rates, 0.1 * np.array([0.25, 0.5, 0.75, 1, 1, 1, 1, 1]), rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("beta2", [None, 0.95])
 def test_hyperparameters_may_be_inputs_of_a_compiled_step(name, beta2, rng):

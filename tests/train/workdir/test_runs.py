@@ -87,6 +87,15 @@ def test_a_run_on_own_images_of_an_earlier_version_is_the_same_run():
     assert run_name(changed(config, "dataset.label_noise", 0.1)) != run_name(config)
 
 
+def test_a_run_that_leaves_images_out_is_found_by_its_name():
+    """So that it goes on when that is asked for later, without a --workdir."""
+    config = json.loads(folder.get_config("focal").to_json())
+    config["dataset"]["path"] = "photos"
+    for name, value in (("skip_unreadable", True), ("check_images", "all")):
+        config["dataset"][name] = value
+        assert run_name(config) == "folder-focal-81668da0"
+
+
 def noisy(probability, kind):
     config = json.loads(cifar100.get_config("cross_entropy").to_json())
     config["dataset"] |= {"label_noise": probability, "label_noise_kind": kind}

@@ -17,7 +17,9 @@ def image(number, source="photos"):
 def listed(workdir):
     lines = (workdir / "skipped_images.jsonl").read_bytes().splitlines(keepends=True)
     assert all(line.endswith(b"\n") for line in lines)
-    return [SkippedImage(**json.loads(line)) for line in lines]
+    found = [json.loads(line) for line in lines]
+    assert {one.pop("split") for one in found} <= {"train", "test"}
+    return [SkippedImage(**one) for one in found]
 
 
 @pytest.fixture
@@ -32,42 +34,45 @@ def test_an_image_is_listed_once(tmp_path, warnings):
     assert not (tmp_path / "skipped_images.jsonl").exists()
     names = [0, 1, 0, 2, 2]
     for number in names:
-        skipped.add(image(number))
-    skipped.add(image(0, source="elsewhere"))
-    assert listed(tmp_path) == [*(image(number) for number in range(3)), image(0, "elsewhere")]
+        skipped.add(image(number), "train")
+    # The folder was moved; and the same name in another split.
+    skipped.add(image(0, source="elsewhere"), "train")
+    skipped.add(image(0), "test")
+    assert listed(tmp_path) == [image(number) for number in (0, 1, 2, 0)]
+    assert [skipped.count(split) for split in ("train", "validation", "test")] == [3, 0, 1]
 
 
 def test_names_of_any_bytes_are_listed(tmp_path, warnings):
     name = b'caf\xe9 \n"1".png'.decode(errors="surrogateescape")
     for _ in range(2):
-        SkippedImages(tmp_path).add(SkippedImage(name, "三", "is empty"))
+        SkippedImages(tmp_path).add(SkippedImage(name, "三", "is empty"), "test")
     assert [one.image for one in listed(tmp_path)] == [name]
 
 
 def test_a_run_that_goes_on_goes_on_with_the_list(tmp_path, warnings):
-    SkippedImages(tmp_path).add(image(0))
+    SkippedImages(tmp_path).add(image(0), "train")
     path = tmp_path / "skipped_images.jsonl"
     # Killed while it wrote the second image.
     whole = path.read_bytes()
     path.write_bytes(whole + whole[:20])
     again = SkippedImages(tmp_path)
-    again.add(image(0))
-    again.add(image(1))
+    again.add(image(0), "train")
+    again.add(image(1), "train")
     assert listed(tmp_path) == [image(0), image(1)]
 
 
 def test_processes_share_a_list(tmp_path, warnings):
     one, other = SkippedImages(tmp_path), SkippedImages(tmp_path)
     for number, process in enumerate([one, other, other, one, other, one]):
-        process.add(image(number // 2))
-        process.add(image(0))
+        process.add(image(number // 2), "train")
+        process.add(image(0), "train")
     assert listed(tmp_path) == [image(0), image(1), image(2)]
 
 
 def test_the_1st_the_10th_and_the_100th_are_told(tmp_path, warnings):
     skipped = SkippedImages(tmp_path)
     for number in range(105):
-        skipped.add(image(number))
+        skipped.add(image(number), "train")
     told = [f"images left out, unreadable so far: {count}, listed in " for count in (1, 10, 100)]
     assert [warning[: len(text)] for warning, text in zip(warnings, told, strict=True)] == told
     assert warnings[0].endswith("skipped_images.jsonl; ash/0.png is not an image")
@@ -75,8 +80,8 @@ def test_the_1st_the_10th_and_the_100th_are_told(tmp_path, warnings):
 
 def test_without_a_folder_images_are_only_told(warnings):
     skipped = SkippedImages(None)
-    skipped.add(image(0))
-    skipped.add(image(0))
+    skipped.add(image(0), "train")
+    skipped.add(image(0), "train")
     assert warnings == [
         "images left out, unreadable so far: 1; ash/0.png is not an image",
     ]
@@ -85,14 +90,17 @@ def test_without_a_folder_images_are_only_told(warnings):
 def test_a_list_that_somebody_edited_is_added_to(tmp_path, warnings):
     path = tmp_path / "skipped_images.jsonl"
     path.write_text("a note\n[]\n")
-    SkippedImages(tmp_path).add(image(0))
+    SkippedImages(tmp_path).add(image(0), "train")
     assert path.read_text().startswith("a note\n[]\n{")
 
 
 def test_the_number_of_images_and_their_file_are_shown(tmp_path, warnings, capsys):
-    skipped_images.show(tmp_path)
+    left_out = {"left_out": {"train": 1, "validation": 0, "test": 2000}}
+    skipped_images.show(tmp_path, left_out)
     assert capsys.readouterr().out == ""
-    SkippedImages(tmp_path).add(image(0))
-    skipped_images.show(tmp_path)
+    SkippedImages(tmp_path).add(image(0), "train")
     path = tmp_path / "skipped_images.jsonl"
-    assert capsys.readouterr().out == f"images left out as unreadable: 1, listed in {path}\n"
+    for results, numbers in ((left_out, "1 of train, 2,000 of test"), ({}, "1")):
+        skipped_images.show(tmp_path, results)
+        line = f"images left out as unreadable: {numbers}; listed in {path}\n"
+        assert capsys.readouterr().out == line

@@ -1,15 +1,16 @@
 """Encoded images in a column of Arrow files, which are mapped into memory and read at random."""
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow
 import pyarrow.compute
 
 from train.data.own import listing
-from train.foundation.files import MOST_IMAGE_BYTES, read_bounded
+from train.foundation.files import MOST_IMAGE_BYTES, open_bounded, read_bounded
 from train.foundation.names import SimilarFiles, shown
 
 
@@ -69,6 +70,20 @@ class ArrowImages(Sequence[dict[str, Any]]):
                 return {"image": b"", "unreadable": f"{named}: {error.strerror}"}
         return {"image": encoded or b""}
 
+    def open(self, index: int) -> BinaryIO:
+        """An image as a file, of which only what is asked for is read; an empty one if it has none.
+
+        Raises:
+            OSError: its file cannot be read.
+        """
+        if self._bytes is not None and (found := self._bytes[index]).is_valid:
+            file: BinaryIO = pyarrow.BufferReader(found.as_buffer())
+            return file
+        path = None if self._paths is None else self._paths[index].as_py()
+        if path is None:
+            return io.BytesIO()
+        return io.BufferedReader(open_bounded(self._file(path), self._most_bytes))
+
     def mark(self, index: int) -> bytes:
         """The end of an image; nothing if its file cannot be read."""
         if self._bytes is not None and (found := self._bytes[index]).is_valid:
@@ -80,8 +95,7 @@ class ArrowImages(Sequence[dict[str, Any]]):
     def sizes(self) -> np.ndarray:
         """The number of bytes of each image, int64 [n]; 0 for one that is missing.
 
-        Raises:
-            UserError: an image is in a file that does not exist.
+        Of an image in a file, see `listing.file_sizes`.
         """
         found = np.zeros(len(self), np.int64)
         inside = np.zeros(len(self), bool)

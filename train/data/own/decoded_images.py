@@ -4,18 +4,20 @@ To read and decode an image of 32 x 32 pixels takes a third of the time that the
 `strided_cnn` takes to train on it, and every epoch would decode all of them again.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, BinaryIO
+
+from typing_extensions import override
 
 from train.data import images
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
+from train.data.own.listing import EncodedImages
 
 # The bytes of all pixels of a source that is kept; the headers add a few in a hundred.
 _MOST_BYTES = 2**30
 
 
-class DecodedImages(Sequence[dict[str, Any]]):
+class DecodedImages(EncodedImages):
     """The examples of a source, each as an image file without compression once it was read.
 
     The file is a PPM file of the upright image in RGB: whoever reads the example gets the pixels
@@ -23,7 +25,7 @@ class DecodedImages(Sequence[dict[str, Any]]):
     all images.
     """
 
-    def __init__(self, source: Sequence[dict[str, Any]], reader: ImageReader) -> None:
+    def __init__(self, source: EncodedImages, reader: ImageReader) -> None:
         """Nothing is read yet.
 
         Args:
@@ -59,8 +61,18 @@ class DecodedImages(Sequence[dict[str, Any]]):
         self._kept[index] = kept
         return kept
 
+    @override
+    def name(self, index: int) -> str:
+        """The name of an image in the source."""
+        return self._source.name(index)
 
-def kept(source: Sequence[dict[str, Any]], reader: ImageReader) -> Sequence[dict[str, Any]]:
+    @override
+    def open(self, index: int) -> BinaryIO:
+        """An image as a file, as it is in the source."""
+        return self._source.open(index)
+
+
+def kept(source: EncodedImages, reader: ImageReader) -> EncodedImages:
     """The source, decoded once if all its images fit into memory.
 
     Args:
@@ -73,5 +85,5 @@ def kept(source: Sequence[dict[str, Any]], reader: ImageReader) -> Sequence[dict
     return DecodedImages(source, reader)
 
 
-def _itself(source: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+def _itself(source: EncodedImages) -> EncodedImages:
     return source

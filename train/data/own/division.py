@@ -88,6 +88,7 @@ def split(images: GivenImages, where: str, division: Division) -> Listing:
         divided.roles,
         divided.class_names,
         divided.unseen_names,
+        images.given,
     )
 
 

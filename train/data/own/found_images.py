@@ -1,19 +1,21 @@
 """Somebody's own images as they were found: listed, split, and still encoded."""
 
+import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
+import numpy as np
 from typing_extensions import override
 
 from train.data.own import division, image_records, listing
 from train.data.own.division import Division
-from train.data.own.listing import GivenImages, Listing, MarkedImages
+from train.data.own.listing import EncodedImages, GivenImages, Listing, MarkedImages
 from train.foundation import names
 from train.foundation.errors import UserError
-from train.foundation.files import MOST_IMAGE_BYTES, read_bounded
+from train.foundation.files import MOST_IMAGE_BYTES, open_bounded, read_bounded
 
 
 @dataclass(frozen=True)
@@ -22,12 +24,14 @@ class FoundImages:
 
     Attributes:
         listing: their names, classes and splits.
+        sizes: the bytes of each image, int64 [n]; 0 where the digest does not depend on them.
         source: the images, in the order of the list, as `Records` takes them.
         digest: a text that is another for other images, labels or splits.
     """
 
     listing: Listing
-    source: Sequence[dict[str, Any]]
+    sizes: np.ndarray
+    source: EncodedImages
     digest: str
 
 
@@ -59,6 +63,16 @@ class Files(MarkedImages):
         except OSError as error:
             return {"image": b"", "file_name": name, "unreadable": error.strerror}
         return {"image": image, "file_name": name}
+
+    @override
+    def name(self, index: int) -> str:
+        """The path of a file."""
+        return self._paths[index]
+
+    @override
+    def open(self, index: int) -> BinaryIO:
+        """A file."""
+        return io.BufferedReader(open_bounded(self._path(index), self._most_bytes))
 
     @override
     def mark(self, index: int) -> bytes:
@@ -102,4 +116,4 @@ def find(config: Mapping[str, Any], in_files: Callable[[Path], GivenImages]) -> 
         sizes = listing.file_sizes(files.root, files.paths)
         source = Files(files.root, files.paths, most_bytes(config))
     listing.warn_of_duplicates(files, sizes, source)
-    return FoundImages(files, source, files.digest(sizes))
+    return FoundImages(files, sizes, source, files.digest(sizes))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import datasets
 import numpy as np
@@ -72,7 +72,7 @@ def find(
     sizes = np.concatenate([split.sizes() for split in images.values()])
     source = _Examples(images)
     listing.warn_of_duplicates(found, sizes, source)
-    return FoundImages(found, source, found.digest(sizes))
+    return FoundImages(found, sizes, source, found.digest(sizes))
 
 
 class _Examples(named_splits.Examples, MarkedImages):
@@ -81,6 +81,12 @@ class _Examples(named_splits.Examples, MarkedImages):
     def __init__(self, images: Mapping[str, ArrowImages]) -> None:
         super().__init__(images, "image")
         self._images = images
+
+    @override
+    def open(self, index: int) -> BinaryIO:
+        """An image as a file; see `ArrowImages.open`."""
+        split, position = self.place(index)
+        return self._images[split].open(position)
 
     @override
     def mark(self, index: int) -> bytes:

@@ -4,14 +4,15 @@ The description has a CRC-32 of each image, which is compared when the image is 
 has a checksum of the description, which is compared when it is opened.
 """
 
+import io
 import json
 import os
 import weakref
 import zlib
-from collections.abc import Sized
+from collections.abc import Sequence, Sized
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from typing_extensions import override
@@ -39,15 +40,20 @@ class ImageRecords:
         sizes: the bytes of each, int64 [n].
         source: the images, as the examples of `Records`.
         nested: whether each folder with images was a class.
+        left_out: the names of the images that could not be read, and have no record.
     """
 
     images: GivenImages
     sizes: np.ndarray
     source: MarkedImages
     nested: bool
+    left_out: tuple[str, ...]
 
     def is_of(self, images: GivenImages, *, nested: bool) -> bool:
         """Whether these are records of some images, as far as all but their pixels tell."""
+        absent = frozenset(self.left_out)
+        kept = [index for index, path in enumerate(images.paths) if path not in absent]
+        images = images.take(kept)
         described = describe(images, file_sizes(images.root, images.paths), nested=nested)
         return describe(self.images, self.sizes, nested=self.nested) == described
 
@@ -88,10 +94,52 @@ class _Source(MarkedImages):
         return {"image": encoded, "file_name": paths[index]}
 
     @override
+    def name(self, index: int) -> str:
+        """The path that the file of an image had."""
+        return self._given[1][index]
+
+    @override
+    def open(self, index: int) -> BinaryIO:
+        """An image as a file, whose CRC-32 is not compared."""
+        size = int(self._given[2][index])
+        return io.BufferedReader(_Part(self._file.fileno(), int(self._ends[index]) - size, size))
+
+    @override
     def mark(self, index: int) -> int:
         """The CRC-32 of an image."""
         sums = self._given[-1]
         return zlib.crc32(self[index]["image"]) if sums is None else int(sums[index])
+
+
+class _Part(io.RawIOBase):
+    """A part of an open file, as a file; threads share the open file, and no place in it."""
+
+    def __init__(self, descriptor: int, start: int, size: int) -> None:
+        super().__init__()
+        self._descriptor, self._start, self._size = descriptor, start, size
+        self._position = 0
+
+    @override
+    def readable(self) -> bool:
+        return True
+
+    @override
+    def seekable(self) -> bool:
+        return True
+
+    @override
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        origin = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = max(origin + offset, 0)
+        return self._position
+
+    @override
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), max(self._size - self._position, 0))
+        found = os.pread(self._descriptor, wanted, self._start + self._position)
+        buffer[: len(found)] = found
+        self._position += len(found)
+        return len(found)
 
 
 def are_at(path: Path) -> bool:
@@ -100,11 +148,17 @@ def are_at(path: Path) -> bool:
 
 
 def describe(
-    images: GivenImages, sizes: np.ndarray, sums: np.ndarray | None = None, *, nested: bool
+    images: GivenImages,
+    sizes: np.ndarray,
+    sums: np.ndarray | None = None,
+    left_out: Sequence[str] = (),
+    *,
+    nested: bool,
 ) -> bytes:
     """The content of the description; see `ImageRecords`. The sums are the CRC-32 of each image."""
     return files.to_json(
         ({} if sums is None else {"crc32": sums})
+        | ({"left_out": left_out} if left_out else {})
         | {
             "version": _VERSION,
             "nested": nested,
@@ -146,6 +200,7 @@ def read(folder: Path) -> ImageRecords:
         sizes = np.array(described["sizes"], np.int64)
         # Records of earlier versions have none.
         sums = np.array(described["crc32"], np.uint32) if "crc32" in described else None
+        left_out = tuple(map(str, described.get("left_out", ())))
         columns: list[Sized] = [sizes, images.labels, images.roles, images.keys]
         columns += [] if sums is None else [sums]
         if any(len(column) != len(paths) for column in columns) or sizes.min(initial=0) < 0:
@@ -157,7 +212,7 @@ def read(folder: Path) -> ImageRecords:
         raise
     except Exception as error:  # A damaged description can make this raise anything.
         raise _damaged(folder, error) from error
-    return ImageRecords(images, sizes, source, bool(described["nested"]))
+    return ImageRecords(images, sizes, source, bool(described["nested"]), left_out)
 
 
 def _damaged(folder: Path, error: Exception) -> UserError:

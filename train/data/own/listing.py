@@ -1,5 +1,7 @@
 """A list of image files with their classes and splits: checked, split and identified."""
 
+import contextlib
+import dataclasses
 import hashlib
 import re
 from abc import abstractmethod
@@ -7,14 +9,13 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from absl import logging
 
 from train.data import splits
 from train.foundation import files, names
-from train.foundation.errors import UserError
 from train.foundation.messages import in_words
 
 # A constant of the data, not of the run: every run sees the same splits.
@@ -22,6 +23,8 @@ _SPLIT_SALT = b"topk_jax own images 1"
 _ROW_SEED = 20261122
 # The ends of two photographs differ in fewer: compressed pixels come last.
 MARK_BYTES = 256
+# The size of a file that cannot be looked at.
+NO_SIZE = -1
 
 
 class Role(IntEnum):
@@ -85,6 +88,8 @@ class Listing:
         roles: the `Role` of each file, int8 [n]; `NO_SPLIT` for one that is left out.
         class_names: the names of the classes.
         unseen_names: the names of further classes, which have no training images.
+        given: the roles whose files were given; the files of others are held out of the training
+            files.
     """
 
     root: Path
@@ -93,6 +98,7 @@ class Listing:
     roles: np.ndarray
     class_names: tuple[str, ...]
     unseen_names: tuple[str, ...] = ()
+    given: frozenset[Role] = frozenset()
 
     def __len__(self) -> int:
         """The number of files."""
@@ -138,20 +144,27 @@ class GivenImages:
     keys: tuple[str, ...]
     class_names: tuple[str, ...]
 
+    def take(self, indices: Sequence[int]) -> "GivenImages":
+        """Some of the images, with all classes and roles."""
+        return dataclasses.replace(
+            self,
+            paths=tuple(self.paths[index] for index in indices),
+            labels=self.labels[list(indices)],
+            roles=self.roles[list(indices)],
+            keys=tuple(self.keys[index] for index in indices),
+        )
+
 
 def file_sizes(root: Path, paths: Sequence[str]) -> np.ndarray:
     """The bytes of each file below a folder, int64 [n].
 
-    Raises:
-        UserError: a file does not exist.
+    A file that is gone, or a link to nothing, has `NO_SIZE`: whoever reads it finds out why.
     """
-    found = np.empty(len(paths), np.int64)
+    found = np.full(len(paths), NO_SIZE, np.int64)
     for index, path in enumerate(paths):
-        try:
+        # A name can have a null byte.
+        with contextlib.suppress(OSError, ValueError):
             found[index] = (root / path).stat().st_size
-        except OSError as error:
-            named = names.shown(str(root / path))
-            raise UserError(f"cannot read {named}: {error.strerror}") from error
     return found
 
 
@@ -241,8 +254,24 @@ def end_of(path: str | Path) -> bytes:
         return b""
 
 
-class MarkedImages(Sequence[dict[str, Any]]):
-    """Images, undecoded, as the examples of `Records`, whose contents are cheap to tell apart."""
+class EncodedImages(Sequence[dict[str, Any]]):
+    """Images, undecoded, as the examples of `Records`, that can be looked at in part."""
+
+    @abstractmethod
+    def name(self, index: int) -> str:
+        """The name of an image, as in its example."""
+
+    @abstractmethod
+    def open(self, index: int) -> BinaryIO:
+        """An image as a file, of which only what is asked for is read.
+
+        Raises:
+            OSError: the file of the image cannot be read.
+        """
+
+
+class MarkedImages(EncodedImages):
+    """Images whose contents are cheap to tell apart."""
 
     @abstractmethod
     def mark(self, index: int) -> Hashable:

@@ -1,15 +1,17 @@
 """A data set whose splits have names: the role of each split, and a list of all their images."""
 
+import io
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from absl import logging
+from typing_extensions import override
 
 from train.data.own import class_names, division
 from train.data.own.division import Division
-from train.data.own.listing import GivenImages, Listing, Role, role_named
+from train.data.own.listing import EncodedImages, GivenImages, Listing, Role, role_named
 from train.foundation import fields
 from train.foundation.errors import UserError
 
@@ -19,7 +21,7 @@ OPTIONS: Mapping[str, fields.Field] = {
 }
 
 
-class Examples(Sequence[dict[str, Any]]):
+class Examples(EncodedImages):
     """The examples of several splits, one split after another, images undecoded."""
 
     def __init__(self, splits: Mapping[str, Sequence[dict[str, Any]]], image: str) -> None:
@@ -37,6 +39,16 @@ class Examples(Sequence[dict[str, Any]]):
         example = self._splits[split][position]
         named = {"image": example[self._image], "file_name": _name(split, position)}
         return named | {"unreadable": example["unreadable"]} if "unreadable" in example else named
+
+    @override
+    def name(self, index: int) -> str:
+        """The split of an image, and its position there."""
+        return _name(*self.place(index))
+
+    @override
+    def open(self, index: int) -> BinaryIO:
+        """An image as a file, all of which is read."""
+        return io.BytesIO(self[index]["image"])
 
     def place(self, index: int) -> tuple[str, int]:
         """The split of an example, and its position there."""

@@ -11,7 +11,14 @@ import numpy as np
 from train.data import augmentation, decoding, image_opening, photographs
 from train.data.dataset import Dataset, DatasetSpec
 from train.data.images import DecodeOptions, turned_upright
-from train.data.own import decoded_images, division, train_images
+from train.data.listed_files import ListedFiles
+from train.data.own import (
+    decoded_images,
+    division,
+    run_images,
+    train_images,
+    unreadable_images,
+)
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Role
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
@@ -34,6 +41,8 @@ OPTIONS: Mapping[str, fields.Field] = {
     "transparency": fields.one_of(("drop", _WHITE)),
     # Whether a file that lacks its end is read as far as it goes; otherwise it is unreadable.
     "read_truncated": fields.boolean(),
+    # How images are looked at before the first step.
+    "check_images": fields.one_of(unreadable_images.CHECKS),
     "normalization": fields.one_of(("imagenet", "half")),
     **train_images.OPTIONS,
 }
@@ -57,6 +66,7 @@ class OwnImagesSpec(DatasetSpec):
         kind: the kind of the reader.
         options: what is made of images that are not opaque, or not whole.
         train_images: which training images are used, and with which labels.
+        files: those of the run that goes on; `None` for a run that begins.
     """
 
     find: Callable[[str | None], FoundImages]
@@ -66,12 +76,17 @@ class OwnImagesSpec(DatasetSpec):
     kind: type[OwnImageReader]
     options: DecodeOptions
     train_images: TrainImages
+    files: ListedFiles | None = None
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Finds the images; see `DatasetSpec`."""
-        found = self.find(data_dir)
+        found, shape = self.find(data_dir), None
+        if self.files is not None:
+            found = run_images.of_run(found, self.files, self._reader(self.files.image_shape))
+            # The images that it was found in may be gone.
+            shape = self.files.image_shape if found.digest == self.files.digest else None
         images = found.listing
-        shape = _shape(found, self.image_size, upright=self.upright)
+        shape = shape or _shape(found, self.image_size, upright=self.upright)
         reader = self._reader(shape)
         source = found.source
         if self.image_size is None and max(shape) <= _LARGEST_AS_IT_IS:
@@ -90,7 +105,22 @@ class OwnImagesSpec(DatasetSpec):
             unseen_class_names=images.unseen_names,
             image_shape=shape,
             digest=found.digest,
+            files=ListedFiles(
+                digest=found.digest,
+                image_shape=shape,
+                class_names=images.class_names,
+                unseen_class_names=images.unseen_names,
+                given=images.given,
+                paths=images.paths,
+                labels=images.labels,
+                roles=images.roles,
+                sizes=found.sizes,
+            ),
         )
+
+    def going_on(self, files: ListedFiles) -> DatasetSpec:
+        """See `DatasetSpec`."""
+        return dataclasses.replace(self, files=files)
 
     def of_shape(self, image_shape: tuple[int, ...]) -> DatasetSpec:
         """The data set with the shape that its images were found to have."""

@@ -59,7 +59,7 @@ def find(table: Path) -> GivenImages:
 
 
 def _paths(root: Path, listed: Sequence[str], where: str) -> tuple[str, ...]:
-    """The paths of the files; refuses one that is listed twice, or is no file.
+    """The paths of the files; refuses one that is listed twice, or paths if none is a file.
 
     A path finds a file whose name looks the same, and one with "/" in place of backslashes.
     """
@@ -71,15 +71,17 @@ def _paths(root: Path, listed: Sequence[str], where: str) -> tuple[str, ...]:
         found = path if (root / path).is_file() else similar.find(path)
         if found is None or not (root / found).is_file():
             missing.append(path)
-            continue
+            found = path
         before = first.setdefault(found, row)
         if before != row:
             raise UserError(
                 f"{where}: rows {before + 1} and {row + 1} have the same path, {names.shown(found)}"
             )
         paths.append(found)
-    if missing:
-        raise UserError(f"{where}: {_no_file(root, missing)}")
+    of_windows = [path for path in missing if "\\" in path]
+    # If some of the files are there, the others cannot be read: all of them are reported later.
+    if of_windows or len(missing) == len(listed):
+        raise UserError(f"{where}: {_no_file(root, of_windows or missing)}")
     _tell_of_other_paths(listed, paths, where)
     return tuple(paths)
 

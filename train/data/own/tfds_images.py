@@ -97,9 +97,11 @@ def find(
         ) from error
     root = Path(builder.data_dir)
     found = named_splits.list_images(root, labels, features[label].names, where, divided)
+    sizes = np.zeros(len(found), np.int64)
     digest = hashlib.sha256(builder.info.full_name.encode())
-    digest.update(found.digest(np.zeros(len(found))).encode())
-    return FoundImages(found, named_splits.Examples(examples, image), digest.hexdigest())
+    digest.update(found.digest(sizes).encode())
+    source = named_splits.Examples(examples, image)
+    return FoundImages(found, sizes, source, digest.hexdigest())
 
 
 def image_and_label(features: Any, where: str) -> tuple[str, str]:

@@ -1,40 +1,59 @@
 """Writes the images of a folder or a table as records, all of them or none.
 
-The records have the bytes of the files as they are: no image is decoded, resized or left out.
+The records have the bytes of the files as they are: no image is resized. Each is decoded once, to
+find those that training could not read.
 """
 
 import os
+import shutil
 import zlib
 from pathlib import Path
 
 import numpy as np
 
-from train.data.own import image_records
+from train.data import images
+from train.data.batches import SkippedImage
+from train.data.images import UnreadableImageError
+from train.data.own import image_records, unreadable_images
+from train.data.own.found_images import Files
 from train.data.own.image_records import DESCRIPTION, RECORDS
-from train.data.own.listing import GivenImages
-from train.data.preparing import shards
+from train.data.own.listing import NO_SPLIT, GivenImages, Role
+from train.data.own.own_image_reader import OwnImageReader
 from train.data.preparing.dataset_writer import locked
-from train.foundation import checksums, files
+from train.data.records import Records
+from train.foundation import checksums, files, reading
 from train.foundation.errors import UserError
 from train.foundation.folder_lock import LOCK
 from train.foundation.progress_bar import ImageProgress
 
+# Encoded images that wait to be written.
+_AHEAD = 16
+
 
 def write(
-    images: GivenImages, out: Path, *, nested: bool, most_bytes: int = files.MOST_IMAGE_BYTES
-) -> None:
+    given: GivenImages,
+    out: Path,
+    *,
+    nested: bool,
+    most_bytes: int = files.MOST_IMAGE_BYTES,
+    skip_unreadable: bool = False,
+) -> tuple[str, ...]:
     """Writes the files of the images, and what is known of them, into a new folder.
 
     Everything is written into a folder `incomplete.NAME` beside it, which is then renamed.
 
     Args:
-        images: of a folder or a table.
+        given: the images of a folder or a table.
         out: the folder; empty if it exists.
-        most_bytes: the largest size of a file of an image.
         nested: whether each folder with images is a class.
+        most_bytes: the largest size of a file of an image.
+        skip_unreadable: whether images that cannot be read are left out.
+
+    Returns:
+        The names of the images that were left out.
 
     Raises:
-        UserError: an image cannot be read, or the folder cannot be written to.
+        UserError: images cannot be read, or the folder cannot be written to.
         OSError: the disk is full.
     """
     unfinished = out.with_name(f"incomplete.{out.name}")
@@ -46,36 +65,75 @@ def write(
         for left in unfinished.iterdir():  # By a start that was killed.
             if left.name != LOCK:
                 left.unlink()
-        sizes, sums = _write_records(images, unfinished / RECORDS, most_bytes)
-        described = image_records.describe(images, sizes, sums, nested=nested)
+        source = Files(given.root, given.paths, most_bytes)
+        kept, sizes, sums, unreadable = _write_records(source, str(given.root), unfinished)
+        written = given.take(kept)
+        try:
+            if unreadable and not skip_unreadable:
+                advice = "--skip_unreadable leaves such images out"
+                raise unreadable_images.refused(unreadable, advice)
+            _check_classes(given, written)
+        except UserError:
+            shutil.rmtree(unfinished)
+            raise
+        left_out = tuple(one.image for one in unreadable)
+        described = image_records.describe(written, sizes, sums, left_out, nested=nested)
         checksums.add(unfinished, DESCRIPTION, described)
         unfinished.rename(out)
         (out / LOCK).unlink()
+    return left_out
+
+
+def _check_classes(given: GivenImages, written: GivenImages) -> None:
+    """Refuses classes of which no training image can be read."""
+    before, left = (
+        images.labels[np.isin(images.roles, (Role.TRAIN, NO_SPLIT))] for images in (given, written)
+    )
+    without = np.setdiff1d(before, left).tolist()
+    if without:
+        names = [given.class_names[label] for label in without]
+        raise unreadable_images.without_images(names, str(given.root))
 
 
 def _write_records(
-    images: GivenImages, path: Path, most_bytes: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Writes the records, and returns the bytes of each image, int64 [n], and its CRC-32 [n]."""
-    sizes = np.empty(len(images.paths), np.int64)
-    sums = np.empty(len(images.paths), np.uint32)
+    source: Files, name: str, folder: Path
+) -> tuple[list[int], np.ndarray, np.ndarray, list[SkippedImage]]:
+    """Writes the records of the images that can be read.
 
-    def read(name: str) -> bytes:
+    Returns:
+        The index of each of them, its bytes, int64 [n], and its CRC-32 [n]; the other images.
+    """
+    kept: list[int] = []
+    sizes: list[int] = []
+    sums: list[int] = []
+    unreadable = []
+    # Its reader is not used: the size that a run will want is not known.
+    reader = OwnImageReader((1, 1, 3), upright=True, augmentation="none")
+    every = Records(source, np.arange(len(source)), name, reader)
+
+    def read(index: int) -> bytes | UnreadableImageError:
         try:
-            return files.read_bounded(images.root / name, most_bytes)
-        except OSError as error:
-            raise UserError(f"cannot read {images.root / name}: {error.strerror}") from error
+            encoded, where = every.encoded(index)
+            images.decode(encoded, where)
+        except UnreadableImageError as error:
+            return error
+        return encoded
 
+    path = folder / RECORDS
     with (
         files.naming(path),
         path.open("wb") as file,
-        ImageProgress("writing", len(images.paths)) as progress,
+        ImageProgress("checking and writing", len(source)) as progress,
     ):
-        for index, (_, encoded) in enumerate(shards.read_ahead(images.paths, read)):
-            file.write(encoded)
-            sizes[index] = len(encoded)
-            sums[index] = zlib.crc32(encoded)
+        for index, encoded in enumerate(reading.in_threads(read, range(len(source)), ahead=_AHEAD)):
             progress.advance(1)
+            if isinstance(encoded, UnreadableImageError):
+                unreadable.append(SkippedImage(every.file_name(index), name, str(encoded)))
+                continue
+            file.write(encoded)
+            kept.append(index)
+            sizes.append(len(encoded))
+            sums.append(zlib.crc32(encoded))
         file.flush()
         os.fsync(file.fileno())
-    return sizes, sums
+    return kept, np.array(sizes, np.int64), np.array(sums, np.uint32), unreadable

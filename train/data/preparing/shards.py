@@ -9,30 +9,26 @@ import hashlib
 import itertools
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from PIL import Image, UnidentifiedImageError
 
 from train.data.builders import full_disk
 from train.data.preparing.sources import Source
-from train.foundation import files
+from train.foundation import files, reading
 from train.foundation.errors import UserError
 
 # Some 100 MB of photographs, which is the most work that a kill can lose.
 EXAMPLES_PER_SHARD = 1024
 # The formats that training decodes. ImageNet has one PNG among its JPEG files.
 _FORMATS = ("JPEG", "PNG")
-_NUM_THREADS = min(8, os.cpu_count() or 1)
-
-_Example = TypeVar("_Example")
-_Image = TypeVar("_Image")
+# Encoded images that wait to be written.
+_AHEAD = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,8 @@ def write(
         writer = ArrayRecordWriter(str(temporary), "group_size:1")
         try:
             check = functools.partial(_checked, source=source)
-            for example, encoded in read_ahead(examples, check):
+            found = reading.in_threads(check, examples, ahead=_AHEAD)
+            for example, encoded in zip(examples, found, strict=True):
                 if isinstance(encoded, bytes):
                     record = {**example.features, "image": encoded, "label": example.label}
                     writer.write(serialize(record))
@@ -171,24 +168,6 @@ def _num_records(path: Path) -> int:
             reader.close()
     except RuntimeError:  # No such file at all.
         return -1
-
-
-def read_ahead(
-    examples: Iterable[_Example], read: Callable[[_Example], _Image]
-) -> Iterator[tuple[_Example, _Image]]:
-    """The examples with what a function reads of each, in order; threads read a few ahead."""
-    pending: deque[tuple[_Example, Future[_Image]]] = deque()
-    with ThreadPoolExecutor(_NUM_THREADS) as threads:
-        try:
-            for example in examples:
-                pending.append((example, threads.submit(read, example)))
-                if len(pending) > 4 * _NUM_THREADS:
-                    ready, image = pending.popleft()
-                    yield ready, image.result()
-            for ready, image in pending:
-                yield ready, image.result()
-        finally:
-            threads.shutdown(cancel_futures=True)
 
 
 def _checked(example: Example, source: Source) -> bytes | UnreadableError:

@@ -9,19 +9,22 @@ import jax
 import numpy as np
 from absl import logging
 
+from train.data.batches import SkippedImage
 from train.data.images import UnreadableImageError
-from train.data.own import listing
+from train.data.own import listing, unreadable_images
 from train.data.own.found_images import FoundImages
 from train.data.own.own_image_reader import OwnImageReader
 from train.data.records import Records
-from train.foundation import messages
+from train.foundation import messages, reading
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.foundation.progress_bar import ImageProgress
-from train.prediction import batching, image_files, reading
+from train.prediction import batching, image_files
 from train.prediction.embedding import archive, partial_features
 from train.prediction.embedding.network import Network
 from train.prediction.embedding.partial_features import BATCH_SIZE, PartialFeatures
+
+_ADVICE = "--skip_unreadable leaves such images out"
 
 
 def embed(network: Network, images: FoundImages, out: Path, *, skip_unreadable: bool) -> None:
@@ -33,8 +36,8 @@ def embed(network: Network, images: FoundImages, out: Path, *, skip_unreadable: 
         network: computes the features.
         images: the images.
         out: the file.
-        skip_unreadable: whether images that cannot be read are left out; otherwise the first one
-            is an error.
+        skip_unreadable: whether images that cannot be read are left out; otherwise they are an
+            error, before the first feature is computed if their first and last bytes tell.
 
     Raises:
         UserError: an image cannot be read, or its features are not finite.
@@ -66,10 +69,9 @@ def _complete(
     image_files.ignore_warnings()
     if not (skip_unreadable or partial.readable.all()):
         left_out = images.listing.paths[int(partial.readable.argmin())]
-        raise UserError(
-            f"{left_out} cannot be read, and was left out before; --skip_unreadable leaves such "
-            "images out"
-        )
+        raise UserError(f"{left_out} cannot be read, and was left out before; {_ADVICE}")
+    if not skip_unreadable:
+        _check(images)
     if partial.done:
         show_line(f"going on after {partial.done:,} of {len(images.listing):,} images")
     batches = _batches(network, images, partial.done, skip_unreadable=skip_unreadable)
@@ -84,17 +86,30 @@ def _complete(
             progress.advance(len(readable))
 
 
+def _check(images: FoundImages) -> None:
+    """Refuses images that cannot be read, as far as it can be told without decoding all of them."""
+    records = _records(images)
+    found = [
+        SkippedImage(records.file_name(index), records.name, str(error))
+        for chunk in unreadable_images.find(records, check=unreadable_images.HEADERS)
+        for index, error in chunk
+    ]
+    if found:
+        raise unreadable_images.refused(found, _ADVICE)
+
+
+def _records(images: FoundImages) -> Records:
+    # The network has a reader of its own.
+    reader = OwnImageReader((1, 1, 3), upright=True, augmentation="none")
+    return Records(images.source, np.arange(len(images.listing)), str(images.listing.root), reader)
+
+
 def _batches(
     network: Network, images: FoundImages, first: int, *, skip_unreadable: bool
 ) -> Iterator[tuple[tuple[int, np.ndarray], np.ndarray]]:
     """The first index of each batch and which of its images can be read, and their pixels."""
     number = len(images.listing)
-    records = Records(
-        images.source,
-        np.arange(number),
-        str(images.listing.root),
-        OwnImageReader((1, 1, 3), upright=True, augmentation="none"),
-    )
+    records = _records(images)
 
     def read(index: int) -> np.ndarray | UnreadableImageError:
         try:
@@ -112,7 +127,7 @@ def _batches(
                 batch[row] = found
                 continue
             if not skip_unreadable:
-                raise UserError(f"{found}; --skip_unreadable leaves such images out") from found
+                raise UserError(f"{found}; {_ADVICE}") from found
             logging.warning("left out: %s", found)
             readable[row] = False
         yield (start, readable), batch

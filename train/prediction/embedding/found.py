@@ -98,5 +98,5 @@ def _unlabelled(root: Path, largest: int) -> FoundImages | None:
     listing = Listing(
         root, paths, np.zeros(number, np.int32), np.full(number, Role.TRAIN, np.int8), ()
     )
-    source = Files(root, paths, largest)
-    return FoundImages(listing, source, listing.digest(file_sizes(root, paths)))
+    source, sizes = Files(root, paths, largest), file_sizes(root, paths)
+    return FoundImages(listing, sizes, source, listing.digest(sizes))

@@ -128,8 +128,8 @@ FOLDERS = {
         NO_CLASS,
         {"dataset.nested": True},
     ),
-    "a link to no image": (linked("ash/a.png", "gone.png"), "cannot read ROOT/ash/a.png: No", {}),
-    "a loop of links": (linked("ash/a.png", "a.png"), "cannot read ROOT/ash/a.png: Too many", {}),
+    "a link to no image": (linked("ash/a.png", "gone.png"), "read ash/a.png of ROOT: No such", {}),
+    "a loop of links": (linked("ash/a.png", "a.png"), "read ash/a.png of ROOT: Too many", {}),
     "not trained on": (
         splits(train=CLASSES, val=(*CLASSES, "dogwood")),
         "ROOT has no training image of dogwood, but 5 for validation and 0 for the test; config",
@@ -365,11 +365,15 @@ TABLES = {
     ),
     "a missing file": (
         written(*rows(), missing=["birch-1.png"]),
-        "TABLE: there is no file ROOT/birch-1.png; paths are relative to the folder of the table",
+        "cannot read birch-1.png of ROOT: No such file or directory; the command of the run, given",
     ),
     "two missing files": (
         written(*rows(), missing=["birch-1.png", "birch-2.png"]),
-        "there is no file ROOT/birch-1.png (2 such paths)",
+        "2 images of ROOT cannot be read: birch-1.png, birch-2.png; the command of the run, given",
+    ),
+    "no file": (
+        written(*rows(), missing=[path for path, _ in rows()]),
+        "TABLE: there is no file ROOT/ash-0.png (15 such paths); paths are relative to the folder",
     ),
     "the path of a folder": (holding(b"path,label\n.,ash\n"), "TABLE: there is no file ROOT"),
     "one class": (written(*rows(classes=["ash"])), "at least two classes; it has 1 (ash)"),

@@ -20,7 +20,7 @@ from tests.train.data.own import parquet_pictures, pictures, refused, small_hub
 from train import configuration, experiment
 from train.data import dataset_spec
 from train.data.images import UnreadableImageError
-from train.data.own import listing
+from train.data.own import listing, unreadable_images
 from train.data.own.listing import MARK_BYTES
 from train.foundation.errors import UserError
 from train.prediction import trained
@@ -267,14 +267,33 @@ def test_images_may_be_bytes_or_paths_in_a_table_of_other_programs(
 def test_a_missing_file_of_an_image_is_named(tmp_path, cache):
     columns = {"image": [{"bytes": None, "path": "gone.png"}] * 30, "label": LABELS}
     write_table(tmp_path / "trees.parquet", columns)
-    with pytest.raises(UserError, match=rf"cannot read {tmp_path}/gone\.png: No such file"):
-        load(tmp_path, cache)
-    # It goes when the run has begun.
-    (tmp_path / "gone.png").write_bytes(IMAGES[0])
+    # Or it goes when the run has begun.
     dataset = load(tmp_path, cache)
-    (tmp_path / "gone.png").unlink()
     with pytest.raises(UnreadableImageError, match=r"train\[\d+\] of .*/gone\.png: No such file"):
         dataset.train.images.encoded(0)
+
+
+def test_a_run_goes_on_without_a_file_that_is_gone(tmp_path, cache):
+    names = [f"{index}.png" for index in range(30)]
+    for name, image in zip(names, IMAGES, strict=True):
+        (tmp_path / name).write_bytes(image)
+    columns = {"image": [{"bytes": None, "path": name} for name in names], "label": LABELS}
+    file = write_table(tmp_path / "trees.parquet", columns)
+    unopened = dataset_spec(configured(file, cache)["dataset"])
+    before = unopened.load(str(cache))
+    source = before.train.images.source
+    for index in (0, 29):
+        with source.open(index) as file:
+            assert file.read() == IMAGES[index]
+    (tmp_path / "7.png").unlink()
+    dataset = unopened.going_on(before.files).load(str(cache))
+    assert dataset.digest == before.digest != unopened.load(str(cache)).digest
+    found = [
+        name
+        for split in (dataset.train, dataset.validation, dataset.test)
+        for name in unreadable_images.find(split.images, check="headers")
+    ]
+    assert [len(chunk) for chunk in found] in ([1, 0, 0], [0, 1, 0], [0, 0, 1])
 
 
 def test_what_datasets_saved_is_read_where_it_lies(tmp_path, cache, monkeypatch):

@@ -62,7 +62,6 @@ def with_a_test_split(root):
 
 def nested(root):
     pictures.write_classes(root, ("acer/campestre", "acer/rubrum", '三 "x"'), 8)
-    (root / "acer" / "rubrum" / "7.png").write_bytes(b"no image")
     return "folder", root, {"nested": True}
 
 
@@ -319,7 +318,7 @@ def test_the_command(prepared, tmp_path):
     starts = {
         ("--dataset=folder",): "--dataset=folder needs no preparation: its files are read where",
         ("--dataset=folder", photos): "--path and --out must be given together; --out is missing",
-        ("--dataset=folder", photos, out, "--skip_unreadable"): "--skip_unreadable is not for your",
+        ("--dataset=folder", photos, out, "--manual_dir=a"): "--manual_dir is not for your own im",
         ("--dataset=table", photos, out, "--nested"): "--nested is for --dataset=folder; got 'tab",
         ("--dataset=digits", photos, out): "--path is for --dataset=folder or table; got --dataset",
         ("--dataset=table", photos, out): "--path must be a table of images; ",

@@ -87,7 +87,7 @@ def test_a_split_of_which_no_image_can_be_read_is_told(tmp_path, split):
         pictures.write_classes(tmp_path / "photos" / part, CLASSES, 3)
     for file in (tmp_path / "photos" / split).rglob("*.png"):
         file.write_bytes(file.read_bytes()[:60])
-    fields = {"dataset.skip_unreadable": True, "num_epochs": 1, "optimizer.warmup_epochs": 0.0}
+    fields = {"dataset.skip_unreadable": True, "num_epochs": 1}
     config = small(folder, tmp_path / "photos", **fields)
     what = {"val": "validation"}.get(split, split)
     with pytest.raises(UserError, match=rf"none of the 18 {what} images of .*photos can be read"):
@@ -95,11 +95,13 @@ def test_a_split_of_which_no_image_can_be_read_is_told(tmp_path, split):
 
 
 @pytest.mark.slow
-def test_greyscale_and_a_size_of_ones_own(tmp_path):
+def test_greyscale_and_a_size_of_ones_own_for_one_epoch(tmp_path, capsys):
     pictures.write_classes(tmp_path / "photos", CLASSES, 10, mode="L")
     fields = {"image_size": 7, "transparency": "white", "read_truncated": True}
-    fields = {f"dataset.{name}": value for name, value in fields.items()}
+    fields = {f"dataset.{name}": value for name, value in fields.items()} | {"num_epochs": 1}
     experiment.run(small(folder, tmp_path / "photos", **fields), tmp_path / "run")
+    line = "the warm-up takes 0.5 epochs, half of the run, in place of 1 (config.optimizer.warmup"
+    assert line in capsys.readouterr().out
     kept = json.loads((tmp_path / "run" / "data.json").read_text())
     assert kept["image_shape"] == [7, 7, 1]
     # A finished run decodes as its configuration says.
@@ -114,14 +116,21 @@ def test_unreadable_images_are_left_out_where_asked(tmp_path, capsys):
     for index in range(2, 5):
         (tmp_path / "photos" / "ash" / f"{index}.png").write_bytes(b"no image")
     config = small(folder, tmp_path / "photos")
-    with pytest.raises(UserError, match=r"ash/\d\.png of \S+/photos is not an image"):
+    message = r"3 images of \S+/photos cannot be read: ash/2\.png, ash/3\.png, ash/4\.png; the comm"
+    with pytest.raises(UserError, match=message):
         experiment.run(config, tmp_path / "refused")
-    assert not (tmp_path / "refused" / "skipped_images.jsonl").exists()
+    assert not (tmp_path / "refused").exists()
     config["dataset"]["skip_unreadable"] = True
     workdir = tmp_path / "run"
     listed = workdir / "skipped_images.jsonl"
-    assert experiment.run(config, workdir)["num_classes"] == len(CLASSES)
-    assert f"images left out as unreadable: 3, listed in {listed}" in capsys.readouterr().out
+    results = experiment.run(config, workdir)
+    assert results["num_classes"] == len(CLASSES)
+    numbers = results["left_out"]
+    assert sum(numbers.values()) == 3
+    words = ", ".join(f"{number} of {split}" for split, number in numbers.items() if number)
+    printed = capsys.readouterr().out
+    assert f"images that cannot be read, and are left out: {words}" in printed
+    assert f"images left out as unreadable: {words}; listed in {listed}" in printed
     before = listed.read_bytes()
     skipped = [json.loads(line) for line in before.splitlines()]
     assert sorted(one["image"] for one in skipped) == [f"ash/{index}.png" for index in (2, 3, 4)]
