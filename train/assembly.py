@@ -367,8 +367,13 @@ class Assembly:
         train, seed = self.dataset.train, self.config["seed"]
         chosen = np.random.default_rng(seed).permutation(len(train))[:_MOST_MEASURED]
         share = math.ceil(self.config["dataset"]["batch_size"] / jax.device_count())
+        pipeline = self._pipeline(share * jax.process_count(), "train")
         pipeline = dataclasses.replace(
-            self._pipeline(share * jax.process_count()), process_index=0, process_count=1
+            pipeline,
+            process_index=0,
+            process_count=1,
+            # The folder that they are listed in is not there yet. Training lists them.
+            on_skipped=None if pipeline.on_skipped is None else lambda _skipped: None,
         )
         variables = jax.device_put({"params": state.params, "batch_stats": state.batch_stats})
 

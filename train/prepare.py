@@ -28,7 +28,7 @@ from train.foundation import command_line, flag_types, folder_lock, import_paths
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.files import MOST_IMAGE_BYTES
-from train.foundation.messages import naming_flags
+from train.foundation.messages import in_words, naming_flags
 from train.workdir import output_files
 
 _DATASET = flags.DEFINE_string(
@@ -200,7 +200,7 @@ def write_records(
         raise InterruptedRunError(signal.SIGINT, "the same command begins anew") from error
     classes, number = len(images.class_names), len(images.paths) - len(left_out)
     if left_out:
-        show_line(f"left out as unreadable: {messages.in_words(left_out, 'images')}")
+        show_line(f"left out as unreadable: {in_words(left_out, 'images')}")
     show_line(f"{path}: {classes:,} classes, {number:,} images; prepared in {out}")
 
 

@@ -72,11 +72,10 @@ def _same_classes_and_splits(
     """Whether the images that are still there have their class, and were given in their split."""
     classes = np.array((*now.class_names, *now.unseen_names))
     before = np.array((*listed.class_names, *listed.unseen_class_names))
-    roles = _given_role(now.roles[at], now.given)
+    roles, roles_before = now.roles[at], listed.roles[kept]
+    is_same = _given_role(roles, now.given) == _given_role(roles_before, listed.given)
     # A class whose training images are gone may be left out now.
-    has_role = (roles == _given_role(listed.roles[kept], listed.given)) | (
-        now.roles[at] == NO_SPLIT
-    )
+    has_role = is_same | (roles == NO_SPLIT)
     return bool((classes[now.labels[at]] == before[listed.labels[kept]]).all() and has_role.all())
 
 
