@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import train
-from tests.compilation import QUICK_FLAGS
+from tests.compilation import INSTRUCTION_SET, QUICK_FLAGS
 
 ROOT = Path(__file__).parents[2]
 # A limit for a hang, in seconds; a start takes some of them.
@@ -186,7 +186,7 @@ def _server(preloaded: str | None) -> socket.socket:
             # Whoever starts a command says how many devices it has.
             env={
                 **os.environ,
-                "XLA_FLAGS": "",
+                "XLA_FLAGS": INSTRUCTION_SET,
                 "TFDS_DATA_DIR": data.name,
                 **({} if preloaded is None else {"LD_PRELOAD": preloaded}),
             },
@@ -235,8 +235,7 @@ def _run(start: Start, output: int, errors: int) -> None:
     os.environ.update(start.environment)
     if start.memory is not None:
         limit(resource.RLIMIT_DATA, start.memory)
-    if start.compiled_quickly:
-        os.environ["XLA_FLAGS"] += f" {QUICK_FLAGS}"
+    os.environ["XLA_FLAGS"] += f" {QUICK_FLAGS if start.compiled_quickly else INSTRUCTION_SET}"
     os.chdir(start.folder)
     sys.argv = [start.module, *start.arguments]
     module = importlib.import_module(start.module)
