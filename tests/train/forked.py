@@ -233,6 +233,7 @@ def _run(start: Start, output: int, errors: int) -> None:
         os.close(source)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     os.environ.update(start.environment)
+    _configure_jax(start.environment)
     if start.memory is not None:
         limit(resource.RLIMIT_DATA, start.memory)
     os.environ["XLA_FLAGS"] += f" {QUICK_FLAGS if start.compiled_quickly else INSTRUCTION_SET}"
@@ -248,6 +249,17 @@ def _run(start: Start, output: int, errors: int) -> None:
     # What follows in Python is to free every object. It would take most of the time of a start:
     # each page that is shared with the server is copied for it.
     os._exit(code)
+
+
+def _configure_jax(environment: Mapping[str, str]) -> None:
+    """Has JAX take the variables that are its settings, which it read when it was imported."""
+    import jax
+
+    for name, value in environment.items():
+        setting = name.lower()
+        if setting.startswith("jax_"):
+            is_switch = isinstance(getattr(jax.config, setting), bool)
+            jax.config.update(setting, value == "1" if is_switch else value)
 
 
 def _exit_code(run: Callable[[], None]) -> int:
