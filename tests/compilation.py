@@ -5,6 +5,7 @@ program. They compile without optimizations, in a third of the time. Tests of th
 compile as users do: `for_users`.
 """
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -25,8 +26,17 @@ _FOR_USERS = {
     "xla_cpu_parallel_codegen_split_count": 32,
 }
 
+# The instructions that XLA may use, which the caller's XLA_FLAGS choose: in every process that
+# tests start, which have their own XLA_FLAGS. The compilation cache keeps such programs apart.
+INSTRUCTION_SET = " ".join(
+    flag
+    for flag in os.environ.get("XLA_FLAGS", "").split()
+    if flag.startswith("--xla_cpu_max_isa=")
+)
 # For XLA_FLAGS.
-QUICK_FLAGS = " ".join(f"--{name}={str(value).lower()}" for name, value in _QUICK.items())
+QUICK_FLAGS = " ".join(
+    (*(f"--{name}={str(value).lower()}" for name, value in _QUICK.items()), INSTRUCTION_SET)
+).strip()
 
 
 def for_users(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:

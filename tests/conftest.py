@@ -43,6 +43,12 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     chaos_report.add_option(parser)
+    parser.addoption(
+        "--run-seed",
+        type=int,
+        default=0,
+        help="config.seed of the runs whose numbers tests look at; they hold with any.",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -79,6 +85,13 @@ def compiled_programs() -> Iterator[None]:
     """Drops what a file's tests compiled: gigabytes, in which garbage would be looked for."""
     yield
     jax.clear_caches()
+
+
+@pytest.fixture(scope="session")
+def run_seed(pytestconfig: pytest.Config) -> int:
+    """The seed of the runs whose numbers tests look at."""
+    seed: int = pytestconfig.getoption("--run-seed")
+    return seed
 
 
 @pytest.fixture

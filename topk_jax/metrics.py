@@ -37,8 +37,8 @@ class Tally:
 
     Tallies of parts of the data add up exactly to the tally of all data, in any order: with `+`
     over batches, and with `jax.lax.psum` over devices. The numbers are integers with 32 bits (64 in
-    JAX's 64-bit mode), so a total must stay below 2^31, which is some two million sets of a
-    thousand classes.
+    JAX's 64-bit mode), so each total must stay below 2^31, which is some two million sets of a
+    thousand classes. The sum over classes, of which `mean` is made, may be larger.
 
     Attributes:
         total: the sum of the values, integers.
@@ -68,7 +68,7 @@ class Tally:
 
     def mean(self) -> jax.Array:
         """The mean over examples, a scalar; NaN without examples."""
-        return _ratio(self.total.sum(), self.count.sum())
+        return _ratio(_sum(self.total), _sum(self.count))
 
     def macro_mean(self) -> jax.Array:
         """The mean of the class means, over classes with examples; NaN without such classes."""
@@ -512,6 +512,22 @@ def _values_and_where(values: ArrayLike, where: ArrayLike | None) -> tuple[jax.A
     if where is None:
         return values, jnp.ones(values.shape, jnp.bool_)
     return values, _checks.boolean_array(where, "where", values.shape)
+
+
+def _sum(integers: jax.Array) -> jax.Array:
+    """The sum in the default float type.
+
+    Hazard: the sum of the classes may be beyond the integers. Choice: add up each byte of the
+    numbers, which is exact for up to 2^23 classes. Cost: a pass for each byte.
+    """
+    if integers.ndim == 0:
+        return integers.astype(float)
+    # From the highest byte, which has the sign. The sum of the bytes is exact below 2^24.
+    *lower, highest = range(0, 8 * integers.dtype.itemsize, 8)
+    sums = (integers >> highest).sum().astype(float) * 2.0**highest
+    for shift in reversed(lower):
+        sums += ((integers >> shift) & 255).sum().astype(float) * 2.0**shift
+    return sums
 
 
 def _ratio(total: Any, count: jax.Array) -> jax.Array:

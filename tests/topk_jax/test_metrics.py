@@ -271,6 +271,23 @@ def test_tallies_fetched_to_the_host_have_the_same_means(rng):
     np.testing.assert_array_equal(means(*jax.device_get(tallies(*batch))), whole(*batch))
 
 
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, lambda f: lambda t: f(jax.device_get(t))])
+def test_a_mean_over_classes_does_not_depend_on_the_range_of_integers(rng, wrap):
+    """The sums of the classes are within 32 bits, and their own sum is not."""
+    mean = wrap(lambda tally: tally.mean())
+    for num_classes in (3, 10_000):
+        total = rng.integers(2**30, 2**31, size=num_classes, dtype=np.int32)
+        count = rng.integers(2**29, 2**30, size=num_classes, dtype=np.int32)
+        exact = total.sum(dtype=np.int64) / count.sum(dtype=np.int64)
+        found = mean(metrics.Tally(jnp.asarray(total), jnp.asarray(count)))
+        # Each of the two sums has three additions of numbers that are rounded, and is divided.
+        np.testing.assert_allclose(found, exact, rtol=9 * np.finfo(np.float32).eps / 2)
+        # Negative values, and sums that float32 has: to the last bit.
+        small = rng.integers(-500, 500, size=num_classes, dtype=np.int32)
+        found = mean(metrics.Tally(jnp.asarray(small), jnp.ones(num_classes, jnp.int32)))
+        assert found == np.float32(small.sum()) / np.float32(num_classes)
+
+
 def test_jit_and_vmap_change_nothing(rng):
     hits, labels, where = examples(rng, (3, 20))
     macro = jax.jit(

@@ -28,7 +28,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import train
-from tests.compilation import QUICK_FLAGS
+from tests.compilation import INSTRUCTION_SET, QUICK_FLAGS
 
 ROOT = Path(__file__).parents[2]
 # A limit for a hang, in seconds; a start takes some of them.
@@ -186,7 +186,7 @@ def _server(preloaded: str | None) -> socket.socket:
             # Whoever starts a command says how many devices it has.
             env={
                 **os.environ,
-                "XLA_FLAGS": "",
+                "XLA_FLAGS": INSTRUCTION_SET,
                 "TFDS_DATA_DIR": data.name,
                 **({} if preloaded is None else {"LD_PRELOAD": preloaded}),
             },
@@ -233,10 +233,10 @@ def _run(start: Start, output: int, errors: int) -> None:
         os.close(source)
     sys.stdout = os.fdopen(1, "w", buffering=1)
     os.environ.update(start.environment)
+    _configure_jax(start.environment)
     if start.memory is not None:
         limit(resource.RLIMIT_DATA, start.memory)
-    if start.compiled_quickly:
-        os.environ["XLA_FLAGS"] += f" {QUICK_FLAGS}"
+    os.environ["XLA_FLAGS"] += f" {QUICK_FLAGS if start.compiled_quickly else INSTRUCTION_SET}"
     os.chdir(start.folder)
     sys.argv = [start.module, *start.arguments]
     module = importlib.import_module(start.module)
@@ -249,6 +249,17 @@ def _run(start: Start, output: int, errors: int) -> None:
     # What follows in Python is to free every object. It would take most of the time of a start:
     # each page that is shared with the server is copied for it.
     os._exit(code)
+
+
+def _configure_jax(environment: Mapping[str, str]) -> None:
+    """Has JAX take the variables that are its settings, which it read when it was imported."""
+    import jax
+
+    for name, value in environment.items():
+        setting = name.lower()
+        if setting.startswith("jax_"):
+            is_switch = isinstance(getattr(jax.config, setting), bool)
+            jax.config.update(setting, value == "1" if is_switch else value)
 
 
 def _exit_code(run: Callable[[], None]) -> int:

@@ -33,8 +33,9 @@ pytestmark = pytest.mark.usefixtures("standard_promotion")
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory):
+def config(tmp_path_factory, run_seed):
     config = json.loads(digits.get_config().to_json())
+    config["seed"] = run_seed
     config["num_epochs"] = NUM_EPOCHS
     config["dataset"]["data_dir"] = str(tmp_path_factory.mktemp("data"))
     return config

@@ -45,10 +45,11 @@ def changed(config, changes):
 
 
 @pytest.fixture
-def config(finished_run):
+def config(finished_run, run_seed):
     """A run on the data of the finished one, which has two epochs of `noised_balanced`."""
     config = json.loads(digits.get_config("noised_balanced").to_json())
-    return changed(config, {"num_epochs": 2, "dataset.data_dir": str(finished_run.parent / "data")})
+    data_dir = str(finished_run.parent / "data")
+    return changed(config, {"seed": run_seed, "num_epochs": 2, "dataset.data_dir": data_dir})
 
 
 def as_bytes(tree):

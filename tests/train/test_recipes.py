@@ -100,13 +100,14 @@ def command(module, *arguments):
     return done.stdout
 
 
-def train(recipe, affordable, data_dir, workdir):
+def train(recipe, affordable, data_dir, workdir, seed):
     """Two epochs of a recipe with its default loss, and the check of what every run leaves."""
     printed = command(
         "tests.train.small_photographs",
         f"--config=configs/{recipe}.py",
         f"--workdir={workdir}",
         f"--config.dataset.data_dir={data_dir}",
+        f"--config.seed={seed}",
         "--config.num_epochs=2",
         "--config.model.name=mlp",
         *(f"--config.{override}" for override in affordable.overrides),
@@ -197,17 +198,18 @@ def data_dir_of(tmp_path_factory):
     "recipe",
     [pytest.param(name, marks=() if name in QUICK else pytest.mark.long) for name in RECIPES],
 )
-def test_a_recipe_runs_end_to_end(tmp_path, recipe, data_dir_of):
+def test_a_recipe_runs_end_to_end(tmp_path, recipe, data_dir_of, run_seed):
     affordable = RECIPES[recipe]
-    results = train(recipe, affordable, data_dir_of(recipe), tmp_path / "run")
+    results = train(recipe, affordable, data_dir_of(recipe), tmp_path / "run", run_seed)
     check_few_shot(results, affordable.ks)
     assert "bayes" not in results
 
 
 @pytest.mark.slow
-def test_a_million_classes_run_end_to_end(tmp_path):
+def test_a_million_classes_run_end_to_end(tmp_path, run_seed):
     """With fewer classes, on one device; `tests/train/long/test_mesh.py` has eight."""
-    results = train("million_classes", MILLION_CLASSES, tmp_path / "data", tmp_path / "run")
+    folders = tmp_path / "data", tmp_path / "run"
+    results = train("million_classes", MILLION_CLASSES, *folders, run_seed)
     assert (results["config"]["parallel"], results["devices"]) == ("mesh", 1)
     # 20 of the classes are 14 % of the examples. The network has learnt more than which.
     assert results["test"]["top_20_accuracy"] > 0.3
@@ -215,8 +217,9 @@ def test_a_million_classes_run_end_to_end(tmp_path):
 
 
 @pytest.mark.slow
-def test_synthetic_species_are_compared_with_the_best_classifier(tmp_path):
-    results = train("synthetic_species", SYNTHETIC_SPECIES, tmp_path / "data", tmp_path / "run")
+def test_synthetic_species_are_compared_with_the_best_classifier(tmp_path, run_seed):
+    folders = tmp_path / "data", tmp_path / "run"
+    results = train("synthetic_species", SYNTHETIC_SPECIES, *folders, run_seed)
     test, bayes = results["test"], results["bayes"]
     assert bayes.keys() == test.keys()
     for k in SYNTHETIC_SPECIES.ks:

@@ -229,7 +229,9 @@ def log_of_bases(bent: jax.Array, offset: jax.Array | float) -> tuple[jax.Array,
     bent = jnp.maximum(bent, -4)
     bases = jnp.maximum(1 + bent + offset, 0)
     moved = bent + offset
-    return jnp.where(bases == 1, moved, jnp.log(bases) * (moved / (bases - 1))), bases
+    is_one = bases == 1
+    ratios = moved / jnp.where(is_one, 1, bases - 1)
+    return jnp.where(is_one, moved, jnp.log(bases) * ratios), bases
 
 
 def _probabilities_jvp(primals: tuple[jax.Array, jax.Array], tangents: tuple[Any, Any]) -> Any:

@@ -106,12 +106,15 @@ def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> j
         return k - num_ones, jnp.where(mask == 1, 0, mask).sum(axis=-1, keepdims=True)
 
     def newton_step(mask: jax.Array, bases: jax.Array) -> jax.Array:
-        """What Newton's method adds to all bases, and NaN where it cannot tell."""
+        """What Newton's method adds to all bases; infinity, which is no step, if it cannot tell."""
         wanted, total = split(mask)
-        slopes = jnp.where((mask < 1) & (bases > 0), mask / bases, 0).sum(axis=-1, keepdims=True)
+        has_slope = (mask < 1) & (bases > 0)
+        slopes = jnp.where(has_slope, mask / jnp.where(has_slope, bases, 1), 0)
+        slopes = slopes.sum(axis=-1, keepdims=True)
         can_step = (wanted > 0) & (slopes > 0)
-        growth = jnp.expm1(power * jnp.log(jnp.where(can_step, wanted / total, 1)))
-        return jnp.where(can_step, total * growth / jnp.where(can_step, slopes, 1), jnp.nan)
+        ratio = jnp.where(can_step, wanted, 1) / jnp.where(can_step, total, 1)
+        growth = jnp.expm1(power * jnp.log(ratio))
+        return jnp.where(can_step, total * growth / jnp.where(can_step, slopes, 1), jnp.inf)
 
     def advance(state: _State) -> _State:
         log_kth, low, high, steps = state.following, state.low, state.high, state.steps

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -96,7 +95,7 @@ def accuracies_by_average(
     if class_counts is not None:
         class_counts = predictions.counts_of_all(class_counts)
     num_classes = predictions.num_classes
-    values = _accuracies(outcome.hits, predictions.labels, class_counts, num_classes=num_classes)
+    values = _shares(outcome.hits, predictions.labels, class_counts, num_classes)
     # In the order that JAX returns them in, which is that of the files.
     return {average: float(values[average]) for average in sorted(AVERAGES) if average in values}
 
@@ -104,7 +103,9 @@ def accuracies_by_average(
 def check_has_value(metric: Metric, labels: np.ndarray, class_counts: np.ndarray) -> None:
     """Raises `UserError` where a split of these labels cannot have the metric to select by."""
     hits = np.ones(len(labels), np.bool_)
-    if metric.average in SHOTS and np.isnan(_by_shot(hits, labels, class_counts)[metric.average]):
+    if metric.average not in SHOTS:
+        return
+    if np.isnan(_shares(hits, labels, class_counts, len(class_counts))[metric.average]):
         raise UserError(
             "config.select_by must be a metric that the validation split has; "
             f"{metric.name!r} has no value, because no class of that kind occurs in it"
@@ -124,16 +125,25 @@ def _hits_and_sizes(chosen: jax.Array, labels: jax.Array) -> tuple[jax.Array, ja
     return hits[:, 0], metrics.set_sizes(chosen)
 
 
+def _shares(
+    hits: np.ndarray, labels: np.ndarray, class_counts: np.ndarray | None, num_classes: int
+) -> dict[str, jax.Array]:
+    """The shares of hits; NaN in a group without examples, which JAX_DEBUG_NANS would refuse."""
+    with jax.debug_nans(False):
+        return _accuracies(hits, labels, class_counts, num_classes=num_classes)
+
+
 @partial(jax.jit, static_argnames="num_classes")
 def _accuracies(
     hits: jax.Array, labels: jax.Array, class_counts: jax.Array | None, *, num_classes: int
 ) -> dict[str, jax.Array]:
+    shots = (
+        {}
+        if class_counts is None
+        else metrics.shot_accuracy(hits, labels, class_counts=class_counts)
+    )
     return {
         "micro": metrics.accuracy(hits),
         "macro": metrics.macro_accuracy(hits, labels, num_classes=num_classes),
-        **({} if class_counts is None else _by_shot(hits, labels, class_counts)),
+        **shots,
     }
-
-
-def _by_shot(hits: Any, labels: Any, class_counts: Any) -> dict[str, jax.Array]:
-    return metrics.shot_accuracy(hits, labels, class_counts=class_counts)

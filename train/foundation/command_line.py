@@ -136,6 +136,7 @@ def _guarded(command: Callable[[], None]) -> None:
     environment.check_cache()
     try:
         with interruption.unwinding():
+            _allow_transfers()
             command()
             sys.stdout.flush()
     except InterruptedRunError as error:
@@ -151,6 +152,20 @@ def _guarded(command: Callable[[], None]) -> None:
             # C++ makes another error of a KeyboardInterrupt that it passes on.
             _end(interruption.MESSAGE, interruption.CODE)
         _explain(error)
+
+
+def _allow_transfers() -> None:
+    """Has JAX send arrays of the host to the devices, if JAX_TRANSFER_GUARD forbids it.
+
+    The guard finds transfers that a program makes by mistake. Here every one is intended: scores,
+    thresholds and counts are on the host, and each call of a function of JAX sends them.
+    """
+    guards = (name for name in os.environ if name.startswith("JAX_TRANSFER_GUARD"))
+    # Not where nothing is forbidden: importing JAX takes long.
+    if any(os.environ[name].startswith("disallow") for name in guards):
+        import jax
+
+        jax.config.update("jax_transfer_guard", "allow")
 
 
 class _Warning(logging.Formatter):

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from train.data import DatasetSpec
 from train.prediction import description, inference
 from train.prediction.calibrated_rule import CalibratedRule
+from train.prediction.inference import Inference
 from train.prediction.trained import TrainedClassifier
 from train.training.normalization import numbers_in_words
 
@@ -23,8 +24,25 @@ def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
     (number,) = jax.export.symbolic_shape("n - 1")
     dtype = jnp.dtype(_DTYPES[classifier.spec.inputs])
     batch = jax.ShapeDtypeStruct((number, *classifier.image_shape), dtype)
-    infer = jax.jit(inference.make(classifier, rule))
+    infer = jax.jit(_of_any_number(inference.make(classifier, rule)))
     return bytes(jax.export.export(infer, platforms=_PLATFORMS)(batch).serialize())
+
+
+def _of_any_number(infer: Inference) -> Inference:
+    """The same inference, whose operations see at least one example.
+
+    Hazard: a gather can be traced only if its array is known not to be empty. Choice: one example
+    of zeros is added to an empty batch, and its outputs are dropped. Cost: none for other batches.
+    """
+
+    def infer_any(inputs: jax.Array) -> tuple[jax.Array, jax.Array]:
+        number = inputs.shape[0]
+        missing = jax.core.max_dim(number, 1) - number
+        zeros = jnp.zeros((missing, *inputs.shape[1:]), inputs.dtype)
+        probabilities, chosen = infer(jnp.concatenate([inputs, zeros]))
+        return probabilities[:number], chosen[:number]
+
+    return infer_any
 
 
 def describe(classifier: TrainedClassifier, rule: CalibratedRule) -> dict[str, Any]:

@@ -173,8 +173,11 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
 
 
 def _factors(kernel: Any, tau: float) -> np.ndarray:
-    """The factor of the weights of each class, [1, L]; 1 where they are all 0."""
-    return _lengths(kernel).astype(np.float32) ** np.float32(-tau)
+    """The factor of the weights of each class, [1, L]; 1 where they are all 0.
+
+    It is rounded to float32 after the power, which would multiply the rounding of a length by tau.
+    """
+    return (_lengths(kernel) ** -tau).astype(np.float32)
 
 
 def _lengths(kernel: Any) -> np.ndarray:

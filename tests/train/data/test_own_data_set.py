@@ -97,7 +97,7 @@ DATASET, MODEL = f"{__name__}:SHADES_FAMILY", f"{__name__}:MEAN"
 
 
 @pytest.fixture
-def config(tmp_path):
+def config(tmp_path, run_seed):
     config = json.loads(digits.get_config("top_k_hinge").to_json())
     config["dataset"] = {
         "name": DATASET,
@@ -106,6 +106,7 @@ def config(tmp_path):
         "flip": True,
     }
     config["model"]["name"] = MODEL
+    config["seed"] = run_seed
     config["num_epochs"] = 2
     config["eval"]["ks"] = [1, 2]
     config["select_by"] = "top_1_accuracy"

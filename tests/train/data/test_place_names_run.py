@@ -33,11 +33,12 @@ def keep(number, data_dir):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished(tmp_path_factory, run_seed):
     """The folder of the data and of a finished run, `run`."""
     folder = tmp_path_factory.mktemp("names")
     keep(1000, folder / "data")
     config = recipe.get_config()
+    config.seed = run_seed
     config.num_epochs = 4
     config.dataset.data_dir = str(folder / "data")
     config.dataset.batch_size = 32

@@ -85,7 +85,7 @@ def test_the_lengths_of_the_weights_are_divided(finished_run):
     assert bias.any()
     found = tau_normalized.with_tau(earlier, 0.5)
     kernel, bias = kernel_and_bias(found)
-    # Float32 rounding of a length, a power and a product.
+    # Float32 rounding of a factor and a product.
     expected = weights / np.sqrt(np.linalg.norm(weights, axis=0))
     np.testing.assert_allclose(kernel, expected, rtol=1e-6)
     assert not bias.any()
@@ -135,9 +135,12 @@ def test_a_tau_that_leaves_the_precision_of_float32_is_refused(finished_run):
         for tau in (0.0, 1.0, float(largest)):
             tau_normalized.check_tau(classifier, tau)
             kernel, _ = kernel_and_bias(tau_normalized.with_tau(classifier, tau))
-            # Rounding of the length to float32, 6e-8, times the power, and of the power.
-            lengths = np.where(np.arange(10) == 3, length ** (1 - tau), 1)
-            np.testing.assert_allclose(np.linalg.norm(kernel, axis=0), lengths, rtol=5e-6)
+            # The weights that are divided have lengths of their own: 1 or `length`, rounded.
+            exact = np.linalg.norm(np.asarray(head["kernel"], np.float64), axis=0) ** (1 - tau)
+            # The factor of a class is rounded to float32, and so is its product with each weight,
+            # by half of eps each.
+            rounding = 1.001 * np.finfo(np.float32).eps
+            np.testing.assert_allclose(np.linalg.norm(kernel, axis=0), exact, rtol=rounding)
         message = rf"--tau must be a finite number at least 0 and at most {largest}, .*; got {{}}$"
         for tau in (largest + 1.0, 1e30, np.inf, np.nan, -1.0):
             with pytest.raises(UserError, match=message.format(re.escape(str(tau)))):

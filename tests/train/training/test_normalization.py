@@ -54,7 +54,7 @@ def sent():
 
 
 @pytest.fixture(scope="module")
-def run_by_clip(photos, tmp_path_factory, standard_promotion, sent):
+def run_by_clip(photos, tmp_path_factory, standard_promotion, sent, run_seed):
     """The workdir of a finished run that normalizes as CLIP; copy it to write into it."""
     workdir = tmp_path_factory.mktemp("clip") / "run"
     split = PmapDevices.split
@@ -66,7 +66,8 @@ def run_by_clip(photos, tmp_path_factory, standard_promotion, sent):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(PmapDevices, "split", recorded)
-        experiment.run(config_of(photos, normalization="clip"), workdir)
+        config = config_of(photos, normalization="clip") | {"seed": run_seed}
+        experiment.run(config, workdir)
     return workdir
 
 

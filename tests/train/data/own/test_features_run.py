@@ -45,11 +45,12 @@ def content():
 
 
 @pytest.fixture(scope="module")
-def finished(content, tmp_path_factory):
+def finished(content, tmp_path_factory, run_seed):
     """The folder of a finished run, `run`, without the features that it was trained on."""
     folder = tmp_path_factory.mktemp("features")
     with jax.numpy_dtype_promotion("standard"):
-        experiment.run(small(matrices.write(folder / "a.npz", **content)), folder / "run")
+        config = small(matrices.write(folder / "a.npz", **content), seed=run_seed)
+        experiment.run(config, folder / "run")
         scores = trained.load(folder / "run").predict("test").scores
         np.save(folder / "scores.npy", scores)
     (folder / "a.npz").rename(folder / "moved.npz")
@@ -82,10 +83,11 @@ def test_the_run_keeps_what_it_needs_of_the_features(finished, content):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_the_scale_of_a_feature_does_not_matter(content, finished, tmp_path):
+def test_the_scale_of_a_feature_does_not_matter(content, finished, tmp_path, run_seed):
     scaled = content["features"].astype(np.float32) * [1, 1000, 1, 0.001] + [0, 0, 500, 0]
     content = content | {"features": scaled.astype(np.float32)}
-    experiment.run(small(matrices.write(tmp_path / "a.npz", **content)), tmp_path / "run")
+    config = small(matrices.write(tmp_path / "a.npz", **content), seed=run_seed)
+    experiment.run(config, tmp_path / "run")
     scores = trained.load(tmp_path / "run").predict("test").scores
     # 500 + x has 10 bits less than x; nothing else differs.
     np.testing.assert_allclose(scores, np.load(finished / "scores.npy"), atol=1e-3)
