@@ -27,6 +27,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import jax
+
 import train
 from tests.compilation import INSTRUCTION_SET, QUICK_FLAGS
 
@@ -253,8 +255,6 @@ def _run(start: Start, output: int, errors: int) -> None:
 
 def _configure_jax(environment: Mapping[str, str]) -> None:
     """Has JAX take the variables that are its settings, which it read when it was imported."""
-    import jax
-
     for name, value in environment.items():
         setting = name.lower()
         if setting.startswith("jax_"):

@@ -80,7 +80,9 @@ def test_rows_without_a_softmax_are_refused(tmp_path, rng, value):
         read(tmp_path, logits=logits, labels=labels)
     # What is no logit masks nothing.
     for name in ("scores", "probabilities"):
-        with pytest.raises(UserError, match="must be finite; 2 of the 9 examples in .* have NaN o"):
+        with pytest.raises(
+            UserError, match=r"must be finite; 2 of the 9 examples in .* have NaN o"
+        ):
             read(tmp_path, **{name: logits, "labels": labels})
 
 
