@@ -44,7 +44,7 @@ _LOGITS = flags.DEFINE_string(
     "logits",
     None,
     "Instead of --workdir: an .npy file of somebody's logits [examples, classes], or an .npz file "
-    "with an array called logits, probabilities or scores.",
+    "with an array called logits, probabilities or scores. A logit of -inf masks its class.",
 )
 _LABELS = flags.DEFINE_string(
     "labels",

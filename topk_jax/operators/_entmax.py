@@ -203,8 +203,10 @@ def _bases(
     none where alpha is 1.5 or 2. XLA removes them if it knows alpha. Cost: two selections, if not.
     """
     logs, bases = log_of_bases(power * gaps * scale, offset)
-    exponent = 1 / jnp.where(power > 0, power, 1) - 1
-    slopes = jnp.exp(jnp.where(power > 0, exponent * logs, gaps))
+    # At both ends the slopes are others. At 1 the exponent would be 0, and some logarithms -inf.
+    is_inside = (power > 0) & (power < 1)
+    exponent = 1 / jnp.where(is_inside, power, 0.5) - 1
+    slopes = jnp.exp(jnp.where(is_inside, exponent * logs, gaps))
     slopes = jnp.where(power == 0.5, bases, slopes)
     return bases, jnp.where(power == 1, jnp.sign(bases), slopes)
 

@@ -46,6 +46,24 @@ _DECOMPRESSED: Mapping[str, Callable[[Any], _Decompressed]] = MappingProxyType(
 _SUM_TOLERANCE = 1e-3
 
 
+def _are_finite(rows: np.ndarray) -> np.ndarray:
+    return np.isfinite(rows).all(axis=-1)
+
+
+def _are_finite_or_masked(rows: np.ndarray) -> np.ndarray:
+    """Whether a softmax has a value. A NaN fails the first comparison."""
+    return (rows < np.inf).all(axis=-1) & (rows > -np.inf).any(axis=-1)
+
+
+# Which rows [n, L] are taken, what they must be, and what others have.
+_FINITE = (_are_finite, "finite", "NaN or infinity")
+_FINITE_OR_MASKED = (
+    _are_finite_or_masked,
+    "finite, or -inf for a class that is masked",
+    "NaN or +inf, or -inf for every class",
+)
+
+
 def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray | None) -> None:
     """Writes an .npz file of scores float32 [n, L], labels [n], losses [n] and class counts [L].
 
@@ -100,7 +118,7 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
 
     Args:
         logits: an .npy file of logits [n, L], or an .npz file with "logits", "probabilities" or
-            "scores".
+            "scores". A logit of -inf masks its class, which gets a probability of 0.
         labels: see `read_integers`; None where the .npz file has "labels".
         flag: what messages call the first; the second is called by it too.
 
@@ -130,12 +148,12 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     else:
         raise UserError(f"--{labels_flag} is needed: {logits} has no array called labels")
     _check_labels(classes, values.shape, flag=labels_flag)
-    is_finite = _by_chunks(values, lambda part: np.isfinite(part).all(axis=-1))
-    bad = np.flatnonzero(~is_finite)
+    are_taken, must_be, have = _FINITE if name != _LOGITS else _FINITE_OR_MASKED
+    bad = np.flatnonzero(~_by_chunks(values, are_taken))
     if bad.size:
         raise UserError(
-            f"--{flag} must be finite; {bad.size} of the {len(values)} examples in {logits} have "
-            f"NaN or infinity, the first of them example {bad[0]}"
+            f"--{flag} must be {must_be}; {bad.size} of the {len(values)} examples in {logits} "
+            f"have {have}, the first of them example {bad[0]}"
         )
     if name == _PROBABILITIES and not are_probabilities(values):
         raise UserError(

@@ -11,6 +11,7 @@ from scipy import special
 
 from tests import reference
 from train.evaluation import predictions, score_files, stored_scores
+from train.evaluation.conformal_rules import RULES
 from train.evaluation.predictions import Predictions, ranks_in_64_bits
 from train.evaluation.set_report import set_report
 from train.evaluation.stored_scores import StoredScores
@@ -36,6 +37,54 @@ def test_logits_far_apart_are_ranked_as_they_are(tmp_path, rng):
     assert (found.ranks < 8).all()
     exact = -special.log_softmax(logits, axis=1)[np.arange(400), labels]
     np.testing.assert_allclose(found.loss, exact, rtol=1e-12)
+
+
+@pytest.mark.parametrize("in_a_file", [False, True])
+def test_a_logit_of_minus_infinity_masks_its_class(tmp_path, rng, monkeypatch, in_a_file):
+    labels, rows = rng.integers(0, 6, size=50), np.arange(50)
+    logits = rng.normal(size=(50, 6)).astype(np.float32)
+    masked = logits.copy()
+    for step in (1, 4):
+        masked[rows, (labels + step) % 6] = -np.inf
+    # All but one class, and the label's own class.
+    masked[0, np.arange(6) != labels[0]] = -np.inf
+    masked[1] = np.where(np.arange(6) == labels[1], -np.inf, logits[1])
+    far_below = np.where(masked == -np.inf, -1e4, masked).astype(np.float32)
+    np.savetxt(tmp_path / "labels.txt", labels, "%d")
+    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0 if in_a_file else 2**28)
+    found, expected = [], []
+    for values, read_to in ((masked, found), (far_below, expected)):
+        np.save(tmp_path / "logits.npy", values)
+        one = score_files.read_scores(tmp_path / "logits.npy", tmp_path / "labels.txt", flag="l")
+        evaluated, counts = one.take(rows[2:]), np.arange(1, 7)
+        settings = {"ks": (1, 3), "coverages": (0.9,), "rules": tuple(RULES.values())}
+        report = set_report(evaluated, one, class_counts=counts, **settings).to_json()
+        read_to += [one.scores[:], one.ranks, one.loss[2:], report]
+    # Classes far below the others have a probability of 0 in 32 bits.
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_equal(one, other)
+    assert found[-1]["metrics"]["loss"] > 0
+    np.testing.assert_array_equal(found[0] == 0, masked == -np.inf)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_rows_without_a_softmax_are_refused(tmp_path, rng, value):
+    logits = rng.normal(size=(9, 4))
+    logits[[5, 7]] = [[0, value, 0, -np.inf], 4 * [value]]
+    labels = np.zeros(9, int)
+    bad, first = ("1", 7) if value == -np.inf else ("2", 5)
+    message = (
+        rf"^--logits must be finite, or -inf for a class that is masked; {bad} of the 9 examples "
+        rf"in \S+ have NaN or \+inf, or -inf for every class, the first of them example {first}$"
+    )
+    with pytest.raises(UserError, match=message):
+        read(tmp_path, logits=logits, labels=labels)
+    # What is no logit masks nothing.
+    for name in ("scores", "probabilities"):
+        with pytest.raises(
+            UserError, match=r"must be finite; 2 of the 9 examples in .* have NaN o"
+        ):
+            read(tmp_path, **{name: logits, "labels": labels})
 
 
 @pytest.mark.parametrize("shift", [0.0, 1e8, 1e39])
