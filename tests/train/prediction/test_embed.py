@@ -255,7 +255,6 @@ def test_rows_have_the_labels_and_splits_of_a_run_on_the_images(photos, tmp_path
     monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
     features = feature_files.read_features(feature_files.find(out, "--features"))
     assert isinstance(features, StoredRows)
-    assert not features.flags.writeable
 
 
 def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
