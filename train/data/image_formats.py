@@ -5,8 +5,9 @@ import os.path
 
 from PIL import Image, ImageFile
 
-# Pillow recognises the names of these formats, but cannot decode them.
-_NO_PICTURES = frozenset({"MPEG"})
+# Pillow recognises the names of these formats, but cannot decode them, or has Ghostscript run what
+# is in them.
+_NO_PICTURES = frozenset({"EPS", "MPEG"})
 # Read with the package pillow-heif, which may not be installed.
 _HEIC = frozenset({".heic", ".heics", ".heif", ".heifs", ".hif"})
 # Raw photographs of cameras. Many are TIFF files, of which Pillow would read a small preview.
@@ -17,8 +18,8 @@ _RAW = frozenset(
         *(".srf", ".srw", ".x3f"),
     }
 )
-# Other images that Pillow cannot decode.
-_UNSUPPORTED = frozenset({".jxl", ".svg", ".psd"})
+# Other images that are not decoded.
+_UNSUPPORTED = frozenset({".eps", ".jxl", ".ps", ".svg", ".psd"})
 # What lies beside images in a folder: texts, tables, and what programs and cameras note of them.
 _SIDE_FILES = frozenset(
     {

@@ -46,6 +46,9 @@ def opened(file: BinaryIO) -> ImageFile.ImageFile:
         if needed == encoded:
             raise
         image = Image.open(io.BytesIO(needed))
+    if image.format == "EPS":
+        # Pillow has Ghostscript run it when its pixels are read.
+        raise ValueError("it is a program for printers (EPS), which is not run; convert it to PNG")
     if isinstance(image, TiffImagePlugin.TiffImageFile) and _is_preview(image, head):
         raise ValueError(
             "it has a preview in place of the picture, as the raw photographs of cameras have; "

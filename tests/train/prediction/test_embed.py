@@ -26,7 +26,9 @@ from train.data.own import feature_files
 from train.data.own.fast_own_image_reader import FastOwnImageReader
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import EncodedImages, Listing
+from train.foundation import stored_rows
 from train.foundation.errors import UserError
+from train.foundation.stored_rows import StoredRows
 from train.models import MODELS, NORMALIZATIONS, ModelSpec
 from train.models.weights.names import PublishedNames
 from train.prediction import row_sets, trained
@@ -223,7 +225,7 @@ def test_features_of_a_run_are_those_below_its_head(photos, finished_run, tmp_pa
     np.testing.assert_allclose(classifier.scores()(np.stack(pixels)), scores, rtol=1e-4, atol=1e-6)
 
 
-def test_rows_have_the_labels_and_splits_of_a_run_on_the_images(photos, tmp_path):
+def test_rows_have_the_labels_and_splits_of_a_run_on_the_images(photos, tmp_path, monkeypatch):
     out = tmp_path / "a.npz"
     embed(Sums(), found.in_folder(photos), out, skip_unreadable=False)
     content = arrays(out)
@@ -249,10 +251,10 @@ def test_rows_have_the_labels_and_splits_of_a_run_on_the_images(photos, tmp_path
     of_features = dataset_spec(config).load(None)
     np.testing.assert_array_equal(of_features.test.images.indices, dataset.test.images.indices)
     assert of_features.class_names == CLASSES
-    # It is mapped, not read: the arrays are not compressed.
+    # They stay in their file: the arrays are not compressed.
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
     features = feature_files.read_features(feature_files.find(out, "--features"))
-    assert not features.flags.owndata
-    assert not features.flags.writeable
+    assert isinstance(features, StoredRows)
 
 
 def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
