@@ -360,14 +360,24 @@ class Assembly:
 
         It is of training examples as they are evaluated. Every process looks at the same ones, on
         one of its devices.
+
+        Raises:
+            UserError: none of these examples can be read.
         """
         train, seed = self.dataset.train, self.config["seed"]
         chosen = np.random.default_rng(seed).permutation(len(train))[:_MOST_MEASURED]
-        share = math.ceil(self.config["dataset"]["batch_size"] / jax.device_count())
+        batch_size = self.config["dataset"]["batch_size"]
+        share = math.ceil(batch_size / jax.device_count())
         pipeline = dataclasses.replace(
-            self._pipeline(share * jax.process_count()), process_index=0, process_count=1
+            self._pipeline(batch_size), batch_size=share, process_index=0, process_count=1
         )
-        variables = jax.device_put({"params": state.params, "batch_stats": state.batch_stats})
+        # Without the head, for all of which a device may have no room.
+        variables = jax.device_put(
+            {
+                "params": {"features": state.params.get("features", {})},
+                "batch_stats": {"features": state.batch_stats.get("features", {})},
+            }
+        )
 
         @jax.jit
         def features(variables: Any, inputs: jax.Array) -> jax.Array:
@@ -378,12 +388,14 @@ class Assembly:
 
         batches = terminal.tracked(
             pipeline.evaluation(train.take(np.sort(chosen))),
-            total=math.ceil(len(chosen) / pipeline.batch_size),
+            total=math.ceil(len(chosen) / share),
             what=f"features of {len(chosen):,} training {self.spec.example}s",
         )
         norm = feature_norm.measure(
             np.asarray(features(variables, batch["images"]))[batch["mask"]] for batch in batches
         )
+        if norm is None:
+            raise self._none_can_be_read(len(chosen), "training")
         return start_from(state, state.params, {**state.batch_stats, "norm": norm})
 
     def training_batches(self, first_step: int) -> Generator[Batch, None, None]:
@@ -439,11 +451,12 @@ class Assembly:
             num_classes=self.num_classes,
         )
         if not found.labels.size:
-            name = self.config["dataset"].get("path", self.spec.name)
-            raise UserError(
-                f"none of the {len(examples)} {split} {self.spec.example}s of {name} can be read"
-            )
+            raise self._none_can_be_read(len(examples), split)
         return found
+
+    def _none_can_be_read(self, number: int, split: str) -> UserError:
+        name = self.config["dataset"].get("path", self.spec.name)
+        return UserError(f"none of the {number} {split} {self.spec.example}s of {name} can be read")
 
     def validate(self, state: TrainState) -> Evaluation:
         """What is reported of the validation split after an epoch, for a state on the devices."""

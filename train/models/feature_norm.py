@@ -39,14 +39,14 @@ class FeatureNorm(nn.Module):
         return (features - mean.reshape(broadcast)) / scale.reshape(broadcast)
 
 
-def measure(batches: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
-    """The variables of a `FeatureNorm` for the features in some batches.
+def measure(batches: Iterable[np.ndarray]) -> dict[str, np.ndarray] | None:
+    """The variables of a `FeatureNorm` for the features in some batches; None if there are none.
 
     Args:
-        batches: features [..., d], at least one vector of them.
+        batches: features [..., d].
     """
-    count, origin = 0, np.zeros(0)
-    total = squares = np.float64(0)
+    count = 0
+    origin = total = squares = np.zeros(1)
     for batch in batches:
         features = batch.reshape(-1, batch.shape[-1]).astype(np.float64)
         if not count and len(features):
@@ -56,6 +56,8 @@ def measure(batches: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
         count += len(features)
         total = total + features.sum(axis=0)
         squares = squares + np.square(features).sum(axis=0)
+    if not count:
+        return None
     difference = total / count
     deviation = np.sqrt(np.maximum(squares / count - difference**2, 0))
     return {
