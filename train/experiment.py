@@ -373,6 +373,10 @@ def _first_state(assembly: Assembly) -> TrainState:
             show_line(loaded.message)
     if assembly.normalizes_features and not (loaded and loaded.head_is_read):
         state = assembly.with_feature_norm(state)
+        if processes.is_first():
+            show_line(
+                "features are normalized below the new head (config.model.normalize_features)"
+            )
     return state
 
 

@@ -102,8 +102,11 @@ def _looks_whole(records: Records, index: int) -> bool:
     try:
         with source.open(in_source) as file, image_opening.opened(file) as image:
             width, height = image.size
-            is_plain = image.mode in _PLAIN and (
-                max(width, height) <= _MOST_NARROW * min(width, height)
+            # Colours of 16 bits can be nearly black, which is refused.
+            is_plain = (
+                image.mode in _PLAIN
+                and not any("16" in str(tile.args) for tile in image.tile)
+                and max(width, height) <= _MOST_NARROW * min(width, height)
             )
             return is_plain and _has_end(file, image)
     except Exception:  # Whatever a damaged file makes Pillow's many readers raise; read once more.
