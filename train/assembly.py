@@ -371,7 +371,6 @@ class Assembly:
         chosen = np.random.default_rng(seed).permutation(len(train))[:_MOST_MEASURED]
         batch_size = self.config["dataset"]["batch_size"]
         share = math.ceil(batch_size / jax.device_count())
-<<<<<<< HEAD
         pipeline = self._pipeline(batch_size, "train")
         pipeline = dataclasses.replace(
             pipeline,
@@ -380,10 +379,6 @@ class Assembly:
             process_count=1,
             # The folder that they are listed in is not there yet. Training lists them.
             on_skipped=None if pipeline.on_skipped is None else lambda _skipped: None,
-=======
-        pipeline = dataclasses.replace(
-            self._pipeline(batch_size), batch_size=share, process_index=0, process_count=1
->>>>>>> defaults
         )
         # Without the head, for all of which a device may have no room.
         variables = jax.device_put(
