@@ -52,7 +52,8 @@ def _are_finite(rows: np.ndarray) -> np.ndarray:
 
 def _are_finite_or_masked(rows: np.ndarray) -> np.ndarray:
     """Whether a softmax has a value. A NaN fails the first comparison."""
-    return (rows < np.inf).all(axis=-1) & (rows > -np.inf).any(axis=-1)
+    has_value: np.ndarray = (rows < np.inf).all(axis=-1) & (rows > -np.inf).any(axis=-1)
+    return has_value
 
 
 # Which rows [n, L] are taken, what they must be, and what others have.
