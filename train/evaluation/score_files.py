@@ -52,8 +52,7 @@ def _are_finite(rows: np.ndarray) -> np.ndarray:
 
 def _are_finite_or_masked(rows: np.ndarray) -> np.ndarray:
     """Whether a softmax has a value. A NaN fails the first comparison."""
-    has_value: np.ndarray = (rows < np.inf).all(axis=-1) & (rows > -np.inf).any(axis=-1)
-    return has_value
+    return np.all(rows < np.inf, axis=-1) & np.any(rows > -np.inf, axis=-1)
 
 
 # Which rows [n, L] are taken, what they must be, and what others have.
