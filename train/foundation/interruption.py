@@ -46,7 +46,7 @@ class _State:
     """What the handler and the thread know of the command.
 
     Attributes:
-        begun: whether this process handles Ctrl-C here.
+        begun: whether this process is that of a command, which ends here.
         unwinds: whether a KeyboardInterrupt is raised.
         raised: whether one was.
         patience: the number of contexts of `patient` that are open.
@@ -72,15 +72,17 @@ def begin() -> None:
     Standard streams that are closed become the null device, here because nothing is open yet.
     """
     _open_closed_streams()
-    if _state.begun or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if _state.begun:
+        return
+    _state.begun = True
+    _end_after_tracebacks()
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return
     signal.signal(signal.SIGINT, _receive)
-    _state.begun = True
     # The first function that is registered is the last one at the exit. After it Python would put
     # back the signal's own handling, which ends the process without a line.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     _filter_what_python_prints()
-    _end_after_tracebacks()
     # Python writes the number of each signal to it at once, whatever the main thread does.
     received, written = os.pipe()
     os.set_blocking(written, False)

@@ -73,7 +73,10 @@ class Checkpointer:
                 options=ocp.CheckpointManagerOptions(
                     preservation_policy=self._policy,
                     async_options=ocp.AsyncOptions(
-                        post_finalization_callback=self._write_checksums
+                        post_finalization_callback=self._write_checksums,
+                        # Orbax's threads wait for a folder that another one makes, and wait for
+                        # five minutes if it cannot be made. The process does not end before them.
+                        create_directories_asynchronously=False,
                     ),
                 ),
             )

@@ -168,11 +168,15 @@ sys.modules["__main__"].last = Last()
     assert run(command) == (0, "taken apart", "")
 
 
+# As a shell starts what is in the background.
+IGNORING = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
+
+
 def test_a_process_that_ignores_it_goes_on_to_do_so():
-    ignoring = ("sh", "-c", "trap '' INT; exec \"$@\"", "sh")
-    assert run("interrupt()", started_by=ignoring) == (0, "", "")
+    assert run("interrupt()", started_by=IGNORING) == (0, "", "")
 
 
+@pytest.mark.parametrize("started_by", [(), IGNORING])
 @pytest.mark.parametrize(
     ("error", "code", "last"),
     [
@@ -181,9 +185,9 @@ def test_a_process_that_ignores_it_goes_on_to_do_so():
         ("KeyError('a mistake of ours')", 1, "KeyError: 'a mistake of ours'"),
     ],
 )
-def test_an_error_ends_a_command_with_threads_that_never_end(error, code, last):
+def test_an_error_ends_a_command_with_threads_that_never_end(error, code, last, started_by):
     command = f"threading.Thread(target=never_returns).start()\nraise {error}"
-    returned, printed, errors = run(command)
+    returned, printed, errors = run(command, started_by=started_by)
     assert (returned, printed) == (code, "")
     assert errors.splitlines()[-1].endswith(last)
 

@@ -1,9 +1,12 @@
 """Checkpoints: bit for bit, which are kept, and what is done about those that are not whole."""
 
+import contextlib
+import errno
 import logging
 import os
 import resource
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -321,6 +324,29 @@ def test_a_full_disk_is_one_error_that_names_the_directory(directory, state, cap
     assert not caplog.records
     with Checkpointer(directory) as checkpointer:
         assert checkpointer.restore_latest(state)[0].step == 1
+
+
+@pytest.mark.parametrize("name", ["2", "state", "progress"])
+def test_nothing_waits_for_a_folder_that_cannot_be_made(directory, state, monkeypatch, name):
+    fill(directory, state, [1])
+    make = os.mkdir
+
+    def without_inodes(path, *mode, **options):
+        if Path(path).name == f"{name}.orbax-checkpoint-tmp":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        make(path, *mode, **options)
+
+    threads = set(threading.enumerate())
+    checkpointer = Checkpointer(directory)
+    monkeypatch.setattr(os, "mkdir", without_inodes)
+    with (
+        pytest.raises(OSError, match=r"cannot save a checkpoint in \S+/checkpoints: No space left"),
+        contextlib.closing(checkpointer),
+    ):
+        checkpointer.save(2, state, {"best_step": 2})
+    # Python's own exit waits for them.
+    left = set(threading.enumerate()) - threads
+    assert [thread.name for thread in left if not thread.daemon] == []
 
 
 @pytest.mark.parametrize("make", [Path.touch, os.mkfifo])
