@@ -26,6 +26,8 @@ _HELLO = re.compile(r"process (\d{1,9}) of (\d{1,9})")
 _SILENT_SECONDS = 10
 # How long the host tells processes that come late of a mistake.
 _LINGER_SECONDS = 5
+# How long a process may take to take in its last line.
+_CLOSE_SECONDS = 1
 # The most processes that a message names.
 _MOST_NAMED = 5
 
@@ -51,6 +53,8 @@ class MeetingHost:
         self._num_processes = num_processes
         self._seconds = seconds
         self._guests: dict[int, asyncio.StreamWriter] = {}
+        # Those of the guests, and of others that have connected.
+        self._writers: list[asyncio.StreamWriter] = []
         self._num_connected = 0
         self._num_told = 0
         self._mistake = ""
@@ -81,8 +85,14 @@ class MeetingHost:
         if self._mistake:
             await _comes(self._all_told, _LINGER_SECONDS)
         self._server.close()
+        for writer in self._writers:
+            writer.close()
+        closed = (writer.wait_closed() for writer in self._writers)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*closed, return_exceptions=True), _CLOSE_SECONDS)
 
     async def _receive(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
         with contextlib.suppress(asyncio.CancelledError):  # At the end. asyncio would print it.
             await self._talk(reader, writer)
 
