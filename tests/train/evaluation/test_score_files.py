@@ -51,7 +51,7 @@ def test_a_logit_of_minus_infinity_masks_its_class(tmp_path, rng, monkeypatch, i
     masked[1] = np.where(np.arange(6) == labels[1], -np.inf, logits[1])
     far_below = np.where(masked == -np.inf, -1e4, masked).astype(np.float32)
     np.savetxt(tmp_path / "labels.txt", labels, "%d")
-    monkeypatch.setattr(stored_scores, "MOST_IN_MEMORY", 0 if in_a_file else 2**28)
+    monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0 if in_a_file else 2**28)
     found, expected = [], []
     for values, read_to in ((masked, found), (far_below, expected)):
         np.save(tmp_path / "logits.npy", values)

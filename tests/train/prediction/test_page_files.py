@@ -14,6 +14,8 @@ from train.prediction.html_page import page_files
 from train.prediction.image_sets import Unreadable
 
 CARDS = 3
+# As it is escaped.
+NAME = re.escape(r"a\r\n\u2028é\n")
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +35,7 @@ def write(path, number, *, unreadable=0):
 
 
 def numbers(page):
-    return [int(found) for found in re.findall(r"<h2>[^<]*<[^>]*></span>a\s+é\n(\d+) end", page)]
+    return [int(found) for found in re.findall(rf"<h2>[^<]*<[^>]*></span>{NAME}(\d+) end", page)]
 
 
 def names(folder):
