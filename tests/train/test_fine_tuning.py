@@ -89,9 +89,10 @@ def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
     assert as_bytes(found.params["head"]) != as_bytes(selected.params["head"])
     assert found.scores()(np.zeros((1, 8, 8, 1), np.uint8)).shape == (1, 10)
     # The trained network is better than one epoch makes it: all but the head was there already.
+    # Equal scores have a hinge of 1; it was 0.04 here.
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     first = next(line for line in lines if line["split"] == "validation")
-    assert first["loss"] < 1.2 * selected.results["validation"]["loss"]
+    assert first["loss"] < 0.3
     # The features were normalized below the new head. Whoever goes on has the same classifier.
     norm = as_bytes(found.batch_stats["norm"])
     images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 1), np.uint8)
