@@ -147,7 +147,9 @@ def _load(recipe: Recipe, overrides: tuple[str, ...]) -> dict[str, Any]:
     values = flags.FlagValues()
     arguments = [recipe.file, *_changes(recipe, overrides)]
     try:
-        config = _Unprinted(flag_types.read_configuration(recipe.argument))
+        config = flag_types.read_configuration(recipe.argument)
+        # A copy would have its fields in another order.
+        object.__setattr__(config, "__class__", _Unprinted)
         config_flags.DEFINE_config_dict("config", config, flag_values=values, sys_argv=arguments)
         values(arguments)
     except (flags.Error, TypeError, ValueError) as error:

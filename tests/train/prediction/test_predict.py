@@ -120,7 +120,7 @@ MISTAKES = {
     "no images": ("--workdir=% --top_k=1", "--images is needed"),
     "no rule": ("--workdir=% --images=@", "one of --top_k, --average_k or --coverage is needed"),
     "no number": ("--workdir=% --images=@ --top_k=x", "--top_k=x"),
-    "only text": ("--workdir=% --images=%/tensorboard --top_k=1", "there are none in"),
+    "only text": ("--workdir=% --images=%/../texts --top_k=1", "there are none in"),
     "no run": ("--workdir=@ --images=@ --top_k=1", "holds no run"),
     "html": ("--workdir=% --images=@ --top_k=1 --html=@/x/y.html", "--html must be in a folder"),
     "device": ("--workdir=% --images=@ --top_k=1 --out=/dev/null", "is a device or a pipe"),
@@ -152,6 +152,8 @@ MISTAKES = {
 
 def test_a_mistake_is_one_line_and_exit_code_two(workdir, images):
     before = {file: file.read_bytes() for file in images.iterdir()}
+    (workdir.parent / "texts").mkdir()
+    (workdir.parent / "texts" / "notes.txt").write_text("no image")
     starts = [
         [part.replace("@", str(images)).replace("%", str(workdir)) for part in text.split()]
         for text, _ in MISTAKES.values()

@@ -154,7 +154,7 @@ def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, monkeypatch
         assert of_spec(assembly) == expected, model
         assert (assembly.facts.mean is None) == (expected == IMAGENET)
         capsys.readouterr()
-        experiment._show_data(assembly)
+        experiment._show_data(assembly, {})
         told = "images are normalized as" in capsys.readouterr().out
         assert told == (expected != IMAGENET)
     assert IMAGENET == (photographs.IMAGENET_MEAN, photographs.IMAGENET_STD)

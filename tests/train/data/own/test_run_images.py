@@ -231,6 +231,7 @@ def test_a_list_that_is_none_is_told(tmp_path, change):
         digest="d",
         image_shape=(1, 1, 3),
         class_names=("ash",),
+        unseen_class_names=(),
         given=frozenset({0}),
         paths=("a", "b"),
         labels=np.zeros(2, np.int32),
