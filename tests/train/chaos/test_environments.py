@@ -44,7 +44,7 @@ VARIABLES: Mapping[str, Sequence[str | None]] = {
     "PYTHONIOENCODING": ("ascii", "latin-1", "utf-16", "ascii:strict"),
     "PYTHONUTF8": ("0",),
     "PYTHONOPTIMIZE": ("1", "2"),
-    "PYTHONWARNINGS": ("default", "bogus"),
+    "PYTHONWARNINGS": ("default", "ignore"),
     "COLUMNS": ("0", "-1", "1", "bogus", "999999"),
     "TERM": ("dumb", "", "bogus", None),
     "NO_COLOR": ("1",),
