@@ -4,19 +4,19 @@ Each is started as a user starts it, in a Python of its own: much is read when i
 command comes to the same result, or ends in one line.
 """
 
-import functools
 import os
 import resource
 import subprocess
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from tests.compilation import QUICK_FLAGS
+from tests.train import limited
 from tests.train.chaos.material import COMMANDS, TIME_LIMIT, Material, why_not
-from tests.train.forked import ROOT, Ended, limit
+from tests.train.forked import ROOT, Ended
+from tests.train.limited import Change
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -56,27 +56,19 @@ VARIABLES: Mapping[str, Sequence[str | None]] = {
 }
 
 
-def limits(kind: int, *values: int) -> list[Callable[[], None]]:
-    return [functools.partial(limit, kind, value) for value in values]
-
-
-def mask_permissions(mask: int) -> None:
-    os.umask(mask)
-
-
-def close(number: int) -> Callable[[], None]:
-    """Closes a standard file, as a service manager may."""
-    return functools.partial(os.close, number)
+def limits(kind: int, *values: int) -> list[Change]:
+    return [("limit", kind, value) for value in values]
 
 
 # What a process does before it becomes the command.
-BEFORE: Mapping[str, Sequence[Callable[[], None]]] = {
+BEFORE: Mapping[str, Sequence[Change]] = {
     "open files": limits(resource.RLIMIT_NOFILE, 16, 32, 64, 200),
     "addresses": limits(resource.RLIMIT_AS, 600 * 2**20, 2**30, 2**32),
     "size of a file": limits(resource.RLIMIT_FSIZE, 0, 1000, 100_000),
     "stack": limits(resource.RLIMIT_STACK, 2**18, 2**20),
-    "umask": [functools.partial(mask_permissions, mask) for mask in (0o777, 0o077, 0)],
-    "closed": [close(0), close(1), close(2)],
+    "umask": [("umask", 0o777), ("umask", 0o077), ("umask", 0)],
+    # As a service manager may.
+    "closed": [("close", 0), ("close", 1), ("close", 2)],
 }
 
 
@@ -85,15 +77,10 @@ class Odd:
     """An environment: its variables, and what else is odd."""
 
     variables: Mapping[str, str | None]
-    before: Mapping[str, Callable[[], None]]
-
-    def enter(self) -> None:
-        for change in self.before.values():
-            change()
+    before: Mapping[str, Change]
 
     def __str__(self) -> str:
-        changes = {name: getattr(change, "args", change) for name, change in self.before.items()}
-        return f"{dict(self.variables)}, {changes}"
+        return f"{dict(self.variables)}, {dict(self.before)}"
 
 
 def drawn_environment(draw):
@@ -112,11 +99,10 @@ def run(command, folder, odd):
     given = {name: value for name, value in environment.items() if value is not None}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", command.module, *command.arguments(folder)],
+            limited.command([*odd.before.values()], command.module, *command.arguments(folder)),
             # Where a relative folder of a variable is made.
             cwd=folder,
             env=given,
-            preexec_fn=odd.enter,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=TIME_LIMIT,

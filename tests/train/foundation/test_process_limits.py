@@ -1,13 +1,12 @@
 """Limits of the system within which nothing can be done: one line, before anything is imported."""
 
-import functools
 import resource
 import subprocess
-import sys
 
 import pytest
 
-from tests.train.forked import ROOT, limit
+from tests.train import limited
+from tests.train.forked import ROOT
 
 LIMITS = {
     "-v": (resource.RLIMIT_AS, 400_000 * 1024, "0.41 GB of address space", "2 GB"),
@@ -21,9 +20,8 @@ LIMITS = {
 def test_a_limit_that_is_too_low_is_one_line(option, command):
     kind, value, what, needed = LIMITS[option]
     done = subprocess.run(
-        [sys.executable, "-m", f"train.{command}"],
+        limited.command([("limit", kind, value)], f"train.{command}"),
         cwd=ROOT,
-        preexec_fn=functools.partial(limit, kind, value),
         capture_output=True,
         text=True,
         check=False,
