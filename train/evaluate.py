@@ -173,7 +173,7 @@ def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
     title = f"{spec.name}, {origin}, {split} split"
     if left_out := len(getattr(dataset, split)) - len(examples.labels):
         about["left_out"] = left_out
-        title += f", {left_out:,} images left out as unreadable"
+        title += f" (images left out as unreadable: {left_out:,})"
     out = _path(_OUT)
     if out is None and classifier.workdir is not None:
         out = run_files.evaluation(classifier.workdir, split)

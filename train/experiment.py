@@ -85,7 +85,7 @@ def run(
     finished = _earlier_results(config, workdir)
     if finished is not None and shorter is None:
         runs.check_same_run(workdir, config, finished)
-        _note_changes(config, workdir)
+        _note_changes(config, workdir, finished)
         if processes.is_first():
             loss = find_loss(config["loss"]["name"])
             reporting.show_finished(workdir, finished, optimizes_top_k=loss.optimizes_top_k)
@@ -198,8 +198,10 @@ def _config_of_workdir(
     return continued, shorter
 
 
-def _note_changes(config: Mapping[str, Any], workdir: Path) -> None:
+def _note_changes(config: Mapping[str, Any], workdir: Path, finished: Mapping[str, Any]) -> None:
     """Notes in the folder of a finished run where its data are now, and the like.
+
+    What a run has left out stays left out, for the commands that read it, whatever is given now.
 
     Raises:
         UserError: they are other data.
@@ -208,6 +210,8 @@ def _note_changes(config: Mapping[str, Any], workdir: Path) -> None:
     now = runs.all_fields(config)
     if any(earlier.get(name) != now.get(name) for name in runs.PLACES_OF_DATA):
         _assembled(config, workdir)
+    if skipped_images.FIELD in finished:
+        config = {**config, "dataset": {**config["dataset"], "skip_unreadable": True}}
     if processes.is_first():
         reporting.write_config(config, workdir)
 

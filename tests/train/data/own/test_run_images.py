@@ -364,6 +364,9 @@ def test_a_run_is_finished_without_the_images_that_are_gone(moved, capsys):
     again = experiment.run(config_of(moved, **SKIP), moved / "again")
     assert without_times(again) == without_times(results)
     assert len(trained.load(moved / "run").predict("test").labels) == 11
+    # The finished run keeps what it left out, also if the field is not given again.
+    assert experiment.run(config_of(moved), moved / "run") == results
+    assert len(trained.load(moved / "run").predict("test").labels) == 11
     # What is gone later is left out by the same means.
     (moved / "photos" / names_of(moved, 2)[1]).unlink()
     assert experiment.run(config_of(moved, **SKIP), moved / "run") == results
