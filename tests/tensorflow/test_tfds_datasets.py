@@ -114,24 +114,24 @@ def test_imagenet_has_the_files_of_both_archives(tmp_path, capsys):
     ]
 
 
-def test_the_cifar_100_recipe_trains_on_what_was_prepared(tmp_path, cifar100):
+def test_the_cifar_100_recipe_trains_on_what_was_prepared(run_seed, tmp_path, cifar100):
     run("cifar100", tmp_path)
-    train_two_epochs("cifar100", tmp_path)
+    train_two_epochs("cifar100", tmp_path, run_seed)
 
 
-def test_the_imagenet_recipe_trains_on_what_was_prepared(tmp_path):
+def test_the_imagenet_recipe_trains_on_what_was_prepared(run_seed, tmp_path):
     # All classes, as the recipe holds out as many images of each: one of the two that there are.
     archives.imagenet_tars(tmp_path / "manual", num_classes=1000, num_validation=1000)
     run("imagenet", tmp_path)
-    train_two_epochs("imagenet", tmp_path)
+    train_two_epochs("imagenet", tmp_path, run_seed)
 
 
-def train_two_epochs(recipe, tmp_path):
+def train_two_epochs(recipe, tmp_path, seed):
     """Two epochs by the real command, which is killed if it hangs, and a look at its results."""
     affordable = test_recipes.RECIPES[recipe]
     # The images that the archives leave for training make two batches.
     affordable = dataclasses.replace(affordable, steps_per_epoch=2)
-    results = test_recipes.train(recipe, affordable, tmp_path / "data", tmp_path / "run")
+    results = test_recipes.train(recipe, affordable, tmp_path / "data", tmp_path / "run", seed)
     test = results["test"]
     for k in affordable.ks:
         for rule in (f"top_{k}_accuracy", f"average_{k}_accuracy"):
