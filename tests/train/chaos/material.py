@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import shutil
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ _OF_THE_MOMENT = (
 )
 # Of docs/train.md.
 _EXIT_CODES = (1, 2)
+_UNREADABLE = re.compile(r"\d+ of \d+ images could not be read")
 
 
 # Of results.json: most of the numbers that it has of a split.
@@ -226,6 +228,9 @@ def why_no_end(ended: Ended) -> str | None:
         return None
     if ended.returncode not in _EXIT_CODES:
         return f"ended with {ended.returncode}: {ended.stderr[-2000:]}"
+    if ended.returncode == 1 and lines and _UNREADABLE.fullmatch(lines[-1]):
+        # train.predict has a line for each of them.
+        return None
     *warnings, last = lines or [""]
     if not last.startswith("error: ") or any(
         not warning.startswith("warning: ") for warning in warnings

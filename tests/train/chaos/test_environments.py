@@ -33,7 +33,7 @@ VARIABLES: Mapping[str, Sequence[str | None]] = {
     "JAX_PLATFORMS": ("bogus", "", "tpu", "cpu,bogus"),
     "JAX_COMPILATION_CACHE_DIR": ("/dev/null", "relative", "", "/nowhere/cache", "/proc"),
     "JAX_DEBUG_NANS": ("1", "bogus"),
-    "JAX_TRANSFER_GUARD": ("disallow", "log", "bogus"),
+    "JAX_TRANSFER_GUARD": ("disallow", "bogus"),
     "XDG_CACHE_HOME": ("relative", "", "/dev/null", "/nowhere", "/proc"),
     "HOME": (None, "", "/nowhere", "/dev/null", "relative"),
     "TMPDIR": ("/nowhere", "relative", "/dev/null", ""),
