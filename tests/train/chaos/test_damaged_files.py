@@ -35,10 +35,9 @@ def try_all(trials, material, part, numbers):
             material.renew(is_training=command.is_training)
             what = damage(material.file(part, command.reads, draw), draw)
             what = f"{name} {index}: {what.replace(str(material.at), '')}"
-            try:
-                trials.add(what, why_not(name, material, command.run(material.at)))
-            except TimeoutError as error:
-                trials.add(what, str(error))
+            trials.attempt(
+                what, lambda name=name: why_not(name, material, COMMANDS[name].run(material.at))
+            )
 
 
 def test_commands_and_damaged_files(trials_of, tmp_path):

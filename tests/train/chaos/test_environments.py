@@ -9,6 +9,7 @@ import resource
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -130,8 +131,5 @@ def test_commands_in_odd_environments(trials_of, tmp_path):
     for name, number in NUMBERS.items():
         for index in range(number):
             odd = drawn_environment(trials.draw(f"{name} {index}"))
-            try:
-                trials.add(f"{name} {index}, {odd}", why_failed(name, material, odd))
-            except TimeoutError as error:
-                trials.add(f"{name} {index}, {odd}", str(error))
+            trials.attempt(f"{name} {index}, {odd}", partial(why_failed, name, material, odd))
     trials.check()

@@ -5,6 +5,7 @@ fault, comes to the result that it has always had.
 """
 
 import json
+from functools import partial
 
 import pytest
 
@@ -62,16 +63,13 @@ def why_failed(faults, name, fault):
     """Why a command may not end so with a fault, or afterwards without; None if it may."""
     material, command = faults.material, COMMANDS[name]
     material.renew(is_training=command.is_training)
-    try:
-        ended = faults.run(name, fault)
-        if (wrong := why_not(name, material, ended)) is not None:
-            return wrong
-        faults.num_errors += ended.returncode != 0
-        if fault.error == HALF and ended.returncode != 0:
-            return f"no call failed, and it ended with {ended}"
-        again = command.run(material.at)
-    except TimeoutError as error:
-        return str(error)
+    ended = faults.run(name, fault)
+    if (wrong := why_not(name, material, ended)) is not None:
+        return wrong
+    faults.num_errors += ended.returncode != 0
+    if fault.error == HALF and ended.returncode != 0:
+        return f"no call failed, and it ended with {ended}"
+    again = command.run(material.at)
     if (wrong := why_not(name, material, again)) is not None or again.returncode != 0:
         return f"after {ended}, without a fault: {wrong or again}"
     return None
@@ -86,7 +84,7 @@ def test_commands_and_failing_calls(trials_of, tmp_path):
     for name, number in NUMBERS.items():
         for index in range(number):
             fault = drawn_fault(faults.counts[name], trials.draw(f"{name} {index}"))
-            trials.add(f"{name} {index}, {fault}", why_failed(faults, name, fault))
+            trials.attempt(f"{name} {index}, {fault}", partial(why_failed, faults, name, fault))
     trials.check()
     # Many a fault is of a file that a command can do without.
     assert trials.number / 10 < faults.num_errors

@@ -32,9 +32,8 @@ def test_commands_and_changed_descriptions(trials_of, tmp_path):
                 draw = trials.draw(f"{name} {part} {index}")
                 material.renew(is_training=command.is_training)
                 what = metadata.change(draw.choice(metadata.written(material.at / part)), draw)
-                try:
-                    failure = why_no_end(command.run(material.at))
-                except TimeoutError as error:
-                    failure = str(error)
-                trials.add(f"{name}, {part} {index}, {what}", failure)
+                trials.attempt(
+                    f"{name}, {part} {index}, {what}",
+                    lambda command=command: why_no_end(command.run(material.at)),
+                )
     trials.check()

@@ -4,6 +4,7 @@ Each ends well or in one line. Afterwards the run comes to the result that it ha
 """
 
 import signal
+from functools import partial
 
 import pytest
 
@@ -53,8 +54,5 @@ def test_two_commands_at_once(trials_of, tmp_path):
     for index in range(NUM_TRIALS):
         draw = trials.draw(index)
         pair = drawn_pair(draw)
-        try:
-            trials.add(f"{index}, {pair}", why_failed(material, pair, draw))
-        except TimeoutError as error:
-            trials.add(f"{index}, {pair}", str(error))
+        trials.attempt(f"{index}, {pair}", partial(why_failed, material, pair, draw))
     trials.check()

@@ -1,7 +1,7 @@
 """Random trials: each is drawn from the seed and its own number, and those that fail are told."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 
@@ -28,6 +28,13 @@ class Trials:
         self.number += 1
         if failure is not None:
             self.failures.append(f"{what}: {failure}")
+
+    def attempt(self, what: str, tried: Callable[[], str | None]) -> None:
+        """Makes and counts a trial, which fails with the reason that it returns, or by a hang."""
+        try:
+            self.add(what, tried())
+        except TimeoutError as error:
+            self.add(what, str(error))
 
     @contextmanager
     def trial(self, what: str) -> Iterator[None]:
