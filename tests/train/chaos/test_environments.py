@@ -29,18 +29,18 @@ NUMBERS = {
     "train.predict": 8,
     "train.compare": 8,
 }
-# Values of variables; None to have none.
+# Values of variables; None to have none. Nothing can be made in /proc, not even by root.
 VARIABLES: Mapping[str, Sequence[str | None]] = {
     "JAX_PLATFORMS": ("bogus", "", "tpu", "cpu,bogus"),
-    "JAX_COMPILATION_CACHE_DIR": ("/dev/null", "relative", "", "/nowhere/cache", "/proc"),
+    "JAX_COMPILATION_CACHE_DIR": ("/dev/null", "relative", "", "/proc/nowhere/cache", "/proc"),
     "JAX_DEBUG_NANS": ("1", "bogus"),
     "JAX_TRANSFER_GUARD": ("disallow", "bogus"),
-    "XDG_CACHE_HOME": ("relative", "", "/dev/null", "/nowhere", "/proc"),
-    "HOME": (None, "", "/nowhere", "/dev/null", "relative"),
-    "TMPDIR": ("/nowhere", "relative", "/dev/null", ""),
-    "MPLCONFIGDIR": ("/nowhere", "/dev/null", "relative"),
+    "XDG_CACHE_HOME": ("relative", "", "/dev/null", "/proc/nowhere", "/proc"),
+    "HOME": (None, "", "/proc/nowhere", "/dev/null", "relative"),
+    "TMPDIR": ("/proc/nowhere", "relative", "/dev/null", ""),
+    "MPLCONFIGDIR": ("/proc/nowhere", "/dev/null", "relative"),
     "MPLBACKEND": ("bogus", "TkAgg", ""),
-    "TFDS_DATA_DIR": ("", "relative", "/dev/null", "/nowhere"),
+    "TFDS_DATA_DIR": ("", "relative", "/dev/null", "/proc/nowhere"),
     "LC_ALL": ("C", "POSIX", "xx_YY", ""),
     "PYTHONIOENCODING": ("ascii", "latin-1", "utf-16", "ascii:strict"),
     "PYTHONUTF8": ("0",),

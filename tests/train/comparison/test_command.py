@@ -49,14 +49,14 @@ def test_runs_are_compared_and_written(tmp_path):
 
 MISTAKES = {
     "nothing": ([], "--runs, folders of runs, or --sweep or --study, a file, is needed"),
-    "no folder": (["--runs=/nowhere"], "there is no folder '/nowhere'"),
+    "no folder": (["--runs=/proc/nowhere"], "there is no folder '/proc/nowhere'"),
     "plan of runs": (["--runs=docs", "--plan"], "--plan is for the runs of a sweep"),
     "jobs of runs": (["--runs=docs", "--jobs=2"], "--jobs is for the runs of a sweep"),
     "no jobs": (["--sweep=x.toml", "--jobs=0"], "--jobs"),
     "no metrics": (["--runs=docs", "--metrics="], "--metrics must name at least one metric"),
     "unknown metric": (["--runs=docs", "--metrics=f1"], "a metric must have a name such as"),
     "unknown split": (["--runs=docs", "--split=tset"], "did you mean 'test'?"),
-    "output nowhere": (["--runs=docs", "--csv=/nowhere/x.csv"], "there is no /nowhere"),
+    "output nowhere": (["--runs=docs", "--csv=/proc/nowhere/x.csv"], "there is no /proc/nowhere"),
     "one output twice": (
         ["--runs=docs", "--csv=x.txt", "--json=x.txt"],
         "--json must not be the file of --csv",

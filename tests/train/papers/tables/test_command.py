@@ -326,11 +326,11 @@ MISTAKES = {
     "seeds of text": (["--table=4.4", "--seeds=a,b"], "--seeds must be different whole numbers"),
     "seeds twice": (["--table=4.4", "--seeds=1,1"], "--seeds must be different whole numbers"),
     "negative seed": (["--table=4.4", "--seeds=-1"], "got '-1'"),
-    "no runs": (["--table=4.4", "--runs=/nowhere/runs"], "there is no /nowhere/runs"),
+    "no runs": (["--table=4.4", "--runs=/proc/nowhere/runs"], "there is no /proc/nowhere/runs"),
     "runs in a file": (["--table=4.4", "--runs=README.md", "--plan"], "--runs must be a folder"),
     "plan and run": (["--table=4.4", "--plan", "--run"], "--plan and --run exclude each other"),
     "json of a plan": (["--table=4.4", "--plan", "--json=x.json"], "--plan collects none"),
-    "json nowhere": (["--table=4.4", "--json=/nowhere/x.json"], "there is no /nowhere"),
+    "json nowhere": (["--table=4.4", "--json=/proc/nowhere/x.json"], "there is no /proc/nowhere"),
     "json of the system": (["--table=4.4", "--json=/proc/self/x.json"], "--json must not be in"),
     "runs of the system": (["--table=4.4", "--plan", "--runs=/proc/self/x"], "--runs must not be"),
     "json in place of weights": (
