@@ -42,7 +42,8 @@ from train.workdir import (
     runs,
     skipped_images,
 )
-from train.workdir.checkpoint import Checkpointer, check_path
+from train.workdir.checkpoint import Checkpointer
+from train.workdir.orbax_folder import check_path
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
 
