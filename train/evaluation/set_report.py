@@ -122,7 +122,10 @@ def set_report(
         evaluated=evaluated.to_json(
             examples.labels,
             None if class_counts is None else examples.counts_of_all(class_counts),
-            class_names or [str(index) for index in range(examples.num_classes)],
+            # Classes that are not known may be named without any example in this split.
+            (class_names or [str(index) for index in range(examples.num_classes)])[
+                : examples.num_classes
+            ],
         ),
         num_calibration_examples=len(calibrated_on.labels),
         metrics=summaries.summarize(examples, thresholds, class_counts).metrics,
