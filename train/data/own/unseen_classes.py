@@ -63,16 +63,19 @@ def sort_out(examples: Divided, unseen: str | None, where: str, example: str) ->
     of_validation, of_test = (is_unseen & (roles == role) for role in (Role.VALIDATION, Role.TEST))
     without = [names[label] for label in np.flatnonzero(~trained).tolist()]
     found = f"{where} has no training {example} of {in_words(without, 'classes')}"
-    if is_unseen.any():
-        found += f", but {of_validation.sum():,} for validation and {of_test.sum():,} for the test"
+    numbers = {"validation": of_validation.sum(), "the test": of_test.sum()}
+    given = [split for split, number in numbers.items() if number]
+    if given:
+        found += f", but {' and '.join(f'{numbers[split]:,} for {split}' for split in given)}"
     if unseen == REFUSE:
         raise UserError(
             f"{found}; config.dataset.unseen_classes={_LEAVE_OUT} leaves them out, and "
             f"{COUNT_AS_UNKNOWN} counts those of the test as misses"
         )
     counted = unseen == COUNT_AS_UNKNOWN
-    kept = "the first are left out, and the second are misses" if counted else "all are left out"
-    logging.warning("%s; %s", found, kept)
+    becomes = {"validation": "are left out", "the test": "count as misses"}
+    each = (f"those for {split} {becomes[split]}" for split in given)
+    logging.warning("%s; %s", found, ", and ".join(each) if counted else "all are left out")
     # In their order, the unseen ones last.
     order = np.argsort(~trained, kind="stable")
     number = np.empty(len(order), np.int32)
