@@ -132,7 +132,7 @@ FOLDERS = {
     "a loop of links": (linked("ash/a.png", "a.png"), "read ash/a.png of ROOT: Too many", {}),
     "not trained on": (
         splits(train=CLASSES, val=(*CLASSES, "dogwood")),
-        "ROOT has no training image of dogwood, but 5 for validation and 0 for the test; config",
+        "ROOT has no training image of dogwood, but 5 for validation; config",
         {},
     ),
     "two validations": (
