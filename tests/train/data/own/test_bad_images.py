@@ -339,7 +339,7 @@ TABLES = {
     ),
     "a path with backslashes": (
         holding(b"path,label\nimg\\a.png,ash\n"),
-        "TABLE: no file is there: img\\a.png (row 1); paths are relative to ROOT, and their backslas",
+        "TABLE: no file is there: img\\a.png (row 1); paths are relative to ROOT, and their backs",
     ),
     "a path of Windows": (
         holding(b"path,label\nC:\\img\\a.png,ash\n"),
@@ -377,9 +377,9 @@ TABLES = {
     ),
     "no file": (
         written(*rows(), missing=[path for path, _ in rows()]),
-        "TABLE: no file is there: ash-0.png (row 1), ash-1.png (row 2), ash-2.png (row 3), ash-3.png"
-        " (row 4), ash-4.png (row 5), birch-0.png (row 6), birch-1.png (row 7), birch-2.png (row 8), "
-        "birch-3.png (row 9), birch-4.png (row 10), …; paths are relative to ROOT",
+        "TABLE: no file is there: ash-0.png (row 1), ash-1.png (row 2), ash-2.png (row 3), "
+        "ash-3.png (row 4), ash-4.png (row 5), birch-0.png (row 6), birch-1.png (row 7), "
+        "birch-2.png (row 8), birch-3.png (row 9), birch-4.png (row 10), …; paths are relative to ROOT",
     ),
     "the path of a folder": (holding(b"path,label\n.,ash\n"), "TABLE: no file is there: . (row 1)"),
     "one class": (written(*rows(classes=["ash"])), "at least two classes; it has 1 (ash)"),
