@@ -379,7 +379,7 @@ TABLES = {
         written(*rows(), missing=[path for path, _ in rows()]),
         "TABLE: no file is there: ash-0.png (row 1), ash-1.png (row 2), ash-2.png (row 3), "
         "ash-3.png (row 4), ash-4.png (row 5), birch-0.png (row 6), birch-1.png (row 7), "
-        "birch-2.png (row 8), birch-3.png (row 9), birch-4.png (row 10), …; paths are relative to ROOT",
+        "birch-2.png (row 8), birch-3.png (row 9), birch-4.png (row 10), …; paths are relative to",
     ),
     "the path of a folder": (holding(b"path,label\n.,ash\n"), "TABLE: no file is there: . (row 1)"),
     "one class": (written(*rows(classes=["ash"])), "at least two classes; it has 1 (ash)"),
