@@ -137,7 +137,7 @@ class TrainedClassifier:
         """
         with run_inputs.telling_where(self.config, "--path"):
             dataset = self.assembly.dataset
-        if facts_of(dataset) != self.assembly.facts:
+        if not self.assembly.facts.are_of(facts_of(dataset)):
             raise UserError(
                 f"the data set {self.spec.name} is not the one that the run in --workdir "
                 f"{self.workdir} was trained on: its classes, their numbers of images or its files "

@@ -85,13 +85,14 @@ class Reporter:
         self._window_steps = 0
         workdir.mkdir(parents=True, exist_ok=True)
         write_config(config, workdir)
-        if not (workdir / run_files.CLASSES).exists():
-            files.write_whole(
-                workdir / run_files.CLASSES, files.to_json(facts.classes.to_plain(), indent=1)
-            )
-        elif run_files.read_classes(workdir) != facts.classes:
+        classes = workdir / run_files.CLASSES
+        is_kept = classes.exists() and run_files.read_classes(workdir) == facts.classes
+        # A run that begins anew may leave other images out than an earlier start.
+        if not is_kept and (first_step == 0 or not classes.exists()):
+            files.write_whole(classes, files.to_json(facts.classes.to_plain(), indent=1))
+        elif not is_kept:
             raise UserError(
-                f"{workdir / run_files.CLASSES} has not the classes of the data set, and was "
+                f"{classes} has not the classes of the data set, and was "
                 "changed or damaged since the run began; delete it, and the run writes it again"
             )
         # A run that begins anew may be normalized in another way than an earlier version began it.

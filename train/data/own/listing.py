@@ -178,7 +178,7 @@ def hold_out(
     """The role of each file: a fraction of every class is held out for validation, one for test.
 
     Which files are held out is a function of their keys, so that a new file moves few others. Files
-    of one key stay together. Each class keeps at least one key for training. A key whose files are of
+    of one key stay together. Each class keeps at least one key for training. A key with files of
     several classes counts for the fraction of the class of its first file.
 
     Args:
