@@ -83,7 +83,7 @@ class TrainedClassifier:
 
     @property
     def temperature(self) -> float | None:
-        """What divides the logits before probabilities are made; None where nothing does."""
+        """What divides the logits before probabilities are made; None if nothing does."""
         return self.results.get("temperature")
 
     def check_takes(self, inputs: str) -> None:

@@ -45,7 +45,7 @@ class Reporter:
         config: the configuration of the run.
         facts: what is known of the data set.
         listed: its files, where they may be gone when the run goes on.
-        num_epochs: the epochs of the whole run.
+        num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one.
         batch_size: the examples of a step, for the speed.
         first_step: the steps that an earlier run has made and that are not repeated.
@@ -138,7 +138,7 @@ class Reporter:
 
         Args:
             step: the steps made, this one included.
-            metrics: those of the step.
+            metrics: the metrics of the step.
         """
         self._pending.append(metrics)
         self._last_step = step

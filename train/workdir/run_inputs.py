@@ -15,7 +15,7 @@ _FOLDER = "dataset.path"
 
 
 def of_run(workdir: Path) -> dict[Path, str]:
-    """What the configuration of the run in a workdir names; nothing where there is no run.
+    """What the configuration of the run in a workdir names; nothing if there is no run.
 
     Returns:
         Paths that exist, and what messages call each.
@@ -45,7 +45,7 @@ def telling_where(config: Mapping[str, Any], flag: str) -> Iterator[None]:
     """Has the error of data that are not there name the flag that says where they are now.
 
     Args:
-        config: that of a run which has begun, nested.
+        config: the nested configuration of a run that has started.
         flag: the flag.
     """
     try:

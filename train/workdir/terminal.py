@@ -31,7 +31,7 @@ class Terminal:
     """Shows a run on standard output; plain lines and no animation where that is not a terminal.
 
     Args:
-        num_epochs: the epochs of the whole run.
+        num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one.
         first_step: the steps that an earlier run has made.
         select_by: the validation metric that selects an epoch.
@@ -210,7 +210,7 @@ def _show_table(
 
     Args:
         console: where it is printed.
-        metrics: those of the split.
+        metrics: the metrics of the split.
         evaluated: what `train.evaluation.evaluated` says of it; None in results of earlier
             versions.
     """
