@@ -92,7 +92,8 @@ def _compare() -> None:
     metrics = None if _METRICS.value is None else [Metric.parse(name) for name in _METRICS.value]
     outputs = _checked_outputs()
     from train.comparison import comparing, display, finding, sweep
-    from train.series.execution import Execution, Needed, execute, show_commands
+    from train.series.execution import Execution, execute, show_commands
+    from train.series.planner import Needed, Planner
     from train.series.runs_folder import RunsFolder
 
     execution = Execution()
@@ -100,15 +101,19 @@ def _compare() -> None:
         found = finding.find(_RUNS.value or [])
         _refuse_inputs(outputs, {run.workdir: run.config for run in found.finished})
     else:
-        runs, folder = sweep.read(Path(_SWEEP.value)).runs(), _folder()
-        needed = Needed(RunsFolder(folder), runs)
+        planned, folder = sweep.read(Path(_SWEEP.value)), _folder()
+
+        def look() -> Needed:
+            return Planner(RunsFolder(folder), planned.arms, planned.seeds).needed()
+
+        needed = look()
         if _PLAN.value:
             show_commands(needed)
             return
         _refuse_inputs(outputs, needed.configs)
-        comparing.check_planned(runs, wanted=metrics, baseline=_BASELINE.value)
-        execution = execute(lambda: Needed(RunsFolder(folder), runs), jobs=_JOBS.value or 1)
-        found = finding.planned(runs, RunsFolder(folder))
+        comparing.check_planned(needed.runs, wanted=metrics, baseline=_BASELINE.value)
+        execution = execute(look, jobs=_JOBS.value or 1)
+        found = finding.planned(look())
     if found.finished:
         comparison = comparing.compare(
             found, split=_SPLIT.value, wanted=metrics, baseline=_BASELINE.value
@@ -127,14 +132,14 @@ def _compare() -> None:
 def _study(file: Path) -> None:
     outputs = _checked_outputs()
     from train.comparison import study_display, study_file, study_json, study_results
-    from train.comparison.study import Planner
     from train.series.execution import execute, show_commands
+    from train.series.planner import Planner
     from train.series.runs_folder import RunsFolder
 
     study, folder = study_file.read(file), _folder()
 
     def look() -> Planner:
-        return Planner(study, RunsFolder(folder))
+        return Planner(RunsFolder(folder), study.arms.values(), study.seeds, split=study.split)
 
     needed = look().needed()
     if _PLAN.value:
@@ -142,7 +147,7 @@ def _study(file: Path) -> None:
         return
     _refuse_inputs(outputs, needed.configs)
     execution = execute(lambda: look().needed(), jobs=_JOBS.value or 1)
-    numbers = study_results.collect(look())
+    numbers = study_results.collect(study, look())
     study_display.show(numbers)
     if "json" in outputs:
         content = files.to_json(study_json.to_plain(numbers), indent=1)

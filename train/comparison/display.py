@@ -1,71 +1,91 @@
-"""Prints a comparison."""
+"""Prints a comparison: the cells of its tables, as in the terminal so in Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
-from rich.box import SIMPLE_HEAD
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Column as RichColumn
-from rich.table import Table as RichTable
-from rich.text import Text
-
-from train.comparison import texts
-from train.comparison.comparing import Comparison, DataSetTable
-from train.comparison.texts import Column
+from train.comparison.comparing import Comparison, DataSetTable, Number, Row
 from train.evaluation.metric import Metric
-from train.foundation.console import make_console, show_line
+from train.foundation.console import show_line
+from train.series import printing
+from train.series.printing import Column, with_interval
 
-# Without a terminal.
-WIDTH = 100
-# Between columns: a space, and one more where the box of rich draws no line.
-_GAP = 2
-_PADDING = (0, _GAP - 1, 0, 0)
-_EDGES = 2
+DIFFERENCE = "difference"
+_BASELINE = "baseline"
+_NONE = "-"
 
 
 def show(comparison: Comparison) -> None:
     """Prints the table of each data set, what the numbers are, and the notes."""
-    console = make_console(width_without_terminal=WIDTH)
+    console = printing.console_of_tables()
     for table in comparison.tables:
-        title = f"{table.groups.data_set}, {comparison.split} split"
-        console.print(title)
-        _show(console, table, comparison.metrics)
-    for line in texts.legend(comparison):
+        console.print(f"{table.groups.data_set}, {comparison.split} split")
+        first = group_columns(table)
+        parts = (metric_columns(table, metric) for metric in comparison.metrics)
+        for block in printing.in_blocks(console, first, parts):
+            printing.show_columns(console, [*first, *block])
+    for line in legend(comparison):
         console.print(line)
     for note in comparison.notes:
         show_line(note)
 
 
-def _show(console: Console, table: DataSetTable, metrics: Sequence[Metric]) -> None:
-    """Prints the rows, in several blocks if the columns do not fit the width."""
-    first = texts.group_columns(table)
-    block: list[Column] = []
-    for metric in metrics:
-        columns = texts.metric_columns(table, metric)
-        if block and _width([*first, *block, *columns]) > console.width:
-            show_columns(console, [*first, *block])
-            block = []
-        block.extend(columns)
-    show_columns(console, [*first, *block])
+def group_columns(table: DataSetTable) -> list[Column]:
+    """The fields of the groups, and their numbers of seeds."""
+    fields = [
+        Column(head, tuple(row.group.text(field) for row in table.rows), is_number=False)
+        for field, head in table.groups.columns.items()
+    ]
+    return [*fields, Column("seeds", tuple(str(len(row.group.runs)) for row in table.rows))]
 
 
-def show_columns(console: Console, columns: Sequence[Column]) -> None:
-    """Prints a table that may be wider than the terminal, and is never cut."""
-    block = RichTable(
-        *(
-            RichColumn(column.head, justify="right" if column.is_number else "left", no_wrap=True)
-            for column in columns
-        ),
-        box=SIMPLE_HEAD,
-        padding=_PADDING,
-        # Wider than the terminal rather than cut.
-        width=width if (width := _width(columns)) > console.width else None,
-    )
-    for cells in zip(*(column.cells for column in columns), strict=True):
-        block.add_row(*map(Text, cells))
-    console.print(block, crop=False)
+def metric_columns(table: DataSetTable, metric: Metric) -> list[Column]:
+    """The means of a metric, and the differences to the baseline if there is one."""
+    unit = " (%)" if metric.is_accuracy else ""
+    means = [_mean(row, metric) for row in table.rows]
+    columns = [Column(metric.in_few_words + unit, tuple(means))]
+    if table.has_baseline:
+        differences = [_difference(row, metric) for row in table.rows]
+        columns.append(Column(DIFFERENCE, tuple(differences)))
+    return columns
 
 
-def _width(columns: Sequence[Column]) -> int:
-    widths = (max(map(cell_len, (column.head, *column.cells))) for column in columns)
-    return sum(width + _GAP for width in widths) + _EDGES
+def legend(comparison: Comparison) -> Iterator[str]:
+    """What the numbers are, one line each."""
+    groups = [row.group for table in comparison.tables for row in table.rows]
+    seeds = [len(group.runs) for group in groups]
+    if max(seeds) > 1:
+        yield "Mean over seeds ± 95 % interval (Student's t)." + (
+            " One seed has no interval." if min(seeds) == 1 else ""
+        )
+    else:
+        yield "One seed each, without an interval."
+    yield from printing.selected_by(run for group in groups for run in group.runs.values())
+    if any(table.has_baseline for table in comparison.tables):
+        yield (
+            "difference: the mean difference to the baseline ± 95 % interval, over the seeds that "
+            "both have."
+        )
+
+
+def _mean(row: Row, metric: Metric) -> str:
+    values = row.numbers[metric].values
+    if values.summary is None:
+        return _NONE
+    text = with_interval(values.summary, metric, sign="")
+    all_seeds = len(row.group.runs)
+    return text if len(values) == all_seeds else f"{text} ({len(values)} of {all_seeds} seeds)"
+
+
+def _difference(row: Row, metric: Metric) -> str:
+    if row.is_baseline:
+        return _BASELINE
+    number = row.numbers[metric]
+    if number.differences.summary is None:
+        return _NONE
+    return with_interval(number.differences.summary, metric, sign="+") + _shared(number)
+
+
+def _shared(number: Number) -> str:
+    count = len(number.differences)
+    if count == len(number.values):
+        return ""
+    return f" ({count} seed{'' if count == 1 else 's'})"

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from train.foundation.errors import UserError
-from train.series.planned_runs import PlannedRun
-from train.series.runs_folder import RunsFolder
+from train.series.planner import Needed
 from train.training.losses import LOSS_NAME
 from train.workdir import run_files
 from train.workdir.runs import Run
@@ -73,14 +72,14 @@ def _select(runs: Iterable[Run]) -> Found:
     return Found(tuple(finished), left_out)
 
 
-def planned(runs: Iterable[PlannedRun], folder: RunsFolder) -> Found:
+def planned(needed: Needed) -> Found:
     """The planned runs, of which those that are not finished are left out.
 
     Raises:
         UserError: the results of a run cannot be read.
     """
-    finished, left_out = [], {}
-    for run in runs:
+    folder, finished, left_out = needed.folder, [], {}
+    for run in needed.runs:
         found = folder.finished(run)
         if found is None:
             left_out[folder.workdir(run)] = folder.status(run).value

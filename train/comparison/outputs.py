@@ -5,10 +5,10 @@ import io
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from train.comparison import texts
+from train.comparison import display
 from train.comparison.comparing import Comparison, DataSetTable, Row
 from train.foundation.printable import printable, printable_lines
-from train.series.statistics import Summary
+from train.series.statistics import plain_summary
 
 
 def to_plain(comparison: Comparison) -> dict[str, Any]:
@@ -49,9 +49,9 @@ def to_markdown(comparison: Comparison) -> str:
     """A table for each data set with the texts of the terminal, and the notes below."""
     blocks = []
     for table in comparison.tables:
-        columns = texts.group_columns(table)
+        columns = display.group_columns(table)
         for metric in comparison.metrics:
-            columns.extend(texts.metric_columns(table, metric))
+            columns.extend(display.metric_columns(table, metric))
         lines = [
             f"{table.groups.data_set}, {comparison.split} split",
             "",
@@ -60,7 +60,7 @@ def to_markdown(comparison: Comparison) -> str:
             *map(_markdown_row, zip(*(column.cells for column in columns), strict=True)),
         ]
         blocks.append("\n".join(lines))
-    notes = [*texts.legend(comparison), *comparison.notes]
+    notes = [*display.legend(comparison), *comparison.notes]
     text = "\n\n".join([*blocks, "\n".join(f"- {note}" for note in notes)])
     return printable_lines(text) + "\n"
 
@@ -74,25 +74,11 @@ def _row_to_plain(table: DataSetTable, row: Row) -> dict[str, Any]:
         "is_baseline": row.is_baseline,
         "metrics": {
             metric.name: {
-                "values": {str(seed): value for seed, value in number.values.items()},
-                **_numbers(number.summary, "mean", "half_width"),
-                "difference": None
-                if number.difference is None
-                else {
-                    "values": {str(seed): value for seed, value in number.differences.items()},
-                    **_numbers(number.difference, "mean", "half_width"),
-                },
+                **number.values.to_plain(),
+                "difference": number.differences.to_plain() if number.differences else None,
             }
             for metric, number in row.numbers.items()
         },
-    }
-
-
-def _numbers(summary: Summary | None, mean: str, half_width: str) -> dict[str, float | None]:
-    """The two numbers of a summary under the given names; None where there is no summary."""
-    return {
-        mean: None if summary is None else summary.mean,
-        half_width: None if summary is None else summary.half_width,
     }
 
 
@@ -108,11 +94,11 @@ def _csv_rows(comparison: Comparison, table: DataSetTable) -> Iterator[dict[str,
         line |= {field: _cell(row.group.text(field)) for field in table.groups.columns}
         line["seeds"] = len(row.group.runs)
         for metric, number in row.numbers.items():
-            cells = {metric.name: number.summary}
+            cells = {metric.name: number.values}
             if has_baseline:
-                cells[f"{metric.name}_{texts.DIFFERENCE}"] = number.difference
-            for name, summary in cells.items():
-                line |= _numbers(summary, name, f"{name}_half_width")
+                cells[f"{metric.name}_{display.DIFFERENCE}"] = number.differences
+            for name, values in cells.items():
+                line |= plain_summary(values.summary, name)
         yield line
 
 

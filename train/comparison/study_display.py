@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from train.comparison.display import WIDTH, show_columns
 from train.comparison.study_results import ArmNumbers, ContrastNumbers, StudyNumbers
-from train.comparison.texts import Column, with_interval
 from train.evaluation.metric import Metric
-from train.foundation.console import make_console, show_line
+from train.foundation.console import show_line
+from train.series.planner import Tuned
+from train.series.printing import Column, console_of_tables, show_columns, with_interval
 from train.series.run_fields import short_name
 from train.series.statistics import Summary
 
@@ -22,7 +22,7 @@ _POINTS = 100
 
 def show(numbers: StudyNumbers) -> None:
     """Prints the table of the arms, that of the contrasts, and what a reader has to know."""
-    console = make_console(width_without_terminal=WIDTH)
+    console = console_of_tables()
     study = numbers.study
     console.print(f"arms, {study.split} split")
     show_columns(console, _arm_columns(numbers))
@@ -35,29 +35,28 @@ def show(numbers: StudyNumbers) -> None:
 
 
 def _arm_columns(numbers: StudyNumbers) -> list[Column]:
-    arms = numbers.arms
+    finals = [arm.finals for arm in numbers.arms.values()]
     columns = [
-        Column("arm", tuple(one.arm.name for one in arms), is_number=False),
-        Column("selected", tuple(map(_selected, arms)), is_number=False),
-        Column("candidates", tuple(str(len(one.tuned.search.candidates)) for one in arms)),
-        Column("seeds", tuple(str(len(one.finals)) for one in arms)),
+        Column("arm", tuple(numbers.arms), is_number=False),
+        Column("selected", tuple(_selected(one.tuned) for one in finals), is_number=False),
+        Column("candidates", tuple(str(len(one.tuned.drawn.candidates)) for one in finals)),
+        Column("seeds", tuple(str(len(one.ended)) for one in finals)),
     ]
     for metric in numbers.study.metrics:
-        cells = tuple(_mean(one, metric) for one in arms)
+        cells = tuple(_mean(arm, metric) for arm in numbers.arms.values())
         columns.append(Column(f"{metric.in_few_words} (%)", cells))
     return columns
 
 
-def _selected(arm: ArmNumbers) -> str:
+def _selected(tuned: Tuned) -> str:
     """The tuned fields of the selected candidate."""
-    fields = arm.tuned.selected_fields
-    if fields is None:
-        return "all candidates diverged" if arm.tuned.failed else "to be tuned"
-    return ", ".join(f"{short_name(name)}={value}" for name, value in fields) or _NONE
+    if tuned.fields is None:
+        return "all candidates diverged" if tuned.failed else "to be tuned"
+    return ", ".join(f"{short_name(name)}={value}" for name, value in tuned.fields) or _NONE
 
 
 def _mean(arm: ArmNumbers, metric: Metric) -> str:
-    summary = arm.summary(metric)
+    summary = arm.values(metric).summary
     return _NONE if summary is None else with_interval(summary, metric, sign="")
 
 
@@ -101,10 +100,10 @@ def _p_value(value: float | None) -> str:
 
 
 def _notes(numbers: StudyNumbers) -> Iterator[str]:
-    for one in numbers.arms:
-        if one.diverged:
-            seeds = ", ".join(map(str, one.diverged))
-            yield f"{one.arm.name}: training diverged with seeds {seeds}, which count as 0 %"
+    for name, arm in numbers.arms.items():
+        if arm.finals.diverged:
+            seeds = ", ".join(map(str, arm.finals.diverged))
+            yield f"{name}: training diverged with seeds {seeds}, which count as 0 %"
     for path, differing in numbers.foreign.items():
         yield f"{path} holds a run of another configuration ({'; '.join(differing)})"
     if numbers.to_go:

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from train.comparison.candidates import Search
-from train.comparison.parameters import Choice, Parameter
-from train.comparison.study import Tuned
-from train.comparison.study_results import ArmNumbers, ContrastNumbers, Final, StudyNumbers
+from train.comparison.study_results import ArmNumbers, ContrastNumbers, StudyNumbers
 from train.evaluation.metric import Metric
+from train.series.candidates import Drawn
+from train.series.parameters import Choice, Parameter
+from train.series.planner import Tuned
 from train.workdir.runs import Run, identity_without_seed
 
 # What is taken from results.json as it is, where a run has it: not every data set has a best
@@ -34,7 +34,7 @@ def to_plain(numbers: StudyNumbers) -> dict[str, Any]:
         "split": study.split,
         "versions": _versions(numbers),
         "labels": None if numbers.labels is None else _labels(numbers.labels),
-        "arms": [_arm(numbers, arm) for arm in numbers.arms],
+        "arms": [_arm(numbers, name, arm) for name, arm in numbers.arms.items()],
         "contrasts": [_contrast(contrast) for contrast in numbers.contrasts],
         "runs_to_go": numbers.to_go,
     }
@@ -43,44 +43,38 @@ def to_plain(numbers: StudyNumbers) -> dict[str, Any]:
 def _versions(numbers: StudyNumbers) -> dict[str, list[str]]:
     """The versions that the runs of the selected candidates were made with."""
     found: dict[str, dict[str, None]] = {}
-    for arm in numbers.arms:
-        for final in arm.finals.values():
-            versions = {} if final.run is None else final.run.results.get("versions", {})
-            for name, version in versions.items():
+    for arm in numbers.arms.values():
+        for run in arm.finals.finished.values():
+            for name, version in run.results.get("versions", {}).items():
                 found.setdefault(name, {})[version] = None
     return {name: list(versions) for name, versions in found.items()}
 
 
-def _arm(numbers: StudyNumbers, arm: ArmNumbers) -> dict[str, Any]:
-    tuned, study = arm.tuned, numbers.study
-    selected = tuned.selected_fields
+def _arm(numbers: StudyNumbers, name: str, arm: ArmNumbers) -> dict[str, Any]:
+    study, finals, search = numbers.study, arm.finals, arm.arm.search
+    tuned = finals.tuned
     wanted = [
-        contrast.metric
-        for contrast in study.contrasts
-        if arm.arm in (contrast.first, contrast.second)
+        contrast.metric for contrast in study.contrasts if name in (contrast.first, contrast.second)
     ]
     return {
-        "name": arm.arm.name,
+        "name": name,
         "config": arm.arm.recipe.argument,
         "fields": dict(arm.arm.recipe.overrides),
-        "space": {one.name: _parameter(one) for one in arm.arm.space},
+        "space": {one.name: _parameter(one) for one in (search.space if search else ())},
         "candidates": _candidates(tuned),
-        "extensions": _extensions(tuned.search),
+        "extensions": _extensions(tuned.drawn),
         "finalists": list(tuned.finalists),
-        "selected": None if selected is None else dict(selected),
+        "selected": None if tuned.fields is None else dict(tuned.fields),
         "configuration": next(
-            (
-                identity_without_seed(final.run.config)
-                for final in arm.finals.values()
-                if final.run is not None
-            ),
-            None,
+            (identity_without_seed(run.config) for run in finals.finished.values()), None
         ),
-        "runs": [_run(seed, final, study.select_by) for seed, final in arm.finals.items()],
+        "runs": [
+            _run(seed, run, study.split, study.select_by) for seed, run in finals.ended.items()
+        ],
         "hits": {
             metric.name: _hits(arm.hits(metric, len(numbers.labels)))
             for metric in dict.fromkeys(wanted)
-            if numbers.labels is not None and arm.finals
+            if numbers.labels is not None and finals.ended
         },
     }
 
@@ -90,13 +84,16 @@ def _candidates(tuned: Tuned) -> list[dict[str, Any]]:
         {
             "fields": dict(fields),
             "scores": {str(seed): trial.score for seed, trial in trials.items()},
-            "training_seconds": {str(seed): trial.seconds for seed, trial in trials.items()},
+            "training_seconds": {
+                str(seed): None if trial.run is None else sum(trial.run.results["epoch_seconds"])
+                for seed, trial in trials.items()
+            },
         }
-        for fields, trials in zip(tuned.search.candidates, tuned.trials, strict=True)
+        for fields, trials in zip(tuned.drawn.candidates, tuned.trials, strict=True)
     ]
 
 
-def _extensions(search: Search) -> list[dict[str, Any]]:
+def _extensions(drawn: Drawn) -> list[dict[str, Any]]:
     return [
         {
             "first_candidate": one.first,
@@ -105,7 +102,7 @@ def _extensions(search: Search) -> list[dict[str, Any]]:
                 for name, parameter in one.ranges.items()
             },
         }
-        for one in search.extensions
+        for one in drawn.extensions
     ]
 
 
@@ -121,15 +118,14 @@ def _parameter(parameter: Parameter) -> dict[str, Any]:
     }
 
 
-def _run(seed: int, final: Final, select_by: Metric) -> dict[str, Any]:
-    run = final.run
+def _run(seed: int, run: Run | None, split: str, select_by: Metric) -> dict[str, Any]:
     if run is None:
         return {"seed": seed, "diverged": True}
     return {
         "seed": seed,
         "diverged": False,
         "folder": run.workdir.name,
-        "metrics": dict(final.metrics),
+        "metrics": dict(run.results[split]),
         **{name: run.results[name] for name in _OF_RESULTS if name in run.results},
         # For the time to an accuracy.
         "validation_by_epoch": _by_epoch(run, select_by),
@@ -160,8 +156,8 @@ def _contrast(contrast: ContrastNumbers) -> dict[str, Any]:
     numbers = None if contrast.numbers is None else dataclasses.asdict(contrast.numbers)
     return {
         "name": planned.name,
-        "first": planned.first.name,
-        "second": planned.second.name,
+        "first": planned.first,
+        "second": planned.second,
         "metric": planned.metric.name,
         "primary": planned.primary,
         "equivalence_margin": planned.equivalence,

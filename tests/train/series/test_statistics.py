@@ -44,19 +44,3 @@ def test_an_interval_covers_the_mean_as_often_as_it_says(rng):
 )
 def test_what_differs_by_more_than_both_intervals(ours, published, where):
     assert statistics.compare(ours, Published.parse(published).summary) == where
-
-
-@pytest.mark.parametrize(
-    ("scores", "smaller", "selected"),
-    [
-        ([[0.1, 0.2], [0.3, 0.2], [0.2, 0.2]], False, 1),
-        ([[0.1, 0.2], [0.3, 0.2], [0.2, 0.2]], True, 0),
-        ([[0.2], [0.3], [0.3]], False, 1),
-        ([[0.3], [0.2], [0.2]], True, 1),
-        ([[0.9, None], [0.3, 0.2]], False, 1),
-        ([[float("nan")], [0.3]], False, 1),
-        ([[None], [None]], False, None),
-    ],
-)
-def test_the_best_mean_is_selected_and_the_first_of_equals(scores, smaller, selected):
-    assert statistics.best(scores, smaller_is_better=smaller) == selected

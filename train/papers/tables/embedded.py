@@ -7,7 +7,8 @@ the place of K = 5.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from train.papers.tables import layouts
@@ -27,17 +28,20 @@ from train.papers.tables.layouts import (
     with_expectation,
 )
 from train.papers.tables.readings import ResultMetric
-from train.papers.tables.table import Table, Tuning, grid
+from train.papers.tables.table import Table
+from train.series.parameters import Choice
+from train.series.planner import Search
 from train.series.recipe import Recipe
 
 # Enough for an interval; a table of a few columns takes an hour on two cores.
 _SEEDS = 5
 # The grids of the thesis for its imbalanced data sets (4.6.5).
-_GRIDS = {
-    "focal": grid(gamma=(0.5, 1.0, 2.0, 5.0)),
-    "smooth_top_k_hinge": grid(tau=(0.1, 1.0)),
-    "ldam": grid(max_margin=(0.2, 0.3, 0.4, 0.5)),
-    "noised_imbalanced": grid(max_margin=(0.2, 0.3, 0.4, 0.5), epsilon=(0.01, 0.05, 0.1)),
+_MARGINS = Choice("loss.max_margin", (0.2, 0.3, 0.4, 0.5))
+_GRIDS: Mapping[str, tuple[Choice, ...]] = {
+    "focal": (Choice("loss.gamma", (0.5, 1.0, 2.0, 5.0)),),
+    "smooth_top_k_hinge": (Choice("loss.tau", (0.1, 1.0)),),
+    "ldam": (_MARGINS,),
+    "noised_imbalanced": (_MARGINS, Choice("loss.epsilon", (0.01, 0.05, 0.1))),
 }
 
 
@@ -123,7 +127,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
     tail = not data.balanced
     imbalanced = functools.partial(
         make_table,
-        tuning=functools.partial(_tuning, data),
+        search=functools.partial(_search, data),
         note=f"The grids of the thesis, searched with K = {k} for all columns." if tail else "",
     )
     macro_columns = data.k_columns(
@@ -215,13 +219,14 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
     )
 
 
-def _tuning(data: _Embedded, loss: str, _column: Column) -> Tuning | None:
+def _search(data: _Embedded, loss: str) -> Search | None:
     # Balanced, no parameter here is to be tuned to few-shot classes.
     if data.balanced or loss not in _GRIDS:
         return None
     select_by = macro_top_k(data.k).metric
     [column] = data.k_columns((data.k,), macro_top_k, select_by=macro_top_k).values()
-    return Tuning(column.recipe(data.recipe(loss)), _GRIDS[loss], select_by)
+    count = math.prod(len(choice.values) for choice in _GRIDS[loss])
+    return Search(column.recipe(data.recipe(loss)), _GRIDS[loss], select_by, count)
 
 
 TABLES = tuple(table for data in _DATA_SETS for table in _tables(data))

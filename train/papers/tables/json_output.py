@@ -2,43 +2,43 @@
 
 from typing import Any
 
-from train.papers.tables.collecting import Collected, Number, Values
-from train.papers.tables.planning import Tuned
+from train.papers.tables.collecting import Number, TableNumbers
+from train.series.planner import Search, Tuned
 
 
-def to_json(collected: Collected) -> dict[str, Any]:
-    """The table, its numbers and its tunings as plain JSON types."""
-    table = collected.table
+def to_json(numbers: TableNumbers) -> dict[str, Any]:
+    """The table, its numbers and its searches as plain JSON types."""
+    table, collected = numbers.table, numbers.collected
     return {
         "table": table.number,
         "on": table.on,
         "title": table.title,
         "unit": "per cent" if table.is_in_per_cent else "as it is",
         "interval": "95 %, Student's t over seeds",
-        "seeds": list(collected.seeds),
-        "changed_in_all_runs": list(collected.overrides),
+        "seeds": list(numbers.seeds),
+        "changed_in_all_runs": list(numbers.overrides),
         "cells": [
             {"row": row, "column": column, **_number_to_json(number)}
-            for (row, column), number in collected.numbers.items()
+            for (row, column), number in numbers.numbers.items()
         ],
         "best": {
             column: {"value": value, "shots": list(shots)}
-            for column, (value, shots) in collected.best.items()
+            for column, (value, shots) in numbers.best.items()
         },
-        "tuning": [_tuned_to_json(tuned) for tuned in collected.tuned],
+        "tuning": [_search_to_json(*found) for found in collected.searches.items()],
         "runs_to_go": collected.to_go,
     }
 
 
 def _number_to_json(number: Number) -> dict[str, Any]:
-    cell, published = number.cell, number.cell.published
-    recipe = number.recipe or cell.recipe
+    cell, published, finals = number.cell, number.cell.published, number.finals
+    recipe = finals.planned[0].recipe if finals.planned else cell.recipe
     return {
         "config": recipe.file,
         "overrides": dict(recipe.overrides),
         "metric": cell.metric.to_json(),
-        **_values_to_json(number.values),
-        "shots": {shot: _values_to_json(values) for shot, values in number.shots.items()},
+        **number.values.to_plain(),
+        "shots": {shot: values.to_plain() for shot, values in number.shots.items()},
         "published": None
         if published is None
         else {
@@ -47,32 +47,25 @@ def _number_to_json(number: Number) -> dict[str, Any]:
             "shots": list(published.shots),
         },
         "differs": number.differs,
-        "runs_to_go": number.to_go if number.is_tuned else None,
+        "runs_to_go": finals.to_go if finals.tuned.has_ended else None,
         "diverged": list(number.diverged),
     }
 
 
-def _values_to_json(values: Values) -> dict[str, Any]:
-    summary = values.summary
+def _search_to_json(search: Search, tuned: Tuned) -> dict[str, Any]:
     return {
-        "values": {str(seed): value for seed, value in values.by_seed.items()},
-        "mean": None if summary is None else summary.mean,
-        "half_width": None if summary is None else summary.half_width,
-    }
-
-
-def _tuned_to_json(tuned: Tuned) -> dict[str, Any]:
-    tuning = tuned.tuning
-    return {
-        "config": tuning.recipe.file,
-        "overrides": dict(tuning.recipe.overrides),
-        "metric": tuning.metric.name,
+        "config": search.recipe.file,
+        "overrides": dict(search.recipe.overrides),
+        "metric": search.metric.name,
         "split": "validation",
-        "seeds": list(tuning.seeds),
+        "seeds": list(search.seeds),
         "candidates": [
-            {"overrides": dict(candidate), "values": list(scores)}
-            for candidate, scores in zip(tuning.candidates, tuned.scores, strict=True)
+            {
+                "overrides": dict(fields),
+                "values": [trials[seed].score if seed in trials else None for seed in search.seeds],
+            }
+            for fields, trials in zip(tuned.drawn.candidates, tuned.trials, strict=True)
         ],
-        "selected": None if tuned.selected is None else dict(tuning.candidates[tuned.selected]),
+        "selected": None if tuned.fields is None else dict(tuned.fields),
         "runs_to_go": tuned.to_go,
     }

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from train.evaluation.metric import Metric, Rule
 from train.papers.tables.readings import CountBin, Reading, ResultMetric
-from train.papers.tables.table import Cell, Table, Tuning
+from train.papers.tables.table import Cell, Table
+from train.series.planner import Search
 from train.series.recipe import Overrides, Recipe
 from train.training.losses import LOSSES
 
@@ -122,7 +123,7 @@ def make_table(
     note: str = "",
     on: str | None = None,
     has_best: bool = False,
-    tuning: Callable[[str, Column], Tuning | None] = lambda _loss, _column: None,
+    search: Callable[[str], Search | None] = lambda _loss: None,
 ) -> Table:
     """A table whose rows are losses.
 
@@ -136,7 +137,7 @@ def make_table(
         note: see `Table`.
         on: see `Table`.
         has_best: see `Table`.
-        tuning: returns the tuning of the cell of a loss and a column; None if nothing is tuned.
+        search: returns the search of the cells of a loss; None if nothing is tuned.
     """
     return Table(
         number=number,
@@ -147,7 +148,7 @@ def make_table(
             (loss, key): Cell(
                 column.recipe(recipe(column.loss or loss)),
                 column.metric,
-                tuning=tuning(loss, column),
+                search=search(loss),
             )
             for loss in losses
             for key, column in columns.items()

@@ -4,11 +4,10 @@ import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from train.evaluation.metric import Metric
 from train.papers.tables.readings import Reading
-from train.series.recipe import Overrides, Recipe
+from train.series.planner import Arm, Search
+from train.series.recipe import Recipe
 from train.series.statistics import Summary
 
 _PUBLISHED = re.compile(
@@ -55,40 +54,25 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Tuning:
-    """Candidates, of which the best on the validation split is used for the runs of a cell.
-
-    Cells with the same tuning share its runs.
-
-    Attributes:
-        recipe: the recipe that each candidate changes.
-        candidates: the fields that each candidate changes.
-        metric: the metric of the validation split. A smaller loss is better; of every other metric
-            a larger value is better.
-        seeds: each candidate has one run per seed, and the mean over them counts.
-    """
-
-    recipe: Recipe
-    candidates: tuple[Overrides, ...]
-    metric: Metric
-    seeds: tuple[int, ...] = (0,)
-
-
-@dataclass(frozen=True)
 class Cell:
     """A number of a table.
 
     Attributes:
-        recipe: the recipe of its runs, before the tuning.
+        recipe: the recipe of its runs, before the search.
         metric: the number that is read from each run.
         published: the number that it is compared with.
-        tuning: finds some parameters of the recipe first; None if nothing is tuned.
+        search: finds some parameters of the recipe first; None if nothing is tuned.
     """
 
     recipe: Recipe
     metric: Reading
     published: Published | None = None
-    tuning: Tuning | None = None
+    search: Search | None = None
+
+    @property
+    def arm(self) -> Arm:
+        """What its runs are of."""
+        return Arm(self.recipe, self.search, self.metric.of_evaluation)
 
 
 @dataclass(frozen=True)
@@ -140,12 +124,3 @@ class Table:
             columns=kept_columns,
             cells={place: self.cells[place] for place in places if place in self.cells},
         )
-
-
-def grid(**values: Sequence[Any]) -> tuple[Overrides, ...]:
-    """All combinations of values of the loss's parameters; the last parameter changes fastest."""
-    names = [f"loss.{name}" for name in values]
-    return tuple(
-        tuple(zip(names, combination, strict=True))
-        for combination in itertools.product(*values.values())
-    )

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from train.comparison import candidates
-from train.comparison.parameters import Choice, Range
+from train.series import candidates
+from train.series.parameters import Choice, Range
 
 RATE = Range("rate", 1e-4, 1e-1, "log", None, None)
 MARGIN = Range("margin", 0.1, 1.1, "linear", None, None)

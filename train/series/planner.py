@@ -1,0 +1,315 @@
+"""The runs of arms, as far as they are known: the searches, the finalists, the selected ones."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from train.evaluation.metric import Metric
+from train.foundation.errors import UserError
+from train.series import candidates, planned_runs
+from train.series.candidates import Drawn
+from train.series.parameters import Parameter
+from train.series.planned_runs import SPLIT, PlannedRun, distinct
+from train.series.recipe import Overrides, Recipe
+from train.series.runs_folder import TO_MAKE, RunsFolder
+from train.workdir.runs import Run
+
+# What stands for the network of a run in the value of an override, such as a file of weights.
+NETWORK = "{model.name}"
+# What a run that diverged counts as: the worst accuracy.
+_WORST = 0.0
+
+
+@dataclass(frozen=True)
+class Search:
+    """Candidates for some fields, of which the best on the validation split is selected.
+
+    Arms with the same search share its runs.
+
+    Attributes:
+        recipe: the recipe that each candidate changes.
+        space: the fields.
+        metric: the accuracy that candidates are selected by.
+        count: the number of candidates before extensions.
+        finalists: how many of them are run with all seeds.
+        seeds: the seeds of the runs; the first is that of the candidates.
+        draw_seed: the seed of the draws.
+    """
+
+    recipe: Recipe
+    space: tuple[Parameter, ...]
+    metric: Metric
+    count: int
+    finalists: int = 1
+    seeds: tuple[int, ...] = (0,)
+    draw_seed: int = 0
+
+    @property
+    def first(self) -> Drawn:
+        """The candidates before extensions."""
+        return candidates.begin(self.space, self.count, self.draw_seed)
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """The recipes of these candidates."""
+        return [self.recipe.changed(fields) for fields in self.first.candidates]
+
+
+@dataclass(frozen=True)
+class Arm:
+    """What is compared with others: a recipe, and the search of some of its fields.
+
+    Attributes:
+        recipe: the configuration without the seed and the tuned fields.
+        search: finds the tuned fields; None for none.
+        evaluated: whether `train.evaluate` is called after each of its runs.
+    """
+
+    recipe: Recipe
+    search: Search | None = None
+    evaluated: bool = False
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A run of a candidate that has ended.
+
+    Attributes:
+        score: the validation metric; None without one, as after divergence.
+        run: the run; None if training diverged.
+    """
+
+    score: float | None
+    run: Run | None
+
+    @property
+    def counted(self) -> float:
+        """The score, by which candidates are compared."""
+        return _WORST if self.score is None else self.score
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The state of a search.
+
+    Attributes:
+        drawn: the candidates that are known now, and the ranges.
+        trials: for each candidate its runs that have ended, by seed.
+        finalists: the candidates that are run with all seeds, as indices, the best first; empty
+            before all candidates have a score, and if all have diverged.
+        selected: the index of the selected candidate; None before all runs have ended, and if all
+            candidates have diverged.
+        failed: whether all candidates have diverged.
+        runs: the runs that are known now.
+    """
+
+    drawn: Drawn
+    trials: tuple[Mapping[int, Trial], ...]
+    finalists: tuple[int, ...]
+    selected: int | None
+    failed: bool
+    runs: tuple[PlannedRun, ...]
+
+    @property
+    def fields(self) -> Overrides | None:
+        """The fields of the selected candidate."""
+        return None if self.selected is None else self.drawn.candidates[self.selected]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether a candidate is selected, or none can be."""
+        return self.failed or self.selected is not None
+
+    @property
+    def to_go(self) -> int:
+        """The number of known runs that have not ended."""
+        return len(self.runs) - sum(map(len, self.trials))
+
+
+# Of an arm without a search.
+_UNTUNED = Tuned(candidates.begin((), 1, 0), ({},), (), selected=0, failed=False, runs=())
+
+
+@dataclass(frozen=True)
+class Needed:
+    """The runs that are needed, as far as they are known now.
+
+    Attributes:
+        folder: the folder with the runs, which has just been read.
+        runs: the runs, each once, in the order in which they are made.
+        waiting: about how many runs become known when these are finished.
+    """
+
+    folder: RunsFolder
+    runs: tuple[PlannedRun, ...]
+    waiting: int = 0
+
+    @property
+    def configs(self) -> dict[Path, dict[str, Any]]:
+        """The configurations of the runs by their workdirs."""
+        return {self.folder.workdir(run): run.config for run in self.runs}
+
+    @property
+    def to_make(self) -> list[PlannedRun]:
+        """Those of the runs that have not ended."""
+        return [run for run in self.runs if self.folder.status(run) in TO_MAKE]
+
+
+class Planner:
+    """Finds the runs of arms, given those that are finished in a folder.
+
+    Each search is read once: a later object sees what was finished since.
+
+    Args:
+        folder: the folder with the runs.
+        arms: the arms.
+        seeds: the seeds of their runs; the searches have their own.
+        split: the split that the runs are compared on.
+        overrides: the fields that the user changes in all runs, as `name=value`; `NETWORK` in a
+            value stands for the network of the run.
+    """
+
+    def __init__(
+        self,
+        folder: RunsFolder,
+        arms: Iterable[Arm],
+        seeds: Sequence[int],
+        *,
+        split: str = SPLIT,
+        overrides: tuple[str, ...] = (),
+    ) -> None:
+        self.folder = folder
+        self.arms = tuple(dict.fromkeys(arms))
+        self.searches = tuple(dict.fromkeys(arm.search for arm in self.arms if arm.search))
+        self.seeds = tuple(seeds)
+        self.split = split
+        self.overrides = overrides
+        self._tuned: dict[Search, Tuned] = {}
+
+    def needed(self) -> Needed:
+        """The runs that are known now: first those of the searches, one after another."""
+        waiting = [arm for arm in self.arms if not self.tuned(arm.search).has_ended]
+        finals = [runs for runs in map(self.finals, self.arms) if runs is not None]
+        searches = dict.fromkeys(arm.search for arm in waiting if arm.search)
+        return Needed(
+            self.folder,
+            distinct(
+                [
+                    *(run for search in self.searches for run in self.tuned(search).runs),
+                    # The first seed of every arm comes first.
+                    *(run for of_a_seed in zip(*finals, strict=True) for run in of_a_seed),
+                ]
+            ),
+            # If no search is extended further.
+            sum(map(self._finalists_to_come, searches)) + len(waiting) * len(self.seeds),
+        )
+
+    def check(self) -> None:
+        """Raises `UserError` if the user's overrides do not fit one of the runs."""
+        recipes = [arm.recipe for arm in self.arms]
+        for search in self.searches:
+            recipes += search.recipes
+        for recipe in recipes:
+            planned_runs.check(self._planned(recipe, 0))
+
+    def tuned(self, search: Search | None) -> Tuned:
+        """The state of a search; without one, the only candidate changes nothing."""
+        if search is None:
+            return _UNTUNED
+        if search not in self._tuned:
+            self._tuned[search] = self._tune(search)
+        return self._tuned[search]
+
+    def finals(self, arm: Arm) -> tuple[PlannedRun, ...] | None:
+        """The runs of an arm's selected candidate, one per seed; None before it is selected."""
+        fields = self.tuned(arm.search).fields
+        if fields is None:
+            return None
+        recipe = arm.recipe.changed(fields)
+        return tuple(self._planned(recipe, seed, arm.evaluated) for seed in self.seeds)
+
+    def finished(self, planned: PlannedRun) -> Run | None:
+        """A run on disk; None if it is not finished.
+
+        Raises:
+            UserError: its data set lacks the split that the runs are compared on. That is known
+                when the first run is finished.
+        """
+        run = self.folder.finished(planned)
+        if run is not None and self.split not in run.results:
+            raise UserError(f"{run.workdir} has no {self.split} split: its data set has none")
+        return run
+
+    def ended(self, runs: Iterable[PlannedRun]) -> dict[int, Run | None]:
+        """Those of the runs that have ended, by seed; None if training diverged."""
+        return {
+            run.seed: self.finished(run) for run in runs if self.folder.status(run) not in TO_MAKE
+        }
+
+    def _tune(self, search: Search) -> Tuned:
+        drawn, trials = self._drawn(search)
+        first, *others = search.seeds
+        runs = [self._candidate(search, one, first) for one in drawn.candidates]
+        ended = all(trials)
+        failed = ended and _all_diverged(trials)
+        finalists: tuple[int, ...] = ()
+        selected = None
+        if ended and not failed:
+            finalists = tuple(_best_first(trials)[: search.finalists])
+            for index in finalists:
+                of_others = [
+                    self._candidate(search, drawn.candidates[index], seed) for seed in others
+                ]
+                runs += of_others
+                trials[index] |= self._trials(search, of_others)
+            if all(len(trials[index]) == len(search.seeds) for index in finalists):
+                selected = finalists[_best_first([trials[index] for index in finalists])[0]]
+        return Tuned(drawn, tuple(trials), finalists, selected, failed, tuple(runs))
+
+    def _drawn(self, search: Search) -> tuple[Drawn, list[dict[int, Trial]]]:
+        """The candidates with their first runs; extended as far as the scores tell."""
+        drawn = search.first
+        while True:
+            trials = [
+                self._trials(search, [self._candidate(search, one, search.seeds[0])])
+                for one in drawn.candidates
+            ]
+            if not all(trials) or _all_diverged(trials):
+                return drawn, trials
+            longer = candidates.extended(drawn, drawn.candidates[_best_first(trials)[0]])
+            if longer is None:
+                return drawn, trials
+            drawn = longer
+
+    def _candidate(self, search: Search, fields: Overrides, seed: int) -> PlannedRun:
+        return self._planned(search.recipe.changed(fields), seed)
+
+    def _trials(self, search: Search, runs: Iterable[PlannedRun]) -> dict[int, Trial]:
+        """The runs of a candidate that have ended, by seed."""
+        return {
+            seed: Trial(None if run is None else run.validation(search.metric), run)
+            for seed, run in self.ended(runs).items()
+        }
+
+    def _planned(self, recipe: Recipe, seed: int, evaluated: bool = False) -> PlannedRun:
+        network = planned_runs.load(recipe)["model"]["name"]
+        overrides = tuple(override.replace(NETWORK, network) for override in self.overrides)
+        return PlannedRun(recipe, seed, overrides, evaluated)
+
+    def _finalists_to_come(self, search: Search) -> int:
+        """The runs of finalists that are not known yet."""
+        finalists = 0 if self.tuned(search).finalists else search.finalists
+        return finalists * (len(search.seeds) - 1)
+
+
+def _best_first(trials: Sequence[Mapping[int, Trial]]) -> list[int]:
+    """The indices by their mean score, the best first; of equal ones, the first."""
+    means = [float(np.mean([one.counted for one in runs.values()])) for runs in trials]
+    return sorted(range(len(means)), key=lambda index: -means[index])
+
+
+def _all_diverged(trials: Sequence[Mapping[int, Trial]]) -> bool:
+    return all(one.score is None for runs in trials for one in runs.values())
