@@ -11,7 +11,7 @@ from absl import flags
 
 from train.foundation import command_line, fields, files
 from train.foundation.errors import UserError
-from train.papers.tables import collecting, display, json_output
+from train.papers.tables import collecting, outputs
 from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, EVIDENCE, THESIS
 from train.papers.tables.table import Table
 from train.series import planned_runs
@@ -89,11 +89,11 @@ def main() -> None:
         return
     if out is not None:
         output_files.refuse_kept("json", out, run_inputs.of_configs(needed.configs))
-    execution = execute(lambda: look().needed()) if _RUN.value else None
+    execution = execute(look) if _RUN.value else None
     numbers = collecting.collect(table, look())
-    display.show(numbers)
+    outputs.show(numbers)
     if out is not None:
-        content = files.to_json(json_output.to_json(numbers), indent=2)
+        content = files.to_json(outputs.to_plain(numbers), indent=2)
         files.write_whole(out, content)
     if execution is not None and execution.failed:
         execution.show_failed()

@@ -21,7 +21,7 @@ _COMMA = re.compile(r",\s*(?=[\w.]+=)")
 
 
 @dataclass(frozen=True)
-class Number:
+class Compared:
     """A metric of a group.
 
     Attributes:
@@ -44,7 +44,7 @@ class Row:
     """
 
     group: Group
-    numbers: Mapping[Metric, Number]
+    numbers: Mapping[Metric, Compared]
     is_baseline: bool
 
 
@@ -216,13 +216,13 @@ def _rows(
         yield Row(group, numbers, is_baseline=group is baseline)
 
 
-def _number(group: Group, metric: Metric, split: str, baseline: Group | None) -> Number:
+def _number(group: Group, metric: Metric, split: str, baseline: Group | None) -> Compared:
     values = _values(group, metric, split)
     if baseline is None or group is baseline or not _comparable(group, baseline, metric):
-        return Number(values, Values())
+        return Compared(values, Values())
     theirs = _values(baseline, metric, split)
     shared = [seed for seed in values if seed in theirs]
-    return Number(values, Values({seed: values[seed] - theirs[seed] for seed in shared}))
+    return Compared(values, Values({seed: values[seed] - theirs[seed] for seed in shared}))
 
 
 def _values(group: Group, metric: Metric, split: str) -> Values:

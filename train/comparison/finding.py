@@ -7,7 +7,7 @@ from typing import Any
 
 from train.foundation.errors import UserError
 from train.series.planner import Needed
-from train.training.losses import LOSS_NAME
+from train.series.run_fields import check_fields
 from train.workdir import run_files
 from train.workdir.runs import Run
 
@@ -60,7 +60,7 @@ def _select(runs: Iterable[Run]) -> Found:
     finished, left_out = [], {}
     for run in runs:
         if run.is_finished:
-            _check(run)
+            check_fields(run, _NEEDED)
             finished.append(run)
         elif (run.workdir / run_files.RESULTS).exists():
             raise UserError(
@@ -92,12 +92,3 @@ def metrics(run: Run, split: str) -> Mapping[str, Any]:
     """The metrics of a split by their names."""
     found = run.results.get(split)
     return found if isinstance(found, dict) else {}
-
-
-def _check(run: Run) -> None:
-    for name in _NEEDED:
-        if name not in run.fields:
-            raise UserError(f"the results in {run.workdir} have no config.{name}")
-    loss = run.fields["loss.name"]
-    if LOSS_NAME(loss) is not None:
-        raise UserError(f"{run.workdir} was trained with a loss that is not known here, {loss!r}")

@@ -12,7 +12,7 @@ from train.foundation import folder_lock, invocation
 from train.foundation.console import show_line
 from train.series.child_processes import ChildProcesses
 from train.series.planned_runs import PlannedRun
-from train.series.planner import Needed
+from train.series.planner import Needed, Planner
 from train.series.runs_folder import RunsFolder, Status
 
 # How often the main thread looks for signals while it waits for a run. One that comes in the moment
@@ -69,11 +69,11 @@ def show_commands(needed: Needed) -> None:
         )
 
 
-def execute(look: Callable[[], Needed], *, jobs: int = 1) -> Execution:
+def execute(look: Callable[[], Planner], *, jobs: int = 1) -> Execution:
     """Trains and evaluates the runs that are not finished. A run that fails stops no other.
 
     Args:
-        look: reads the folder of runs and returns what is needed now.
+        look: reads the folder of runs; what the planner needs then is made.
         jobs: how many runs are made at a time.
 
     Raises:
@@ -88,7 +88,7 @@ def execute(look: Callable[[], Needed], *, jobs: int = 1) -> Execution:
         ThreadPoolExecutor(jobs) as threads,
     ):
         while True:
-            needed = look()
+            needed = look().needed()
             folder = needed.folder
             begun = execution.ended | {run.key for run in running.values()}
             to_make = [run for run in needed.to_make if run.key not in begun]

@@ -12,7 +12,7 @@ from scipy import stats
 
 from tests.train.comparison.compared import TOP_1, TOP_3, compare, config, labels, make
 from tests.train.papers.finished_runs import finish
-from train.comparison import display, outputs
+from train.comparison import outputs
 from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
 from train.foundation.printable import printable_lines
@@ -92,12 +92,12 @@ def test_one_seed_has_no_interval(tmp_path, capsys):
     assert (number.values.summary.mean, number.values.summary.half_width) == (0.75, None)
     assert number.differences.summary.mean == close(0.15)
     assert number.differences.summary.half_width is None
-    display.show(comparison)
+    outputs.show(comparison)
     printed = capsys.readouterr().out
     assert rows(printed)[2] == ["focal", "1", "87.50", "+7.50", "75.00", "+15.00"]
     assert "One seed has no interval." in printed
     alone = compare(tmp_path / "other-1")
-    assert list(display.legend(alone)) == [
+    assert list(outputs.legend(alone)) == [
         "One seed each, without an interval.",
         "Each run: its epoch with the best top-3 accuracy on validation.",
     ]
@@ -106,7 +106,7 @@ def test_one_seed_has_no_interval(tmp_path, capsys):
 def test_the_metrics_that_selected_are_named(tmp_path):
     make(tmp_path, (0, 0.5))
     make(tmp_path, (0, 0.5), name="other", loss="focal", select_by="loss")
-    assert list(display.legend(compare(tmp_path)))[-1] == (
+    assert list(outputs.legend(compare(tmp_path)))[-1] == (
         "Each run: its epoch with the best top-3 accuracy or loss on validation."
     )
 
@@ -193,7 +193,7 @@ def test_metrics_that_some_runs_lack_are_said(folder):
     assert numbers(comparison, macro)["loss=focal"].values == {0: 0.5}
     assert numbers(comparison, macro)["loss=cross_entropy"].values.summary is None
     (table,) = comparison.tables
-    columns = display.metric_columns(table, macro) + display.metric_columns(table, TOP_1)
+    columns = outputs.metric_columns(table, macro) + outputs.metric_columns(table, TOP_1)
     assert [column.cells[1] for column in columns] == [
         "50.00 (1 of 5 seeds)",
         "94.25 ± 3.98 (4 of 5 seeds)",
@@ -226,7 +226,7 @@ def rows(printed):
 
 
 def test_the_terminal_has_the_numbers_in_per_cent(folder, capsys):
-    display.show(compare(folder, wanted=[TOP_1], baseline="loss=cross_entropy"))
+    outputs.show(compare(folder, wanted=[TOP_1], baseline="loss=cross_entropy"))
     # The means by hand, and that of the differences +1, +2 and -1; the intervals are scipy's.
     assert half_width([0.01, 0.02, -0.01]) == pytest.approx(0.0379, abs=5e-5)
     assert rows(capsys.readouterr().out) == [
@@ -250,7 +250,7 @@ def test_columns_that_do_not_fit_follow_below_and_nothing_is_cut(folder, capsys)
         content = json.loads((folder / "ours-0" / "config.json").read_text())
         content["model"]["name"] = loss
         finish(folder, workdir.name, content, test=results)
-    display.show(compare(*sorted(folder.glob("wide-*")), wanted=wanted))
+    outputs.show(compare(*sorted(folder.glob("wide-*")), wanted=wanted))
     printed = capsys.readouterr().out
     assert "x" * 120 in printed
     for metric in wanted:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.train.comparison.made_up_study import LABELS, STUDY, look, make, read
-from train.comparison import study_display, study_json, study_results
+from train.comparison import study_outputs, study_results
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.series import contrasts
@@ -169,7 +169,7 @@ def test_the_contrasts_are_of_the_hits_of_shared_seeds(finished):
 def test_the_json_has_what_the_contrasts_are_computed_from(finished):
     study, folder = finished
     numbers = collect(study, folder)
-    plain = json.loads(files.to_json(study_json.to_plain(numbers)))
+    plain = json.loads(files.to_json(study_outputs.to_plain(numbers)))
     assert plain["study"]["content"] == STUDY
     assert plain["versions"] == {"jax": ["1.2.3"]}
     assert plain["runs_to_go"] == 0
@@ -217,7 +217,7 @@ def test_the_json_has_what_the_contrasts_are_computed_from(finished):
 def test_the_printed_tables_name_what_was_selected_and_what_is_missing(finished, capsys):
     study, folder = finished
     numbers = collect(study, folder)
-    study_display.show(numbers)
+    study_outputs.show(numbers)
     printed = capsys.readouterr().out
     selected = dict(numbers.arms["cosine"].finals.tuned.fields)["optimizer.learning_rate"]
     (row,) = (line for line in printed.splitlines() if line.startswith(" cosine "))
@@ -226,7 +226,7 @@ def test_the_printed_tables_name_what_was_selected_and_what_is_missing(finished,
     assert "loss      macro top-3" in printed
     lost = numbers.arms["cosine"].finals.ended[12].workdir
     (lost / run_files.RESULTS).unlink()
-    study_display.show(collect(study, folder))
+    study_outputs.show(collect(study, folder))
     assert capsys.readouterr().out.endswith("about 1 runs to go\n")
 
 

@@ -15,8 +15,7 @@ from train.foundation import folder_lock
 from train.foundation.errors import InterruptedRunError, UserError
 from train.series import child_processes, execution
 from train.series.planned_runs import PlannedRun
-from train.series.planner import Arm, Needed
-from train.series.runs_folder import RunsFolder
+from train.series.planner import Arm
 from train.training.steps_in_flight import DivergedError
 
 LEAVES_RESULTS = """
@@ -70,14 +69,14 @@ def test_a_second_command_on_the_folder_is_told_of_the_first(tmp_path, made):
             UserError, match=f"^another command that makes runs is at work in {tmp_path};"
         ),
     ):
-        execution.execute(lambda: look(tmp_path).needed())
+        execution.execute(lambda: look(tmp_path))
     assert order == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_runs_are_made_once_in_order_and_the_search_decides(tmp_path, made, capsys):
     order, _ = made
-    result = execution.execute(lambda: look(tmp_path).needed())
+    result = execution.execute(lambda: look(tmp_path))
     assert not result.failed
     searched = [("focal", gamma, 0) for gamma in (0.5, 1.0, 2.0)]
     finals = [("cross_entropy", 1.0, 0), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
@@ -88,11 +87,11 @@ def test_runs_are_made_once_in_order_and_the_search_decides(tmp_path, made, caps
     assert re.search(r"run 6 of 6: digits-cross_entropy-seed=2 \(about \d+ s left\)\n", printed)
     assert "trained" in (tmp_path / "digits-focal-gamma=2.0-seed=2.log").read_text()
     order.clear()
-    assert not execution.execute(lambda: look(tmp_path).needed()).ended
+    assert not execution.execute(lambda: look(tmp_path)).ended
     assert order == []
     # What was lost is made again, and nothing else.
     (tmp_path / "digits-focal-gamma=2.0-seed=2" / "results.json").unlink()
-    execution.execute(lambda: look(tmp_path).needed())
+    execution.execute(lambda: look(tmp_path))
     assert order == [("focal", 2.0, 2)]
 
 
@@ -100,7 +99,7 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
     order, scripts = made
     scripts["focal", 0.5, 0] = (FAILS,)
     scripts["cross_entropy", 1.0, 2] = (LEAVES_NOTHING,)
-    result = execution.execute(lambda: look(tmp_path).needed())
+    result = execution.execute(lambda: look(tmp_path))
     assert result.failed == {
         "digits-focal-gamma=0.5-seed=0": "error: no room",
         "digits-cross_entropy-seed=2": "the command ended well, and left no results",
@@ -110,7 +109,7 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
     assert "failed after 0 s: error: no room (see " in capsys.readouterr().out
     order.clear()
     scripts.clear()
-    assert not execution.execute(lambda: look(tmp_path).needed()).failed
+    assert not execution.execute(lambda: look(tmp_path)).failed
     # A failed run is tried again.
     assert order == [("focal", 0.5, 0), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
 
@@ -118,12 +117,12 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
 def test_a_run_that_diverges_is_not_made_again(tmp_path, made):
     order, scripts = made
     scripts["focal", 2.0, 0] = (DIVERGES,)
-    result = execution.execute(lambda: look(tmp_path).needed())
+    result = execution.execute(lambda: look(tmp_path))
     assert list(result.failed) == ["digits-focal-gamma=2.0-seed=0"]
     # The search selects without it.
     assert order[-2] == ("focal", 1.0, 2)
     order.clear()
-    execution.execute(lambda: look(tmp_path).needed())
+    execution.execute(lambda: look(tmp_path))
     assert order == []
 
 
@@ -133,7 +132,7 @@ def test_a_signal_is_passed_on_and_ends_all(tmp_path, made, number):
     scripts["focal", 1.0, 0] = (STOPS_ALL, str(int(number)))
     before = signal.getsignal(number)
     with pytest.raises(InterruptedRunError, match="the same command goes on") as raised:
-        execution.execute(lambda: look(tmp_path).needed())
+        execution.execute(lambda: look(tmp_path))
     assert raised.value.number == number
     assert order == [("focal", 0.5, 0), ("focal", 1.0, 0)]
     # It had time to save.
@@ -153,7 +152,7 @@ def test_a_signal_while_a_run_is_started_reaches_it(tmp_path, monkeypatch, numbe
 
     monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
     with pytest.raises(InterruptedRunError, match="the same command goes on"):
-        execution.execute(lambda: look(tmp_path).needed())
+        execution.execute(lambda: look(tmp_path))
     assert [process.returncode for process in started] == [-number]
 
 
@@ -172,7 +171,7 @@ def test_a_signal_that_does_not_end_the_wait_is_not_lost(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
     with pytest.raises(InterruptedRunError, match="the same command goes on"):
-        execution.execute(lambda: look(tmp_path).needed())
+        execution.execute(lambda: look(tmp_path))
     assert [process.returncode for process in started] == [-number]
 
 
@@ -187,12 +186,12 @@ def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypat
     )
     # The same run, of which an evaluation is wanted by one arm only.
     arms = [Arm(BASE), Arm(BASE, evaluated=True)]
-    assert not execution.execute(lambda: look(tmp_path, arms, (0,)).needed()).failed
+    assert not execution.execute(lambda: look(tmp_path, arms, (0,))).failed
     assert len(order) == 1
     # Where the evaluation alone is missing, it alone is made.
     evaluation = tmp_path / PlannedRun(BASE, 0).name / "evaluation_test.json"
     evaluation.unlink()
-    execution.execute(lambda: look(tmp_path, arms, (0,)).needed())
+    execution.execute(lambda: look(tmp_path, arms, (0,)))
     assert evaluation.exists()
     trained = (tmp_path / f"{PlannedRun(BASE, 0).name}.log").read_text()
     assert trained == "trained\n"
@@ -219,8 +218,7 @@ WAITS_FOR_IT = "signal.pause()\n"
 def two_runs(tmp_path):
     """What makes two runs, and a place where the processes of both can wait for each other."""
     os.mkfifo(tmp_path / "meeting")
-    runs = tuple(PlannedRun(BASE, seed) for seed in (0, 1))
-    return lambda: Needed(RunsFolder(tmp_path / "runs"), runs)
+    return lambda: look(tmp_path / "runs", [Arm(BASE)], (0, 1))
 
 
 def test_several_runs_are_made_at_a_time(tmp_path, made, two_runs, capsys):

@@ -13,7 +13,7 @@ from train.series.statistics import Values
 
 
 @dataclass(frozen=True)
-class Number:
+class CellNumbers:
     """A cell with the numbers of its runs.
 
     Attributes:
@@ -55,7 +55,7 @@ class TableNumbers:
     table: Table
     seeds: tuple[int, ...]
     overrides: tuple[str, ...]
-    numbers: Mapping[tuple[str, str], Number]
+    numbers: Mapping[tuple[str, str], CellNumbers]
     best: Mapping[str, tuple[float, tuple[float | None, ...]]]
     collected: Collected
 
@@ -81,7 +81,7 @@ def collect(table: Table, planner: Planner) -> TableNumbers:
     )
 
 
-def _number(cell: Cell, finals: Finals, seeds: tuple[int, ...]) -> Number:
+def _number(cell: Cell, finals: Finals, seeds: tuple[int, ...]) -> CellNumbers:
     def values(reading: Reading) -> Values:
         return Values.known({seed: reading.read(run) for seed, run in finals.finished.items()})
 
@@ -89,11 +89,11 @@ def _number(cell: Cell, finals: Finals, seeds: tuple[int, ...]) -> Number:
     of_shots = cell.metric.shots if finals.planned else {}
     shots = {shot: values(reading) for shot, reading in of_shots.items()}
     diverged = seeds if finals.tuned.failed else finals.diverged
-    return Number(cell, finals, values(cell.metric), shots, diverged)
+    return CellNumbers(cell, finals, values(cell.metric), shots, diverged)
 
 
 def _best(
-    numbers: Mapping[tuple[str, str], Number],
+    numbers: Mapping[tuple[str, str], CellNumbers],
 ) -> dict[str, tuple[float, tuple[float | None, ...]]]:
     """The best by column. It does not depend on the run: any finished one has it."""
     found = {}

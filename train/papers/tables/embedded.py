@@ -16,7 +16,7 @@ from train.papers.tables.layouts import (
     AVERAGE_K,
     BALANCED,
     IMBALANCED,
-    Column,
+    Variant,
     average_k,
     count_table,
     epsilon_columns,
@@ -85,7 +85,7 @@ class _Embedded:
         metric: Callable[[int], ResultMetric],
         *,
         select_by: Callable[[int], ResultMetric],
-    ) -> dict[str, Column]:
+    ) -> dict[str, Variant]:
         """A column for each K."""
         return k_columns(ks, metric, select_by=select_by if self.selects else None)
 

@@ -34,8 +34,8 @@ COUNT_BINS = {
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table whose rows are losses.
+class Variant:
+    """What the runs of a column are, in a table whose rows are losses.
 
     Attributes:
         metric: the number that is read from its runs.
@@ -76,47 +76,47 @@ def k_columns(
     metric: Callable[[int], Reading],
     *,
     select_by: Callable[[int], ResultMetric] | None = None,
-) -> dict[str, Column]:
+) -> dict[str, Variant]:
     """A column for each K, with the metric of that K; `select_by` also selects the epochs."""
     return {
-        f"K={k}": Column(
+        f"K={k}": Variant(
             metric(k), () if select_by is None else (("select_by", select_by(k).name),), k
         )
         for k in ks
     }
 
 
-def noise_columns(noises: Iterable[float], metric: Reading) -> dict[str, Column]:
+def noise_columns(noises: Iterable[float], metric: Reading) -> dict[str, Variant]:
     """A column for each share of label noise in the training split."""
     return {
-        f"p={noise:g}": Column(metric, (("dataset.label_noise", noise),) if noise else ())
+        f"p={noise:g}": Variant(metric, (("dataset.label_noise", noise),) if noise else ())
         for noise in noises
     }
 
 
-def epsilon_columns(metric: Reading) -> dict[str, Column]:
+def epsilon_columns(metric: Reading) -> dict[str, Variant]:
     """A column for each epsilon."""
     return {
-        f"epsilon={epsilon}": Column(metric, (("loss.epsilon", float(epsilon)),))
+        f"epsilon={epsilon}": Variant(metric, (("loss.epsilon", float(epsilon)),))
         for epsilon in EPSILONS
     }
 
 
-def sample_columns(samples: Iterable[int], metric: Reading) -> dict[str, Column]:
+def sample_columns(samples: Iterable[int], metric: Reading) -> dict[str, Variant]:
     """A column for each number of noise samples."""
-    return {f"M={count}": Column(metric, (("loss.num_samples", count),)) for count in samples}
+    return {f"M={count}": Variant(metric, (("loss.num_samples", count),)) for count in samples}
 
 
-def with_expectation(columns: Mapping[str, Column], metric: Reading) -> dict[str, Column]:
+def with_expectation(columns: Mapping[str, Variant], metric: Reading) -> dict[str, Variant]:
     """The columns by noise samples, and a last one for the exact expectation, another loss."""
-    return {**columns, "M=inf": Column(metric, loss="expected_balanced")}
+    return {**columns, "M=inf": Variant(metric, loss="expected_balanced")}
 
 
 def make_table(
     number: str,
     title: str,
     losses: Iterable[str],
-    columns: Mapping[str, Column],
+    columns: Mapping[str, Variant],
     recipe: Callable[[str], Recipe],
     *,
     seeds: int,

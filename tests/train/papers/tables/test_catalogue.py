@@ -12,9 +12,8 @@ from train.foundation.nested import flatten
 from train.models import MODELS
 from train.papers.networks import NETWORKS
 from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, THESIS
-from train.papers.tables.published import PUBLISHED
+from train.papers.tables.published import PUBLISHED, Published
 from train.papers.tables.readings import ResultMetric
-from train.papers.tables.table import Published
 from train.series.planned_runs import PlannedRun
 from train.series.recipe import Recipe
 

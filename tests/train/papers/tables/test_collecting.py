@@ -10,12 +10,13 @@ from tests.train.papers.tables.made_up_runs import TUNED, collect, log, look, on
 from tests.train.series.made_up_arms import BASE, SEARCH, diverge
 from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
-from train.papers.tables import display, json_output
+from train.papers.tables import outputs
+from train.papers.tables.published import Published
 from train.papers.tables.readings import (
     FirstEpochMean,
     ResultMetric,
 )
-from train.papers.tables.table import Cell, Published
+from train.papers.tables.table import Cell
 from train.series.planned_runs import PlannedRun
 
 
@@ -57,8 +58,8 @@ def test_a_mean_of_the_first_epoch_weighs_steps_alike_and_is_no_share(tmp_path, 
     path = log(tmp_path, run, lines)
     numbers = collect(tmp_path, table)
     assert numbers.numbers["focal", "K=1"].values == {0: 3.0}
-    assert json_output.to_json(numbers)["unit"] == "as it is"
-    display.show(numbers)
+    assert outputs.to_plain(numbers)["unit"] == "as it is"
+    outputs.show(numbers)
     assert " 3.00" in capsys.readouterr().out
     path.unlink()
     with pytest.raises(UserError, match=r"there is no .*metrics\.jsonl"):
@@ -71,7 +72,7 @@ def test_a_search_that_diverged_everywhere_is_told(tmp_path, capsys):
     numbers = collect(tmp_path)
     assert numbers.numbers["focal", "K=1"].diverged == TUNED.seeds
     assert numbers.collected.to_go == 2
-    display.show(numbers)
+    outputs.show(numbers)
     rows = [re.split(r"\s{2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
     assert ["focal", "diverged", "diverged"] in rows
     assert ["gamma = 0.5", "-", "diverged"] in rows

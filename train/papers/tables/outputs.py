@@ -1,13 +1,14 @@
-"""Prints a table: our numbers, and the published ones below them."""
+"""A table as it is printed, the published numbers below ours, and as it is written to JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from rich.console import Console
 
 from train.foundation.console import show_line
-from train.papers.tables.collecting import Number, TableNumbers
-from train.papers.tables.table import Published
+from train.papers.tables.collecting import CellNumbers, TableNumbers
+from train.papers.tables.published import Published
 from train.series import printing
 from train.series.planner import Search, Tuned
 from train.series.printing import Column
@@ -69,7 +70,7 @@ def _rows(numbers: TableNumbers) -> Iterator[_Row]:
         yield _Row("best possible", best)
 
 
-def _ours(number: Number) -> str:
+def _ours(number: CellNumbers) -> str:
     finals = number.finals
     if not finals.tuned.has_ended:
         return "to be tuned"
@@ -191,3 +192,68 @@ def _changes(overrides: Overrides) -> str:
 
 def _runs(count: int) -> str:
     return f"{count} run{'' if count == 1 else 's'}"
+
+
+def to_plain(numbers: TableNumbers) -> dict[str, Any]:
+    """The table, its numbers and its searches as plain JSON types."""
+    table, collected = numbers.table, numbers.collected
+    return {
+        "table": table.number,
+        "on": table.on,
+        "title": table.title,
+        "unit": "per cent" if table.is_in_per_cent else "as it is",
+        "interval": "95 %, Student's t over seeds",
+        "seeds": list(numbers.seeds),
+        "changed_in_all_runs": list(numbers.overrides),
+        "cells": [
+            {"row": row, "column": column, **_number_to_plain(number)}
+            for (row, column), number in numbers.numbers.items()
+        ],
+        "best": {
+            column: {"value": value, "shots": list(shots)}
+            for column, (value, shots) in numbers.best.items()
+        },
+        "tuning": [_search_to_plain(*found) for found in collected.searches.items()],
+        "runs_to_go": collected.to_go,
+    }
+
+
+def _number_to_plain(number: CellNumbers) -> dict[str, Any]:
+    cell, published, finals = number.cell, number.cell.published, number.finals
+    recipe = finals.planned[0].recipe if finals.planned else cell.recipe
+    return {
+        "config": recipe.file,
+        "overrides": dict(recipe.overrides),
+        "metric": cell.metric.to_json(),
+        **number.values.to_plain(),
+        "shots": {shot: values.to_plain() for shot, values in number.shots.items()},
+        "published": None
+        if published is None
+        else {
+            "value": published.value,
+            "half_width": published.half_width,
+            "shots": list(published.shots),
+        },
+        "differs": number.differs,
+        "runs_to_go": finals.to_go if finals.tuned.has_ended else None,
+        "diverged": list(number.diverged),
+    }
+
+
+def _search_to_plain(search: Search, tuned: Tuned) -> dict[str, Any]:
+    return {
+        "config": search.recipe.file,
+        "overrides": dict(search.recipe.overrides),
+        "metric": search.metric.name,
+        "split": "validation",
+        "seeds": list(search.seeds),
+        "candidates": [
+            {
+                "overrides": dict(fields),
+                "values": [trials[seed].score if seed in trials else None for seed in search.seeds],
+            }
+            for fields, trials in zip(tuned.drawn.candidates, tuned.trials, strict=True)
+        ],
+        "selected": None if tuned.fields is None else dict(tuned.fields),
+        "runs_to_go": tuned.to_go,
+    }
