@@ -106,14 +106,14 @@ def _compare() -> None:
         def look() -> Planner:
             return Planner(RunsFolder(folder), planned.arms, planned.seeds)
 
-        needed = look().needed()
+        planner = look()
         if _PLAN.value:
-            show_commands(needed)
+            show_commands(planner)
             return
-        _refuse_inputs(paths, needed.configs)
-        comparing.check_planned(needed.runs, wanted=metrics, baseline=_BASELINE.value)
+        _refuse_inputs(paths, planner.configs)
+        comparing.check_planned(planner.runs, wanted=metrics, baseline=_BASELINE.value)
         execution = execute(look, jobs=_JOBS.value or 1)
-        found = finding.planned(look().needed())
+        found = finding.planned(look())
     if found.finished:
         comparison = comparing.compare(
             found, split=_SPLIT.value, wanted=metrics, baseline=_BASELINE.value
@@ -141,11 +141,11 @@ def _study(file: Path) -> None:
     def look() -> Planner:
         return Planner(RunsFolder(folder), study.arms.values(), study.seeds, split=study.split)
 
-    needed = look().needed()
+    planner = look()
     if _PLAN.value:
-        show_commands(needed)
+        show_commands(planner)
         return
-    _refuse_inputs(paths, needed.configs)
+    _refuse_inputs(paths, planner.configs)
     execution = execute(look, jobs=_JOBS.value or 1)
     numbers = study_results.collect(study, look())
     study_outputs.show(numbers)

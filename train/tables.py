@@ -83,12 +83,11 @@ def main() -> None:
 
     planner = look()
     planner.check()
-    needed = planner.needed()
     if _PLAN.value:
-        show_commands(needed)
+        show_commands(planner)
         return
     if out is not None:
-        output_files.refuse_kept("json", out, run_inputs.of_configs(needed.configs))
+        output_files.refuse_kept("json", out, run_inputs.of_configs(planner.configs))
     execution = execute(look) if _RUN.value else None
     numbers = collecting.collect(table, look())
     outputs.show(numbers)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from train.foundation.errors import UserError
-from train.series.planner import Needed
+from train.series.planner import Planner
 from train.series.run_fields import check_fields
 from train.workdir import run_files
 from train.workdir.runs import Run
@@ -72,14 +72,14 @@ def _select(runs: Iterable[Run]) -> Found:
     return Found(tuple(finished), left_out)
 
 
-def planned(needed: Needed) -> Found:
+def planned(planner: Planner) -> Found:
     """The planned runs, of which those that are not finished are left out.
 
     Raises:
         UserError: the results of a run cannot be read.
     """
-    folder, finished, left_out = needed.folder, [], {}
-    for run in needed.runs:
+    folder, finished, left_out = planner.folder, [], {}
+    for run in planner.runs:
         found = folder.finished(run)
         if found is None:
             left_out[folder.workdir(run)] = folder.status(run).value

@@ -11,11 +11,12 @@ from train.comparison import search_space, toml_files
 from train.evaluation.metric import Metric
 from train.foundation import fields, text_files
 from train.foundation.errors import UserError
-from train.series import candidates, planned_runs
+from train.series import planned_runs
 from train.series.parameters import Choice, Parameter, Side
 from train.series.planned_runs import PlannedRun
-from train.series.planner import Arm, Search
+from train.series.planner import Arm
 from train.series.recipe import Recipe
+from train.series.search import Search, furthest
 
 _SPLITS = ("test", "balanced_test")
 _KEYS = (
@@ -254,7 +255,7 @@ def _check_ends(search: Search) -> None:
                 planned_runs.check(PlannedRun(some.changed({parameter.name: value}), 0))
             continue
         for side, limit in _LIMITS.items():
-            value = candidates.furthest(parameter, side)
+            value = furthest(parameter, side)
             try:
                 planned_runs.check(PlannedRun(some.changed({parameter.name: value}), 0))
             except UserError as error:

@@ -10,11 +10,11 @@ import numpy as np
 from train.comparison.study_results import ArmNumbers, ContrastNumbers, StudyNumbers
 from train.evaluation.metric import Metric
 from train.foundation.console import show_line
-from train.series.candidates import Drawn
 from train.series.parameters import Choice, Parameter
 from train.series.planner import Tuned
 from train.series.printing import Column, console_of_tables, show_columns, with_interval
 from train.series.run_fields import short_name
+from train.series.search import Drawn
 from train.series.statistics import Summary
 from train.workdir.runs import Run, identity_without_seed
 

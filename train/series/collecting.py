@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from train.series.planned_runs import PlannedRun
-from train.series.planner import Arm, Planner, Search, Tuned
+from train.series.planner import Arm, Planner, Tuned
+from train.series.search import Search
 from train.workdir.runs import Run
 
 
@@ -61,13 +62,13 @@ def collect(planner: Planner) -> Collected:
     Raises:
         UserError: a file of a finished run cannot be read.
     """
-    needed, folder = planner.needed(), planner.folder
-    foreign = {str(folder.workdir(run)): folder.foreign(run) for run in needed.runs}
+    folder = planner.folder
+    foreign = {str(folder.workdir(run)): folder.foreign(run) for run in planner.runs}
     return Collected(
         finals={arm: _finals(planner, arm) for arm in planner.arms},
         searches={search: planner.tuned(search) for search in planner.searches},
         foreign={path: differing for path, differing in foreign.items() if differing},
-        to_go=len(needed.to_make) + needed.waiting,
+        to_go=len(planner.to_make) + planner.waiting,
     )
 
 

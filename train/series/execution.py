@@ -12,7 +12,7 @@ from train.foundation import folder_lock, invocation
 from train.foundation.console import show_line
 from train.series.child_processes import ChildProcesses
 from train.series.planned_runs import PlannedRun
-from train.series.planner import Needed, Planner
+from train.series.planner import Planner
 from train.series.runs_folder import RunsFolder, Status
 
 # How often the main thread looks for signals while it waits for a run. One that comes in the moment
@@ -52,19 +52,19 @@ class _Ended:
     reason: str | None
 
 
-def show_commands(needed: Needed) -> None:
+def show_commands(planner: Planner) -> None:
     """Prints the commands that make runs, one a line, to be pasted into a shell."""
-    for run in needed.runs:
-        workdir = needed.folder.workdir(run)
+    for run in planner.runs:
+        workdir = planner.folder.workdir(run)
         commands = [run.training(workdir)]
         if run.evaluated:
             commands.append(run.evaluation(workdir))
         for arguments in commands:
             show_line(invocation.as_typed(shlex.join(["python", *arguments])))
-    if needed.waiting:
+    if planner.waiting:
         # Apart from the commands, which may be piped into a shell.
         sys.stderr.write(
-            f"about {needed.waiting} more runs follow when these are finished: the same command "
+            f"about {planner.waiting} more runs follow when these are finished: the same command "
             "then prints them\n"
         )
 
@@ -88,13 +88,13 @@ def execute(look: Callable[[], Planner], *, jobs: int = 1) -> Execution:
         ThreadPoolExecutor(jobs) as threads,
     ):
         while True:
-            needed = look().needed()
-            folder = needed.folder
+            planner = look()
+            folder = planner.folder
             begun = execution.ended | {run.key for run in running.values()}
-            to_make = [run for run in needed.to_make if run.key not in begun]
+            to_make = [run for run in planner.to_make if run.key not in begun]
             for place, run in enumerate(to_make[: jobs - len(running)]):
                 number = len(begun) + place + 1
-                left = len(to_make) - place + needed.waiting
+                left = len(to_make) - place + planner.waiting
                 if number == 1:
                     show_line(f"what a run prints goes to its .log in {folder.path}")
                 show_line(

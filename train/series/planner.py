@@ -1,5 +1,6 @@
 """The runs of arms, as far as they are known: the searches, the finalists, the selected ones."""
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,55 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
-from train.series import candidates, planned_runs
-from train.series.candidates import Drawn
-from train.series.parameters import Parameter
+from train.series import planned_runs
 from train.series.planned_runs import SPLIT, PlannedRun, distinct
 from train.series.recipe import Overrides, Recipe
 from train.series.runs_folder import TO_MAKE, RunsFolder
+from train.series.search import Drawn, Search, begin, extended
 from train.workdir.runs import Run
 
 # What stands for the network of a run in the value of an override, such as a file of weights.
 NETWORK = "{model.name}"
 # What a run that diverged counts as: the worst accuracy.
 _WORST = 0.0
-
-
-@dataclass(frozen=True)
-class Search:
-    """Candidates for some fields, of which the best on the validation split is selected.
-
-    Arms with the same search share its runs.
-
-    Attributes:
-        recipe: the recipe that each candidate changes.
-        space: the fields.
-        metric: the accuracy that candidates are selected by.
-        count: the number of candidates before extensions.
-        finalists: how many of them are run with all seeds.
-        seeds: the seeds of the runs; the first is that of the candidates.
-        draw_seed: the seed of the draws.
-    """
-
-    recipe: Recipe
-    space: tuple[Parameter, ...]
-    metric: Metric
-    count: int
-    finalists: int = 1
-    seeds: tuple[int, ...] = (0,)
-    draw_seed: int = 0
-
-    @property
-    def first(self) -> Drawn:
-        """The candidates before extensions."""
-        return candidates.begin(self.space, self.count, self.draw_seed)
-
-    @property
-    def recipes(self) -> list[Recipe]:
-        """The recipes of these candidates."""
-        return [self.recipe.changed(fields) for fields in self.first.candidates]
 
 
 @dataclass(frozen=True)
@@ -130,32 +94,7 @@ class Tuned:
 
 
 # Of an arm without a search.
-_UNTUNED = Tuned(candidates.begin((), 1, 0), ({},), (), selected=0, failed=False, runs=())
-
-
-@dataclass(frozen=True)
-class Needed:
-    """The runs that are needed, as far as they are known now.
-
-    Attributes:
-        folder: the folder with the runs, which has just been read.
-        runs: the runs, each once, in the order in which they are made.
-        waiting: about how many runs become known when these are finished.
-    """
-
-    folder: RunsFolder
-    runs: tuple[PlannedRun, ...]
-    waiting: int = 0
-
-    @property
-    def configs(self) -> dict[Path, dict[str, Any]]:
-        """The configurations of the runs by their workdirs."""
-        return {self.folder.workdir(run): run.config for run in self.runs}
-
-    @property
-    def to_make(self) -> list[PlannedRun]:
-        """Those of the runs that have not ended."""
-        return [run for run in self.runs if self.folder.status(run) in TO_MAKE]
+_UNTUNED = Tuned(begin((), 1, 0), ({},), (), selected=0, failed=False, runs=())
 
 
 class Planner:
@@ -189,23 +128,39 @@ class Planner:
         self.overrides = overrides
         self._tuned: dict[Search, Tuned] = {}
 
-    def needed(self) -> Needed:
-        """The runs that are known now: first those of the searches, one after another."""
-        waiting = [arm for arm in self.arms if not self.tuned(arm.search).has_ended]
+    @functools.cached_property
+    def runs(self) -> tuple[PlannedRun, ...]:
+        """The runs that are known now, each once, in order: those of the searches come first."""
         finals = [runs for runs in map(self.finals, self.arms) if runs is not None]
-        searches = dict.fromkeys(arm.search for arm in waiting if arm.search)
-        return Needed(
-            self.folder,
-            distinct(
-                [
-                    *(run for search in self.searches for run in self.tuned(search).runs),
-                    # The first seed of every arm comes first.
-                    *(run for of_a_seed in zip(*finals, strict=True) for run in of_a_seed),
-                ]
-            ),
-            # If no search is extended further.
-            sum(map(self._finalists_to_come, searches)) + len(waiting) * len(self.seeds),
+        return distinct(
+            [
+                *(run for search in self.searches for run in self.tuned(search).runs),
+                # The first seed of every arm comes first.
+                *(run for of_a_seed in zip(*finals, strict=True) for run in of_a_seed),
+            ]
         )
+
+    @property
+    def to_make(self) -> list[PlannedRun]:
+        """Those of the runs that have not ended."""
+        return [run for run in self.runs if self.folder.status(run) in TO_MAKE]
+
+    @property
+    def waiting(self) -> int:
+        """About how many runs become known when these are finished."""
+        # If no search is extended further.
+        arms = [arm for arm in self.arms if not self.tuned(arm.search).has_ended]
+        finalists = [
+            search.finalists * (len(search.seeds) - 1)
+            for search in dict.fromkeys(arm.search for arm in arms)
+            if search is not None and not self.tuned(search).finalists
+        ]
+        return sum(finalists) + len(arms) * len(self.seeds)
+
+    @property
+    def configs(self) -> dict[Path, dict[str, Any]]:
+        """The configurations of the runs by their workdirs."""
+        return {self.folder.workdir(run): run.config for run in self.runs}
 
     def check(self) -> None:
         """Raises `UserError` if the user's overrides do not fit one of the runs."""
@@ -250,39 +205,28 @@ class Planner:
         }
 
     def _tune(self, search: Search) -> Tuned:
-        drawn, trials = self._drawn(search)
         first, *others = search.seeds
-        runs = [self._candidate(search, one, first) for one in drawn.candidates]
-        ended = all(trials)
-        failed = ended and _all_diverged(trials)
-        finalists: tuple[int, ...] = ()
-        selected = None
-        if ended and not failed:
-            finalists = tuple(_best_first(trials)[: search.finalists])
-            for index in finalists:
-                of_others = [
-                    self._candidate(search, drawn.candidates[index], seed) for seed in others
-                ]
-                runs += of_others
-                trials[index] |= self._trials(search, of_others)
-            if all(len(trials[index]) == len(search.seeds) for index in finalists):
-                selected = finalists[_best_first([trials[index] for index in finalists])[0]]
-        return Tuned(drawn, tuple(trials), finalists, selected, failed, tuple(runs))
-
-    def _drawn(self, search: Search) -> tuple[Drawn, list[dict[int, Trial]]]:
-        """The candidates with their first runs; extended as far as the scores tell."""
         drawn = search.first
         while True:
-            trials = [
-                self._trials(search, [self._candidate(search, one, search.seeds[0])])
-                for one in drawn.candidates
-            ]
-            if not all(trials) or _all_diverged(trials):
-                return drawn, trials
-            longer = candidates.extended(drawn, drawn.candidates[_best_first(trials)[0]])
+            runs = [self._candidate(search, fields, first) for fields in drawn.candidates]
+            trials = [self._trials(search, [run]) for run in runs]
+            failed = all(trials) and all(trial[first].score is None for trial in trials)
+            if failed or not all(trials):
+                return Tuned(drawn, tuple(trials), (), None, failed, tuple(runs))
+            best_first = _best_first(trials)
+            longer = extended(drawn, drawn.candidates[best_first[0]])
             if longer is None:
-                return drawn, trials
+                break
             drawn = longer
+        finalists = tuple(best_first[: search.finalists])
+        for index in finalists:
+            again = [self._candidate(search, drawn.candidates[index], seed) for seed in others]
+            runs += again
+            trials[index] |= self._trials(search, again)
+        selected = None
+        if all(len(trials[index]) == len(search.seeds) for index in finalists):
+            selected = finalists[_best_first([trials[index] for index in finalists])[0]]
+        return Tuned(drawn, tuple(trials), finalists, selected, False, tuple(runs))
 
     def _candidate(self, search: Search, fields: Overrides, seed: int) -> PlannedRun:
         return self._planned(search.recipe.changed(fields), seed)
@@ -299,17 +243,8 @@ class Planner:
         overrides = tuple(override.replace(NETWORK, network) for override in self.overrides)
         return PlannedRun(recipe, seed, overrides, evaluated)
 
-    def _finalists_to_come(self, search: Search) -> int:
-        """The runs of finalists that are not known yet."""
-        finalists = 0 if self.tuned(search).finalists else search.finalists
-        return finalists * (len(search.seeds) - 1)
-
 
 def _best_first(trials: Sequence[Mapping[int, Trial]]) -> list[int]:
     """The indices by their mean score, the best first; of equal ones, the first."""
     means = [float(np.mean([one.counted for one in runs.values()])) for runs in trials]
     return sorted(range(len(means)), key=lambda index: -means[index])
-
-
-def _all_diverged(trials: Sequence[Mapping[int, Trial]]) -> bool:
-    return all(one.score is None for runs in trials for one in runs.values())

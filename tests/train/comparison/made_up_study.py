@@ -83,7 +83,7 @@ def make(study, folder, score, *, hit_rate=lambda _run: 0.5, diverges=lambda _ru
     while True:
         planner = look(study, folder)
         # Known in advance, so that a search that is extended forever fails.
-        to_make = planner.needed().to_make
+        to_make = planner.to_make
         if not to_make:
             return made
         for run in to_make:

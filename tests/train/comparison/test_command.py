@@ -234,7 +234,7 @@ def test_a_sweep_is_made_and_compared_and_what_failed_is_named(tmp_path, sweep_f
     folder = tmp_path / "runs"
     sweep_file.write_text(SWEEP.replace("[0, 1]", "[0, 1, 2]"))
     planned = sweep.read(sweep_file)
-    earlier, made, failed = Planner(RunsFolder(folder), planned.arms, planned.seeds).needed().runs
+    earlier, made, failed = Planner(RunsFolder(folder), planned.arms, planned.seeds).runs
     # Made before, and not made again: training would have other results.
     finish(folder, "earlier", earlier.config, test={"top_1_accuracy": 0.125})
     # In its place is another run, which is no part of the sweep.

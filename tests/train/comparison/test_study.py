@@ -33,7 +33,7 @@ def collect(study, folder):
 
 def test_the_best_are_run_again_and_the_best_mean_is_selected(tmp_path):
     study, folder = read(tmp_path), tmp_path / "runs"
-    first = look(study, folder).needed()
+    first = look(study, folder)
     # The runs of the arm without parameters need no search.
     assert [(loss(run), run.seed) for run in first.runs] == [
         *([("noised_balanced", 0)] * 6),
@@ -78,8 +78,8 @@ def test_the_best_are_run_again_and_the_best_mean_is_selected(tmp_path):
     # The same command goes on, and there is nothing left.
     assert make(study, folder, score) == []
     (run_files.outcomes(folder / made[-1].name, "test").parent / run_files.RESULTS).unlink()
-    needed = look(study, folder).needed()
-    assert (len(needed.runs), needed.waiting) == (len(made), 0)
+    planner = look(study, folder)
+    assert (len(planner.runs), planner.waiting) == (len(made), 0)
 
 
 def test_a_search_goes_on_while_the_best_is_at_an_end(tmp_path):
@@ -244,4 +244,4 @@ def test_runs_with_other_examples_are_refused(finished):
 def test_a_data_set_without_a_balanced_test_is_refused_after_the_first_run(tmp_path, finished):
     study = read(tmp_path, STUDY.replace('split = "test"', 'split = "balanced_test"'))
     with pytest.raises(UserError, match="has no balanced_test split: its data set has none"):
-        look(study, finished[1]).needed()
+        make(study, finished[1], in_the_middle)

@@ -11,8 +11,8 @@ from train.comparison import study_file
 from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
 from train.series.parameters import Choice, Range
-from train.series.planner import Search
 from train.series.recipe import Recipe
+from train.series.search import Search
 
 
 def test_a_study_is_read(tmp_path):

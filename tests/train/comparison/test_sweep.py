@@ -18,7 +18,7 @@ def read(tmp_path, text):
 
 def planned(tmp_path, text):
     found = read(tmp_path, text)
-    return Planner(RunsFolder(tmp_path), found.arms, found.seeds).needed().runs
+    return Planner(RunsFolder(tmp_path), found.arms, found.seeds).runs
 
 
 def test_every_combination_has_every_seed(tmp_path):

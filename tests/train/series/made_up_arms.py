@@ -4,9 +4,10 @@ import json
 
 from train.evaluation.metric import Metric
 from train.series.parameters import Choice
-from train.series.planner import Arm, Planner, Search
+from train.series.planner import Arm, Planner
 from train.series.recipe import Recipe
 from train.series.runs_folder import RunsFolder
+from train.series.search import Search
 from train.training.steps_in_flight import DivergedError
 
 BASE = Recipe("digits", "focal")

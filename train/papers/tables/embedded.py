@@ -30,8 +30,8 @@ from train.papers.tables.layouts import (
 from train.papers.tables.readings import ResultMetric
 from train.papers.tables.table import Table
 from train.series.parameters import Choice
-from train.series.planner import Search
 from train.series.recipe import Recipe
+from train.series.search import Search
 
 # Enough for an interval; a table of a few columns takes an hour on two cores.
 _SEEDS = 5

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from train.evaluation.metric import Metric, Rule
 from train.papers.tables.readings import CountBin, Reading, ResultMetric
 from train.papers.tables.table import Cell, Table
-from train.series.planner import Search
 from train.series.recipe import Overrides, Recipe
+from train.series.search import Search
 from train.training.losses import LOSSES
 
 BALANCED = ("cross_entropy", "smooth_top_k_hinge", "noised_balanced")

@@ -10,9 +10,10 @@ from train.foundation.console import show_line
 from train.papers.tables.collecting import CellNumbers, TableNumbers
 from train.papers.tables.published import Published
 from train.series import printing
-from train.series.planner import Search, Tuned
+from train.series.planner import Tuned
 from train.series.printing import Column
 from train.series.recipe import Overrides
+from train.series.search import Search
 
 _MARKS = {"above": " ▲", "below": " ▼", None: ""}
 

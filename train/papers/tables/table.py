@@ -6,8 +6,9 @@ from dataclasses import dataclass, replace
 
 from train.papers.tables.published import Published
 from train.papers.tables.readings import Reading
-from train.series.planner import Arm, Search
+from train.series.planner import Arm
 from train.series.recipe import Recipe
+from train.series.search import Search
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The candidates of a random search, and more of them while the best lies at the end of a range."""
+"""A random search of some fields; it is extended while the best candidate is at a range's end."""
 
 import functools
 import itertools
@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from train.evaluation.metric import Metric
 from train.series import parameters
 from train.series.parameters import Choice, Parameter, Range, Side
-from train.series.recipe import Overrides
+from train.series.recipe import Overrides, Recipe
 
 # How often a search is extended at most, and with how many candidates each time.
 ROUNDS = 3
@@ -96,6 +97,39 @@ def extended(known: Drawn, best: Overrides) -> Drawn | None:
         (*known.candidates, *more),
         (*known.extensions, extension),
     )
+
+
+@dataclass(frozen=True)
+class Search:
+    """Candidates for some fields, of which the best on the validation split is selected.
+
+    Attributes:
+        recipe: the recipe that each candidate changes.
+        space: the fields.
+        metric: the accuracy that candidates are selected by.
+        count: the number of candidates before extensions.
+        finalists: how many of them are run with all seeds.
+        seeds: the seeds of the runs; the first is that of the candidates.
+        draw_seed: the seed of the draws.
+    """
+
+    recipe: Recipe
+    space: tuple[Parameter, ...]
+    metric: Metric
+    count: int
+    finalists: int = 1
+    seeds: tuple[int, ...] = (0,)
+    draw_seed: int = 0
+
+    @property
+    def first(self) -> Drawn:
+        """The candidates before extensions."""
+        return begin(self.space, self.count, self.draw_seed)
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """The recipes of these candidates."""
+        return [self.recipe.changed(fields) for fields in self.first.candidates]
 
 
 def furthest(parameter: Range, side: Side) -> float:
