@@ -18,7 +18,6 @@ from train.papers.tables.layouts import (
     IMBALANCED,
     Variant,
     average_k,
-    count_table,
     epsilon_columns,
     k_columns,
     macro_top_k,
@@ -135,11 +134,13 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
     )
     noise_note = f"Trained with K = {k}."
     return (
-        count_table(
-            {data.network: data.recipe("cross_entropy")},
+        make_table(
+            "3.1",
             "test top-1 accuracy (%) by training images of the class",
-            seeds=_SEEDS,
-            on=data.name,
+            (data.network,),
+            layouts.COUNT_COLUMNS,
+            lambda _network: data.recipe("cross_entropy"),
+            has_best=False,
         ),
         make_table(
             "4.2",

@@ -1,9 +1,10 @@
 """Parts that the tables share: groups of losses, columns, and the tables made from both."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from train.evaluation.metric import Metric, Rule
+from train.papers.tables.published import PUBLISHED
 from train.papers.tables.readings import CountBin, Reading, ResultMetric
 from train.papers.tables.table import Cell, Table
 from train.series.recipe import Overrides, Recipe
@@ -24,36 +25,41 @@ NOISES = (0, 0.1, 0.2, 0.3, 0.4)
 # As people write them, which are also the keys of the columns.
 EPSILONS = ("0", "1e-4", "1e-3", "1e-2", "0.1", "1", "10", "100")
 SAMPLES = (1, 2, 3, 5, 10, 50, 100)
-COUNT_BINS = {
-    "0-10": CountBin(0, 10),
-    "10-50": CountBin(10, 50),
-    "50-500": CountBin(50, 500),
-    "500-2000": CountBin(500, 2000),
-    "2000-": CountBin(2000, None),
-}
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What the runs of a column are, in a table whose rows are losses.
+    """What the runs of a column are.
 
     Attributes:
         metric: the number that is read from its runs.
         changes: the fields that it changes in the recipe of a loss.
         k: the K for losses that have one; None for that of the recipe.
         loss: the loss that its runs are trained with; None for that of the row.
+        head: the head of the column; None for its key.
     """
 
     metric: Reading
     changes: Overrides = ()
     k: int | None = None
     loss: str | None = None
+    head: str | None = None
 
     def recipe(self, recipe: Recipe) -> Recipe:
         """The recipe of a loss with the changes of the column."""
         if self.k is not None and LOSSES[recipe.choice].has_k:
             recipe = recipe.changed({"loss.k": self.k})
         return recipe.changed(self.changes)
+
+
+# Of table 3.1: the training images of the class.
+COUNT_COLUMNS = {
+    "0-10": Variant(CountBin(0, 10)),
+    "10-50": Variant(CountBin(10, 50)),
+    "50-500": Variant(CountBin(50, 500)),
+    "500-2000": Variant(CountBin(500, 2000), head="500-2,000"),
+    "2000-": Variant(CountBin(2000, None), head="> 2,000"),
+}
 
 
 def top_k(k: int, *, macro: bool = False, with_shots: bool = False) -> ResultMetric:
@@ -115,7 +121,7 @@ def with_expectation(columns: Mapping[str, Variant], metric: Reading) -> dict[st
 def make_table(
     number: str,
     title: str,
-    losses: Iterable[str],
+    rows: Collection[str],
     columns: Mapping[str, Variant],
     recipe: Callable[[str], Recipe],
     *,
@@ -125,74 +131,43 @@ def make_table(
     has_best: bool = False,
     search: Callable[[str], Search | None] = lambda _loss: None,
 ) -> Table:
-    """A table whose rows are losses.
+    """A table whose rows are losses, or in table 3.1 networks.
 
     Args:
         number: see `Table`.
         title: see `Table`.
-        losses: the rows.
+        rows: the losses or networks.
         columns: the columns by their keys.
-        recipe: returns the recipe of a loss, before a column changes it.
+        recipe: returns the recipe of a row, before a column changes it.
         seeds: the number of seeds.
         note: see `Table`.
         on: see `Table`.
         has_best: see `Table`.
-        search: returns the search of the cells of a loss; None if nothing is tuned.
+        search: returns the search of the cells of a row; None if nothing is tuned.
     """
+    published = PUBLISHED[number] if on is None else {}
     return Table(
         number=number,
         title=title,
-        rows={loss: LOSSES[loss].title for loss in losses},
-        columns={key: key.replace("=", " = ") for key in columns},
+        rows={row: LOSSES[row].title if row in LOSSES else row for row in rows},
+        columns={
+            key: key.replace("=", " = ") if column.head is None else column.head
+            for key, column in columns.items()
+        },
         cells={
-            (loss, key): Cell(
-                column.recipe(recipe(column.loss or loss)),
+            (row, key): Cell(
+                column.recipe(recipe(column.loss or row)),
                 column.metric,
-                search=search(loss),
+                published.get((row, key)),
+                search(row),
             )
-            for loss in losses
+            for row in rows
             for key, column in columns.items()
         },
         seeds=tuple(range(seeds)),
         note=note,
         on=on,
         has_best=has_best,
-    )
-
-
-def count_table(
-    recipes: Mapping[str, Recipe],
-    title: str,
-    *,
-    seeds: int,
-    note: str = "",
-    on: str | None = None,
-) -> Table:
-    """Table 3.1: a row for each network, a column for each range of training images of the class.
-
-    Args:
-        recipes: the recipes by network.
-        title: see `Table`.
-        seeds: the number of seeds.
-        note: see `Table`.
-        on: see `Table`.
-    """
-    return Table(
-        number="3.1",
-        title=title,
-        rows={network: network for network in recipes},
-        columns={
-            key: f"> {count.above:,}" if count.up_to is None else f"{count.above}-{count.up_to:,}"
-            for key, count in COUNT_BINS.items()
-        },
-        cells={
-            (network, key): Cell(recipe, count)
-            for network, recipe in recipes.items()
-            for key, count in COUNT_BINS.items()
-        },
-        seeds=tuple(range(seeds)),
-        note=note,
-        on=on,
     )
 
 
