@@ -12,13 +12,11 @@ from train.foundation.errors import UserError
 from train.series import collecting, contrasts
 from train.series.collecting import Finals
 from train.series.contrasts import Contrast
-from train.series.planner import Arm, Planner
+from train.series.planner import WORST, Arm, Planner
 from train.series.statistics import Values
 from train.workdir import run_files
 
 _POINTS = 100
-# What a run that diverged counts as: the worst accuracy.
-_OF_DIVERGED = 0.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +40,7 @@ class ArmNumbers:
         """An accuracy by seed; that of a run that diverged is unknown, and counts as 0."""
         return Values.known(
             {
-                seed: _OF_DIVERGED if run is None else run.results[self.split].get(metric.name)
+                seed: WORST if run is None else run.results[self.split].get(metric.name)
                 for seed, run in self.finals.ended.items()
             }
         )

@@ -19,7 +19,7 @@ from train.workdir.runs import Run
 # What stands for the network of a run in the value of an override, such as a file of weights.
 NETWORK = "{model.name}"
 # What a run that diverged counts as: the worst accuracy.
-_WORST = 0.0
+WORST = 0.0
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Trial:
     @property
     def counted(self) -> float:
         """The score, by which candidates are compared."""
-        return _WORST if self.score is None else self.score
+        return WORST if self.score is None else self.score
 
 
 @dataclass(frozen=True)
