@@ -210,6 +210,11 @@ MISTAKES = {
         'metric = "top_2_accuracy"',
         "arm 'cosine': its runs have no top_2_accuracy for the contrast 'head'; eval.ks has 1, 3",
     ),
+    "metric that the second arm lacks": (
+        'name = "untuned"',
+        'name = "untuned"\nfields = {"eval.ks" = [3]}',
+        "arm 'untuned': its runs have no top_1_accuracy for the contrast 'head'; eval.ks has 3",
+    ),
 }
 
 

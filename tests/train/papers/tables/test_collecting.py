@@ -76,3 +76,33 @@ def test_a_search_that_diverged_everywhere_is_told(tmp_path, capsys):
     rows = [re.split(r"\s{2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
     assert ["focal", "diverged", "diverged"] in rows
     assert ["gamma = 0.5", "-", "diverged"] in rows
+
+
+def test_the_json_has_the_search_and_what_it_selected(tmp_path):
+    metric = ResultMetric(Metric.accuracy("top", 1, "macro"), with_shots=True)
+    cells = {("focal", "K=1"): Cell(BASE, metric, search=SEARCH)}
+    table = replace(TUNED, cells=cells, seeds=(1, 2))
+    (cell,) = outputs.to_plain(collect(tmp_path, table))["cells"]
+    assert (cell["overrides"], cell["shots"], cell["runs_to_go"]) == ({}, {}, None)
+    scores = {0.5: 0.3, 1.0: 0.9, 2.0: 0.6}
+    for run, score in zip(look(tmp_path).tuned(SEARCH).runs, scores.values(), strict=True):
+        finish(tmp_path, run.name, run.config, validation={"top_3_accuracy": score})
+    plain = outputs.to_plain(collect(tmp_path, table))
+    (cell,) = plain["cells"]
+    assert (cell["overrides"], cell["runs_to_go"]) == ({"loss.gamma": 1.0}, 2)
+    assert cell["shots"]["few"] == {"values": {}, "mean": None, "half_width": None}
+    assert plain["tuning"] == [
+        {
+            "config": "configs/digits.py:focal",
+            "overrides": {},
+            "metric": "top_3_accuracy",
+            "split": "validation",
+            "seeds": [0],
+            "candidates": [
+                {"overrides": {"loss.gamma": gamma}, "values": [score]}
+                for gamma, score in scores.items()
+            ],
+            "selected": {"loss.gamma": 1.0},
+            "runs_to_go": 0,
+        }
+    ]
