@@ -153,7 +153,7 @@ def _study(file: Path) -> None:
         content = files.to_json(study_outputs.to_plain(numbers), indent=1)
         files.write_whole(paths["json"], content)
     execution.show_failed()
-    if numbers.to_go:
+    if numbers.collected.to_go:
         sys.exit(1)
 
 

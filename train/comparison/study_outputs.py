@@ -112,10 +112,10 @@ def _notes(numbers: StudyNumbers) -> Iterator[str]:
         if arm.finals.diverged:
             seeds = ", ".join(map(str, arm.finals.diverged))
             yield f"{name}: training diverged with seeds {seeds}, which count as 0 %"
-    for path, differing in numbers.foreign.items():
+    for path, differing in numbers.collected.foreign.items():
         yield f"{path} holds a run of another configuration ({'; '.join(differing)})"
-    if numbers.to_go:
-        yield f"about {numbers.to_go} runs to go"
+    if numbers.collected.to_go:
+        yield f"about {numbers.collected.to_go} runs to go"
 
 
 # What is taken from results.json as it is, where a run has it: not every data set has a best
@@ -141,7 +141,7 @@ def to_plain(numbers: StudyNumbers) -> dict[str, Any]:
         "labels": None if numbers.labels is None else _labels(numbers.labels),
         "arms": [_arm(numbers, name, arm) for name, arm in numbers.arms.items()],
         "contrasts": [_contrast(contrast) for contrast in numbers.contrasts],
-        "runs_to_go": numbers.to_go,
+        "runs_to_go": numbers.collected.to_go,
     }
 
 
@@ -156,15 +156,15 @@ def _versions(numbers: StudyNumbers) -> dict[str, list[str]]:
 
 
 def _arm(numbers: StudyNumbers, name: str, arm: ArmNumbers) -> dict[str, Any]:
-    study, finals, search = numbers.study, arm.finals, arm.arm.search
-    tuned = finals.tuned
+    study, finals, tuned = numbers.study, arm.finals, arm.finals.tuned
+    recipe, search = study.arms[name].recipe, study.arms[name].search
     wanted = [
         contrast.metric for contrast in study.contrasts if name in (contrast.first, contrast.second)
     ]
     return {
         "name": name,
-        "config": arm.arm.recipe.argument,
-        "fields": dict(arm.arm.recipe.overrides),
+        "config": recipe.argument,
+        "fields": dict(recipe.overrides),
         "space": {one.name: _parameter(one) for one in (search.space if search else ())},
         "candidates": _candidates(tuned),
         "extensions": _extensions(tuned.drawn),

@@ -10,9 +10,9 @@ from train.evaluation.metric import Metric
 from train.evaluation.outcomes import Outcomes
 from train.foundation.errors import UserError
 from train.series import collecting, contrasts
-from train.series.collecting import Finals
+from train.series.collecting import Collected, Finals
 from train.series.contrasts import Contrast
-from train.series.planner import WORST, Arm, Planner
+from train.series.planner import WORST, Planner
 from train.series.statistics import Values
 from train.workdir import run_files
 
@@ -24,14 +24,12 @@ class ArmNumbers:
     """The numbers of an arm.
 
     Attributes:
-        arm: the arm.
         split: the split that they are of.
         finals: its runs with the selected candidate.
         outcomes: by seed, which examples of the split have their label in a set; None after
             divergence.
     """
 
-    arm: Arm
     split: str
     finals: Finals
     outcomes: Mapping[int, Outcomes | None]
@@ -80,16 +78,14 @@ class StudyNumbers:
         arms: its arms by name.
         contrasts: its contrasts.
         labels: the labels of the split; None if no run of a selected candidate has finished.
-        foreign: by folder, how the run in it differs from the planned run of that name.
-        to_go: the number of runs that are not finished, as far as they are known.
+        collected: what has ended of its runs.
     """
 
     study: Study
     arms: Mapping[str, ArmNumbers]
     contrasts: tuple[ContrastNumbers, ...]
     labels: np.ndarray | None
-    foreign: Mapping[str, list[str]]
-    to_go: int
+    collected: Collected
 
 
 def collect(study: Study, planner: Planner) -> StudyNumbers:
@@ -99,24 +95,23 @@ def collect(study: Study, planner: Planner) -> StudyNumbers:
         UserError: a file of a finished run cannot be read, or the test examples of two runs differ.
     """
     collected = collecting.collect(planner)
-    arms = {name: _arm(arm, collected.finals[arm], study.split) for name, arm in study.arms.items()}
+    arms = {name: _arm(collected.finals[arm], study.split) for name, arm in study.arms.items()}
     labels = _labels(arms.values(), study.split)
     return StudyNumbers(
         study=study,
         arms=arms,
         contrasts=_contrasts(study, arms, labels),
         labels=labels,
-        foreign=collected.foreign,
-        to_go=collected.to_go,
+        collected=collected,
     )
 
 
-def _arm(arm: Arm, finals: Finals, split: str) -> ArmNumbers:
+def _arm(finals: Finals, split: str) -> ArmNumbers:
     outcomes = {
         seed: None if run is None else Outcomes.read(run_files.outcomes(run.workdir, split))
         for seed, run in finals.ended.items()
     }
-    return ArmNumbers(arm, split, finals, outcomes)
+    return ArmNumbers(split, finals, outcomes)
 
 
 def _labels(arms: Iterable[ArmNumbers], split: str) -> np.ndarray | None:

@@ -186,23 +186,19 @@ class Planner:
         recipe = arm.recipe.changed(fields)
         return tuple(self._planned(recipe, seed, arm.evaluated) for seed in self.seeds)
 
-    def finished(self, planned: PlannedRun) -> Run | None:
-        """A run on disk; None if it is not finished.
+    def ended(self, runs: Iterable[PlannedRun]) -> dict[int, Run | None]:
+        """Those of the runs that have ended, by seed; None if training diverged.
 
         Raises:
-            UserError: its data set lacks the split that the runs are compared on. That is known
+            UserError: the data set lacks the split that the runs are compared on. That is known
                 when the first run is finished.
         """
-        run = self.folder.finished(planned)
-        if run is not None and self.split not in run.results:
-            raise UserError(f"{run.workdir} has no {self.split} split: its data set has none")
-        return run
-
-    def ended(self, runs: Iterable[PlannedRun]) -> dict[int, Run | None]:
-        """Those of the runs that have ended, by seed; None if training diverged."""
-        return {
-            run.seed: self.finished(run) for run in runs if self.folder.status(run) not in TO_MAKE
-        }
+        ended = (run for run in runs if self.folder.status(run) not in TO_MAKE)
+        found = {run.seed: self.folder.finished(run) for run in ended}
+        for run in found.values():
+            if run is not None and self.split not in run.results:
+                raise UserError(f"{run.workdir} has no {self.split} split: its data set has none")
+        return found
 
     def _tune(self, search: Search) -> Tuned:
         first, *others = search.seeds

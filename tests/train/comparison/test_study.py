@@ -133,7 +133,7 @@ def test_a_run_that_diverged_is_the_worst(tmp_path):
     )
     # Holm's method needs all p-values of the study.
     assert of_head.adjusted is None
-    assert numbers.to_go == 0
+    assert numbers.collected.to_go == 0
 
 
 def half_or_more(run):

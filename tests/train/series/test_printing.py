@@ -9,7 +9,10 @@ from train.series import printing
 from train.series.printing import Column
 
 LABELS = Column("", ("first\n  of two lines", "second"), is_number=False)
-COLUMNS = [[Column("K = 1", ("12.50", "7.00\n")), Column("d", ("+1", "-1"))], [Column("K", "ab")]]
+COLUMNS = [
+    [Column("K = 1", ("12.50", "7.00\n")), Column("d", ("+1", "-1"))],
+    [Column("K", ("a", "b"))],
+]
 
 
 @pytest.fixture
