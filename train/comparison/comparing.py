@@ -26,7 +26,7 @@ class Compared:
 
     Attributes:
         values: the metric of the runs that have it.
-        differences: how much more it is than that of the baseline, of the seeds that both have.
+        differences: the metric minus the baseline's, for the seeds that both have.
     """
 
     values: Values

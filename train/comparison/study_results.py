@@ -35,7 +35,7 @@ class ArmNumbers:
     outcomes: Mapping[int, Outcomes | None]
 
     def values(self, metric: Metric) -> Values:
-        """An accuracy by seed; that of a run that diverged is unknown, and counts as 0."""
+        """An accuracy by seed; a run that diverged counts as 0."""
         return Values.known(
             {
                 seed: WORST if run is None else run.results[self.split].get(metric.name)

@@ -93,7 +93,7 @@ class Tuned:
         return len(self.runs) - sum(map(len, self.trials))
 
 
-# Of an arm without a search.
+# The state for an arm without a search.
 _UNTUNED = Tuned(begin((), 1, 0), ({},), (), selected=0, failed=False, runs=())
 
 

@@ -52,7 +52,7 @@ class Variant:
         return recipe.changed(self.changes)
 
 
-# Of table 3.1: the training images of the class.
+# The columns of table 3.1, by the training images of the class.
 COUNT_COLUMNS = {
     "0-10": Variant(CountBin(0, 10)),
     "10-50": Variant(CountBin(10, 50)),
