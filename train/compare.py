@@ -90,31 +90,36 @@ def main() -> None:
 
 def _compare() -> None:
     metrics = None if _METRICS.value is None else [Metric.parse(name) for name in _METRICS.value]
-    outputs = _checked_outputs()
-    from train.comparison import comparing, display, finding, sweep
-    from train.series.execution import Execution, Needed, execute, show_commands
+    paths = _checked_outputs()
+    from train.comparison import comparing, finding, outputs, sweep
+    from train.series.execution import Execution, execute, show_commands
+    from train.series.planner import Planner
     from train.series.runs_folder import RunsFolder
 
     execution = Execution()
     if _SWEEP.value is None:
         found = finding.find(_RUNS.value or [])
-        _refuse_inputs(outputs, {run.workdir: run.config for run in found.finished})
+        _refuse_inputs(paths, {run.workdir: run.config for run in found.finished})
     else:
-        runs, folder = sweep.read(Path(_SWEEP.value)).runs(), _folder()
-        needed = Needed(RunsFolder(folder), runs)
+        planned, folder = sweep.read(Path(_SWEEP.value)), _folder()
+
+        def look() -> Planner:
+            return Planner(RunsFolder(folder), planned.arms, planned.seeds)
+
+        planner = look()
         if _PLAN.value:
-            show_commands(needed)
+            show_commands(planner)
             return
-        _refuse_inputs(outputs, needed.configs)
-        comparing.check_planned(runs, wanted=metrics, baseline=_BASELINE.value)
-        execution = execute(lambda: Needed(RunsFolder(folder), runs), jobs=_JOBS.value or 1)
-        found = finding.planned(runs, RunsFolder(folder))
+        _refuse_inputs(paths, planner.configs)
+        comparing.check_planned(planner.runs, wanted=metrics, baseline=_BASELINE.value)
+        execution = execute(look, jobs=_JOBS.value or 1)
+        found = finding.planned(look())
     if found.finished:
         comparison = comparing.compare(
             found, split=_SPLIT.value, wanted=metrics, baseline=_BASELINE.value
         )
-        display.show(comparison)
-        _write(comparison, outputs)
+        outputs.show(comparison)
+        _write(comparison, paths)
     else:
         show_line("no run is finished")
         for path, reason in found.left_out.items():
@@ -125,30 +130,30 @@ def _compare() -> None:
 
 
 def _study(file: Path) -> None:
-    outputs = _checked_outputs()
-    from train.comparison import study_display, study_file, study_json, study_results
-    from train.comparison.study import Planner
+    paths = _checked_outputs()
+    from train.comparison import study_file, study_outputs, study_results
     from train.series.execution import execute, show_commands
+    from train.series.planner import Planner
     from train.series.runs_folder import RunsFolder
 
     study, folder = study_file.read(file), _folder()
 
     def look() -> Planner:
-        return Planner(study, RunsFolder(folder))
+        return Planner(RunsFolder(folder), study.arms.values(), study.seeds, split=study.split)
 
-    needed = look().needed()
+    planner = look()
     if _PLAN.value:
-        show_commands(needed)
+        show_commands(planner)
         return
-    _refuse_inputs(outputs, needed.configs)
-    execution = execute(lambda: look().needed(), jobs=_JOBS.value or 1)
-    numbers = study_results.collect(look())
-    study_display.show(numbers)
-    if "json" in outputs:
-        content = files.to_json(study_json.to_plain(numbers), indent=1)
-        files.write_whole(outputs["json"], content)
+    _refuse_inputs(paths, planner.configs)
+    execution = execute(look, jobs=_JOBS.value or 1)
+    numbers = study_results.collect(study, look())
+    study_outputs.show(numbers)
+    if "json" in paths:
+        content = files.to_json(study_outputs.to_plain(numbers), indent=1)
+        files.write_whole(paths["json"], content)
     execution.show_failed()
-    if numbers.to_go:
+    if numbers.collected.to_go:
         sys.exit(1)
 
 
@@ -194,10 +199,10 @@ def _checked_outputs() -> dict[str, Path]:
     return outputs
 
 
-def _refuse_inputs(outputs: Mapping[str, Path], configs: Mapping[Path, Mapping[str, Any]]) -> None:
+def _refuse_inputs(paths: Mapping[str, Path], configs: Mapping[Path, Mapping[str, Any]]) -> None:
     """Refuses to write to what the configurations of the runs, by their workdirs, name."""
     kept = run_inputs.of_configs(configs)
-    for name, path in outputs.items():
+    for name, path in paths.items():
         output_files.refuse_kept(name, path, kept)
 
 
@@ -215,16 +220,16 @@ def _folder() -> Path:
     return folder
 
 
-def _write(comparison: "Comparison", outputs: Mapping[str, Path]) -> None:
-    from train.comparison import outputs as formats
+def _write(comparison: "Comparison", paths: Mapping[str, Path]) -> None:
+    from train.comparison import outputs
 
-    for name, path in outputs.items():
+    for name, path in paths.items():
         if name == "json":
-            content = files.to_json(formats.to_plain(comparison), indent=2)
+            content = files.to_json(outputs.to_plain(comparison), indent=2)
         elif name == "csv":
-            content = formats.to_csv(comparison).encode()
+            content = outputs.to_csv(comparison).encode()
         else:
-            content = formats.to_markdown(comparison).encode()
+            content = outputs.to_markdown(comparison).encode()
         files.write_whole(path, content)
 
 

@@ -11,12 +11,12 @@ from absl import flags
 
 from train.foundation import command_line, fields, files
 from train.foundation.errors import UserError
-from train.papers.tables import collecting, display, json_output
+from train.papers.tables import collecting, outputs
 from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, EVIDENCE, THESIS
-from train.papers.tables.planning import Planner
 from train.papers.tables.table import Table
 from train.series import planned_runs
 from train.series.execution import execute, show_commands
+from train.series.planner import Planner
 from train.series.runs_folder import RunsFolder
 from train.workdir import output_files, run_inputs
 
@@ -78,21 +78,21 @@ def main() -> None:
     planned_runs.check_overrides(overrides)
 
     def look() -> Planner:
-        return Planner(RunsFolder(folder), seeds, overrides)
+        arms = (cell.arm for cell in table.cells.values())
+        return Planner(RunsFolder(folder), arms, seeds, overrides=overrides)
 
     planner = look()
-    planner.check(table)
-    needed = planner.needed(table)
+    planner.check()
     if _PLAN.value:
-        show_commands(needed)
+        show_commands(planner)
         return
     if out is not None:
-        output_files.refuse_kept("json", out, run_inputs.of_configs(needed.configs))
-    execution = execute(lambda: look().needed(table)) if _RUN.value else None
-    collected = collecting.collect(table, look())
-    display.show(collected)
+        output_files.refuse_kept("json", out, run_inputs.of_configs(planner.configs))
+    execution = execute(look) if _RUN.value else None
+    numbers = collecting.collect(table, look())
+    outputs.show(numbers)
     if out is not None:
-        content = files.to_json(json_output.to_json(collected), indent=2)
+        content = files.to_json(outputs.to_plain(numbers), indent=2)
         files.write_whole(out, content)
     if execution is not None and execution.failed:
         execution.show_failed()

@@ -10,9 +10,8 @@ from train.comparison.grouping import Group, Groups, group_runs
 from train.evaluation.metric import LOSS, SHOTS, Metric
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
-from train.series import statistics
 from train.series.planned_runs import PlannedRun
-from train.series.statistics import Summary
+from train.series.statistics import Values
 from train.workdir.runs import Run
 
 # As many as fit a line.
@@ -22,26 +21,16 @@ _COMMA = re.compile(r",\s*(?=[\w.]+=)")
 
 
 @dataclass(frozen=True)
-class Number:
+class Compared:
     """A metric of a group.
 
     Attributes:
-        values: the metric by seed, of the runs that have it.
-        differences: by seed, how much more it is than the baseline's run of that seed.
+        values: the metric of the runs that have it.
+        differences: the metric minus the baseline's, for the seeds that both have.
     """
 
-    values: Mapping[int, float]
-    differences: Mapping[int, float]
-
-    @property
-    def summary(self) -> Summary | None:
-        """The mean over seeds and its interval; None if no run has the metric."""
-        return _summary(self.values)
-
-    @property
-    def difference(self) -> Summary | None:
-        """The mean difference and its interval; None if no seed is shared with the baseline."""
-        return _summary(self.differences)
+    values: Values
+    differences: Values
 
 
 @dataclass(frozen=True)
@@ -55,7 +44,7 @@ class Row:
     """
 
     group: Group
-    numbers: Mapping[Metric, Number]
+    numbers: Mapping[Metric, Compared]
     is_baseline: bool
 
 
@@ -227,18 +216,17 @@ def _rows(
         yield Row(group, numbers, is_baseline=group is baseline)
 
 
-def _number(group: Group, metric: Metric, split: str, baseline: Group | None) -> Number:
+def _number(group: Group, metric: Metric, split: str, baseline: Group | None) -> Compared:
     values = _values(group, metric, split)
     if baseline is None or group is baseline or not _comparable(group, baseline, metric):
-        return Number(values, {})
+        return Compared(values, Values())
     theirs = _values(baseline, metric, split)
     shared = [seed for seed in values if seed in theirs]
-    return Number(values, {seed: values[seed] - theirs[seed] for seed in shared})
+    return Compared(values, Values({seed: values[seed] - theirs[seed] for seed in shared}))
 
 
-def _values(group: Group, metric: Metric, split: str) -> dict[int, float]:
-    found = {seed: value(run, metric, split) for seed, run in group.runs.items()}
-    return {seed: one for seed, one in found.items() if one is not None}
+def _values(group: Group, metric: Metric, split: str) -> Values:
+    return Values.known({seed: value(run, metric, split) for seed, run in group.runs.items()})
 
 
 def _comparable(group: Group, other: Group, metric: Metric) -> bool:
@@ -254,10 +242,6 @@ def _comparable(group: Group, other: Group, metric: Metric) -> bool:
         }
 
     return metric != LOSS or loss(group) == loss(other)
-
-
-def _summary(values: Mapping[int, float]) -> Summary | None:
-    return statistics.summarize(list(values.values())) if values else None
 
 
 def _missing(wanted: Iterable[Metric], runs: Sequence[Run], split: str) -> Iterable[str]:

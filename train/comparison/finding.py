@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from train.foundation.errors import UserError
-from train.series.planned_runs import PlannedRun
-from train.series.runs_folder import RunsFolder
-from train.training.losses import LOSS_NAME
+from train.series.planner import Planner
+from train.series.run_fields import check_fields
 from train.workdir import run_files
 from train.workdir.runs import Run
 
@@ -61,7 +60,7 @@ def _select(runs: Iterable[Run]) -> Found:
     finished, left_out = [], {}
     for run in runs:
         if run.is_finished:
-            _check(run)
+            check_fields(run, _NEEDED)
             finished.append(run)
         elif (run.workdir / run_files.RESULTS).exists():
             raise UserError(
@@ -73,14 +72,14 @@ def _select(runs: Iterable[Run]) -> Found:
     return Found(tuple(finished), left_out)
 
 
-def planned(runs: Iterable[PlannedRun], folder: RunsFolder) -> Found:
+def planned(planner: Planner) -> Found:
     """The planned runs, of which those that are not finished are left out.
 
     Raises:
         UserError: the results of a run cannot be read.
     """
-    finished, left_out = [], {}
-    for run in runs:
+    folder, finished, left_out = planner.folder, [], {}
+    for run in planner.runs:
         found = folder.finished(run)
         if found is None:
             left_out[folder.workdir(run)] = folder.status(run).value
@@ -93,12 +92,3 @@ def metrics(run: Run, split: str) -> Mapping[str, Any]:
     """The metrics of a split by their names."""
     found = run.results.get(split)
     return found if isinstance(found, dict) else {}
-
-
-def _check(run: Run) -> None:
-    for name in _NEEDED:
-        if name not in run.fields:
-            raise UserError(f"the results in {run.workdir} have no config.{name}")
-    loss = run.fields["loss.name"]
-    if LOSS_NAME(loss) is not None:
-        raise UserError(f"{run.workdir} was trained with a loss that is not known here, {loss!r}")

@@ -1,14 +1,99 @@
-"""A comparison for other programs: JSON, CSV and Markdown."""
+"""A comparison as it is printed, and as it is written to Markdown, CSV and JSON."""
 
 import csv
 import io
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from train.comparison import texts
-from train.comparison.comparing import Comparison, DataSetTable, Row
+from train.comparison.comparing import Compared, Comparison, DataSetTable, Row
+from train.evaluation.metric import Metric
+from train.foundation.console import show_line
 from train.foundation.printable import printable, printable_lines
-from train.series.statistics import Summary
+from train.series import printing
+from train.series.printing import Column, with_interval
+from train.series.statistics import plain_summary
+
+_DIFFERENCE = "difference"
+_BASELINE = "baseline"
+_NONE = "-"
+
+
+def show(comparison: Comparison) -> None:
+    """Prints the table of each data set, what the numbers are, and the notes."""
+    console = printing.console_of_tables()
+    for table in comparison.tables:
+        console.print(f"{table.groups.data_set}, {comparison.split} split")
+        first = _group_columns(table)
+        parts = (metric_columns(table, metric) for metric in comparison.metrics)
+        for block in printing.in_blocks(console, first, parts):
+            printing.show_columns(console, [*first, *block])
+    for line in legend(comparison):
+        console.print(line)
+    for note in comparison.notes:
+        show_line(note)
+
+
+def _group_columns(table: DataSetTable) -> list[Column]:
+    """The fields of the groups, and their numbers of seeds."""
+    fields = [
+        Column(head, tuple(row.group.text(field) for row in table.rows), is_number=False)
+        for field, head in table.groups.columns.items()
+    ]
+    return [*fields, Column("seeds", tuple(str(len(row.group.runs)) for row in table.rows))]
+
+
+def metric_columns(table: DataSetTable, metric: Metric) -> list[Column]:
+    """The means of a metric, and the differences to the baseline if there is one."""
+    unit = " (%)" if metric.is_accuracy else ""
+    means = [_mean(row, metric) for row in table.rows]
+    columns = [Column(metric.in_few_words + unit, tuple(means))]
+    if table.has_baseline:
+        differences = [_difference(row, metric) for row in table.rows]
+        columns.append(Column(_DIFFERENCE, tuple(differences)))
+    return columns
+
+
+def legend(comparison: Comparison) -> Iterator[str]:
+    """What the numbers are, one line each."""
+    groups = [row.group for table in comparison.tables for row in table.rows]
+    seeds = [len(group.runs) for group in groups]
+    if max(seeds) > 1:
+        yield "Mean over seeds ± 95 % interval (Student's t)." + (
+            " One seed has no interval." if min(seeds) == 1 else ""
+        )
+    else:
+        yield "One seed each, without an interval."
+    yield from printing.selected_by(run for group in groups for run in group.runs.values())
+    if any(table.has_baseline for table in comparison.tables):
+        yield (
+            "difference: the mean difference to the baseline ± 95 % interval, over the seeds that "
+            "both have."
+        )
+
+
+def _mean(row: Row, metric: Metric) -> str:
+    values = row.numbers[metric].values
+    if values.summary is None:
+        return _NONE
+    text = with_interval(values.summary, metric, sign="")
+    all_seeds = len(row.group.runs)
+    return text if len(values) == all_seeds else f"{text} ({len(values)} of {all_seeds} seeds)"
+
+
+def _difference(row: Row, metric: Metric) -> str:
+    if row.is_baseline:
+        return _BASELINE
+    number = row.numbers[metric]
+    if number.differences.summary is None:
+        return _NONE
+    return with_interval(number.differences.summary, metric, sign="+") + _shared(number)
+
+
+def _shared(number: Compared) -> str:
+    count = len(number.differences)
+    if count == len(number.values):
+        return ""
+    return f" ({count} seed{'' if count == 1 else 's'})"
 
 
 def to_plain(comparison: Comparison) -> dict[str, Any]:
@@ -49,9 +134,9 @@ def to_markdown(comparison: Comparison) -> str:
     """A table for each data set with the texts of the terminal, and the notes below."""
     blocks = []
     for table in comparison.tables:
-        columns = texts.group_columns(table)
+        columns = _group_columns(table)
         for metric in comparison.metrics:
-            columns.extend(texts.metric_columns(table, metric))
+            columns.extend(metric_columns(table, metric))
         lines = [
             f"{table.groups.data_set}, {comparison.split} split",
             "",
@@ -60,7 +145,7 @@ def to_markdown(comparison: Comparison) -> str:
             *map(_markdown_row, zip(*(column.cells for column in columns), strict=True)),
         ]
         blocks.append("\n".join(lines))
-    notes = [*texts.legend(comparison), *comparison.notes]
+    notes = [*legend(comparison), *comparison.notes]
     text = "\n\n".join([*blocks, "\n".join(f"- {note}" for note in notes)])
     return printable_lines(text) + "\n"
 
@@ -74,25 +159,11 @@ def _row_to_plain(table: DataSetTable, row: Row) -> dict[str, Any]:
         "is_baseline": row.is_baseline,
         "metrics": {
             metric.name: {
-                "values": {str(seed): value for seed, value in number.values.items()},
-                **_numbers(number.summary, "mean", "half_width"),
-                "difference": None
-                if number.difference is None
-                else {
-                    "values": {str(seed): value for seed, value in number.differences.items()},
-                    **_numbers(number.difference, "mean", "half_width"),
-                },
+                **number.values.to_plain(),
+                "difference": number.differences.to_plain() if number.differences else None,
             }
             for metric, number in row.numbers.items()
         },
-    }
-
-
-def _numbers(summary: Summary | None, mean: str, half_width: str) -> dict[str, float | None]:
-    """The two numbers of a summary under the given names; None where there is no summary."""
-    return {
-        mean: None if summary is None else summary.mean,
-        half_width: None if summary is None else summary.half_width,
     }
 
 
@@ -108,11 +179,11 @@ def _csv_rows(comparison: Comparison, table: DataSetTable) -> Iterator[dict[str,
         line |= {field: _cell(row.group.text(field)) for field in table.groups.columns}
         line["seeds"] = len(row.group.runs)
         for metric, number in row.numbers.items():
-            cells = {metric.name: number.summary}
+            cells = {metric.name: number.values}
             if has_baseline:
-                cells[f"{metric.name}_{texts.DIFFERENCE}"] = number.difference
-            for name, summary in cells.items():
-                line |= _numbers(summary, name, f"{name}_half_width")
+                cells[f"{metric.name}_{_DIFFERENCE}"] = number.differences
+            for name, values in cells.items():
+                line |= plain_summary(values.summary, name)
         yield line
 
 

@@ -1,20 +1,22 @@
 """A study as a TOML file says it: arms with their parameters, seeds, and contrasts of arms."""
 
+import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train.comparison import candidates, parameters, toml_files
-from train.comparison.candidates import Search
-from train.comparison.parameters import Choice, Parameter, Side
+from train.comparison import search_space, toml_files
 from train.evaluation.metric import Metric
 from train.foundation import fields, text_files
 from train.foundation.errors import UserError
 from train.series import planned_runs
+from train.series.parameters import Choice, Parameter, Side
 from train.series.planned_runs import PlannedRun
+from train.series.planner import Arm
 from train.series.recipe import Recipe
+from train.series.search import Search, furthest
 
 _SPLITS = ("test", "balanced_test")
 _KEYS = (
@@ -39,28 +41,13 @@ _POINTS = fields.Number(above=0, at_most=100)
 
 
 @dataclass(frozen=True)
-class Arm:
-    """What is compared with others: a recipe, and the fields of it that are tuned.
-
-    Attributes:
-        name: the name.
-        recipe: the configuration without the seed and the tuned fields.
-        space: the tuned fields; empty for none.
-    """
-
-    name: str
-    recipe: Recipe
-    space: tuple[Parameter, ...]
-
-
-@dataclass(frozen=True)
 class PlannedContrast:
     """The difference of two arms in a metric.
 
     Attributes:
         name: the name.
-        first: the arm that is expected to be better.
-        second: the other arm.
+        first: the name of the arm that is expected to be better.
+        second: the name of the other arm.
         metric: an accuracy, over examples or over classes.
         primary: whether its p-value is adjusted for the number of primary contrasts.
         equivalence: the difference, in points, below which the arms count as equal; None for no
@@ -68,8 +55,8 @@ class PlannedContrast:
     """
 
     name: str
-    first: Arm
-    second: Arm
+    first: str
+    second: str
     metric: Metric
     primary: bool
     equivalence: float | None
@@ -84,12 +71,8 @@ class Study:
         content: what the file has.
         select_by: the validation metric that candidates are selected by, an accuracy.
         split: the split that the contrasts are of.
-        candidates: the number of candidates of an arm before extensions.
-        finalists: how many of them are run with all tuning seeds.
-        tuning_seeds: the seeds of the search; the first is that of the candidates.
         seeds: the seeds of the selected candidates.
-        search_seed: the seed of the draws.
-        arms: the arms.
+        arms: the arms by name.
         contrasts: the contrasts.
     """
 
@@ -97,12 +80,8 @@ class Study:
     content: str
     select_by: Metric
     split: str
-    candidates: int
-    finalists: int
-    tuning_seeds: tuple[int, ...]
     seeds: tuple[int, ...]
-    search_seed: int
-    arms: tuple[Arm, ...]
+    arms: Mapping[str, Arm]
     contrasts: tuple[PlannedContrast, ...]
 
     @property
@@ -115,10 +94,6 @@ class Study:
         """The metrics of the contrasts, each once."""
         return tuple(dict.fromkeys(contrast.metric for contrast in self.contrasts))
 
-    def search(self, arm: Arm) -> Search:
-        """The first candidates of an arm."""
-        return candidates.begin(arm.space, self.candidates, self.search_seed)
-
 
 def read(path: Path) -> Study:
     """The study of a file.
@@ -129,11 +104,11 @@ def read(path: Path) -> Study:
     content = toml_files.read(path, "study")
     try:
         study = _parse(path, content)
-        for arm in study.arms:
+        for name, arm in study.arms.items():
             try:
-                _check(study, arm)
+                _check(study, name, arm)
             except UserError as error:
-                raise UserError(f"arm {arm.name!r}: {error}") from error
+                raise UserError(f"arm {name!r}: {error}") from error
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     return study
@@ -158,11 +133,19 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
         )
     (search_seed,) = _one(toml_files.seeds("search_seed", content.get("search_seed")))
     shared_fields = toml_files.flattened("fields", content.get("fields", {}))
+    search = functools.partial(
+        Search,
+        metric=select_by,
+        count=numbers["candidates"],
+        finalists=numbers["finalists"],
+        seeds=tuning_seeds,
+        draw_seed=search_seed,
+    )
     arms: dict[str, Arm] = {}
     for table in _tables("arms", content.get("arms"), _ARM_KEYS):
         name = _name("arms", table, arms)
         try:
-            arms[name] = _arm(name, table, shared_fields, select_by)
+            arms[name] = _arm(table, shared_fields, select_by, search)
         except UserError as error:
             raise UserError(f"arm {name!r}: {error}") from error
     number = len(arms) * numbers["candidates"]
@@ -183,17 +166,18 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
         content=text_files.decoded(path.read_bytes()),
         select_by=select_by,
         split=content["split"],
-        candidates=numbers["candidates"],
-        finalists=numbers["finalists"],
-        tuning_seeds=tuning_seeds,
         seeds=seeds,
-        search_seed=search_seed,
-        arms=tuple(arms.values()),
+        arms=arms,
         contrasts=tuple(contrasts.values()),
     )
 
 
-def _arm(name: str, table: Mapping[str, Any], shared: Mapping[str, Any], select_by: Metric) -> Arm:
+def _arm(
+    table: Mapping[str, Any],
+    shared: Mapping[str, Any],
+    select_by: Metric,
+    search: Callable[[Recipe, tuple[Parameter, ...]], Search],
+) -> Arm:
     config = table.get("config")
     if not isinstance(config, str) or not config:
         raise UserError(f"config must be a file as --config takes it; got {config!r}")
@@ -207,33 +191,14 @@ def _arm(name: str, table: Mapping[str, Any], shared: Mapping[str, Any], select_
             f"fields.{field}", value, is_tuple=isinstance(known[field], list)
         )
     space = []
-    for field, parameter in _space(table.get("space", {})).items():
+    for field, parameter in search_space.flattened(table.get("space", {})).items():
         _check_field(base, field, known)
         if field in own:
             raise UserError(f"{field} is in fields and in space")
-        space.append(parameters.parse(field, parameter, known[field]))
+        space.append(search_space.parse(field, parameter, known[field]))
         values.pop(field, None)
-    return Arm(name, base.changed({"select_by": select_by.name, **values}), tuple(space))
-
-
-def _space(table: Any) -> dict[str, Any]:
-    """The tables of the parameters by dotted names of fields."""
-    if not isinstance(table, dict):
-        raise UserError(f"space must be a table of fields; got {table!r}")
-    found: dict[str, Any] = {}
-
-    def add(inside: Mapping[str, Any], prefix: str) -> None:
-        for name, value in inside.items():
-            # A parameter's own keys, or a part of a field's name.
-            if isinstance(value, dict) and any(isinstance(one, dict) for one in value.values()):
-                add(value, f"{prefix}{name}.")
-            elif f"{prefix}{name}" in found:
-                raise UserError(f"space has {prefix}{name} twice")
-            else:
-                found[f"{prefix}{name}"] = value
-
-    add(table, "")
-    return found
+    recipe = base.changed({"select_by": select_by.name, **values})
+    return Arm(recipe, search(recipe, tuple(space)) if space else None)
 
 
 def _check_field(base: Recipe, field: str, known: Mapping[str, Any]) -> None:
@@ -258,43 +223,46 @@ def _contrast(name: str, table: Mapping[str, Any], arms: Mapping[str, Arm]) -> P
         raise UserError(f"equivalence must be {wrong}, in points; got {equivalence!r}")
     return PlannedContrast(
         name,
-        arms[table["first"]],
-        arms[table["second"]],
+        table["first"],
+        table["second"],
         _metric("metric", table.get("metric")),
         primary,
         None if equivalence is None else float(equivalence),
     )
 
 
-def _check(study: Study, arm: Arm) -> None:
+def _check(study: Study, name: str, arm: Arm) -> None:
     """Refuses an arm of which a run could not be made, or would lack a metric that is needed."""
-    for candidate in study.search(arm).candidates:
-        planned_runs.check(PlannedRun(arm.recipe.changed(candidate), 0))
-    some = dict(study.search(arm).candidates[0])
-    for parameter in arm.space:
+    for recipe in arm.search.recipes if arm.search else (arm.recipe,):
+        planned_runs.check(PlannedRun(recipe, 0))
+    if arm.search:
+        _check_ends(arm.search)
+    ks = planned_runs.load(arm.recipe)["eval"]["ks"]
+    for contrast in study.contrasts:
+        if name in (contrast.first, contrast.second) and contrast.metric.k not in ks:
+            raise UserError(
+                f"its runs have no {contrast.metric.name} for the contrast {contrast.name!r}; "
+                f"eval.ks has {', '.join(map(str, ks))}"
+            )
+
+
+def _check_ends(search: Search) -> None:
+    """Refuses a space with a choice, or an end that extensions can reach, that no run can have."""
+    some = search.recipes[0]
+    for parameter in search.space:
         if isinstance(parameter, Choice):
             for value in parameter.values:
-                planned_runs.check(
-                    PlannedRun(arm.recipe.changed({**some, parameter.name: value}), 0)
-                )
+                planned_runs.check(PlannedRun(some.changed({parameter.name: value}), 0))
             continue
         for side, limit in _LIMITS.items():
-            value = candidates.furthest(parameter, side)
-            recipe = arm.recipe.changed({**some, parameter.name: value})
+            value = furthest(parameter, side)
             try:
-                planned_runs.check(PlannedRun(recipe, 0))
+                planned_runs.check(PlannedRun(some.changed({parameter.name: value}), 0))
             except UserError as error:
                 raise UserError(
                     f"space.{parameter.name} needs another {limit}, where extensions end: they can "
                     f"reach {value:g}, and {error}"
                 ) from error
-    ks = planned_runs.load(arm.recipe)["eval"]["ks"]
-    for contrast in study.contrasts:
-        if arm in (contrast.first, contrast.second) and contrast.metric.k not in ks:
-            raise UserError(
-                f"its runs have no {contrast.metric.name} for the contrast {contrast.name!r}; "
-                f"eval.ks has {', '.join(map(str, ks))}"
-            )
 
 
 def _metric(name: str, value: Any) -> Metric:

@@ -5,41 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from train.comparison.study import Planner, Tuned
-from train.comparison.study_file import Arm, PlannedContrast, Study
+from train.comparison.study_file import PlannedContrast, Study
 from train.evaluation.metric import Metric
 from train.evaluation.outcomes import Outcomes
 from train.foundation.errors import UserError
-from train.series import contrasts, statistics
+from train.series import collecting, contrasts
+from train.series.collecting import Collected, Finals
 from train.series.contrasts import Contrast
-from train.series.runs_folder import TO_MAKE
-from train.series.statistics import Summary
+from train.series.planner import WORST, Planner
+from train.series.statistics import Values
 from train.workdir import run_files
-from train.workdir.runs import Run
 
 _POINTS = 100
-# What a run that diverged counts as: the worst accuracy.
-_OF_DIVERGED = 0.0
-
-
-@dataclass(frozen=True)
-class Final:
-    """A run of a selected candidate that has ended.
-
-    Attributes:
-        run: the run; None if it diverged.
-        metrics: the metrics of the study's split by their names; those of a run that diverged are
-            unknown, and count as 0.
-        outcomes: which examples of the split have their label in a set; None if it diverged.
-    """
-
-    run: Run | None
-    metrics: Mapping[str, float | None]
-    outcomes: Outcomes | None
-
-    def value(self, metric: Metric) -> float | None:
-        """An accuracy; None if the run has none."""
-        return _OF_DIVERGED if self.run is None else self.metrics.get(metric.name)
 
 
 @dataclass(frozen=True)
@@ -47,35 +24,31 @@ class ArmNumbers:
     """The numbers of an arm.
 
     Attributes:
-        arm: the arm.
-        tuned: its search.
-        finals: by seed, its runs that have ended.
+        split: the split that they are of.
+        finals: its runs with the selected candidate.
+        outcomes: by seed, which examples of the split have their label in a set; None after
+            divergence.
     """
 
-    arm: Arm
-    tuned: Tuned
-    finals: Mapping[int, Final]
+    split: str
+    finals: Finals
+    outcomes: Mapping[int, Outcomes | None]
 
-    def summary(self, metric: Metric) -> Summary | None:
-        """The mean over seeds and its interval; None if no run has the metric."""
-        found = (final.value(metric) for final in self.finals.values())
-        values = [value for value in found if value is not None]
-        return statistics.summarize(values) if values else None
+    def values(self, metric: Metric) -> Values:
+        """An accuracy by seed; a run that diverged counts as 0."""
+        return Values.known(
+            {
+                seed: WORST if run is None else run.results[self.split].get(metric.name)
+                for seed, run in self.finals.ended.items()
+            }
+        )
 
     def hits(self, metric: Metric, num_examples: int) -> np.ndarray:
         """Which examples' sets have the label, bool [seeds, n]. After divergence none have it."""
         nothing = np.zeros(num_examples, bool)
         return np.stack(
-            [
-                nothing if final.outcomes is None else final.outcomes.hits(metric)
-                for final in self.finals.values()
-            ]
+            [nothing if one is None else one.hits(metric) for one in self.outcomes.values()]
         )
-
-    @property
-    def diverged(self) -> tuple[int, ...]:
-        """The seeds whose training diverged."""
-        return tuple(seed for seed, final in self.finals.items() if final.run is None)
 
 
 @dataclass(frozen=True)
@@ -102,78 +75,67 @@ class StudyNumbers:
 
     Attributes:
         study: the study.
-        arms: its arms.
+        arms: its arms by name.
         contrasts: its contrasts.
         labels: the labels of the split; None if no run of a selected candidate has finished.
-        foreign: by folder, how the run in it differs from the planned run of that name.
-        to_go: the number of runs that are not finished, as far as they are known.
+        collected: what has ended of its runs.
     """
 
     study: Study
-    arms: tuple[ArmNumbers, ...]
+    arms: Mapping[str, ArmNumbers]
     contrasts: tuple[ContrastNumbers, ...]
     labels: np.ndarray | None
-    foreign: Mapping[str, list[str]]
-    to_go: int
+    collected: Collected
 
 
-def collect(planner: Planner) -> StudyNumbers:
+def collect(study: Study, planner: Planner) -> StudyNumbers:
     """Reads the numbers of the runs that have ended.
 
     Raises:
         UserError: a file of a finished run cannot be read, or the test examples of two runs differ.
     """
-    arms = tuple(_arm(planner, arm) for arm in planner.study.arms)
-    labels = _labels(arms, planner.study.split)
-    needed, folder = planner.needed(), planner.folder
-    foreign = {str(folder.workdir(run)): folder.foreign(run) for run in needed.runs}
+    collected = collecting.collect(planner)
+    arms = {name: _arm(collected.finals[arm], study.split) for name, arm in study.arms.items()}
+    labels = _labels(arms.values(), study.split)
     return StudyNumbers(
-        study=planner.study,
+        study=study,
         arms=arms,
-        contrasts=_contrasts(planner.study, arms, labels),
+        contrasts=_contrasts(study, arms, labels),
         labels=labels,
-        foreign={path: differing for path, differing in foreign.items() if differing},
-        to_go=sum(folder.status(run) in TO_MAKE for run in needed.runs) + needed.waiting,
+        collected=collected,
     )
 
 
-def _arm(planner: Planner, arm: Arm) -> ArmNumbers:
-    folder, split = planner.folder, planner.study.split
-    finals = {}
-    for planned in planner.finals(arm) or ():
-        if folder.status(planned) in TO_MAKE:
-            continue
-        run = planner.finished(planned)
-        if run is None:
-            finals[planned.seed] = Final(None, {}, None)
-        else:
-            outcomes = Outcomes.read(run_files.outcomes(run.workdir, split))
-            finals[planned.seed] = Final(run, run.results[split], outcomes)
-    return ArmNumbers(arm, planner.tuned(arm), finals)
+def _arm(finals: Finals, split: str) -> ArmNumbers:
+    outcomes = {
+        seed: None if run is None else Outcomes.read(run_files.outcomes(run.workdir, split))
+        for seed, run in finals.ended.items()
+    }
+    return ArmNumbers(split, finals, outcomes)
 
 
 def _labels(arms: Iterable[ArmNumbers], split: str) -> np.ndarray | None:
     """The labels of the split, which all runs share."""
-    first: Run | None = None
-    labels: np.ndarray | None = None
-    for final in (final for arm in arms for final in arm.finals.values()):
-        if final.run is None or final.outcomes is None:
-            continue
-        if first is None or labels is None:
-            first, labels = final.run, final.outcomes.labels
-        elif not np.array_equal(labels, final.outcomes.labels):
+    read = [
+        (run, outcomes.labels)
+        for arm in arms
+        for seed, run in arm.finals.finished.items()
+        if (outcomes := arm.outcomes[seed]) is not None
+    ]
+    for run, labels in read[1:]:
+        first, expected = read[0]
+        if not np.array_equal(labels, expected):
             raise UserError(
-                f"{final.run.workdir} has other labels on {split} than {first.workdir}: the runs "
-                "of a study need the same examples"
+                f"{run.workdir} has other labels on {split} than {first.workdir}: the runs of a "
+                "study need the same examples"
             )
-    return labels
+    return read[0][1] if read else None
 
 
 def _contrasts(
-    study: Study, arms: Iterable[ArmNumbers], labels: np.ndarray | None
+    study: Study, arms: Mapping[str, ArmNumbers], labels: np.ndarray | None
 ) -> tuple[ContrastNumbers, ...]:
-    of_arms = {one.arm.name: one for one in arms}
-    numbers = [_numbers(study, contrast, of_arms, labels) for contrast in study.contrasts]
+    numbers = [_numbers(study, contrast, arms, labels) for contrast in study.contrasts]
     adjusted: dict[int, float] = {}
     primary = [index for index, contrast in enumerate(study.contrasts) if contrast.primary]
     p_values = [one.p_value for index in primary if (one := numbers[index]) is not None]
@@ -191,8 +153,8 @@ def _numbers(
     arms: Mapping[str, ArmNumbers],
     labels: np.ndarray | None,
 ) -> Contrast | None:
-    first, second = arms[contrast.first.name], arms[contrast.second.name]
-    if labels is None or not all(len(arm.finals) == len(study.seeds) for arm in (first, second)):
+    first, second = arms[contrast.first], arms[contrast.second]
+    if labels is None or not all(len(arm.outcomes) == len(study.seeds) for arm in (first, second)):
         return None
     return contrasts.contrast(
         first.hits(contrast.metric, len(labels)),

@@ -12,6 +12,7 @@ from train.foundation import fields
 from train.foundation.errors import UserError
 from train.series import planned_runs
 from train.series.planned_runs import PlannedRun
+from train.series.planner import Arm
 from train.series.recipe import Recipe
 
 _KEYS = ("config", "seeds", "fields")
@@ -22,17 +23,12 @@ class Sweep:
     """The runs of a sweep.
 
     Attributes:
-        recipes: the configurations without a seed.
+        arms: the configurations without a seed.
         seeds: the seeds that each has.
     """
 
-    recipes: tuple[Recipe, ...]
+    arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
-
-    def runs(self) -> tuple[PlannedRun, ...]:
-        """The runs, each once; the first seed of every recipe comes first."""
-        every = itertools.product(self.seeds, self.recipes)
-        return planned_runs.distinct(PlannedRun(recipe, seed) for seed, recipe in every)
 
 
 def read(path: Path) -> Sweep:
@@ -44,8 +40,8 @@ def read(path: Path) -> Sweep:
     content = toml_files.read(path, "sweep")
     try:
         sweep = _parse(content)
-        for recipe in sweep.recipes:
-            planned_runs.check(PlannedRun(recipe, sweep.seeds[0]))
+        for arm in sweep.arms:
+            planned_runs.check(PlannedRun(arm.recipe, sweep.seeds[0]))
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
     return sweep
@@ -64,7 +60,7 @@ def _parse(content: Mapping[str, Any]) -> Sweep:
     if number > toml_files.MOST_RUNS:
         raise UserError(f"a sweep must have at most {toml_files.MOST_RUNS:,} runs; got {number:,}")
     recipes = (one for base, of_fields in by_base.items() for one in _combinations(base, of_fields))
-    return Sweep(tuple(recipes), seeds)
+    return Sweep(tuple(map(Arm, recipes)), seeds)
 
 
 def _of_fields(base: Recipe, values: Mapping[str, Any]) -> dict[str, list[Any]]:

@@ -1,1 +1,1 @@
-"""Several runs: planned, made one after another, found again, and their means over seeds."""
+"""Several runs: planned for arms and their searches, made, collected and printed."""

@@ -7,40 +7,19 @@ import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 from train.foundation import folder_lock, invocation
 from train.foundation.console import show_line
 from train.series.child_processes import ChildProcesses
 from train.series.planned_runs import PlannedRun
-from train.series.runs_folder import TO_MAKE, RunsFolder, Status
+from train.series.planner import Planner
+from train.series.runs_folder import RunsFolder, Status
 
 # How often the main thread looks for signals while it waits for a run. One that comes in the moment
 # before it waits, or that the system gives to another thread, does not end the wait.
 _PAUSE = 0.2
 _MINUTE = 60
 _HOUR = 3600
-
-
-@dataclass(frozen=True)
-class Needed:
-    """The runs that are needed, as far as they are known now.
-
-    Attributes:
-        folder: the folder with the runs, which has just been read.
-        runs: the runs, each once, in the order in which they are made.
-        waiting: about how many runs become known when these are finished.
-    """
-
-    folder: RunsFolder
-    runs: tuple[PlannedRun, ...]
-    waiting: int = 0
-
-    @property
-    def configs(self) -> dict[Path, dict[str, Any]]:
-        """The configurations of the runs by their workdirs."""
-        return {self.folder.workdir(run): run.config for run in self.runs}
 
 
 @dataclass
@@ -73,28 +52,28 @@ class _Ended:
     reason: str | None
 
 
-def show_commands(needed: Needed) -> None:
+def show_commands(planner: Planner) -> None:
     """Prints the commands that make runs, one a line, to be pasted into a shell."""
-    for run in needed.runs:
-        workdir = needed.folder.workdir(run)
+    for run in planner.runs:
+        workdir = planner.folder.workdir(run)
         commands = [run.training(workdir)]
         if run.evaluated:
             commands.append(run.evaluation(workdir))
         for arguments in commands:
             show_line(invocation.as_typed(shlex.join(["python", *arguments])))
-    if needed.waiting:
+    if planner.waiting:
         # Apart from the commands, which may be piped into a shell.
         sys.stderr.write(
-            f"about {needed.waiting} more runs follow when these are finished: the same command "
+            f"about {planner.waiting} more runs follow when these are finished: the same command "
             "then prints them\n"
         )
 
 
-def execute(look: Callable[[], Needed], *, jobs: int = 1) -> Execution:
+def execute(look: Callable[[], Planner], *, jobs: int = 1) -> Execution:
     """Trains and evaluates the runs that are not finished. A run that fails stops no other.
 
     Args:
-        look: reads the folder of runs and returns what is needed now.
+        look: reads the folder of runs; what the planner needs then is made.
         jobs: how many runs are made at a time.
 
     Raises:
@@ -109,15 +88,13 @@ def execute(look: Callable[[], Needed], *, jobs: int = 1) -> Execution:
         ThreadPoolExecutor(jobs) as threads,
     ):
         while True:
-            needed = look()
-            folder = needed.folder
+            planner = look()
+            folder = planner.folder
             begun = execution.ended | {run.key for run in running.values()}
-            to_make = [
-                run for run in needed.runs if run.key not in begun and folder.status(run) in TO_MAKE
-            ]
+            to_make = [run for run in planner.to_make if run.key not in begun]
             for place, run in enumerate(to_make[: jobs - len(running)]):
                 number = len(begun) + place + 1
-                left = len(to_make) - place + needed.waiting
+                left = len(to_make) - place + planner.waiting
                 if number == 1:
                     show_line(f"what a run prints goes to its .log in {folder.path}")
                 show_line(

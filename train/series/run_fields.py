@@ -1,9 +1,21 @@
 """The fields of a configuration as people compare runs by them."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from train.training.losses import find_loss
+from train.foundation.errors import UserError
+from train.training.losses import LOSS_NAME, find_loss
 from train.workdir.runs import Run
+
+
+def check_fields(run: Run, names: Iterable[str]) -> None:
+    """Raises `UserError` if a finished run lacks one of the fields, or has an unknown loss."""
+    for name in names:
+        if name not in run.fields:
+            raise UserError(f"the results in {run.workdir} have no config.{name}")
+    loss = run.fields["loss.name"]
+    if LOSS_NAME(loss) is not None:
+        raise UserError(f"{run.workdir} was trained with a loss that is not known here, {loss!r}")
 
 
 def used_fields(run: Run) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Means over seeds with their intervals, their comparison, and the selection of the best mean."""
+"""Means over seeds with their intervals, and their comparison."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy import special
@@ -17,6 +17,34 @@ class Summary:
 
     mean: float
     half_width: float | None
+
+
+class Values(dict[int, float]):
+    """The numbers of runs by seed."""
+
+    @classmethod
+    def known(cls, found: Mapping[int, float | None]) -> "Values":
+        """The numbers that are not None: a run may lack one, such as without few-shot classes."""
+        return cls({seed: value for seed, value in found.items() if value is not None})
+
+    @property
+    def summary(self) -> Summary | None:
+        """The mean and its interval; None if there are no numbers."""
+        return summarize(list(self.values())) if self else None
+
+    def to_plain(self) -> dict[str, Any]:
+        """The numbers, their mean and its interval as plain JSON types."""
+        values = {str(seed): value for seed, value in self.items()}
+        return {"values": values, **plain_summary(self.summary)}
+
+
+def plain_summary(summary: Summary | None, name: str = "mean") -> dict[str, float | None]:
+    """A mean and its interval by their names in files, both None without a summary."""
+    prefix = "" if name == "mean" else f"{name}_"
+    return {
+        name: None if summary is None else summary.mean,
+        f"{prefix}half_width": None if summary is None else summary.half_width,
+    }
 
 
 def summarize(values: Sequence[float]) -> Summary:
@@ -49,23 +77,3 @@ def compare(ours: Summary, published: Summary) -> Literal["above", "below"] | No
     if abs(difference) <= ours.half_width + (published.half_width or 0.0):
         return None
     return "above" if difference > 0 else "below"
-
-
-def best(scores: Sequence[Sequence[float | None]], *, smaller_is_better: bool) -> int | None:
-    """The index of the candidate with the best mean; of equal means, the first.
-
-    Args:
-        scores: for each candidate, one score per seed. None stands for a run without a score, such
-            as one that diverged; it rules out the candidate.
-        smaller_is_better: whether the smaller of two means is better.
-
-    Returns:
-        The index; None if all candidates are ruled out.
-    """
-    sign = -1.0 if smaller_is_better else 1.0
-    means = {
-        index: sign * float(np.mean([value for value in values if value is not None]))
-        for index, values in enumerate(scores)
-        if values and not any(value is None or math.isnan(value) for value in values)
-    }
-    return max(means, key=lambda index: (means[index], -index), default=None)

@@ -5,9 +5,9 @@ import json
 import numpy as np
 
 from train.comparison import study_file
-from train.comparison.study import Planner
 from train.evaluation.outcomes import Outcomes
-from train.series.runs_folder import TO_MAKE, RunsFolder
+from train.series.planner import Planner
+from train.series.runs_folder import RunsFolder
 from train.workdir import run_files
 
 STUDY = """
@@ -65,6 +65,10 @@ def read(folder, text=STUDY):
     return study_file.read(path)
 
 
+def look(study, folder):
+    return Planner(RunsFolder(folder), study.arms.values(), study.seeds, split=study.split)
+
+
 def make(study, folder, score, *, hit_rate=lambda _run: 0.5, diverges=lambda _run: False):
     """Makes the runs as far as they become known; returns them in order.
 
@@ -77,10 +81,9 @@ def make(study, folder, score, *, hit_rate=lambda _run: 0.5, diverges=lambda _ru
     """
     made = []
     while True:
-        planner = Planner(study, RunsFolder(folder))
+        planner = look(study, folder)
         # Known in advance, so that a search that is extended forever fails.
-        known = planner.needed().runs
-        to_make = [run for run in known if planner.folder.status(run) in TO_MAKE]
+        to_make = planner.to_make
         if not to_make:
             return made
         for run in to_make:

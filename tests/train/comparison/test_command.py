@@ -11,6 +11,8 @@ from tests.train.comparison.compared import make
 from tests.train.forked import start
 from tests.train.papers.finished_runs import finish
 from train.comparison import sweep
+from train.series.planner import Planner
+from train.series.runs_folder import RunsFolder
 
 # A run that takes a few seconds.
 SWEEP = """
@@ -231,7 +233,8 @@ def test_a_study_is_made_and_contrasted(tmp_path):
 def test_a_sweep_is_made_and_compared_and_what_failed_is_named(tmp_path, sweep_file):
     folder = tmp_path / "runs"
     sweep_file.write_text(SWEEP.replace("[0, 1]", "[0, 1, 2]"))
-    earlier, made, failed = sweep.read(sweep_file).runs()
+    planned = sweep.read(sweep_file)
+    earlier, made, failed = Planner(RunsFolder(folder), planned.arms, planned.seeds).runs
     # Made before, and not made again: training would have other results.
     finish(folder, "earlier", earlier.config, test={"top_1_accuracy": 0.125})
     # In its place is another run, which is no part of the sweep.

@@ -12,7 +12,7 @@ from scipy import stats
 
 from tests.train.comparison.compared import TOP_1, TOP_3, compare, config, labels, make
 from tests.train.papers.finished_runs import finish
-from train.comparison import display, outputs, texts
+from train.comparison import outputs
 from train.evaluation.metric import LOSS, Metric
 from train.foundation.errors import UserError
 from train.foundation.printable import printable_lines
@@ -66,22 +66,22 @@ def test_files_have_nothing_that_a_terminal_or_a_spreadsheet_obeys(tmp_path):
 def test_means_and_intervals_are_students(folder):
     found = numbers(compare(folder))
     for label, values in (("loss=cross_entropy", THEIRS), ("loss=focal", OURS)):
-        summary = found[label].summary
+        summary = found[label].values.summary
         assert summary.mean == close(np.mean(list(values.values())))
         assert summary.half_width == close(half_width(list(values.values())))
-        assert found[label].difference is None
+        assert found[label].differences == {}
 
 
 @pytest.mark.parametrize("baseline", ["loss=cross_entropy", "loss.name=cross_entropy"])
 def test_differences_are_of_the_shared_seeds(folder, baseline):
     found = numbers(compare(folder, baseline=baseline))
     paired = [OURS[seed] - THEIRS[seed] for seed in SHARED]
-    difference = found["loss=focal"].difference
+    difference = found["loss=focal"].differences.summary
     assert difference.mean == close(np.mean(paired))
     assert difference.half_width == close(half_width(paired))
     # Not the interval of two samples, which is wider here.
     assert list(found["loss=focal"].differences) == list(SHARED)
-    assert found["loss=cross_entropy"].difference is None
+    assert found["loss=cross_entropy"].differences == {}
 
 
 def test_one_seed_has_no_interval(tmp_path, capsys):
@@ -89,15 +89,15 @@ def test_one_seed_has_no_interval(tmp_path, capsys):
     make(tmp_path, (1, 0.75), name="other", loss="focal")
     comparison = compare(tmp_path, baseline="loss=cross_entropy")
     number = numbers(comparison)["loss=focal"]
-    assert (number.summary.mean, number.summary.half_width) == (0.75, None)
-    assert number.difference.mean == close(0.15)
-    assert number.difference.half_width is None
-    display.show(comparison)
+    assert (number.values.summary.mean, number.values.summary.half_width) == (0.75, None)
+    assert number.differences.summary.mean == close(0.15)
+    assert number.differences.summary.half_width is None
+    outputs.show(comparison)
     printed = capsys.readouterr().out
     assert rows(printed)[2] == ["focal", "1", "87.50", "+7.50", "75.00", "+15.00"]
     assert "One seed has no interval." in printed
     alone = compare(tmp_path / "other-1")
-    assert list(texts.legend(alone)) == [
+    assert list(outputs.legend(alone)) == [
         "One seed each, without an interval.",
         "Each run: its epoch with the best top-3 accuracy on validation.",
     ]
@@ -106,7 +106,7 @@ def test_one_seed_has_no_interval(tmp_path, capsys):
 def test_the_metrics_that_selected_are_named(tmp_path):
     make(tmp_path, (0, 0.5))
     make(tmp_path, (0, 0.5), name="other", loss="focal", select_by="loss")
-    assert list(texts.legend(compare(tmp_path)))[-1] == (
+    assert list(outputs.legend(compare(tmp_path)))[-1] == (
         "Each run: its epoch with the best top-3 accuracy or loss on validation."
     )
 
@@ -127,7 +127,7 @@ def test_no_shared_seed_is_said(tmp_path):
     make(tmp_path, (0, 0.5))
     make(tmp_path, (1, 0.75), name="other", loss="focal")
     comparison = compare(tmp_path, baseline="loss=cross_entropy")
-    assert numbers(comparison)["loss=focal"].difference is None
+    assert numbers(comparison)["loss=focal"].differences == {}
     assert comparison.notes == ("no seed shared with the baseline: loss=focal",)
 
 
@@ -191,9 +191,9 @@ def test_metrics_that_some_runs_lack_are_said(folder):
     make(folder, (5, None), name="ours", loss="focal", loss__gamma=2.0)
     comparison = compare(folder, wanted=[macro, TOP_1])
     assert numbers(comparison, macro)["loss=focal"].values == {0: 0.5}
-    assert numbers(comparison, macro)["loss=cross_entropy"].summary is None
+    assert numbers(comparison, macro)["loss=cross_entropy"].values.summary is None
     (table,) = comparison.tables
-    columns = texts.metric_columns(table, macro) + texts.metric_columns(table, TOP_1)
+    columns = outputs.metric_columns(table, macro) + outputs.metric_columns(table, TOP_1)
     assert [column.cells[1] for column in columns] == [
         "50.00 (1 of 5 seeds)",
         "94.25 ± 3.98 (4 of 5 seeds)",
@@ -207,13 +207,13 @@ def test_metrics_that_some_runs_lack_are_said(folder):
 
 def test_losses_of_two_kinds_are_not_compared(folder):
     comparison = compare(folder, wanted=[LOSS, TOP_1], baseline="loss=cross_entropy")
-    assert numbers(comparison, LOSS)["loss=focal"].difference is None
-    assert numbers(comparison)["loss=focal"].difference is not None
+    assert numbers(comparison, LOSS)["loss=focal"].differences == {}
+    assert numbers(comparison)["loss=focal"].differences
     assert any("values of different losses cannot be compared" in one for one in comparison.notes)
     make(folder, (0, 0.5), name="slow", optimizer__learning_rate=0.01)
     comparison = compare(folder, wanted=[LOSS], baseline="loss=cross_entropy,learning_rate=0.05")
     slow = numbers(comparison, LOSS)["loss=cross_entropy, learning_rate=0.01"]
-    assert slow.difference.mean == 0
+    assert slow.differences.summary.mean == 0
 
 
 # Outputs.
@@ -226,7 +226,7 @@ def rows(printed):
 
 
 def test_the_terminal_has_the_numbers_in_per_cent(folder, capsys):
-    display.show(compare(folder, wanted=[TOP_1], baseline="loss=cross_entropy"))
+    outputs.show(compare(folder, wanted=[TOP_1], baseline="loss=cross_entropy"))
     # The means by hand, and that of the differences +1, +2 and -1; the intervals are scipy's.
     assert half_width([0.01, 0.02, -0.01]) == pytest.approx(0.0379, abs=5e-5)
     assert rows(capsys.readouterr().out) == [
@@ -250,7 +250,7 @@ def test_columns_that_do_not_fit_follow_below_and_nothing_is_cut(folder, capsys)
         content = json.loads((folder / "ours-0" / "config.json").read_text())
         content["model"]["name"] = loss
         finish(folder, workdir.name, content, test=results)
-    display.show(compare(*sorted(folder.glob("wide-*")), wanted=wanted))
+    outputs.show(compare(*sorted(folder.glob("wide-*")), wanted=wanted))
     printed = capsys.readouterr().out
     assert "x" * 120 in printed
     for metric in wanted:

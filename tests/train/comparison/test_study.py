@@ -6,13 +6,11 @@ import json
 import numpy as np
 import pytest
 
-from tests.train.comparison.made_up_study import LABELS, STUDY, make, read
-from train.comparison import study_display, study_json, study_results
-from train.comparison.study import Planner
+from tests.train.comparison.made_up_study import LABELS, STUDY, look, make, read
+from train.comparison import study_outputs, study_results
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.series import contrasts
-from train.series.runs_folder import RunsFolder
 from train.workdir import run_files
 
 
@@ -30,12 +28,12 @@ def in_the_middle(run):
 
 
 def collect(study, folder):
-    return study_results.collect(Planner(study, RunsFolder(folder)))
+    return study_results.collect(study, look(study, folder))
 
 
 def test_the_best_are_run_again_and_the_best_mean_is_selected(tmp_path):
     study, folder = read(tmp_path), tmp_path / "runs"
-    first = Planner(study, RunsFolder(folder)).needed()
+    first = look(study, folder)
     # The runs of the arm without parameters need no search.
     assert [(loss(run), run.seed) for run in first.runs] == [
         *([("noised_balanced", 0)] * 6),
@@ -72,16 +70,16 @@ def test_the_best_are_run_again_and_the_best_mean_is_selected(tmp_path):
         12,
         12,
     ]
-    tuned = Planner(study, RunsFolder(folder)).tuned(study.arms[1])
-    finalists = [dict(tuned.search.candidates[index]) for index in tuned.finalists]
+    tuned = look(study, folder).tuned(study.arms["cosine"].search)
+    finalists = [dict(tuned.drawn.candidates[index]) for index in tuned.finalists]
     assert finalists == [{"optimizer.learning_rate": best}, {"optimizer.learning_rate": second}]
-    assert tuned.selected_fields == (("optimizer.learning_rate", second),)
+    assert tuned.fields == (("optimizer.learning_rate", second),)
     assert {rate(run) for run in made[-6:] if loss(run) == "cross_entropy"} == {second}
     # The same command goes on, and there is nothing left.
     assert make(study, folder, score) == []
     (run_files.outcomes(folder / made[-1].name, "test").parent / run_files.RESULTS).unlink()
-    needed = Planner(study, RunsFolder(folder)).needed()
-    assert (len(needed.runs), needed.waiting) == (len(made), 0)
+    planner = look(study, folder)
+    assert (len(planner.runs), planner.waiting) == (len(made), 0)
 
 
 def test_a_search_goes_on_while_the_best_is_at_an_end(tmp_path):
@@ -92,18 +90,18 @@ def test_a_search_goes_on_while_the_best_is_at_an_end(tmp_path):
         folder,
         lambda run: rate(run) if loss(run) == "noised_balanced" else in_the_middle(run),
     )
-    hinge, cosine, untuned = collect(study, folder).arms
+    hinge, cosine, untuned = (arm.finals.tuned for arm in collect(study, folder).arms.values())
     # Each round goes half a range further: the range was 2 decades long, and is 3 and 4.5 then. No
     # draw of the second round is at the new end.
-    ranges = [one.ranges["optimizer.learning_rate"] for one in hinge.tuned.search.extensions]
+    ranges = [one.ranges["optimizer.learning_rate"] for one in hinge.drawn.extensions]
     assert [round(float(np.log10(one.end)), 3) for one in ranges] == [0.0, 1.5]
-    assert len(hinge.tuned.search.candidates) == 6 + 2 * 4
-    assert len(cosine.tuned.search.candidates) == 6
-    assert hinge.tuned.selected_fields == max(
-        hinge.tuned.search.candidates, key=lambda one: dict(one)["optimizer.learning_rate"]
+    assert len(hinge.drawn.candidates) == 6 + 2 * 4
+    assert len(cosine.drawn.candidates) == 6
+    assert hinge.fields == max(
+        hinge.drawn.candidates, key=lambda one: dict(one)["optimizer.learning_rate"]
     )
     assert len(made) == 6 + 2 * 4 + 6 + 3 + 2 * (2 + 3)
-    assert untuned.tuned.selected_fields == ()
+    assert untuned.fields == ()
 
 
 def test_a_run_that_diverged_is_the_worst(tmp_path):
@@ -119,13 +117,14 @@ def test_a_run_that_diverged_is_the_worst(tmp_path):
         ),
     )
     numbers = collect(study, folder)
-    hinge, cosine, untuned = numbers.arms
-    assert (hinge.tuned.failed, hinge.tuned.selected, dict(hinge.finals)) == (True, None, {})
+    hinge, cosine, untuned = numbers.arms.values()
+    tuned = hinge.finals.tuned
+    assert (tuned.failed, tuned.selected, hinge.finals.ended) == (True, None, {})
     assert sum(loss(run) == "noised_balanced" for run in made) == 6
     assert rate(made[-1]) < 8e-3
-    assert (cosine.diverged, untuned.diverged) == ((11,), ())
+    assert (cosine.finals.diverged, untuned.finals.diverged) == ((11,), ())
     metric = numbers.study.metrics[1]
-    assert [final.value(metric) for final in cosine.finals.values()][1] == 0
+    assert cosine.values(metric)[11] == 0
     assert not cosine.hits(metric, len(LABELS))[1].any()
     of_loss, of_head = numbers.contrasts
     assert of_loss.numbers is None
@@ -134,7 +133,7 @@ def test_a_run_that_diverged_is_the_worst(tmp_path):
     )
     # Holm's method needs all p-values of the study.
     assert of_head.adjusted is None
-    assert numbers.to_go == 0
+    assert numbers.collected.to_go == 0
 
 
 def half_or_more(run):
@@ -150,10 +149,10 @@ def finished(tmp_path):
 
 def test_the_contrasts_are_of_the_hits_of_shared_seeds(finished):
     numbers = collect(*finished)
-    cosine = numbers.arms[1]
+    cosine = numbers.arms["cosine"]
     macro_top_3, top_1 = numbers.study.metrics
     of_loss, of_head = numbers.contrasts
-    hits = {one.arm.name: one.hits(macro_top_3, len(LABELS)) for one in numbers.arms}
+    hits = {name: arm.hits(macro_top_3, len(LABELS)) for name, arm in numbers.arms.items()}
     assert hits["cosine"].shape == (3, len(LABELS))
     assert of_loss.numbers == contrasts.contrast(hits["hinge"], hits["cosine"], LABELS, macro=True)
     assert of_loss.numbers.estimate < -0.2
@@ -162,13 +161,15 @@ def test_the_contrasts_are_of_the_hits_of_shared_seeds(finished):
     )
     assert of_loss.equivalence == contrasts.equivalence(of_loss.numbers, 0.005, 2)
     assert of_head.equivalence is None
-    assert cosine.summary(top_1).mean == pytest.approx(cosine.hits(top_1, len(LABELS)).mean())
+    assert cosine.values(top_1).summary.mean == pytest.approx(
+        cosine.hits(top_1, len(LABELS)).mean()
+    )
 
 
 def test_the_json_has_what_the_contrasts_are_computed_from(finished):
     study, folder = finished
     numbers = collect(study, folder)
-    plain = json.loads(files.to_json(study_json.to_plain(numbers)))
+    plain = json.loads(files.to_json(study_outputs.to_plain(numbers)))
     assert plain["study"]["content"] == STUDY
     assert plain["versions"] == {"jax": ["1.2.3"]}
     assert plain["runs_to_go"] == 0
@@ -216,22 +217,22 @@ def test_the_json_has_what_the_contrasts_are_computed_from(finished):
 def test_the_printed_tables_name_what_was_selected_and_what_is_missing(finished, capsys):
     study, folder = finished
     numbers = collect(study, folder)
-    study_display.show(numbers)
+    study_outputs.show(numbers)
     printed = capsys.readouterr().out
-    selected = dict(numbers.arms[1].tuned.selected_fields)["optimizer.learning_rate"]
+    selected = dict(numbers.arms["cosine"].finals.tuned.fields)["optimizer.learning_rate"]
     (row,) = (line for line in printed.splitlines() if line.startswith(" cosine "))
     assert f"learning_rate={selected}" in row
     assert row.split()[2:4] == ["6", "3"]
     assert "loss      macro top-3" in printed
-    lost = numbers.arms[1].finals[12].run.workdir
+    lost = numbers.arms["cosine"].finals.ended[12].workdir
     (lost / run_files.RESULTS).unlink()
-    study_display.show(collect(study, folder))
+    study_outputs.show(collect(study, folder))
     assert capsys.readouterr().out.endswith("about 1 runs to go\n")
 
 
 def test_runs_with_other_examples_are_refused(finished):
     study, folder = finished
-    run = collect(study, folder).arms[2].finals[11].run
+    run = collect(study, folder).arms["untuned"].finals.ended[11]
     path = run_files.outcomes(run.workdir, "test")
     arrays = dict(np.load(path))
     arrays["labels"] = arrays["labels"][::-1]
@@ -243,4 +244,4 @@ def test_runs_with_other_examples_are_refused(finished):
 def test_a_data_set_without_a_balanced_test_is_refused_after_the_first_run(tmp_path, finished):
     study = read(tmp_path, STUDY.replace('split = "test"', 'split = "balanced_test"'))
     with pytest.raises(UserError, match="has no balanced_test split: its data set has none"):
-        Planner(study, RunsFolder(finished[1])).needed()
+        make(study, finished[1], in_the_middle)

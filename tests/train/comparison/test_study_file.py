@@ -8,10 +8,11 @@ import pytest
 
 from tests.train.comparison.made_up_study import STUDY, read
 from train.comparison import study_file
-from train.comparison.parameters import Choice, Range
 from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
+from train.series.parameters import Choice, Range
 from train.series.recipe import Recipe
+from train.series.search import Search
 
 
 def test_a_study_is_read(tmp_path):
@@ -24,27 +25,28 @@ def test_a_study_is_read(tmp_path):
     )
     study = read(tmp_path, text)
     assert study.select_by == Metric.accuracy("top", 3, "macro")
-    assert (study.split, study.candidates, study.finalists) == ("test", 6, 2)
-    assert (study.tuning_seeds, study.seeds, study.search_seed) == ((0, 1), (10, 11, 12), 0)
+    assert (study.split, study.seeds) == ("test", (10, 11, 12))
     assert study.sha256 == hashlib.sha256((tmp_path / "study.toml").read_bytes()).hexdigest()
-    hinge, cosine, untuned, focal = study.arms
+    assert list(study.arms) == ["hinge", "cosine", "untuned", "x"]
+    hinge, cosine, untuned, focal = study.arms.values()
     assert hinge.recipe == Recipe(
         "digits", "noised_balanced", (("select_by", "macro_top_3_accuracy"), ("num_epochs", 2))
     )
-    assert hinge.space == (
+    space = (
         Range("optimizer.learning_rate", 1e-3, 0.1, "log", None, None),
         Range("loss.epsilon", 0.2, 1.2, "linear", 0.1, 1.4),
     )
+    assert hinge.search == Search(hinge.recipe, space, study.select_by, 6, 2, (0, 1), 0)
     assert dict(cosine.recipe.overrides)["model.scale"] == 20.0
-    assert untuned.space == ()
+    assert untuned.search is None
     # An arm's own value wins.
     assert dict(focal.recipe.overrides)["num_epochs"] == 3
-    assert focal.space == (
+    assert focal.search.space == (
         Choice("loss.gamma", (1, 2.5)),
         Choice("optimizer.decay_epochs", ((1,), (1, 2))),
     )
     of_loss, of_head = study.contrasts
-    assert (of_loss.first, of_loss.second, of_loss.primary) == (hinge, cosine, True)
+    assert (of_loss.first, of_loss.second, of_loss.primary) == ("hinge", "cosine", True)
     assert (of_loss.equivalence, of_head.equivalence) == (0.5, None)
     assert of_head.metric == Metric.accuracy("top", 1)
     assert study.metrics == (of_loss.metric, of_head.metric)
@@ -207,6 +209,11 @@ MISTAKES = {
         'metric = "top_1_accuracy"',
         'metric = "top_2_accuracy"',
         "arm 'cosine': its runs have no top_2_accuracy for the contrast 'head'; eval.ks has 1, 3",
+    ),
+    "metric that the second arm lacks": (
+        'name = "untuned"',
+        'name = "untuned"\nfields = {"eval.ks" = [3]}',
+        "arm 'untuned': its runs have no top_1_accuracy for the contrast 'head'; eval.ks has 3",
     ),
 }
 

@@ -4,6 +4,8 @@ import pytest
 
 from train.comparison import sweep
 from train.foundation.errors import UserError
+from train.series.planner import Planner
+from train.series.runs_folder import RunsFolder
 
 DIGITS = 'config = "configs/digits.py:focal"\n'
 
@@ -14,8 +16,13 @@ def read(tmp_path, text):
     return sweep.read(path)
 
 
+def planned(tmp_path, text):
+    found = read(tmp_path, text)
+    return Planner(RunsFolder(tmp_path), found.arms, found.seeds).runs
+
+
 def test_every_combination_has_every_seed(tmp_path):
-    read_sweep = read(
+    runs = planned(
         tmp_path,
         DIGITS + "seeds = [0, 3]\n"
         "[fields]\n"
@@ -23,7 +30,7 @@ def test_every_combination_has_every_seed(tmp_path):
         "loss.gamma = [0, 2.0]\n"
         '"optimizer.decay_epochs" = [[15, 25], [9]]\n',
     )
-    configs = [run.config for run in read_sweep.runs()]
+    configs = [run.config for run in runs]
     assert [
         (config["seed"], config["loss"]["gamma"], config["optimizer"]["decay_epochs"])
         for config in configs
@@ -39,7 +46,7 @@ def test_every_combination_has_every_seed(tmp_path):
 
 def test_a_sweep_can_have_several_recipes_and_one_seed(tmp_path):
     config = 'config = ["digits", "configs/synthetic_species.py:focal"]\n'
-    runs = read(tmp_path, config + "seeds = 1").runs()
+    runs = planned(tmp_path, config + "seeds = 1")
     assert [run.name for run in runs] == ["digits-seed=1", "synthetic_species-focal-seed=1"]
     assert [run.training(tmp_path)[2] for run in runs] == [
         "--config=digits",
@@ -50,7 +57,7 @@ def test_a_sweep_can_have_several_recipes_and_one_seed(tmp_path):
 def test_a_recipe_can_lie_anywhere_and_a_run_is_made_once(tmp_path):
     (tmp_path / "mine.py").write_text("from configs.digits import get_config\n")
     text = f'config = "{tmp_path}/mine.py:focal"\nseeds = [0]\n'
-    runs = read(tmp_path, text + 'fields.model.name = ["mlp", "small_cnn"]').runs()
+    runs = planned(tmp_path, text + 'fields.model.name = ["mlp", "small_cnn"]')
     assert [run.name for run in runs] == ["mine-focal-model=mlp-seed=0", "mine-focal-seed=0"]
 
 

@@ -82,3 +82,29 @@ def test_another_optimizer_makes_another_run(tmp_path, planned):
     ours = make(tmp_path, "ours", {**planned.config, "seed": 1})
     with pytest.raises(UserError, match=r"differ in optimizer\.name: 'sgd' -> 'adamw'"):
         selection.check_seeds(selection.read([ours, other]))
+
+
+def test_a_run_is_found_under_any_name_and_an_unfinished_one_gone_on_with(tmp_path, planned):
+    config = {**planned.config, "dataset": {**planned.config["dataset"], "data_dir": "/elsewhere"}}
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "config.json").write_text(json.dumps(config))
+    folder = RunsFolder(tmp_path)
+    assert (folder.workdir(planned), folder.status(planned)) == (
+        tmp_path / "mine",
+        Status.UNFINISHED,
+    )
+    # A finished one is preferred, wherever it is in the order of the names.
+    for name in ("a", "z"):
+        finish(tmp_path, name, config, test={"top_1_accuracy": 0.5})
+        folder = RunsFolder(tmp_path)
+        assert folder.status(planned) is Status.FINISHED
+        assert folder.workdir(planned).name in ("a", "z")
+
+
+def test_a_changed_run_in_the_planned_place_is_not_taken(tmp_path, planned):
+    config = {**planned.config, "num_epochs": 2}
+    finish(tmp_path, planned.name, config, test={"top_1_accuracy": 0.5, "top_3_accuracy": 0.5})
+    folder = RunsFolder(tmp_path)
+    assert folder.foreign(planned) == ["num_epochs: 30 -> 2"]
+    assert folder.status(planned) is Status.ABSENT
+    assert folder.finished(planned) is None

@@ -7,19 +7,15 @@ import signal
 import subprocess
 import sys
 import threading
-from dataclasses import replace
 
 import pytest
 
-from tests.train.papers.tables.made_up_runs import BASE, TOP_1, TUNED, look
+from tests.train.series.made_up_arms import BASE, look
 from train.foundation import folder_lock
 from train.foundation.errors import InterruptedRunError, UserError
-from train.papers.tables import collecting
-from train.papers.tables.readings import CountBin
-from train.papers.tables.table import Cell
 from train.series import child_processes, execution
 from train.series.planned_runs import PlannedRun
-from train.series.runs_folder import RunsFolder
+from train.series.planner import Arm
 from train.training.steps_in_flight import DivergedError
 
 LEAVES_RESULTS = """
@@ -73,29 +69,29 @@ def test_a_second_command_on_the_folder_is_told_of_the_first(tmp_path, made):
             UserError, match=f"^another command that makes runs is at work in {tmp_path};"
         ),
     ):
-        execution.execute(lambda: look(tmp_path).needed(TUNED))
+        execution.execute(lambda: look(tmp_path))
     assert order == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_runs_are_made_once_in_order_and_the_grid_decides(tmp_path, made, capsys):
+def test_runs_are_made_once_in_order_and_the_search_decides(tmp_path, made, capsys):
     order, _ = made
-    result = execution.execute(lambda: look(tmp_path).needed(TUNED))
+    result = execution.execute(lambda: look(tmp_path))
     assert not result.failed
-    grid_runs = [("focal", g, seed) for g in (0.5, 1.0, 2.0) for seed in (0, 1)]
-    finals = [("cross_entropy", 1.0, 1), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
-    assert order == grid_runs + finals
+    searched = [("focal", gamma, 0) for gamma in (0.5, 1.0, 2.0)]
+    finals = [("cross_entropy", 1.0, 0), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
+    assert order == searched + finals
     printed = capsys.readouterr().out
-    # Nine are made; one of the ten that could be is of the grid too.
-    assert "run 1 of 10: digits-focal-gamma=0.5-seed=0\n" in printed
-    assert re.search(r"run 9 of 9: digits-cross_entropy-seed=2 \(about \d+ s left\)\n", printed)
+    # Six are made; one of the seven that could be is of the search too.
+    assert "run 1 of 7: digits-focal-gamma=0.5-seed=0\n" in printed
+    assert re.search(r"run 6 of 6: digits-cross_entropy-seed=2 \(about \d+ s left\)\n", printed)
     assert "trained" in (tmp_path / "digits-focal-gamma=2.0-seed=2.log").read_text()
     order.clear()
-    assert not execution.execute(lambda: look(tmp_path).needed(TUNED)).ended
+    assert not execution.execute(lambda: look(tmp_path)).ended
     assert order == []
     # What was lost is made again, and nothing else.
     (tmp_path / "digits-focal-gamma=2.0-seed=2" / "results.json").unlink()
-    execution.execute(lambda: look(tmp_path).needed(TUNED))
+    execution.execute(lambda: look(tmp_path))
     assert order == [("focal", 2.0, 2)]
 
 
@@ -103,17 +99,17 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
     order, scripts = made
     scripts["focal", 0.5, 0] = (FAILS,)
     scripts["cross_entropy", 1.0, 2] = (LEAVES_NOTHING,)
-    result = execution.execute(lambda: look(tmp_path).needed(TUNED))
+    result = execution.execute(lambda: look(tmp_path))
     assert result.failed == {
         "digits-focal-gamma=0.5-seed=0": "error: no room",
         "digits-cross_entropy-seed=2": "the command ended well, and left no results",
     }
-    # The final runs of focal wait for the whole grid.
+    # The other runs of focal wait for all of the search.
     assert ("focal", 2.0, 2) not in order
     assert "failed after 0 s: error: no room (see " in capsys.readouterr().out
     order.clear()
     scripts.clear()
-    assert not execution.execute(lambda: look(tmp_path).needed(TUNED)).failed
+    assert not execution.execute(lambda: look(tmp_path)).failed
     # A failed run is tried again.
     assert order == [("focal", 0.5, 0), ("focal", 2.0, 2), ("cross_entropy", 1.0, 2)]
 
@@ -121,26 +117,26 @@ def test_a_failed_run_does_not_stop_the_others(tmp_path, made, capsys):
 def test_a_run_that_diverges_is_not_made_again(tmp_path, made):
     order, scripts = made
     scripts["focal", 2.0, 0] = (DIVERGES,)
-    result = execution.execute(lambda: look(tmp_path).needed(TUNED))
+    result = execution.execute(lambda: look(tmp_path))
     assert list(result.failed) == ["digits-focal-gamma=2.0-seed=0"]
-    # The grid selects without it.
+    # The search selects without it.
     assert order[-2] == ("focal", 1.0, 2)
     order.clear()
-    execution.execute(lambda: look(tmp_path).needed(TUNED))
+    execution.execute(lambda: look(tmp_path))
     assert order == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_passed_on_and_ends_all(tmp_path, made, number):
     order, scripts = made
-    scripts["focal", 0.5, 1] = (STOPS_ALL, str(int(number)))
+    scripts["focal", 1.0, 0] = (STOPS_ALL, str(int(number)))
     before = signal.getsignal(number)
     with pytest.raises(InterruptedRunError, match="the same command goes on") as raised:
-        execution.execute(lambda: look(tmp_path).needed(TUNED))
+        execution.execute(lambda: look(tmp_path))
     assert raised.value.number == number
-    assert order == [("focal", 0.5, 0), ("focal", 0.5, 1)]
+    assert order == [("focal", 0.5, 0), ("focal", 1.0, 0)]
     # It had time to save.
-    assert (tmp_path / "digits-focal-gamma=0.5-seed=1.log").read_text() == "saved\n"
+    assert (tmp_path / "digits-focal-seed=0.log").read_text() == "saved\n"
     assert signal.getsignal(number) is before
 
 
@@ -156,7 +152,7 @@ def test_a_signal_while_a_run_is_started_reaches_it(tmp_path, monkeypatch, numbe
 
     monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
     with pytest.raises(InterruptedRunError, match="the same command goes on"):
-        execution.execute(lambda: look(tmp_path).needed(TUNED))
+        execution.execute(lambda: look(tmp_path))
     assert [process.returncode for process in started] == [-number]
 
 
@@ -175,7 +171,7 @@ def test_a_signal_that_does_not_end_the_wait_is_not_lost(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(child_processes.subprocess, "Popen", interrupted)
     with pytest.raises(InterruptedRunError, match="the same command goes on"):
-        execution.execute(lambda: look(tmp_path).needed(TUNED))
+        execution.execute(lambda: look(tmp_path))
     assert [process.returncode for process in started] == [-number]
 
 
@@ -183,27 +179,20 @@ def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypat
     order, _ = made
     evaluates = (
         "import json, pathlib, sys; path = pathlib.Path(sys.argv[1]) / 'evaluation_test.json'; "
-        "path.write_text(json.dumps({'split': 'test', 'accuracy_by_count': "
-        "[{'from': 10, 'to': 50, 'top_1_accuracy': 0.25}]}))"
+        "path.write_text(json.dumps({'split': 'test'}))"
     )
     monkeypatch.setattr(
         PlannedRun, "evaluation", lambda _, workdir: ["-c", evaluates, str(workdir)]
     )
-    plain, counted = TOP_1, CountBin(10, 50)
-    cells = {
-        ("focal", "K=1"): Cell(BASE, plain),
-        ("focal", "K=3"): Cell(BASE, counted),
-        ("cross_entropy", "K=3"): Cell(BASE, plain),
-    }
-    table = replace(TUNED, cells=cells, seeds=(0,))
-    assert not execution.execute(lambda: look(tmp_path, table).needed(table)).failed
+    # The same run, of which an evaluation is wanted by one arm only.
+    arms = [Arm(BASE), Arm(BASE, evaluated=True)]
+    assert not execution.execute(lambda: look(tmp_path, arms, (0,))).failed
     assert len(order) == 1
-    numbers = collecting.collect(table, look(tmp_path, table)).numbers
-    assert [number.summary.mean for number in numbers.values()] == [50.0, 25.0, 50.0]
     # Where the evaluation alone is missing, it alone is made.
-    (tmp_path / PlannedRun(BASE, 0).name / "evaluation_test.json").unlink()
-    execution.execute(lambda: look(tmp_path, table).needed(table))
-    assert collecting.collect(table, look(tmp_path, table)).to_go == 0
+    evaluation = tmp_path / PlannedRun(BASE, 0).name / "evaluation_test.json"
+    evaluation.unlink()
+    execution.execute(lambda: look(tmp_path, arms, (0,)))
+    assert evaluation.exists()
     trained = (tmp_path / f"{PlannedRun(BASE, 0).name}.log").read_text()
     assert trained == "trained\n"
 
@@ -229,8 +218,7 @@ WAITS_FOR_IT = "signal.pause()\n"
 def two_runs(tmp_path):
     """What makes two runs, and a place where the processes of both can wait for each other."""
     os.mkfifo(tmp_path / "meeting")
-    runs = tuple(PlannedRun(BASE, seed) for seed in (0, 1))
-    return lambda: execution.Needed(RunsFolder(tmp_path / "runs"), runs)
+    return lambda: look(tmp_path / "runs", [Arm(BASE)], (0, 1))
 
 
 def test_several_runs_are_made_at_a_time(tmp_path, made, two_runs, capsys):

@@ -11,8 +11,8 @@ from absl import logging
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
 from train.foundation.nested import differences
-from train.series.run_fields import used_fields
-from train.training.losses import LOSS_NAME, SYMBOLS, find_loss
+from train.series.run_fields import check_fields, used_fields
+from train.training.losses import SYMBOLS, find_loss
 from train.workdir import run_files
 from train.workdir.runs import Run, identity_without_seed
 
@@ -195,12 +195,7 @@ def _read(workdir: Path) -> Run:
         raise UserError(run_files.why_no_results(workdir) or f"{workdir} has no finished run")
     if not isinstance(run.results["test"], dict) or "best_epoch" not in run.results:
         raise UserError(f"the results in {workdir} have no test metrics or no best_epoch")
-    for name in ("loss.name", "model.name", "dataset.name", "seed"):
-        if name not in run.fields:
-            raise UserError(f"the results in {workdir} have no config.{name}")
-    loss = run.fields["loss.name"]
-    if LOSS_NAME(loss) is not None:
-        raise UserError(f"{workdir} was trained with a loss that is not known here, {loss!r}")
+    check_fields(run, ("loss.name", "model.name", "dataset.name", "seed"))
     return run
 
 

@@ -1,24 +1,11 @@
 """All tables by number and data set: of the thesis, on embedded data, and of the evidence."""
 
-from dataclasses import replace
-
 from train.papers.tables import embedded, evidence, thesis
-from train.papers.tables.published import PUBLISHED
 from train.papers.tables.table import Table
-
-
-def _with_published(table: Table) -> Table:
-    published = PUBLISHED[table.number]
-    cells = {
-        place: replace(cell, published=published.get(place)) for place, cell in table.cells.items()
-    }
-    return replace(table, cells=cells)
-
 
 # By the number and the embedded data set; None for the table's own data set.
 CATALOGUE: dict[tuple[str, str | None], Table] = {
-    **{(table.number, None): _with_published(table) for table in thesis.TABLES},
-    **{(table.number, None): table for table in evidence.TABLES},
+    **{(table.number, None): table for table in (*thesis.TABLES, *evidence.TABLES)},
     **{(table.number, table.on): table for table in embedded.TABLES},
 }
 THESIS = tuple(table.number for table in thesis.TABLES)

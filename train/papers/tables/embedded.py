@@ -7,7 +7,8 @@ the place of K = 5.
 """
 
 import functools
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from train.papers.tables import layouts
@@ -15,9 +16,8 @@ from train.papers.tables.layouts import (
     AVERAGE_K,
     BALANCED,
     IMBALANCED,
-    Column,
+    Variant,
     average_k,
-    count_table,
     epsilon_columns,
     k_columns,
     macro_top_k,
@@ -27,17 +27,20 @@ from train.papers.tables.layouts import (
     with_expectation,
 )
 from train.papers.tables.readings import ResultMetric
-from train.papers.tables.table import Table, Tuning, grid
+from train.papers.tables.table import Table
+from train.series.parameters import Choice
 from train.series.recipe import Recipe
+from train.series.search import Search
 
 # Enough for an interval; a table of a few columns takes an hour on two cores.
 _SEEDS = 5
 # The grids of the thesis for its imbalanced data sets (4.6.5).
-_GRIDS = {
-    "focal": grid(gamma=(0.5, 1.0, 2.0, 5.0)),
-    "smooth_top_k_hinge": grid(tau=(0.1, 1.0)),
-    "ldam": grid(max_margin=(0.2, 0.3, 0.4, 0.5)),
-    "noised_imbalanced": grid(max_margin=(0.2, 0.3, 0.4, 0.5), epsilon=(0.01, 0.05, 0.1)),
+_MARGINS = Choice("loss.max_margin", (0.2, 0.3, 0.4, 0.5))
+_GRIDS: Mapping[str, tuple[Choice, ...]] = {
+    "focal": (Choice("loss.gamma", (0.5, 1.0, 2.0, 5.0)),),
+    "smooth_top_k_hinge": (Choice("loss.tau", (0.1, 1.0)),),
+    "ldam": (_MARGINS,),
+    "noised_imbalanced": (_MARGINS, Choice("loss.epsilon", (0.01, 0.05, 0.1))),
 }
 
 
@@ -81,7 +84,7 @@ class _Embedded:
         metric: Callable[[int], ResultMetric],
         *,
         select_by: Callable[[int], ResultMetric],
-    ) -> dict[str, Column]:
+    ) -> dict[str, Variant]:
         """A column for each K."""
         return k_columns(ks, metric, select_by=select_by if self.selects else None)
 
@@ -123,7 +126,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
     tail = not data.balanced
     imbalanced = functools.partial(
         make_table,
-        tuning=functools.partial(_tuning, data),
+        search=functools.partial(_search, data),
         note=f"The grids of the thesis, searched with K = {k} for all columns." if tail else "",
     )
     macro_columns = data.k_columns(
@@ -131,11 +134,13 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
     )
     noise_note = f"Trained with K = {k}."
     return (
-        count_table(
-            {data.network: data.recipe("cross_entropy")},
+        make_table(
+            "3.1",
             "test top-1 accuracy (%) by training images of the class",
-            seeds=_SEEDS,
-            on=data.name,
+            (data.network,),
+            layouts.COUNT_COLUMNS,
+            lambda _network: data.recipe("cross_entropy"),
+            has_best=False,
         ),
         make_table(
             "4.2",
@@ -215,13 +220,14 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
     )
 
 
-def _tuning(data: _Embedded, loss: str, _column: Column) -> Tuning | None:
+def _search(data: _Embedded, loss: str) -> Search | None:
     # Balanced, no parameter here is to be tuned to few-shot classes.
     if data.balanced or loss not in _GRIDS:
         return None
     select_by = macro_top_k(data.k).metric
     [column] = data.k_columns((data.k,), macro_top_k, select_by=macro_top_k).values()
-    return Tuning(column.recipe(data.recipe(loss)), _GRIDS[loss], select_by)
+    count = math.prod(len(choice.values) for choice in _GRIDS[loss])
+    return Search(column.recipe(data.recipe(loss)), _GRIDS[loss], select_by, count)
 
 
 TABLES = tuple(table for data in _DATA_SETS for table in _tables(data))

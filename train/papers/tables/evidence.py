@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from train.evaluation.metric import Metric
-from train.papers.tables.layouts import Column, average_k, epsilon_columns, make_table, top_k
+from train.papers.tables.layouts import Variant, average_k, epsilon_columns, make_table, top_k
 from train.papers.tables.readings import FirstEpochMean
 from train.papers.tables.table import Table
 from train.series.recipe import Recipe
@@ -34,7 +34,7 @@ def _by_alpha() -> Table:
         "E7",
         f"test average-{_K} accuracy (%) by alpha, on a long tail",
         ("average_k",),
-        {f"alpha={alpha:g}": Column(metric, (("loss.alpha", alpha),)) for alpha in _ALPHAS},
+        {f"alpha={alpha:g}": Variant(metric, (("loss.alpha", alpha),)) for alpha in _ALPHAS},
         _recipe(metric.metric, {}),
     )
 

@@ -1,12 +1,14 @@
 """Parts that the tables share: groups of losses, columns, and the tables made from both."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from train.evaluation.metric import Metric, Rule
+from train.papers.tables.published import PUBLISHED
 from train.papers.tables.readings import CountBin, Reading, ResultMetric
-from train.papers.tables.table import Cell, Table, Tuning
+from train.papers.tables.table import Cell, Table
 from train.series.recipe import Overrides, Recipe
+from train.series.search import Search
 from train.training.losses import LOSSES
 
 BALANCED = ("cross_entropy", "smooth_top_k_hinge", "noised_balanced")
@@ -23,36 +25,41 @@ NOISES = (0, 0.1, 0.2, 0.3, 0.4)
 # As people write them, which are also the keys of the columns.
 EPSILONS = ("0", "1e-4", "1e-3", "1e-2", "0.1", "1", "10", "100")
 SAMPLES = (1, 2, 3, 5, 10, 50, 100)
-COUNT_BINS = {
-    "0-10": CountBin(0, 10),
-    "10-50": CountBin(10, 50),
-    "50-500": CountBin(50, 500),
-    "500-2000": CountBin(500, 2000),
-    "2000-": CountBin(2000, None),
-}
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table whose rows are losses.
+class Variant:
+    """What the runs of a column are.
 
     Attributes:
         metric: the number that is read from its runs.
         changes: the fields that it changes in the recipe of a loss.
         k: the K for losses that have one; None for that of the recipe.
         loss: the loss that its runs are trained with; None for that of the row.
+        head: the head of the column; None for its key.
     """
 
     metric: Reading
     changes: Overrides = ()
     k: int | None = None
     loss: str | None = None
+    head: str | None = None
 
     def recipe(self, recipe: Recipe) -> Recipe:
         """The recipe of a loss with the changes of the column."""
         if self.k is not None and LOSSES[recipe.choice].has_k:
             recipe = recipe.changed({"loss.k": self.k})
         return recipe.changed(self.changes)
+
+
+# The columns of table 3.1, by the training images of the class.
+COUNT_COLUMNS = {
+    "0-10": Variant(CountBin(0, 10)),
+    "10-50": Variant(CountBin(10, 50)),
+    "50-500": Variant(CountBin(50, 500)),
+    "500-2000": Variant(CountBin(500, 2000), head="500-2,000"),
+    "2000-": Variant(CountBin(2000, None), head="> 2,000"),
+}
 
 
 def top_k(k: int, *, macro: bool = False, with_shots: bool = False) -> ResultMetric:
@@ -75,123 +82,92 @@ def k_columns(
     metric: Callable[[int], Reading],
     *,
     select_by: Callable[[int], ResultMetric] | None = None,
-) -> dict[str, Column]:
+) -> dict[str, Variant]:
     """A column for each K, with the metric of that K; `select_by` also selects the epochs."""
     return {
-        f"K={k}": Column(
+        f"K={k}": Variant(
             metric(k), () if select_by is None else (("select_by", select_by(k).name),), k
         )
         for k in ks
     }
 
 
-def noise_columns(noises: Iterable[float], metric: Reading) -> dict[str, Column]:
+def noise_columns(noises: Iterable[float], metric: Reading) -> dict[str, Variant]:
     """A column for each share of label noise in the training split."""
     return {
-        f"p={noise:g}": Column(metric, (("dataset.label_noise", noise),) if noise else ())
+        f"p={noise:g}": Variant(metric, (("dataset.label_noise", noise),) if noise else ())
         for noise in noises
     }
 
 
-def epsilon_columns(metric: Reading) -> dict[str, Column]:
+def epsilon_columns(metric: Reading) -> dict[str, Variant]:
     """A column for each epsilon."""
     return {
-        f"epsilon={epsilon}": Column(metric, (("loss.epsilon", float(epsilon)),))
+        f"epsilon={epsilon}": Variant(metric, (("loss.epsilon", float(epsilon)),))
         for epsilon in EPSILONS
     }
 
 
-def sample_columns(samples: Iterable[int], metric: Reading) -> dict[str, Column]:
+def sample_columns(samples: Iterable[int], metric: Reading) -> dict[str, Variant]:
     """A column for each number of noise samples."""
-    return {f"M={count}": Column(metric, (("loss.num_samples", count),)) for count in samples}
+    return {f"M={count}": Variant(metric, (("loss.num_samples", count),)) for count in samples}
 
 
-def with_expectation(columns: Mapping[str, Column], metric: Reading) -> dict[str, Column]:
+def with_expectation(columns: Mapping[str, Variant], metric: Reading) -> dict[str, Variant]:
     """The columns by noise samples, and a last one for the exact expectation, another loss."""
-    return {**columns, "M=inf": Column(metric, loss="expected_balanced")}
+    return {**columns, "M=inf": Variant(metric, loss="expected_balanced")}
 
 
 def make_table(
     number: str,
     title: str,
-    losses: Iterable[str],
-    columns: Mapping[str, Column],
+    rows: Collection[str],
+    columns: Mapping[str, Variant],
     recipe: Callable[[str], Recipe],
     *,
     seeds: int,
     note: str = "",
     on: str | None = None,
     has_best: bool = False,
-    tuning: Callable[[str, Column], Tuning | None] = lambda _loss, _column: None,
+    search: Callable[[str], Search | None] = lambda _loss: None,
 ) -> Table:
-    """A table whose rows are losses.
+    """A table whose rows are losses, or in table 3.1 networks.
 
     Args:
         number: see `Table`.
         title: see `Table`.
-        losses: the rows.
+        rows: the losses or networks.
         columns: the columns by their keys.
-        recipe: returns the recipe of a loss, before a column changes it.
+        recipe: returns the recipe of a row, before a column changes it.
         seeds: the number of seeds.
         note: see `Table`.
         on: see `Table`.
         has_best: see `Table`.
-        tuning: returns the tuning of the cell of a loss and a column; None if nothing is tuned.
+        search: returns the search of the cells of a row; None if nothing is tuned.
     """
+    published = PUBLISHED[number] if on is None else {}
     return Table(
         number=number,
         title=title,
-        rows={loss: LOSSES[loss].title for loss in losses},
-        columns={key: key.replace("=", " = ") for key in columns},
+        rows={row: LOSSES[row].title if row in LOSSES else row for row in rows},
+        columns={
+            key: key.replace("=", " = ") if column.head is None else column.head
+            for key, column in columns.items()
+        },
         cells={
-            (loss, key): Cell(
-                column.recipe(recipe(column.loss or loss)),
+            (row, key): Cell(
+                column.recipe(recipe(column.loss or row)),
                 column.metric,
-                tuning=tuning(loss, column),
+                published.get((row, key)),
+                search(row),
             )
-            for loss in losses
+            for row in rows
             for key, column in columns.items()
         },
         seeds=tuple(range(seeds)),
         note=note,
         on=on,
         has_best=has_best,
-    )
-
-
-def count_table(
-    recipes: Mapping[str, Recipe],
-    title: str,
-    *,
-    seeds: int,
-    note: str = "",
-    on: str | None = None,
-) -> Table:
-    """Table 3.1: a row for each network, a column for each range of training images of the class.
-
-    Args:
-        recipes: the recipes by network.
-        title: see `Table`.
-        seeds: the number of seeds.
-        note: see `Table`.
-        on: see `Table`.
-    """
-    return Table(
-        number="3.1",
-        title=title,
-        rows={network: network for network in recipes},
-        columns={
-            key: f"> {count.above:,}" if count.up_to is None else f"{count.above}-{count.up_to:,}"
-            for key, count in COUNT_BINS.items()
-        },
-        cells={
-            (network, key): Cell(recipe, count)
-            for network, recipe in recipes.items()
-            for key, count in COUNT_BINS.items()
-        },
-        seeds=tuple(range(seeds)),
-        note=note,
-        on=on,
     )
 
 

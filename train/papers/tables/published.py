@@ -1,202 +1,67 @@
-"""The published numbers, in per cent, as C. Garcin's thesis (2023) prints them.
+"""The numbers of `published.toml`, and how they are written there."""
 
-The numbers of few, medium and many shot classes are in brackets.
-"""
+import re
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
 
-from collections.abc import Mapping, Sequence
+from train.series.statistics import Summary
 
-from train.papers.tables.table import Published
-
-_EPSILONS = ("epsilon=0", "epsilon=1e-4", "epsilon=1e-3", "epsilon=1e-2", "epsilon=0.1")
-_NOISES = ("p=0", "p=0.1", "p=0.2", "p=0.3", "p=0.4")
-_KS = ("K=1", "K=3", "K=5")
-
-
-def _rows(
-    columns: Sequence[str], rows: Mapping[str, Sequence[str]]
-) -> dict[tuple[str, str], Published]:
-    return {
-        (row, column): Published.parse(text)
-        for row, texts in rows.items()
-        for column, text in zip(columns, texts, strict=True)
-    }
+_PUBLISHED = re.compile(
+    r"(?P<value>\d+(?:\.(?P<decimals>\d+))?)"
+    r"(?:±(?P<half_width>[\d.]+))?"
+    r"(?: \((?P<shots>[\d./]+)\))?"
+)
 
 
-PUBLISHED: dict[str, dict[tuple[str, str], Published]] = {
-    # Printed there as fractions.
-    "3.1": {
-        ("resnet50", column): Published.parse(text)
-        for column, text in {
-            "0-10": "9",
-            "10-50": "35",
-            "50-500": "59",
-            "500-2000": "79",
-            "2000-": "93",
-        }.items()
-    },
-    "4.2": _rows(
-        (*_EPSILONS, "epsilon=1", "epsilon=10", "epsilon=100"),
-        {
-            "noised_balanced": (
-                "19.38",
-                "14.84",
-                "11.4",
-                "93.36",
-                "94.46",
-                "94.24",
-                "93.78",
-                "93.12",
-            )
-        },
-    ),
-    "4.3": _rows(
-        ("M=1", "M=2", "M=3", "M=5", "M=10", "M=50", "M=100"),
-        {"noised_balanced": ("94.28", "94.2", "94.46", "94.52", "94.24", "94.64", "94.52")},
-    ),
-    "4.4": _rows(
-        _NOISES,
-        {
-            "cross_entropy": ("94.2±0.1", "90.3±0.2", "87.6±0.1", "85.7±0.4", "83.6±0.2"),
-            "smooth_top_k_hinge": ("93.3±0.0", "92.2±0.3", "90.4±0.2", "88.8±0.1", "87.4±0.1"),
-            "noised_balanced": ("94.4±0.1", "91.9±0.1", "90.7±0.5", "89.7±0.1", "87.8±0.6"),
-        },
-    ),
-    "4.5": _rows(
-        _KS,
-        {
-            "cross_entropy": (
-                "36.3±0.3 (12.6/42.9/71.7)",
-                "58.8±0.4 (32.4/75.3/92.0)",
-                "68.7±0.2 (45.1/86.3/95.4)",
-            ),
-            "smooth_top_k_hinge": (
-                "35.7±0.2 (13.1/41.5/71.1)",
-                "50.3±0.2 (16.7/69.8/92.7)",
-                "50.9±0.3 (12.1/78.1/95.7)",
-            ),
-            "noised_balanced": (
-                "35.8±0.3 (12.4/42.1/72.1)",
-                "58.7±0.4 (32.2/73.8/88.8)",
-                "66.4±0.5 (42.0/82.5/95.5)",
-            ),
-            "focal": (
-                "37.6±0.3 (15.5/43.4/71.4)",
-                "60.4±0.3 (35.9/74.8/92.0)",
-                "69.7±0.2 (47.5/84.8/95.8)",
-            ),
-            "ldam": (
-                "40.6±0.1 (20.9/45.8/71.2)",
-                "63.3±0.3 (43.0/74.1/90.0)",
-                "71.9±0.3 (54.0/83.0/94.0)",
-            ),
-            "noised_imbalanced": (
-                "42.4±0.3 (23.9/46.3/72.1)",
-                "64.9±0.4 (44.8/74.5/92.1)",
-                "73.2±0.5 (55.3/84.2/95.3)",
-            ),
-        },
-    ),
-    "4.6": _rows(
-        _KS,
-        {
-            "cross_entropy": (
-                "37.0±0.1 (1.5/28.2/60.6)",
-                "55.5±0.1 (8.2/53.0/75.3)",
-                "63.2±0.1 (15.8/63.1/80.1)",
-            ),
-            "smooth_top_k_hinge": (
-                "37.3±0.1 (1.3/28.6/60.7)",
-                "42.0±0.1 (0.0/29.1/72.9)",
-                "39.0±0.1 (0.0/20.7/75.5)",
-            ),
-            "focal": (
-                "37.7±0.0 (2.4/29.8/59.9)",
-                "56.2±0.0 (10.2/54.0/75.1)",
-                "63.8±0.1 (17.8/63.6/80.3)",
-            ),
-            "ldam": (
-                "39.3±0.2 (10.5/33.1/57.1)",
-                "56.0±0.2 (24.1/52.0/72.3)",
-                "63.1±0.2 (32.9/60.1/77.7)",
-            ),
-            "noised_imbalanced": (
-                "38.7±0.0 (7.6/32.3/57.6)",
-                "56.5±0.1 (27.0/52.6/71.7)",
-                "63.5±0.1 (37.0/60.2/77.0)",
-            ),
-        },
-    ),
-    "4.7": _rows(
-        _NOISES,
-        {
-            "cross_entropy": ("76.6±0.1", "71.0±0.2", "68.1±0.1", "65.5±0.3", "61.8±0.4"),
-            "smooth_top_k_hinge": ("69.2±0.1", "71.2±0.4", "71.3±0.3", "70.8±0.6", "70.6±0.2"),
-            "noised_balanced": ("68.7±0.3", "68.3±0.5", "69.4±0.5", "69.3±0.3", "69.1±0.4"),
-        },
-    ),
-    "4.8": _rows(
-        (*_KS, "K=10"),
-        {
-            "cross_entropy": ("80.1±0.1", "93.1±0.0", "95.7±0.0", "97.5±0.0"),
-            "smooth_top_k_hinge": ("79.8±0.0", "93.2±0.0", "95.0±0.1", "95.5±0.0"),
-            "noised_balanced": ("80.8±0.1", "93.5±0.1", "95.8±0.0", "97.5±0.0"),
-            "focal": ("79.8±0.1", "93.5±0.0", "96.0±0.0", "97.7±0.0"),
-            "ldam": ("79.6±0.1", "92.3±0.1", "95.2±0.2", "97.2±0.1"),
-            "noised_imbalanced": ("81.0±0.1", "93.5±0.1", "95.8±0.1", "97.5±0.0"),
-        },
-    ),
-    "4.9": _rows(
-        ("K=1", "K=5"),
-        {
-            "cross_entropy": ("72.24±0.15", "90.60±0.05"),
-            "smooth_top_k_hinge": ("71.43±0.14", "90.71±0.06"),
-            "noised_balanced": ("72.46±0.15", "90.52±0.07"),
-        },
-    ),
-    "5.1": _rows(
-        ("K=5",),
-        {
-            "cross_entropy": ("96.83±0.16",),
-            "average_k": ("97.35±0.06",),
-            "role": ("96.12±0.11",),
-            "assume_negative": ("96.71±0.02",),
-            "expected_positive_regularization": ("95.88±0.05",),
-            "noised_balanced": ("96.32±0.05",),
-        },
-    ),
-    "5.2": _rows(
-        ("K=2", "K=3", "K=5", "K=10"),
-        {
-            "cross_entropy": (
-                "89.63±0.08 (27.08/65.83/85.97)",
-                "92.64±0.17 (38.44/75.55/90.50)",
-                "95.11±0.18 (35.39/83.65/94.59)",
-                "97.11±0.09 (46.58/91.71/97.30)",
-            ),
-            "noised_balanced": (
-                "90.48±0.05 (24.98/63.08/87.21)",
-                "93.60±0.09 (38.46/73.67/91.85)",
-                "95.75±0.07 (49.90/81.39/95.00)",
-                "97.26±0.03 (56.49/88.78/97.26)",
-            ),
-            "average_k": (
-                "90.34±0.06 (23.77/61.81/86.74)",
-                "93.81±0.10 (40.39/76.50/92.17)",
-                "96.42±0.09 (55.83/88.19/95.90)",
-                "98.23±0.03 (75.75/94.14/98.08)",
-            ),
-            "assume_negative": (
-                "85.41±0.15 (2.05/30.26/76.64)",
-                "90.15±0.17 (7.46/47.20/86.04)",
-                "93.88±0.12 (20.31/67.55/92.66)",
-                "96.86±0.06 (42.61/85.49/96.87)",
-            ),
-            "expected_positive_regularization": (
-                "86.30±0.17 (9.01/37.27/77.72)",
-                "90.49±0.14 (18.49/51.58/85.19)",
-                "93.63±0.04 (31.02/65.85/90.79)",
-                "95.99±0.04 (41.44/78.61/95.09)",
-            ),
-        },
-    ),
-}
+@dataclass(frozen=True)
+class Published:
+    """A published number in per cent.
+
+    Attributes:
+        value: the number.
+        half_width: half the width of its 95 % interval; None if none was published.
+        shots: the numbers for few, medium and many shot classes; empty if none were published.
+        decimals: the number of decimals that were printed.
+    """
+
+    value: float
+    half_width: float | None
+    shots: tuple[float, ...]
+    decimals: int
+
+    @classmethod
+    def parse(cls, text: str) -> "Published":
+        """The number as the papers write it: `36.3±0.3 (12.6/42.9/71.7)`."""
+        match = _PUBLISHED.fullmatch(text)
+        if match is None:
+            raise ValueError(f"not a published number: {text!r}")
+        half_width, shots = match["half_width"], match["shots"]
+        return cls(
+            value=float(match["value"]),
+            half_width=None if half_width is None else float(half_width),
+            shots=() if shots is None else tuple(map(float, shots.split("/"))),
+            decimals=len(match["decimals"] or ""),
+        )
+
+    @property
+    def summary(self) -> Summary:
+        """The number and its interval as a `Summary`, to be compared with that of runs."""
+        return Summary(self.value, self.half_width)
+
+
+def _read() -> dict[str, dict[tuple[str, str], Published]]:
+    text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+    found = {}
+    for number, rows in tomllib.loads(text).items():
+        columns = rows.pop("columns")
+        found[number] = {
+            (row, column): Published.parse(cell)
+            for row, cells in rows.items()
+            for column, cell in zip(columns, cells, strict=True)
+        }
+    return found
+
+
+# By table, row and column.
+PUBLISHED = _read()

@@ -1,77 +1,14 @@
 """A table: rows and columns of cells. Each cell is a number that is read from finished runs."""
 
 import itertools
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from train.evaluation.metric import Metric
+from train.papers.tables.published import Published
 from train.papers.tables.readings import Reading
-from train.series.recipe import Overrides, Recipe
-from train.series.statistics import Summary
-
-_PUBLISHED = re.compile(
-    r"(?P<value>\d+(?:\.(?P<decimals>\d+))?)"
-    r"(?:±(?P<half_width>[\d.]+))?"
-    r"(?: \((?P<shots>[\d./]+)\))?"
-)
-
-
-@dataclass(frozen=True)
-class Published:
-    """A published number in per cent.
-
-    Attributes:
-        value: the number.
-        half_width: half the width of its 95 % interval; None if none was published.
-        shots: the numbers for few, medium and many shot classes; empty if none were published.
-        decimals: the number of decimals that were printed.
-    """
-
-    value: float
-    half_width: float | None
-    shots: tuple[float, ...]
-    decimals: int
-
-    @classmethod
-    def parse(cls, text: str) -> "Published":
-        """The number as the papers write it: `36.3±0.3 (12.6/42.9/71.7)`."""
-        match = _PUBLISHED.fullmatch(text)
-        if match is None:
-            raise ValueError(f"not a published number: {text!r}")
-        half_width, shots = match["half_width"], match["shots"]
-        return cls(
-            value=float(match["value"]),
-            half_width=None if half_width is None else float(half_width),
-            shots=() if shots is None else tuple(map(float, shots.split("/"))),
-            decimals=len(match["decimals"] or ""),
-        )
-
-    @property
-    def summary(self) -> Summary:
-        """The number and its interval as a `Summary`, to be compared with that of runs."""
-        return Summary(self.value, self.half_width)
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """Candidates, of which the best on the validation split is used for the runs of a cell.
-
-    Cells with the same tuning share its runs.
-
-    Attributes:
-        recipe: the recipe that each candidate changes.
-        candidates: the fields that each candidate changes.
-        metric: the metric of the validation split. A smaller loss is better; of every other metric
-            a larger value is better.
-        seeds: each candidate has one run per seed, and the mean over them counts.
-    """
-
-    recipe: Recipe
-    candidates: tuple[Overrides, ...]
-    metric: Metric
-    seeds: tuple[int, ...] = (0,)
+from train.series.planner import Arm
+from train.series.recipe import Recipe
+from train.series.search import Search
 
 
 @dataclass(frozen=True)
@@ -79,16 +16,21 @@ class Cell:
     """A number of a table.
 
     Attributes:
-        recipe: the recipe of its runs, before the tuning.
+        recipe: the recipe of its runs, before the search.
         metric: the number that is read from each run.
         published: the number that it is compared with.
-        tuning: finds some parameters of the recipe first; None if nothing is tuned.
+        search: finds some parameters of the recipe first; None if nothing is tuned.
     """
 
     recipe: Recipe
     metric: Reading
     published: Published | None = None
-    tuning: Tuning | None = None
+    search: Search | None = None
+
+    @property
+    def arm(self) -> Arm:
+        """What its runs are of."""
+        return Arm(self.recipe, self.search, self.metric.of_evaluation)
 
 
 @dataclass(frozen=True)
@@ -140,12 +82,3 @@ class Table:
             columns=kept_columns,
             cells={place: self.cells[place] for place in places if place in self.cells},
         )
-
-
-def grid(**values: Sequence[Any]) -> tuple[Overrides, ...]:
-    """All combinations of values of the loss's parameters; the last parameter changes fastest."""
-    names = [f"loss.{name}" for name in values]
-    return tuple(
-        tuple(zip(names, combination, strict=True))
-        for combination in itertools.product(*values.values())
-    )

@@ -7,12 +7,12 @@ from train.papers.networks import NETWORKS
 from train.papers.tables.layouts import (
     AVERAGE_K,
     BALANCED,
+    COUNT_COLUMNS,
     IMBALANCED,
     NOISES,
     SAMPLES,
-    Column,
+    Variant,
     average_k,
-    count_table,
     epsilon_columns,
     k_columns,
     macro_top_k,
@@ -49,9 +49,12 @@ def _recipe(config: str) -> Callable[[str], Recipe]:
 
 
 TABLES = (
-    count_table(
-        {network: Recipe("plantnet300k_networks", network) for network in NETWORKS},
+    make_table(
+        "3.1",
         "test top-1 accuracy (%) on Pl@ntNet-300K by training images of the class",
+        NETWORKS,
+        COUNT_COLUMNS,
+        _recipe("plantnet300k_networks"),
         seeds=1,
         note="The thesis has these numbers of the ResNet-50 alone; it shows the other networks in "
         "figures. The epoch is selected by top-1, as the authors' program does. The published "
@@ -141,7 +144,7 @@ TABLES = (
         "5.1",
         "test average-5 accuracy (%) on CIFAR-100, DenseNet 40-40",
         AVERAGE_K,
-        {"K=5": Column(average_k(5))},
+        {"K=5": Variant(average_k(5))},
         lambda loss: Recipe("cifar100", loss).changed(_CHAPTER_5),
         seeds=3,
         note=f"{_SELECTED.format(metric='average-K accuracy')} {_SEEDS_UNKNOWN}",

@@ -1,6 +1,7 @@
 """The tables of the catalogue: their published numbers, and the runs behind each cell."""
 
 import importlib
+import math
 import re
 
 import pytest
@@ -11,10 +12,8 @@ from train.foundation.nested import flatten
 from train.models import MODELS
 from train.papers.networks import NETWORKS
 from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, THESIS
-from train.papers.tables.planning import tunings
-from train.papers.tables.published import PUBLISHED
+from train.papers.tables.published import PUBLISHED, Published
 from train.papers.tables.readings import ResultMetric
-from train.papers.tables.table import Published, grid
 from train.series.planned_runs import PlannedRun
 from train.series.recipe import Recipe
 
@@ -85,11 +84,13 @@ def test_every_run_of_a_table_can_be_made_and_leaves_the_cells_metric(key):
         if isinstance(cell.metric, ResultMetric):
             metrics = (cell.metric, *cell.metric.shots.values())
             assert {one.metric for one in metrics} <= set(selectable)
-    for tuning in tunings(table):
-        for candidate in tuning.candidates:
-            config = PlannedRun(tuning.recipe.changed(candidate), 0).config
+    for search in {cell.search for cell in table.cells.values() if cell.search}:
+        # Every combination is tried.
+        assert len(search.recipes) == math.prod(len(choice.values) for choice in search.space)
+        for recipe in search.recipes:
+            config = PlannedRun(recipe, 0).config
             configuration.check(config)
-            assert tuning.metric in metric.selectable(config["eval"]["ks"])
+            assert search.metric in metric.selectable(config["eval"]["ks"])
 
 
 CONFIGURATIONS = {
@@ -224,10 +225,3 @@ def test_rows_and_columns_can_be_left_out():
     assert list(part.cells) == [("cross_entropy", "p=0.2"), ("noised_balanced", "p=0.2")]
     assert list(part.rows) == ["cross_entropy", "noised_balanced"]
     assert list(part.columns) == ["p=0.2"]
-
-
-def test_a_grid_has_every_combination():
-    assert grid(gamma=(1, 2), tau=(3,)) == (
-        (("loss.gamma", 1), ("loss.tau", 3)),
-        (("loss.gamma", 2), ("loss.tau", 3)),
-    )

@@ -1,19 +1,22 @@
 """The numbers of a table, read from finished runs."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from tests.train.papers.finished_runs import finish
-from tests.train.papers.tables.made_up_runs import BASE, TUNED, diverge, log, look, one_cell
+from tests.train.papers.tables.made_up_runs import TUNED, collect, log, look, one_cell
+from tests.train.series.made_up_arms import BASE, SEARCH, diverge
 from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
-from train.papers.tables import collecting, display, json_output
+from train.papers.tables import outputs
+from train.papers.tables.published import Published
 from train.papers.tables.readings import (
     FirstEpochMean,
     ResultMetric,
 )
-from train.papers.tables.table import Cell, Published
+from train.papers.tables.table import Cell
 from train.series.planned_runs import PlannedRun
 
 
@@ -31,15 +34,15 @@ def test_numbers_are_per_cent_and_some_runs_have_none(tmp_path):
         run = PlannedRun(BASE, seed)
         finish(tmp_path, run.name, run.config, test=test)
     diverge(tmp_path, PlannedRun(BASE, 2))
-    collected = collecting.collect(table, look(tmp_path, table))
-    number = collected.numbers["focal", "K=1"]
+    numbers = collect(tmp_path, table)
+    number = numbers.numbers["focal", "K=1"]
     # Rounding of float64.
-    assert number.values.by_seed == pytest.approx({0: 70.0, 1: 72.0}, rel=1e-12)
+    assert number.values == pytest.approx({0: 70.0, 1: 72.0}, rel=1e-12)
     assert number.shots["few"].summary is None
-    assert number.shots["medium"].by_seed == pytest.approx({0: 60.0, 1: 62.0}, rel=1e-12)
-    assert (number.to_go, number.diverged, collected.to_go) == (1, (2,), 1)
+    assert number.shots["medium"] == pytest.approx({0: 60.0, 1: 62.0}, rel=1e-12)
+    assert (number.finals.to_go, number.diverged, numbers.collected.to_go) == (1, (2,), 1)
     # 12.7062 is the quantile of t with one degree of freedom; the deviation is √2.
-    assert number.summary.half_width == pytest.approx(12.7062, rel=1e-4)
+    assert number.values.summary.half_width == pytest.approx(12.7062, rel=1e-4)
     assert number.differs is None
 
 
@@ -53,11 +56,53 @@ def test_a_mean_of_the_first_epoch_weighs_steps_alike_and_is_no_share(tmp_path, 
         {"step": 25, "epoch": 2, "split": "train", "nonzero_gradients": 9.0},
     ]
     path = log(tmp_path, run, lines)
-    collected = collecting.collect(table, look(tmp_path, table))
-    assert collected.numbers["focal", "K=1"].values.by_seed == {0: 3.0}
-    assert json_output.to_json(collected)["unit"] == "as it is"
-    display.show(collected)
+    numbers = collect(tmp_path, table)
+    assert numbers.numbers["focal", "K=1"].values == {0: 3.0}
+    assert outputs.to_plain(numbers)["unit"] == "as it is"
+    outputs.show(numbers)
     assert " 3.00" in capsys.readouterr().out
     path.unlink()
     with pytest.raises(UserError, match=r"there is no .*metrics\.jsonl"):
-        collecting.collect(table, look(tmp_path, table))
+        collect(tmp_path, table)
+
+
+def test_a_search_that_diverged_everywhere_is_told(tmp_path, capsys):
+    for run in look(tmp_path).tuned(SEARCH).runs:
+        diverge(tmp_path, run)
+    numbers = collect(tmp_path)
+    assert numbers.numbers["focal", "K=1"].diverged == TUNED.seeds
+    assert numbers.collected.to_go == 2
+    outputs.show(numbers)
+    rows = [re.split(r"\s{2,}", line.strip()) for line in capsys.readouterr().out.splitlines()]
+    assert ["focal", "diverged", "diverged"] in rows
+    assert ["gamma = 0.5", "-", "diverged"] in rows
+
+
+def test_the_json_has_the_search_and_what_it_selected(tmp_path):
+    metric = ResultMetric(Metric.accuracy("top", 1, "macro"), with_shots=True)
+    cells = {("focal", "K=1"): Cell(BASE, metric, search=SEARCH)}
+    table = replace(TUNED, cells=cells, seeds=(1, 2))
+    (cell,) = outputs.to_plain(collect(tmp_path, table))["cells"]
+    assert (cell["overrides"], cell["shots"], cell["runs_to_go"]) == ({}, {}, None)
+    scores = {0.5: 0.3, 1.0: 0.9, 2.0: 0.6}
+    for run, score in zip(look(tmp_path).tuned(SEARCH).runs, scores.values(), strict=True):
+        finish(tmp_path, run.name, run.config, validation={"top_3_accuracy": score})
+    plain = outputs.to_plain(collect(tmp_path, table))
+    (cell,) = plain["cells"]
+    assert (cell["overrides"], cell["runs_to_go"]) == ({"loss.gamma": 1.0}, 2)
+    assert cell["shots"]["few"] == {"values": {}, "mean": None, "half_width": None}
+    assert plain["tuning"] == [
+        {
+            "config": "configs/digits.py:focal",
+            "overrides": {},
+            "metric": "top_3_accuracy",
+            "split": "validation",
+            "seeds": [0],
+            "candidates": [
+                {"overrides": {"loss.gamma": gamma}, "values": [score]}
+                for gamma, score in scores.items()
+            ],
+            "selected": {"loss.gamma": 1.0},
+            "runs_to_go": 0,
+        }
+    ]

@@ -2,15 +2,10 @@
 
 import hashlib
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-
-from train.comparison import toml_files
-from train.foundation import fields
-from train.foundation.errors import UserError
 
 Side = Literal["low", "high"]
 Scale = Literal["log", "linear"]
@@ -19,10 +14,6 @@ Scale = Literal["log", "linear"]
 _OUTER = 0.1
 # By which part of its length a range is extended.
 _EXTENSION = 0.5
-_SCALES: tuple[Scale, ...] = ("log", "linear")
-_RANGE_KEYS = ("from", "to", "scale", "least", "most")
-_CHOICE_KEYS = ("values",)
-_NUMBER = fields.Number()
 
 
 @dataclass(frozen=True)
@@ -106,34 +97,6 @@ class Choice:
 Parameter = Range | Choice
 
 
-def parse(name: str, table: Any, default: Any) -> Parameter:
-    """The parameter of a table such as `{from = 1e-4, to = 0.1, scale = "log"}`.
-
-    Args:
-        name: the field.
-        table: the table.
-        default: the value of the field in the recipe, which tells its type.
-
-    Raises:
-        UserError: the table is not that of a parameter, or does not fit the field.
-    """
-    where = f"space.{name}"
-    if not isinstance(table, dict) or not ("values" in table or "from" in table):
-        raise UserError(
-            f"{where} must be a table with from, to and scale, or with values; got {table!r}"
-        )
-    try:
-        toml_files.check_keys(table, _CHOICE_KEYS if "values" in table else _RANGE_KEYS)
-    except UserError as error:
-        raise UserError(f"{where}: {error}") from error
-    if "values" in table:
-        values = toml_files.values_of_field(
-            f"{where}.values", table["values"], is_tuple=isinstance(default, list)
-        )
-        return Choice(name, tuple(values))
-    return _range(name, where, table, default)
-
-
 def generator(seed: int, name: str, part: int) -> np.random.Generator:
     """The random numbers of a parameter in a part of the search.
 
@@ -142,33 +105,6 @@ def generator(seed: int, name: str, part: int) -> np.random.Generator:
     """
     digest = hashlib.sha256(name.encode()).digest()
     return np.random.default_rng([seed, part, int.from_bytes(digest[:8], "big")])
-
-
-def _range(name: str, where: str, table: Mapping[str, Any], default: Any) -> Range:
-    if isinstance(default, int | str | list):
-        kind = "a whole number" if type(default) is int else "no number"
-        raise UserError(f"{where} must have values, as {{values = [1, 3]}}: {name} is {kind}")
-    for key in ("from", "to", "least", "most"):
-        if key in table or key in ("from", "to"):
-            if key not in table:
-                raise UserError(f"{where}.{key} is missing")
-            if wrong := _NUMBER(table[key]):
-                raise UserError(f"{where}.{key} must be {wrong}; got {table[key]!r}")
-    if wrong := fields.one_of(_SCALES)(table.get("scale")):
-        raise UserError(f"{where}.scale must be {wrong}; got {table.get('scale')!r}")
-    start, end = float(table["from"]), float(table["to"])
-    least = float(table["least"]) if "least" in table else None
-    most = float(table["most"]) if "most" in table else None
-    if start >= end:
-        raise UserError(f"{where}.from must be less than to, {end:g}; got {start:g}")
-    if least is not None and least > start:
-        raise UserError(f"{where}.least must be at most from, {start:g}; got {least:g}")
-    if most is not None and most < end:
-        raise UserError(f"{where}.most must be at least to, {end:g}; got {most:g}")
-    smallest, key = (start, "from") if least is None else (least, "least")
-    if table["scale"] == "log" and smallest <= 0:
-        raise UserError(f"{where}.{key} must be positive on a log scale; got {smallest:g}")
-    return Range(name, start, end, table["scale"], least, most)
 
 
 def _rounded(value: float) -> float:

@@ -1,4 +1,4 @@
-"""The candidates of a random search, and more of them while the best lies at the end of a range."""
+"""A random search of some fields; it is extended while the best candidate is at a range's end."""
 
 import functools
 import itertools
@@ -6,9 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from train.comparison import parameters
-from train.comparison.parameters import Choice, Parameter, Range, Side
-from train.series.recipe import Overrides
+from train.evaluation.metric import Metric
+from train.series import parameters
+from train.series.parameters import Choice, Parameter, Range, Side
+from train.series.recipe import Overrides, Recipe
 
 # How often a search is extended at most, and with how many candidates each time.
 ROUNDS = 3
@@ -17,8 +18,8 @@ _ATTEMPTS = 100
 
 
 @dataclass(frozen=True)
-class Search:
-    """The candidates of an arm that are known now.
+class Drawn:
+    """The candidates of a search that are known now.
 
     Attributes:
         seed: the seed of the draws.
@@ -49,53 +50,86 @@ class Extension:
 
 
 @functools.cache
-def begin(space: tuple[Parameter, ...], count: int, seed: int) -> Search:
+def begin(space: tuple[Parameter, ...], count: int, seed: int) -> Drawn:
     """The first candidates: so many draws, or every combination of choices if there are fewer."""
-    return Search(seed, space, _draw(space, count, seed, part=0, known=()))
+    return Drawn(seed, space, _draw(space, count, seed, part=0, known=()))
 
 
-def extended(search: Search, best: Overrides) -> Search | None:
-    """The search with a round of more candidates.
+def extended(known: Drawn, best: Overrides) -> Drawn | None:
+    """The candidates with a round of more.
 
     The ranges at an end of which the best candidate lies are extended there. The new candidates
     have these fields in the new parts and in the outer tenths beside them, and the other fields
     anywhere.
 
     Args:
-        search: the search, all of whose candidates have a score.
+        known: the candidates, all of which have a score.
         best: the best candidate.
 
     Returns:
         None if no parameter of the best candidate lies at an end that can be extended, or if the
-        search was extended often enough.
+        ranges were extended often enough.
     """
     values = dict(best)
     sides: dict[str, Side] = {}
-    for parameter in search.space:
+    for parameter in known.space:
         side = None if isinstance(parameter, Choice) else parameter.edge(values[parameter.name])
         if side is not None:
             sides[parameter.name] = side
-    if not sides or len(search.extensions) == ROUNDS:
+    if not sides or len(known.extensions) == ROUNDS:
         return None
     space: list[Parameter] = []
     drawn: list[Parameter] = []
-    for parameter in search.space:
+    for parameter in known.space:
         if isinstance(parameter, Range) and parameter.name in sides:
             space.append(parameter.extended(sides[parameter.name]))
             drawn.append(parameter.beyond(sides[parameter.name]))
         else:
             space.append(parameter)
             drawn.append(parameter)
-    part = len(search.extensions) + 1
-    more = _draw(drawn, _PER_ROUND, search.seed, part=part, known=search.candidates)
+    part = len(known.extensions) + 1
+    more = _draw(drawn, _PER_ROUND, known.seed, part=part, known=known.candidates)
     ranges = {one.name: one for one in space if isinstance(one, Range) and one.name in sides}
-    extension = Extension(len(search.candidates), ranges, sides)
-    return Search(
-        search.seed,
+    extension = Extension(len(known.candidates), ranges, sides)
+    return Drawn(
+        known.seed,
         tuple(space),
-        (*search.candidates, *more),
-        (*search.extensions, extension),
+        (*known.candidates, *more),
+        (*known.extensions, extension),
     )
+
+
+@dataclass(frozen=True)
+class Search:
+    """Candidates for some fields, of which the best on the validation split is selected.
+
+    Attributes:
+        recipe: the recipe that each candidate changes.
+        space: the fields.
+        metric: the accuracy that candidates are selected by.
+        count: the number of candidates before extensions.
+        finalists: how many of them are run with all seeds.
+        seeds: the seeds of the runs; the first is that of the candidates.
+        draw_seed: the seed of the draws.
+    """
+
+    recipe: Recipe
+    space: tuple[Parameter, ...]
+    metric: Metric
+    count: int
+    finalists: int = 1
+    seeds: tuple[int, ...] = (0,)
+    draw_seed: int = 0
+
+    @property
+    def first(self) -> Drawn:
+        """The candidates before extensions."""
+        return begin(self.space, self.count, self.draw_seed)
+
+    @property
+    def recipes(self) -> list[Recipe]:
+        """The recipes of these candidates."""
+        return [self.recipe.changed(fields) for fields in self.first.candidates]
 
 
 def furthest(parameter: Range, side: Side) -> float:

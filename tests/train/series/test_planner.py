@@ -1,0 +1,31 @@
+"""The runs of arms: what is known of them, and what a search selects."""
+
+from tests.train.papers.finished_runs import finish
+from tests.train.series.made_up_arms import ARMS, SEARCH, gammas, look
+from train.series.planner import Arm
+
+
+def test_the_first_of_the_best_candidates_is_selected_and_no_run_is_made_twice(tmp_path):
+    planner = look(tmp_path)
+    assert planner.waiting == 2
+    for run, score in zip(planner.runs[:3], (0.5, 0.9, 0.9), strict=True):
+        assert look(tmp_path).tuned(SEARCH).selected is None
+        finish(tmp_path, run.name, run.config, validation={"top_3_accuracy": score})
+    planner = look(tmp_path)
+    assert planner.tuned(SEARCH).fields == (("loss.gamma", 1.0),)
+    assert planner.waiting == 0
+    # By seed, so that every arm has a number early; seed 0 is of the search and not made twice.
+    assert [(run.recipe.choice, run.seed) for run in planner.runs[3:]] == [
+        ("cross_entropy", 0),
+        ("focal", 2),
+        ("cross_entropy", 2),
+    ]
+    assert gammas(planner.runs[4:5]) == [(1.0, 2)]
+
+
+def test_arms_share_a_search_and_each_has_its_runs(tmp_path):
+    other = Arm(SEARCH.recipe.changed({"num_epochs": 2}), SEARCH)
+    # An arm that is named twice has its runs once.
+    planner = look(tmp_path, [*ARMS, other, ARMS[0]])
+    assert gammas(planner.runs[:3]) == [(0.5, 0), (1.0, 0), (2.0, 0)]
+    assert (len(planner.runs), planner.waiting) == (5, 2 * 2)

@@ -1,0 +1,89 @@
+"""The space of a search as a TOML file has it: the tuned fields with their ranges or values."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from train.comparison import toml_files
+from train.foundation import fields
+from train.foundation.errors import UserError
+from train.series.parameters import Choice, Parameter, Range, Scale
+
+_SCALES: tuple[Scale, ...] = ("log", "linear")
+_RANGE_KEYS = ("from", "to", "scale", "least", "most")
+_CHOICE_KEYS = ("values",)
+_NUMBER = fields.Number()
+
+
+def flattened(table: Any) -> dict[str, Any]:
+    """The tables of the parameters by dotted names of fields."""
+    if not isinstance(table, dict):
+        raise UserError(f"space must be a table of fields; got {table!r}")
+    found: dict[str, Any] = {}
+
+    def add(inside: Mapping[str, Any], prefix: str) -> None:
+        for name, value in inside.items():
+            # A parameter's own keys, or a part of a field's name.
+            if isinstance(value, dict) and any(isinstance(one, dict) for one in value.values()):
+                add(value, f"{prefix}{name}.")
+            elif f"{prefix}{name}" in found:
+                raise UserError(f"space has {prefix}{name} twice")
+            else:
+                found[f"{prefix}{name}"] = value
+
+    add(table, "")
+    return found
+
+
+def parse(name: str, table: Any, default: Any) -> Parameter:
+    """The parameter of a table such as `{from = 1e-4, to = 0.1, scale = "log"}`.
+
+    Args:
+        name: the field.
+        table: the table.
+        default: the value of the field in the recipe, which tells its type.
+
+    Raises:
+        UserError: the table is not that of a parameter, or does not fit the field.
+    """
+    where = f"space.{name}"
+    if not isinstance(table, dict) or not ("values" in table or "from" in table):
+        raise UserError(
+            f"{where} must be a table with from, to and scale, or with values; got {table!r}"
+        )
+    try:
+        toml_files.check_keys(table, _CHOICE_KEYS if "values" in table else _RANGE_KEYS)
+    except UserError as error:
+        raise UserError(f"{where}: {error}") from error
+    if "values" in table:
+        values = toml_files.values_of_field(
+            f"{where}.values", table["values"], is_tuple=isinstance(default, list)
+        )
+        return Choice(name, tuple(values))
+    return _range(name, where, table, default)
+
+
+def _range(name: str, where: str, table: Mapping[str, Any], default: Any) -> Range:
+    if isinstance(default, int | str | list):
+        kind = "a whole number" if type(default) is int else "no number"
+        raise UserError(f"{where} must have values, as {{values = [1, 3]}}: {name} is {kind}")
+    for key in ("from", "to", "least", "most"):
+        if key in table or key in ("from", "to"):
+            if key not in table:
+                raise UserError(f"{where}.{key} is missing")
+            if wrong := _NUMBER(table[key]):
+                raise UserError(f"{where}.{key} must be {wrong}; got {table[key]!r}")
+    if wrong := fields.one_of(_SCALES)(table.get("scale")):
+        raise UserError(f"{where}.scale must be {wrong}; got {table.get('scale')!r}")
+    start, end = float(table["from"]), float(table["to"])
+    least = float(table["least"]) if "least" in table else None
+    most = float(table["most"]) if "most" in table else None
+    if start >= end:
+        raise UserError(f"{where}.from must be less than to, {end:g}; got {start:g}")
+    if least is not None and least > start:
+        raise UserError(f"{where}.least must be at most from, {start:g}; got {least:g}")
+    if most is not None and most < end:
+        raise UserError(f"{where}.most must be at least to, {end:g}; got {most:g}")
+    smallest, key = (start, "from") if least is None else (least, "least")
+    if table["scale"] == "log" and smallest <= 0:
+        raise UserError(f"{where}.{key} must be positive on a log scale; got {smallest:g}")
+    return Range(name, start, end, table["scale"], least, most)
