@@ -13,7 +13,7 @@ from train.__main__ import COMMANDS
 
 pytestmark = pytest.mark.long
 
-SUFFIXES = {".py", ".typed", ".html", ".css", ".js"}
+SUFFIXES = {".py", ".typed", ".html", ".css", ".js", ".toml"}
 OWN_RECIPE = """
 import mine
 from configs import digits
