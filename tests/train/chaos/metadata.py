@@ -1,5 +1,6 @@
 """Changes of JSON files that leave them whole: those of another version, or made by hand."""
 
+import copy
 import json
 import random
 from collections.abc import Iterator
@@ -61,7 +62,7 @@ def _change_one(content: Any, draw: random.Random) -> str:
     if isinstance(place, list):
         if place and draw.random() < 0.5:
             return f"without {place.pop(draw.randrange(len(place)))!r:.40}"
-        value = draw.choice(_VALUES)
+        value = _drawn_value(draw)
         place.insert(draw.randint(0, len(place)), value)
         return f"with {value!r}"
     name = draw.choice([*place, "added"])
@@ -73,11 +74,16 @@ def _change_one(content: Any, draw: random.Random) -> str:
             place[f"{name}_2"] = place.pop(name)
             return f"{name} renamed"
         case "another value" if name in place:
-            place[name] = draw.choice(_VALUES)
+            place[name] = _drawn_value(draw)
             return f"{name} = {place[name]!r}"
         case _:
-            place[f"{name}_of_another_version"] = draw.choice(_VALUES)
+            place[f"{name}_of_another_version"] = _drawn_value(draw)
             return f"another field beside {name}"
+
+
+def _drawn_value(draw: random.Random) -> Any:
+    """A value of its own: a list that is there twice could be put into itself."""
+    return copy.deepcopy(draw.choice(_VALUES))
 
 
 def _containers(content: Any) -> Iterator[Any]:
