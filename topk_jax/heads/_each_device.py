@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec
 
 from topk_jax import _checks, _sharding
 from topk_jax.heads._head import CosineHead, LinearHead
-from topk_jax.operators._perturbed import keys_of_rows
+from topk_jax.operators._perturbed import derive_keys
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -80,7 +80,7 @@ def _mapped(
     given = {**given, "labels": labels}
     if "key" in given:
         # The noise of a key depends on the place in the batch, which a device does not know.
-        given["key"] = keys_of_rows(given["key"], batch_shape)
+        given["key"] = derive_keys(given["key"], batch_shape)
     if couples:
         given["axis_name"] = names
     arrays, specs = {}, {}

@@ -11,6 +11,7 @@ from topk_jax.heads._head import Head, Scores, checked, size_of_block
 from topk_jax.heads._selection import Largest, merged, nothing_yet
 from topk_jax.losses._hinge import REASON_NEXT_RANK
 from topk_jax.operators import _normals
+from topk_jax.operators._perturbed_selection import draw_for_classes
 
 __all__ = ["noised_top_k_hinge"]
 
@@ -131,11 +132,7 @@ def _gap(
     none = nothing_yet(jnp.broadcast_to(jnp.zeros_like(shift), (num_samples, num_rows)), k + 1)
     found, marks = over_blocks(step, unit, block_size, hidden_rows, hidden_layer, none)
     selected = found.classes[..., -1].T
-    noise = jax.vmap(
-        lambda words, classes: jax.vmap(_normals.normals, (None, 0, 0, None))(
-            words, samples, classes, rows.dtype
-        ),
-    )(words, selected)
+    noise = draw_for_classes(words, num_samples, selected, rows.dtype)
     classes = jnp.concatenate([selected, inside], axis=1)
     of_classes = _numerics.finite_scores(scores_of_classes(unit, rows, layer, classes))
     gaps = of_classes[:, :-1] - of_classes[:, -1:]

@@ -83,16 +83,28 @@ def expected_top_k_value(
     estimates them.
     """
     last = classes_last(scores, axis)
-    return expected_kth(last, k, epsilon=epsilon, num_nodes=num_nodes, class_axis_name=None)
+    num_classes = last.shape[-1]
+    k = _checks.rank(k, num_classes)
+    epsilon, num_nodes = check_expectation(k, num_classes, epsilon, num_nodes, last.dtype)
+    return compute_expected_top_k_value(last, k, epsilon, num_nodes)
 
 
-def expected_kth(
+def check_expectation(
+    k: int, num_classes: int, epsilon: ArrayLike, num_nodes: int | None, dtype: jnp.dtype
+) -> tuple[jax.Array, int]:
+    """The standard deviation of the noise and the number of nodes for a checked rank, or raises."""
+    epsilon = _checks.scalar(epsilon, "epsilon", dtype, at_least=0)
+    if num_nodes is None:
+        return epsilon, _default_nodes(k, num_classes)
+    return epsilon, _checks.whole_number(num_nodes, "num_nodes", minimum=1)
+
+
+def compute_expected_top_k_value(
     last: jax.Array,
     k: int,
-    *,
-    epsilon: ArrayLike,
-    num_nodes: int | None,
-    class_axis_name: Hashable | None,
+    epsilon: jax.Array,
+    num_nodes: int,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     """`expected_top_k_value` of checked scores [..., L], whose classes may be split over devices.
 
@@ -100,11 +112,6 @@ def expected_kth(
     grid of `_binning`. If all classes are hardly more than the likely ones, it sends its scores.
     """
     num_classes = _classes.count(last, class_axis_name)
-    k = _checks.rank(k, num_classes)
-    epsilon = _checks.scalar(epsilon, "epsilon", last.dtype, at_least=0)
-    if num_nodes is None:
-        num_nodes = _default_nodes(k, num_classes)
-    num_nodes = _checks.whole_number(num_nodes, "num_nodes", minimum=1)
     if class_axis_name is not None and not (2 * k <= num_classes and _is_binned(k, num_classes)):
         last, class_axis_name = _classes.whole(last, class_axis_name), None
     rows = _numerics.finite_scores(last)
