@@ -9,12 +9,18 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, losses
+from topk_jax import _checks, _numerics
 from topk_jax.heads._blocks import Block, alike, over_blocks, scores_of_classes
 from topk_jax.heads._each_device import for_own_examples
 from topk_jax.heads._head import Head, Scores, checked, size_of_block
 from topk_jax.heads._selection import Largest, merged, nothing_yet
-from topk_jax.losses._hinge import REASON_NEXT_RANK, REASON_WITHOUT_LABEL
+from topk_jax.losses._hinge import (
+    REASON_NEXT_RANK,
+    REASON_WITHOUT_LABEL,
+    compute_calibrated_top_k_hinge,
+    compute_convex_top_k_hinge,
+    compute_top_k_hinge,
+)
 
 __all__ = ["calibrated_top_k_hinge", "convex_top_k_hinge", "top_k_hinge"]
 
@@ -65,7 +71,7 @@ def top_k_hinge(
     scores, labels, batch_shape = checked(features, head, labels)
     k = _checks.rank(k, scores.num_classes - 1, reason=REASON_WITHOUT_LABEL)
     reduced, positions = _reduced(scores, labels, k, block_size)
-    return losses.top_k_hinge(reduced, positions, k=k).reshape(batch_shape)
+    return compute_top_k_hinge(reduced, positions, k).reshape(batch_shape)
 
 
 @for_own_examples
@@ -112,7 +118,7 @@ def convex_top_k_hinge(
     scores, labels, batch_shape = checked(features, head, labels)
     k = _checks.rank(k, scores.num_classes)
     reduced, positions = _reduced(scores, labels, k, block_size)
-    return losses.convex_top_k_hinge(reduced, positions, k=k).reshape(batch_shape)
+    return compute_convex_top_k_hinge(reduced, positions, k).reshape(batch_shape)
 
 
 @for_own_examples
@@ -160,7 +166,7 @@ def calibrated_top_k_hinge(
     scores, labels, batch_shape = checked(features, head, labels)
     k = _checks.rank(k, scores.num_classes - 1, reason=REASON_NEXT_RANK)
     reduced, positions = _reduced(scores, labels, k + 1, block_size)
-    return losses.calibrated_top_k_hinge(reduced, positions, k=k).reshape(batch_shape)
+    return compute_calibrated_top_k_hinge(reduced, positions, k).reshape(batch_shape)
 
 
 def _reduced(

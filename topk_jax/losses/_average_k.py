@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics, _sharding
 from topk_jax.losses._multilabel import negative_log_likelihood
-from topk_jax.losses._softmax import cross_entropy
+from topk_jax.losses._softmax import compute_cross_entropy
 from topk_jax.operators._top_k import largest, largest_of_split
 
 __all__ = ["average_k", "average_k_candidates"]
@@ -102,7 +102,7 @@ def average_k(
     cost = jnp.where(candidates & jnp.isneginf(scores), 0.0, cost)
     cost = _classes.total(cost, class_axis_name)
     cost = _numerics.nan_where_invalid(cost, scores, labels, class_axis_name)
-    examples = cross_entropy(proposals, labels, class_axis_name=class_axis_name) + cost
+    examples = compute_cross_entropy(proposals, labels, class_axis_name) + cost
     return _numerics.batch_mean(examples, axis_name)
 
 

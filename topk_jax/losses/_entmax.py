@@ -65,8 +65,7 @@ def entmax_loss(
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=1, at_most=2)
-    loss, _ = _loss(class_axis_name, _numerics.finite_scores(scores), alpha, labels)
-    return _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
+    return _compute_entmax_loss(scores, labels, alpha, class_axis_name)
 
 
 @_class_axis.optional()
@@ -105,7 +104,16 @@ def sparsemax_loss(
 
     Source: Martins and Astudillo (2016), "From softmax to sparsemax"; thesis, equation 6.12.
     """
-    return entmax_loss(logits, labels, alpha=2.0, class_axis_name=class_axis_name)
+    scores, labels = _checks.logits_and_labels(logits, labels)
+    alpha = jnp.asarray(2, scores.dtype)
+    return _compute_entmax_loss(scores, labels, alpha, class_axis_name)
+
+
+def _compute_entmax_loss(
+    scores: jax.Array, labels: jax.Array, alpha: jax.Array, class_axis_name: Hashable | None
+) -> jax.Array:
+    loss, _ = _loss(class_axis_name, _numerics.finite_scores(scores), alpha, labels)
+    return _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -11,8 +11,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics
-from topk_jax.operators import top_k_sum, top_k_value
-from topk_jax.operators._top_k import largest_of_split
+from topk_jax.operators._top_k import (
+    compute_top_k_sum,
+    compute_top_k_value,
+    largest_of_split,
+)
 
 __all__ = ["calibrated_top_k_hinge", "convex_top_k_hinge", "top_k_error", "top_k_hinge"]
 
@@ -58,7 +61,7 @@ def top_k_error(
     scores, labels = _checks.logits_and_labels(logits, labels)
     k = _checks.rank(k, _classes.count(scores, class_axis_name))
     scores, labels = _few_classes(scores, labels, k, class_axis_name)
-    gap = top_k_value(scores, k) - _numerics.score_of_label(scores, labels)
+    gap = compute_top_k_value(scores, k) - _numerics.score_of_label(scores, labels)
     # Hazard: XLA rewrites the product of a comparison and a number as a selection, which loses a
     # NaN. Choice: the sign of a number that is already NaN. Cost: none.
     return jnp.sign(jax.nn.relu(_numerics.nan_where_invalid(gap, scores, labels)))
@@ -100,8 +103,15 @@ def top_k_hinge(
     scores, labels = _checks.logits_and_labels(logits, labels)
     num_classes = _classes.count(scores, class_axis_name)
     k = _checks.rank(k, num_classes - 1, reason=REASON_WITHOUT_LABEL)
+    return compute_top_k_hinge(scores, labels, k, class_axis_name)
+
+
+def compute_top_k_hinge(
+    scores: jax.Array, labels: jax.Array, k: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    """`top_k_hinge` of checked arguments."""
     scores, labels = _few_classes(scores, labels, k, class_axis_name)
-    threshold = top_k_value(_numerics.without_label(scores, labels), k)
+    threshold = compute_top_k_value(_numerics.without_label(scores, labels), k)
     gap = _numerics.nan_where_invalid(
         threshold - _numerics.score_of_label(scores, labels), scores, labels
     )
@@ -143,13 +153,20 @@ def convex_top_k_hinge(
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
     k = _checks.rank(k, _classes.count(scores, class_axis_name))
+    return compute_convex_top_k_hinge(scores, labels, k, class_axis_name)
+
+
+def compute_convex_top_k_hinge(
+    scores: jax.Array, labels: jax.Array, k: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    """`convex_top_k_hinge` of checked arguments."""
     scores, labels = _few_classes(scores, labels, k, class_axis_name)
     # Identity: a shift of all scores shifts their mean. Hazard: at scores of 1e4 a sum of k scores
     # loses the digits of the margin. Choice: differences to s_y, which are exact for close scores.
     # Cost: one elementwise pass.
     gaps = scores - _numerics.score_of_label(scores, labels)[..., None]
     gaps = jnp.where(_numerics.is_label(scores, labels), 0.0, 1.0 + gaps)
-    return jax.nn.relu(_numerics.nan_where_invalid(top_k_sum(gaps, k) / k, scores, labels))
+    return jax.nn.relu(_numerics.nan_where_invalid(compute_top_k_sum(gaps, k) / k, scores, labels))
 
 
 @_class_axis.optional()
@@ -189,8 +206,15 @@ def calibrated_top_k_hinge(
     scores, labels = _checks.logits_and_labels(logits, labels)
     num_classes = _classes.count(scores, class_axis_name)
     k = _checks.rank(k, num_classes - 1, reason=REASON_NEXT_RANK)
+    return compute_calibrated_top_k_hinge(scores, labels, k, class_axis_name)
+
+
+def compute_calibrated_top_k_hinge(
+    scores: jax.Array, labels: jax.Array, k: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    """`calibrated_top_k_hinge` of checked arguments."""
     scores, labels = _few_classes(scores, labels, k + 1, class_axis_name)
-    gap = top_k_value(scores, k + 1) - _numerics.score_of_label(scores, labels)
+    gap = compute_top_k_value(scores, k + 1) - _numerics.score_of_label(scores, labels)
     return jax.nn.relu(1.0 + _numerics.nan_where_invalid(gap, scores, labels))
 
 

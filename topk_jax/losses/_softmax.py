@@ -60,10 +60,19 @@ def cross_entropy(
     smoothing = _checks.scalar(
         label_smoothing, "label_smoothing", scores.dtype, at_least=0, below=1
     )
-    losses = jax.nn.softplus(_rival(scores, labels, class_axis_name=class_axis_name))
     # Without smoothing there is no other reduction to pay for.
-    if not isinstance(label_smoothing, int | float) or label_smoothing != 0:
-        losses = losses + smoothing * _mean_gap(scores, labels, class_axis_name)
+    if isinstance(label_smoothing, int | float) and label_smoothing == 0:
+        return compute_cross_entropy(scores, labels, class_axis_name)
+    losses = jax.nn.softplus(_rival(scores, labels, class_axis_name=class_axis_name))
+    losses = losses + smoothing * _mean_gap(scores, labels, class_axis_name)
+    return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
+
+
+def compute_cross_entropy(
+    scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    """`cross_entropy` of checked arguments, without smoothing."""
+    losses = jax.nn.softplus(_rival(scores, labels, class_axis_name=class_axis_name))
     return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
 
 

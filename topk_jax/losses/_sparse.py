@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
-from topk_jax.operators import sparse_top
+from topk_jax.operators._sparse import compute_sparse_top
 
 __all__ = ["sparse_top_loss"]
 
@@ -48,7 +48,7 @@ def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
     scores, targets = _checks.logits_and_targets(logits, targets)
     scores = _numerics.finite_scores(scores)
     present = targets == 1
-    projection = sparse_top(scores, present.sum(axis=-1))
+    projection = compute_sparse_top(scores, present.sum(axis=-1))
     loss = _projection_loss(scores, present.astype(scores.dtype), projection)
     return _numerics.nan_where_invalid_targets(loss, scores, targets)
 

@@ -48,13 +48,16 @@ def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
     Astudillo (2016), "From softmax to sparsemax".
     """
     last = classes_last(scores, axis)
-    num_classes = last.shape[-1]
-    sums = _checks.ranks(k, num_classes, last.shape[:-1])
-    in_range = ((sums >= 0) & (sums <= num_classes))[..., None]
-    marked = jnp.where(in_range, last, jnp.nan)
-    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(last), marked)
-    projection = _project(finite, sums[..., None].astype(last.dtype))
-    return jnp.moveaxis(projection, -1, axis)
+    sums = _checks.ranks(k, last.shape[-1], last.shape[:-1])
+    return jnp.moveaxis(compute_sparse_top(last, sums), -1, axis)
+
+
+def compute_sparse_top(scores: jax.Array, sums: jax.Array) -> jax.Array:
+    """`sparse_top` of checked scores [..., L] and sums [...]."""
+    in_range = ((sums >= 0) & (sums <= scores.shape[-1]))[..., None]
+    marked = jnp.where(in_range, scores, jnp.nan)
+    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(scores), marked)
+    return _project(finite, sums[..., None].astype(scores.dtype))
 
 
 @jax.custom_jvp

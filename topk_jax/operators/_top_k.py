@@ -53,8 +53,8 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
     Source: Garcin et al. (2022), "Stochastic smoothing of the top-K calibrated hinge loss for deep
     imbalanced classification", the operator top-K; thesis, equation 4.1.
     """
-    scores, k = _scores_and_k(scores, k, axis)
-    return largest(scores, k)[0][..., -1]
+    last = classes_last(scores, axis)
+    return compute_top_k_value(last, _checks.rank(k, last.shape[-1]))
 
 
 def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
@@ -88,8 +88,23 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
 
     Source: Garcin (2023), thesis, equation 4.2.
     """
-    scores, k = _scores_and_k(scores, k, axis)
-    return largest(scores, k)[0].sum(axis=-1)
+    last = classes_last(scores, axis)
+    return compute_top_k_sum(last, _checks.rank(k, last.shape[-1]))
+
+
+def compute_top_k_value(scores: jax.Array, k: int) -> jax.Array:
+    """`top_k_value` of checked scores [..., L]."""
+    return _largest_or_nan(scores, k)[..., -1]
+
+
+def compute_top_k_sum(scores: jax.Array, k: int) -> jax.Array:
+    """`top_k_sum` of checked scores [..., L]."""
+    return _largest_or_nan(scores, k).sum(axis=-1)
+
+
+def _largest_or_nan(scores: jax.Array, k: int) -> jax.Array:
+    # Before the selection, so that all of the gradient is NaN and not only one coordinate.
+    return largest(_numerics.nan_where_invalid_vectors(scores, scores), k)[0]
 
 
 def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
@@ -243,10 +258,3 @@ def _entries(values: jax.Array, indices: jax.Array) -> jax.Array:
 def classes_last(scores: ArrayLike, axis: int, name: str = "scores") -> jax.Array:
     """The checked scores with the axis of the classes moved to the end."""
     return jnp.moveaxis(_checks.floating_array(scores, name, axis), axis, -1)
-
-
-def _scores_and_k(scores: ArrayLike, k: int, axis: int) -> tuple[jax.Array, int]:
-    scores = classes_last(scores, axis)
-    k = _checks.rank(k, scores.shape[-1])
-    # Before the selection, so that all of the gradient is NaN and not only one coordinate.
-    return _numerics.nan_where_invalid_vectors(scores, scores), k
