@@ -59,14 +59,8 @@ def optional(
             if not spec or spec[-1] is None:
                 return function(*args, **kwargs)
             takes_axis_name = "axis_name" in signature.parameters
-            result: Result = _mapped(
-                partial(_called, function, takes_axis_name),
-                first,
-                given,
-                spec,
-                of,
-                of == "batch" and not takes_axis_name,
-                keys_of_rows,
+            result: Result = _call_on_devices(
+                function, first, given, spec, of, takes_axis_name, keys_of_rows
             )
             return result
 
@@ -149,70 +143,49 @@ def _explicit_spec(scores: jax.Array) -> tuple[Any, ...]:
     return (*jax.typeof(scores).sharding.spec,)
 
 
-def _called(
+def _call_on_devices(
     function: Callable[..., Any],
-    takes_axis_name: bool,
-    batch_names: tuple[Any, ...],
-    class_names: Any,
-    arguments: dict[str, Any],
-) -> Any:
-    if takes_axis_name and batch_names:
-        arguments = {**arguments, "axis_name": batch_names}
-    return function(**arguments, class_axis_name=class_names)
-
-
-def _mapped(
-    call: Callable[..., Any],
     first: str,
     given: dict[str, Any],
     spec: tuple[Any, ...],
     of: str,
-    has_whole_batch: bool,
+    takes_axis_name: bool,
     keys_of_rows: Callable[[Any, tuple[int, ...]], Any] | None,
 ) -> Any:
     """The call by each device, for its own classes and examples."""
     scores = given[first]
     batch_shape = scores.shape[:-1]
-    batch = (None,) * len(batch_shape) if has_whole_batch else spec[:-1]
+    # A statistic needs all examples.
+    needs_all = of == "batch" and not takes_axis_name
+    batch = (None,) * len(batch_shape) if needs_all else spec[:-1]
     classes = spec[-1]
     if "labels" in given:
         given = {**given, "labels": _checks.integer_array(given["labels"], "labels", batch_shape)}
     if given.get("key") is not None and keys_of_rows is not None:
         # The noise of a key depends on the place in the batch, which a device does not know.
         given = {**given, "key": keys_of_rows(given["key"], batch_shape)}
-    arrays, specs = {}, {}
+    specs = {}
     for name, value in given.items():
         if name == first or name in _LIKE_FIRST:
-            own = (*batch, classes)
+            spec = (*batch, classes)
         elif name in _OF_BATCH and np.ndim(value) == len(batch_shape):
-            own = batch
+            spec = batch
         elif name == "noise" and value is not None:
-            own = (None, *batch, classes)
+            spec = (None, *batch, classes)
         elif name in _OF_CLASSES and np.ndim(value) == 1:
-            own = (classes,)
-        elif isinstance(value, jax.Array):
-            own = ()
+            spec = (classes,)
         else:
             continue
-        if isinstance(value, jax.Array):
-            arrays[name] = value
-        elif name in _OF_CLASSES:
-            # Also counts that no integer of 32 bits holds.
-            arrays[name] = _checks.real_numbers(value, name)
-        else:
-            arrays[name] = jnp.asarray(value)
-        specs[name] = PartitionSpec(*own)
-    static = {name: value for name, value in given.items() if name not in arrays}
+        specs[name] = PartitionSpec(*spec)
+        # Counts of classes may be larger than an integer of 32 bits.
+        convert = partial(_checks.real_numbers, name=name) if name in _OF_CLASSES else jnp.asarray
+        given = {**given, name: convert(value)}
     results = {
         "examples": PartitionSpec(*batch),
         "entries": PartitionSpec(*batch, classes),
         "batch": PartitionSpec(),
     }
-    batch_names = _sharding.names_of(PartitionSpec(*batch))
-    return _sharding.mapped(
-        lambda arrays: call(batch_names, classes, {**static, **arrays}),
-        jax.typeof(scores).sharding.mesh,
-        arrays,
-        specs,
-        results[of],
-    )
+    if takes_axis_name and any(batch):
+        given = {**given, "axis_name": _sharding.mesh_axes(PartitionSpec(*batch))}
+    call = partial(function, class_axis_name=classes)
+    return _sharding.call_on_devices(call, given, specs, results[of])

@@ -18,37 +18,68 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 
-def mapped(
-    function: Callable[[Any], Any],
-    mesh: Any,
-    arrays: dict[str, Any],
-    specs: dict[str, PartitionSpec],
-    split_of_results: PartitionSpec,
+def map_over_devices(
+    function: Callable[..., Any],
+    arrays: tuple[Any, ...],
+    specs: tuple[PartitionSpec, ...],
+    spec_of_results: PartitionSpec,
 ) -> Any:
-    """`function(arrays)` by each device, along the Explicit axes of the specs.
+    """`function(*arrays)` on each device, for its parts of the arrays along Explicit mesh axes.
 
-    Other axes stay as they are.
+    Each of the arrays may be a tree of arrays, to all of which its spec applies. Mesh axes that no
+    spec names stay as they are.
     """
+    meshes = (jax.typeof(array).sharding.mesh for array in jax.tree.leaves(arrays))
+    mesh = next(mesh for mesh in meshes if not mesh.empty)
 
-    def placed(array: jax.Array, spec: PartitionSpec) -> jax.Array:
+    def place(spec: PartitionSpec, array: jax.Array) -> jax.Array:
         others = jax.typeof(array).sharding.spec
-        taken = names_of(spec)
+        taken = {*mesh_axes(spec)}
         parts = [
-            part if part is not None or {*names_of(PartitionSpec(other))} & {*taken} else other
+            part if part is not None or {*mesh_axes(PartitionSpec(other))} & taken else other
             for part, other in itertools.zip_longest(spec, others)
         ]
         return jax.sharding.reshard(array, NamedSharding(mesh, PartitionSpec(*parts)))
 
-    names = {name for spec in specs.values() for name in names_of(spec)}
-    shares = jax.shard_map(
+    placed = (
+        jax.tree.map(partial(place, spec), array) for spec, array in zip(specs, arrays, strict=True)
+    )
+    on_each = jax.shard_map(
         function,
         mesh=mesh,
-        in_specs=(specs,),
-        out_specs=split_of_results,
-        axis_names=names,
+        in_specs=specs,
+        out_specs=spec_of_results,
+        axis_names={name for spec in specs for name in mesh_axes(spec)},
     )
-    # Without jit a map would need the mesh of the devices, which an array does not tell.
-    return jax.jit(shares)({name: placed(arrays[name], specs[name]) for name in arrays})
+    # Outside jit, shard_map needs the concrete mesh, and an array only carries the abstract one.
+    return jax.jit(on_each)(*placed)
+
+
+def call_on_devices(
+    function: Callable[..., Any],
+    arguments: dict[str, Any],
+    specs: dict[str, PartitionSpec],
+    spec_of_results: PartitionSpec,
+) -> Any:
+    """`function(**arguments)` on each device: see `map_over_devices`.
+
+    Leaves of the arguments that are not JAX arrays are static. Arrays of an argument without a spec
+    are the same on all devices.
+    """
+    leaves, tree = jax.tree.flatten_with_path(arguments)
+    arrays = {
+        place: (leaf, specs.get(path[0].key, PartitionSpec()))
+        for place, (path, leaf) in enumerate(leaves)
+        if isinstance(leaf, jax.Array)
+    }
+
+    def call(*parts: jax.Array) -> Any:
+        own = dict(zip(arrays, parts, strict=True))
+        filled = [own.get(place, leaf) for place, (_, leaf) in enumerate(leaves)]
+        return function(**jax.tree.unflatten(tree, filled))
+
+    given, specs_of_arrays = zip(*arrays.values(), strict=True)
+    return map_over_devices(call, given, specs_of_arrays, spec_of_results)
 
 
 def may_be_split(array: jax.Array) -> bool:
@@ -77,10 +108,11 @@ def on_each_device(
         arrays: the first one determines how the batch is split. Others may be trees of arrays.
         shared: arrays that all examples share.
     """
-    split = _split(arrays[0], batch_ndim)
-    if not names_of(split):
+    spec = _batch_spec(arrays[0], batch_ndim)
+    if not mesh_axes(spec):
         return function(*arrays, *shared)
-    return _mapped(function, split, split, arrays, shared)
+    specs = (*(spec for _ in arrays), *(PartitionSpec() for _ in shared))
+    return map_over_devices(function, (*arrays, *shared), specs, spec)
 
 
 def selected_among_devices(
@@ -93,7 +125,7 @@ def selected_among_devices(
     gradient may flow through it. See `on_each_device` for the other arguments.
     """
     if is_split_later(arrays[0]):
-        of_batch = custom_vmap(_partitioned(function, batch_ndim, takes_names=True))
+        of_batch = custom_vmap(_partitioned(partial(function, None), batch_ndim, function))
 
         # The batches of a `vmap` are no shares of one batch: the compiler splits these.
         @of_batch.def_vmap
@@ -103,11 +135,12 @@ def selected_among_devices(
             return result, jax.tree.map(lambda _: True, result)
 
         return of_batch(*arrays)
-    split = _split(arrays[0], batch_ndim)
-    names = names_of(split)
+    spec = _batch_spec(arrays[0], batch_ndim)
+    names = mesh_axes(spec)
     if not names:
         return function(None, *arrays)
-    return _mapped(partial(function, names), split, split, arrays, ())
+    specs = (spec,) * len(arrays)
+    return map_over_devices(partial(function, names), arrays, specs, spec)
 
 
 def summed_over_devices(function: Callable[..., Any], *arrays: jax.Array) -> Any:
@@ -115,15 +148,15 @@ def summed_over_devices(function: Callable[..., Any], *arrays: jax.Array) -> Any
 
     The arrays have one shape, that of the batch; the first one determines how it is split.
     """
-    split = _split(arrays[0], arrays[0].ndim)
-    names = names_of(split)
+    spec = _batch_spec(arrays[0], arrays[0].ndim)
+    names = mesh_axes(spec)
     if not names:
         return function(*arrays)
 
-    def summed(*arrays: jax.Array) -> Any:
+    def sum_parts(*arrays: jax.Array) -> Any:
         return jax.lax.psum(function(*arrays), names)
 
-    return _mapped(summed, split, PartitionSpec(), arrays, ())
+    return map_over_devices(sum_parts, arrays, (spec,) * len(arrays), PartitionSpec())
 
 
 def gathered(array: jax.Array) -> jax.Array:
@@ -131,7 +164,7 @@ def gathered(array: jax.Array) -> jax.Array:
     whole = NamedSharding(jax.typeof(array).sharding.mesh, PartitionSpec())
     if is_split_later(array):
         return jax.lax.with_sharding_constraint(array, whole)
-    is_split = names_of(_split(array, array.ndim))
+    is_split = mesh_axes(_batch_spec(array, array.ndim))
     return jax.sharding.reshard(array, whole) if is_split else array
 
 
@@ -139,24 +172,30 @@ def selected_on_each_device(
     function: Callable[..., Any],
     batch_ndim: int,
     *arrays: jax.Array,
+    of_split: Callable[..., Any] | None = None,
     of_classes: tuple[int, ...] = (),
 ) -> Any:
-    """`function(*arrays)`, by each device for its own examples along Explicit and Auto axes.
+    """`function(*arrays)` on each device for its examples, along Explicit and Auto axes.
 
-    No gradient may flow through it. See `on_each_device` for the other arguments. `of_classes` are
-    the arrays, among them the first one, whose last axis has the classes. Along Auto axes each
-    device then has its own classes of these, and the function takes the mesh axes that they are
-    split along, or `None`, as its first argument.
+    No gradient may flow through it. See `on_each_device` for the other arguments.
+
+    Args:
+        function: computes the results from all classes of each example.
+        batch_ndim: how many axes the batch has.
+        arrays: the first one determines how the batch is split.
+        of_split: `of_split(names, *arrays)` computes them on a device that has only its classes.
+            `names` are the Auto axes that the classes are split along.
+        of_classes: the places of the arrays whose last axis has the classes, the first one among
+            them.
     """
-    of_whole_rows = partial(function, None) if of_classes else function
     if not may_be_split(arrays[0]):
-        return of_whole_rows(*arrays)
+        return function(*arrays)
 
     @custom_vmap
     def of_batch(*arrays: jax.Array) -> Any:
         if is_split_later(arrays[0]):
-            return _partitioned(function, batch_ndim, of_classes=of_classes)(*arrays)
-        return on_each_device(of_whole_rows, batch_ndim, *arrays)
+            return _partitioned(function, batch_ndim, of_split, of_classes)(*arrays)
+        return on_each_device(function, batch_ndim, *arrays)
 
     # An axis of `vmap` is one more axis of the batch.
     @of_batch.def_vmap
@@ -165,60 +204,36 @@ def selected_on_each_device(
             array if is_one else jnp.broadcast_to(array[None], (size, *array.shape))
             for array, is_one in zip(arrays, is_mapped, strict=True)
         )
-        result = selected_on_each_device(function, batch_ndim + 1, *mapped, of_classes=of_classes)
+        result = selected_on_each_device(
+            function, batch_ndim + 1, *mapped, of_split=of_split, of_classes=of_classes
+        )
         return result, jax.tree.map(lambda _: True, result)
 
     return of_batch(*arrays)
 
 
-def _split(array: jax.Array, batch_ndim: int) -> PartitionSpec:
+def _batch_spec(array: jax.Array, batch_ndim: int) -> PartitionSpec:
     """How the batch is split along Explicit axes."""
     return PartitionSpec(*jax.typeof(array).sharding.spec[:batch_ndim])
 
 
-def names_of(split: PartitionSpec) -> tuple[Any, ...]:
+def mesh_axes(split: PartitionSpec) -> tuple[Any, ...]:
     """The mesh axes that a batch is split along."""
     parts = (part if isinstance(part, tuple) else (part,) for part in split if part is not None)
     return tuple(name for part in parts for name in part)
 
 
-def _mapped(
-    function: Callable[..., Any],
-    split: PartitionSpec,
-    split_of_results: PartitionSpec,
-    arrays: tuple[Any, ...],
-    shared: tuple[Any, ...],
-) -> Any:
-    """The function, mapped over the devices along the axes of `split`."""
-    mesh = jax.typeof(jax.tree.leaves(arrays)[0]).sharding.mesh
-
-    def placed(array: jax.Array) -> jax.Array:
-        own = jax.typeof(array).sharding.spec[len(split) :]
-        return jax.sharding.reshard(array, NamedSharding(mesh, PartitionSpec(*split, *own)))
-
-    mapped = jax.shard_map(
-        function,
-        mesh=mesh,
-        in_specs=(*(split for _ in arrays), *(PartitionSpec() for _ in shared)),
-        out_specs=split_of_results,
-        axis_names=set(names_of(split)),
-    )
-    # Without jit a map would need the mesh of the devices, which an array does not tell.
-    return jax.jit(mapped)(*jax.tree.map(placed, arrays), *shared)
-
-
 def _partitioned(
     function: Callable[..., Any],
     batch_ndim: int,
-    *,
-    takes_names: bool = False,
+    of_split: Callable[..., Any] | None = None,
     of_classes: tuple[int, ...] = (),
 ) -> Callable[..., Any]:
-    """The function, of which the compiler knows that it needs no other examples.
+    """The function, marked for the compiler: an example of its results needs no other example.
 
-    With `takes_names` its first argument is the mesh axes that the batch is split along, or `None`;
-    with `of_classes` those that the classes of these arguments are split along. The compiler knows
-    that it needs all else of an example.
+    On a device that has only a part, `of_split(names, *arrays)` takes its place, if it is given.
+    With `of_classes`, this is a part of the classes of these arrays, and a part of the batch
+    otherwise. `names` are the mesh axes that they are split along.
     """
 
     def if_divided(mesh: Mesh, spec: PartitionSpec, shape: tuple[int, ...]) -> PartitionSpec:
@@ -257,11 +272,9 @@ def _partitioned(
 
         of_arguments = tuple(of_argument(*numbered) for numbered in enumerate(arguments))
         of_results = jax.tree.map(lambda _: NamedSharding(mesh, split), results)
-        names = classes if of_classes else names_of(split) or None
-        return mesh, with_names(names), of_results, of_arguments
-
-    def with_names(names: Any) -> Callable[..., Any]:
-        return partial(function, names) if takes_names or of_classes else function
+        names = classes if of_classes else mesh_axes(split)
+        on_device = partial(of_split, names) if of_split is not None and names else function
+        return mesh, on_device, of_results, of_arguments
 
     def rule(_: Any, arguments: Any, results: Any) -> tuple[str, dict[str, Any]]:
         batch = [f"b{axis}" for axis in range(batch_ndim)]
@@ -277,7 +290,7 @@ def _partitioned(
         sides = (", ".join(part) for part in (words[: len(arguments)], words[len(arguments) :]))
         return " -> ".join(sides), {"need_replication_factors": tuple(whole)}
 
-    result = custom_partitioning(with_names(None))
+    result = custom_partitioning(function)
     result.def_partition(
         partition, infer_sharding_from_operands=infer, sharding_rule=rule, decode_shardings=True
     )

@@ -6,6 +6,7 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
@@ -41,10 +42,11 @@ def for_own_examples(function: Callable[Parameters, Result]) -> Callable[Paramet
                 "features must be whole on each device along their last axis, got features that "
                 f"are split along {_split(features)[-1]!r}."
             )
-        names = _sharding.names_of(PartitionSpec(*split))
+        names = _sharding.mesh_axes(PartitionSpec(*split))
         if not names:
             return function(*args, **kwargs)
-        result: Result = _mapped(function, given, split, names, "axis_name" in signature.parameters)
+        couples = "axis_name" in signature.parameters
+        result: Result = _call_on_devices(function, given, split, names, couples)
         return result
 
     return called
@@ -58,7 +60,7 @@ def _split(array: Any) -> tuple[Any, ...]:
 
 
 def _refuse_split(name: str, weights: Any) -> None:
-    names = _sharding.names_of(PartitionSpec(*_split(weights)))
+    names = _sharding.mesh_axes(PartitionSpec(*_split(weights)))
     if names:
         raise ValueError(
             f"{name} must be whole on each device, got weights that are split along "
@@ -66,7 +68,7 @@ def _refuse_split(name: str, weights: Any) -> None:
         )
 
 
-def _mapped(
+def _call_on_devices(
     function: Callable[..., Any],
     given: dict[str, Any],
     split: tuple[Any, ...],
@@ -83,21 +85,11 @@ def _mapped(
         given["key"] = derive_keys(given["key"], batch_shape)
     if couples:
         given["axis_name"] = names
-    arrays, specs = {}, {}
-    for name, value in given.items():
-        for index, leaf in enumerate(jax.tree.leaves(value)):
-            if isinstance(leaf, jax.Array | np.ndarray):
-                arrays[f"{name} {index}"] = jax.numpy.asarray(leaf)
-                specs[f"{name} {index}"] = PartitionSpec(*(split if name in _OF_EXAMPLES else ()))
-
-    def by_device(arrays: dict[str, jax.Array]) -> Any:
-        own = {}
-        for name, value in given.items():
-            leaves, tree = jax.tree.flatten(value)
-            found = [arrays.get(f"{name} {index}", leaf) for index, leaf in enumerate(leaves)]
-            own[name] = jax.tree.unflatten(tree, found)
-        return function(**own)
-
-    mesh = jax.typeof(given["features"]).sharding.mesh
-    of_results = PartitionSpec() if couples else PartitionSpec(*split)
-    return _sharding.mapped(by_device, mesh, arrays, specs, of_results)
+    arguments = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, given
+    )
+    spec = PartitionSpec(*split)
+    specs = {name: spec for name in _OF_EXAMPLES if name in arguments}
+    return _sharding.call_on_devices(
+        function, arguments, specs, PartitionSpec() if couples else spec
+    )

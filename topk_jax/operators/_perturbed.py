@@ -283,7 +283,7 @@ def _mean_selected(
     `scores` is [..., L] and `epsilon` is [...]. The rule is custom, because reverse mode through
     the selection would store the perturbed scores and scatter into [M, n, L].
     """
-    return _mean_selected_forward(selection, scores, epsilon, source)[0]
+    return _perturbed_devices.select(selection, scores, epsilon, source)[0]
 
 
 def _mean_selected_forward(

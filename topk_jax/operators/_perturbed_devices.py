@@ -3,7 +3,6 @@
 import functools
 import math
 from collections.abc import Callable, Hashable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,15 +23,17 @@ def select(
     selection: Selection, scores: jax.Array, epsilon: jax.Array, source: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """`select_in_rows`, on each device for its examples, along Auto axes also for its classes."""
+    batch_ndim, arrays = scores.ndim - 1, (scores, epsilon, source)
     if selection.implementation == "pallas":
         # The kernel needs all classes of an example.
-        function: Callable[..., Any] = functools.partial(select_by_kernel, selection)
-        of_classes: tuple[int, ...] = ()
-    else:
-        function = functools.partial(_select_of_share, selection)
-        of_classes = (0, 2) if is_noise(source) else (0,)
+        kernel = functools.partial(select_by_kernel, selection)
+        return _sharding.selected_on_each_device(kernel, batch_ndim, *arrays)
     return _sharding.selected_on_each_device(
-        function, scores.ndim - 1, scores, epsilon, source, of_classes=of_classes
+        functools.partial(select_in_rows, selection),
+        batch_ndim,
+        *arrays,
+        of_split=functools.partial(_mean_of_split, selection),
+        of_classes=(0, 2) if is_noise(source) else (0,),
     )
 
 
@@ -87,15 +88,14 @@ def mean_kth_of_split(
     return _numerics.with_slope_of(values, followed).mean(axis=-1)
 
 
-def _select_of_share(
+def _mean_of_split(
     selection: Selection,
-    class_axis_name: Hashable | None,
+    class_axis_name: Hashable,
     scores: jax.Array,
     epsilon: jax.Array,
     source: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    if class_axis_name is None:
-        return select_in_rows(selection, scores, epsilon, source)
+    """`select_in_rows` of split classes."""
     values, selected, noise = _select_of_split(selection, class_axis_name, scores, epsilon, source)
     return values.sum(axis=-1).mean(axis=-1), selected, noise.sum(axis=-1).mean(axis=-1)
 

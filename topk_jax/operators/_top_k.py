@@ -1,6 +1,5 @@
 """The k-th largest score and the sum of the k largest: exact, with one-hot gradients."""
 
-import functools
 import math
 from collections.abc import Hashable
 
@@ -116,17 +115,18 @@ def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         return _largest(scores, k)
     # The compiler gathers all classes for a selection that it has to split over devices.
     hidden = jax.lax.stop_gradient(scores)
-    of_share = functools.partial(_largest_of_share, k)
-    indices = _sharding.selected_on_each_device(of_share, scores.ndim - 1, hidden, of_classes=(0,))
-    return _entries(scores, indices), indices
 
-
-def _largest_of_share(k: int, class_axis_name: Hashable | None, scores: jax.Array) -> jax.Array:
-    """The indices of the k largest entries, from those of the device's classes."""
-    if class_axis_name is None:
+    def select(scores: jax.Array) -> jax.Array:
         return _largest(scores, k)[1]
-    size = scores.shape[-1]
-    return merged_among_devices(*_largest(scores, min(k, size)), k, size, class_axis_name)[1]
+
+    def select_of_split(names: Hashable, scores: jax.Array) -> jax.Array:
+        size = scores.shape[-1]
+        return merged_among_devices(*_largest(scores, min(k, size)), k, size, names)[1]
+
+    indices = _sharding.selected_on_each_device(
+        select, scores.ndim - 1, hidden, of_split=select_of_split, of_classes=(0,)
+    )
+    return _entries(scores, indices), indices
 
 
 def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
