@@ -1,9 +1,9 @@
-"""Work on each example alone, in a batch that lies on several devices.
+"""Maps functions of independent examples over a batch that is split over several devices.
 
-An array tells its mesh while a program is traced. Along an Explicit axis it also tells how it is
-split: `jax.shard_map` then gives each device its own examples. Along an Auto axis the compiler
-splits the array later, and `custom_partitioning` tells it that no example needs another one.
-Elsewhere, and in `jax.shard_map` itself, there is nothing to do.
+The type of an array has its mesh while a program is traced. Along an Explicit axis, the type also
+shows how the array is split: `jax.shard_map` then gives each device its own examples. Along an Auto
+axis, the compiler splits the array later: `custom_partitioning` informs it that no example needs
+another one. Without a mesh, and inside `jax.shard_map`, there is nothing to do.
 """
 
 import itertools
@@ -33,8 +33,10 @@ def map_over_devices(
     mesh = next(mesh for mesh in meshes if not mesh.empty)
 
     def place(spec: PartitionSpec, array: jax.Array) -> jax.Array:
-        others = jax.typeof(array).sharding.spec
         taken = {*mesh_axes(spec)}
+        if not taken:
+            return array
+        others = jax.typeof(array).sharding.spec
         parts = [
             part if part is not None or {*mesh_axes(PartitionSpec(other))} & taken else other
             for part, other in itertools.zip_longest(spec, others)
@@ -83,7 +85,7 @@ def call_on_devices(
 
 
 def may_be_split(array: jax.Array) -> bool:
-    """Whether the array may be on several devices, and this code is not that of one of them."""
+    """Whether the array may be on several devices, and this is not the code of one device."""
     mesh = jax.typeof(array).sharding.mesh
     return any(
         kind == AxisType.Explicit or (kind == AxisType.Auto and mesh.size > 1)
@@ -97,15 +99,15 @@ def is_split_later(array: jax.Array) -> bool:
     return mesh.size > 1 and all(kind == AxisType.Auto for kind in mesh.axis_types)
 
 
-def on_each_device(
+def map_examples(
     function: Callable[..., Any], batch_ndim: int, *arrays: Any, shared: tuple[Any, ...] = ()
 ) -> Any:
-    """`function(*arrays, *shared)`, by each device for its own examples along Explicit axes.
+    """`function(*arrays, *shared)` on each device for its examples, along Explicit axes.
 
     Args:
         function: takes arrays of any batch shape; an example of its results needs no other example.
         batch_ndim: how many axes the batch has. They come first, in all arrays and in all results.
-        arrays: the first one determines how the batch is split. Others may be trees of arrays.
+        arrays: the first one determines how the batch is split. The others may be trees of arrays.
         shared: arrays that all examples share.
     """
     spec = _batch_spec(arrays[0], batch_ndim)
@@ -115,19 +117,17 @@ def on_each_device(
     return map_over_devices(function, (*arrays, *shared), specs, spec)
 
 
-def selected_among_devices(
-    function: Callable[..., Any], batch_ndim: int, *arrays: jax.Array
-) -> Any:
-    """`function(names, *arrays)`, by each device, for a selection from the whole batch.
+def select_from_batch(function: Callable[..., Any], batch_ndim: int, *arrays: jax.Array) -> Any:
+    """`function(names, *arrays)` on each device, for a selection from the complete batch.
 
     `names` are the mesh axes that the batch is split along, for `jax.lax.all_gather`, or `None`.
-    The devices come in the order of the examples if the first axis of the batch alone is split. No
-    gradient may flow through it. See `on_each_device` for the other arguments.
+    The devices are in the order of the examples if only the first axis of the batch is split. No
+    gradient may flow through it. See `map_examples` for the other arguments.
     """
     if is_split_later(arrays[0]):
-        of_batch = custom_vmap(_partitioned(partial(function, None), batch_ndim, function))
+        of_batch = custom_vmap(_partition(partial(function, None), batch_ndim, function))
 
-        # The batches of a `vmap` are no shares of one batch: the compiler splits these.
+        # The batches of a `vmap` are not parts of one batch: the compiler splits them.
         @of_batch.def_vmap
         def _(_: int, is_mapped: list[bool], *arrays: jax.Array) -> tuple[Any, Any]:
             axes = [0 if is_one else None for is_one in is_mapped]
@@ -143,10 +143,10 @@ def selected_among_devices(
     return map_over_devices(partial(function, names), arrays, specs, spec)
 
 
-def summed_over_devices(function: Callable[..., Any], *arrays: jax.Array) -> Any:
-    """The tree of sums `function(*arrays)`, by adding up those of the devices' own examples.
+def sum_examples(function: Callable[..., Any], *arrays: jax.Array) -> Any:
+    """The tree of sums `function(*arrays)`: each device adds up its examples.
 
-    The arrays have one shape, that of the batch; the first one determines how it is split.
+    All arrays have the shape of the batch. The first one determines how the batch is split.
     """
     spec = _batch_spec(arrays[0], arrays[0].ndim)
     names = mesh_axes(spec)
@@ -159,16 +159,16 @@ def summed_over_devices(function: Callable[..., Any], *arrays: jax.Array) -> Any
     return map_over_devices(sum_parts, arrays, (spec,) * len(arrays), PartitionSpec())
 
 
-def gathered(array: jax.Array) -> jax.Array:
-    """The array, whole on each device of its mesh."""
-    whole = NamedSharding(jax.typeof(array).sharding.mesh, PartitionSpec())
+def gather(array: jax.Array) -> jax.Array:
+    """The complete array on each device of its mesh."""
+    unsplit = NamedSharding(jax.typeof(array).sharding.mesh, PartitionSpec())
     if is_split_later(array):
-        return jax.lax.with_sharding_constraint(array, whole)
+        return jax.lax.with_sharding_constraint(array, unsplit)
     is_split = mesh_axes(_batch_spec(array, array.ndim))
-    return jax.sharding.reshard(array, whole) if is_split else array
+    return jax.sharding.reshard(array, unsplit) if is_split else array
 
 
-def selected_on_each_device(
+def select_by_example(
     function: Callable[..., Any],
     batch_ndim: int,
     *arrays: jax.Array,
@@ -177,7 +177,7 @@ def selected_on_each_device(
 ) -> Any:
     """`function(*arrays)` on each device for its examples, along Explicit and Auto axes.
 
-    No gradient may flow through it. See `on_each_device` for the other arguments.
+    No gradient may flow through it. See `map_examples` for the other arguments.
 
     Args:
         function: computes the results from all classes of each example.
@@ -194,8 +194,8 @@ def selected_on_each_device(
     @custom_vmap
     def of_batch(*arrays: jax.Array) -> Any:
         if is_split_later(arrays[0]):
-            return _partitioned(function, batch_ndim, of_split, of_classes)(*arrays)
-        return on_each_device(function, batch_ndim, *arrays)
+            return _partition(function, batch_ndim, of_split, of_classes)(*arrays)
+        return map_examples(function, batch_ndim, *arrays)
 
     # An axis of `vmap` is one more axis of the batch.
     @of_batch.def_vmap
@@ -204,7 +204,7 @@ def selected_on_each_device(
             array if is_one else jnp.broadcast_to(array[None], (size, *array.shape))
             for array, is_one in zip(arrays, is_mapped, strict=True)
         )
-        result = selected_on_each_device(
+        result = select_by_example(
             function, batch_ndim + 1, *mapped, of_split=of_split, of_classes=of_classes
         )
         return result, jax.tree.map(lambda _: True, result)
@@ -213,17 +213,17 @@ def selected_on_each_device(
 
 
 def _batch_spec(array: jax.Array, batch_ndim: int) -> PartitionSpec:
-    """How the batch is split along Explicit axes."""
+    """How the axes of the batch are split along Explicit mesh axes."""
     return PartitionSpec(*jax.typeof(array).sharding.spec[:batch_ndim])
 
 
 def mesh_axes(split: PartitionSpec) -> tuple[Any, ...]:
-    """The mesh axes that a batch is split along."""
+    """The mesh axes that a spec names."""
     parts = (part if isinstance(part, tuple) else (part,) for part in split if part is not None)
     return tuple(name for part in parts for name in part)
 
 
-def _partitioned(
+def _partition(
     function: Callable[..., Any],
     batch_ndim: int,
     of_split: Callable[..., Any] | None = None,
@@ -240,7 +240,7 @@ def _partitioned(
         try:
             NamedSharding(mesh, spec).shard_shape(shape)
         except ValueError:
-            # Padding would be examples or classes, too.
+            # Padding would count as examples or classes.
             return PartitionSpec()
         return spec
 
@@ -278,17 +278,17 @@ def _partitioned(
 
     def rule(_: Any, arguments: Any, results: Any) -> tuple[str, dict[str, Any]]:
         batch = [f"b{axis}" for axis in range(batch_ndim)]
-        whole = []
+        others: list[str] = []
 
         def factors(number: int, kind: Any) -> str:
             own = [f"w{number}_{axis}" for axis in range(len(kind.shape) - batch_ndim)]
             ending = [own.pop() and "c"] if number in of_classes else []
-            whole.extend(own)
+            others.extend(own)
             return " ".join([*batch, *own, *ending])
 
         words = [factors(number, kind) for number, kind in enumerate([*arguments, *results])]
         sides = (", ".join(part) for part in (words[: len(arguments)], words[len(arguments) :]))
-        return " -> ".join(sides), {"need_replication_factors": tuple(whole)}
+        return " -> ".join(sides), {"need_replication_factors": tuple(others)}
 
     result = custom_partitioning(function)
     result.def_partition(

@@ -1,4 +1,4 @@
-"""Losses of heads by each device, where the batch is split along Explicit mesh axes."""
+"""Maps the losses of heads over devices if the batch is split along Explicit mesh axes."""
 
 import inspect
 from collections.abc import Callable
@@ -21,11 +21,11 @@ Result = TypeVar("Result")
 _OF_EXAMPLES = ("features", "labels", "key")
 
 
-def for_own_examples(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """For a loss of features [..., d] and heads: each device calls it for its own examples.
+def split_examples(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorates a loss of features [..., d] and heads: each device calls it for its examples.
 
-    The type of the features tells how the batch is split along Explicit mesh axes. A loss that
-    couples the examples has an argument `axis_name`. The heads are whole on each device.
+    The type of the features shows how the batch is split along Explicit mesh axes. A loss that
+    couples the examples has an argument `axis_name`. Each device has the complete heads.
     """
     signature = inspect.signature(function)
 
@@ -34,33 +34,32 @@ def for_own_examples(function: Callable[Parameters, Result]) -> Callable[Paramet
         given = signature.bind(*args, **kwargs).arguments
         for name, value in given.items():
             if isinstance(value, LinearHead | CosineHead):
-                _refuse_split(f"{name}.weights", value.weights)
-        features = given["features"]
-        split = _split(features)[:-1]
-        if _split(features)[-1] is not None:
+                _check_not_split(f"{name}.weights", value.weights)
+        *batch, last = _spec_of(given["features"])
+        if last is not None:
             raise ValueError(
                 "features must be whole on each device along their last axis, got features that "
-                f"are split along {_split(features)[-1]!r}."
+                f"are split along {last!r}."
             )
-        names = _sharding.mesh_axes(PartitionSpec(*split))
-        if not names:
+        spec = PartitionSpec(*batch)
+        if not _sharding.mesh_axes(spec):
             return function(*args, **kwargs)
         couples = "axis_name" in signature.parameters
-        result: Result = _call_on_devices(function, given, split, names, couples)
+        result: Result = _call_on_devices(function, given, spec, couples)
         return result
 
     return called
 
 
-def _split(array: Any) -> tuple[Any, ...]:
+def _spec_of(array: Any) -> tuple[Any, ...]:
     """How the axes of an array are split along Explicit mesh axes."""
     if not isinstance(array, jax.Array) or not _sharding.may_be_split(array):
         return (None,) * max(np.ndim(array), 1)
     return (*jax.typeof(array).sharding.spec,)
 
 
-def _refuse_split(name: str, weights: Any) -> None:
-    names = _sharding.mesh_axes(PartitionSpec(*_split(weights)))
+def _check_not_split(name: str, weights: Any) -> None:
+    names = _sharding.mesh_axes(PartitionSpec(*_spec_of(weights)))
     if names:
         raise ValueError(
             f"{name} must be whole on each device, got weights that are split along "
@@ -69,27 +68,19 @@ def _refuse_split(name: str, weights: Any) -> None:
 
 
 def _call_on_devices(
-    function: Callable[..., Any],
-    given: dict[str, Any],
-    split: tuple[Any, ...],
-    names: tuple[Any, ...],
-    couples: bool,
+    function: Callable[..., Any], given: dict[str, Any], spec: PartitionSpec, couples: bool
 ) -> Any:
-    batch_shape = given["features"].shape[:-1]
-    labels = _checks.integer_array(
-        given["labels"], "labels", batch_shape, of=("features", given["features"].shape)
-    )
-    given = {**given, "labels": labels}
+    shape = given["features"].shape
+    of = ("features", shape)
+    given = {**given, "labels": _checks.integer_array(given["labels"], "labels", shape[:-1], of=of)}
     if "key" in given:
-        # The noise of a key depends on the place in the batch, which a device does not know.
-        given["key"] = derive_keys(given["key"], batch_shape)
+        # The noise of a key depends on the position in the batch, which a device does not know.
+        given["key"] = derive_keys(given["key"], shape[:-1])
     if couples:
-        given["axis_name"] = names
+        given["axis_name"] = _sharding.mesh_axes(spec)
     arguments = jax.tree.map(
         lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, given
     )
-    spec = PartitionSpec(*split)
-    specs = {name: spec for name in _OF_EXAMPLES if name in arguments}
-    return _sharding.call_on_devices(
-        function, arguments, specs, PartitionSpec() if couples else spec
-    )
+    specs = dict.fromkeys(_OF_EXAMPLES, spec)
+    spec_of_results = PartitionSpec() if couples else spec
+    return _sharding.call_on_devices(function, arguments, specs, spec_of_results)

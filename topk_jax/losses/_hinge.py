@@ -14,7 +14,7 @@ from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax.operators._top_k import (
     compute_top_k_sum,
     compute_top_k_value,
-    largest_of_split,
+    select_largest_of_split,
 )
 
 __all__ = ["calibrated_top_k_hinge", "convex_top_k_hinge", "top_k_error", "top_k_hinge"]
@@ -23,7 +23,7 @@ REASON_WITHOUT_LABEL = "the number of classes without the true one"
 REASON_NEXT_RANK = "the number of classes minus one, because rank k + 1 is used"
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def top_k_error(
     logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -67,7 +67,7 @@ def top_k_error(
     return jnp.sign(jax.nn.relu(_numerics.nan_where_invalid(gap, scores, labels)))
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def top_k_hinge(
     logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -118,7 +118,7 @@ def compute_top_k_hinge(
     return jax.nn.relu(1.0 + gap)
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def convex_top_k_hinge(
     logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -169,7 +169,7 @@ def compute_convex_top_k_hinge(
     return jax.nn.relu(_numerics.nan_where_invalid(compute_top_k_sum(gaps, k) / k, scores, labels))
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def calibrated_top_k_hinge(
     logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -221,20 +221,21 @@ def compute_calibrated_top_k_hinge(
 def _few_classes(
     scores: jax.Array, labels: jax.Array, size: int, class_axis_name: Hashable | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Finite scores and labels. Of split classes, the true one and the `size` largest wrong ones.
+    """Finite scores and labels; if the classes are split, of the true class and `size` wrong ones.
 
-    They are in the order of the classes, so that equal scores rank as among all. A label outside
-    [0, L) becomes -1 then.
+    If the classes are split, the wrong classes with the largest scores are taken. They are in the
+    order of the classes, so that equal scores rank as among all classes. A label outside [0, L)
+    then becomes -1.
     """
     given, scores = scores, _numerics.finite_scores(scores)
     if class_axis_name is None:
         return scores, labels
     num_classes = _classes.count(scores, class_axis_name)
     others = _numerics.without_label(scores, labels, class_axis_name)
-    _, classes = largest_of_split(others, min(size, num_classes - 1), class_axis_name)
+    _, classes = select_largest_of_split(others, min(size, num_classes - 1), class_axis_name)
     of_label = jnp.clip(labels, 0, num_classes - 1).astype(classes.dtype)[..., None]
     classes = jnp.sort(jnp.concatenate([classes, of_label], axis=-1), axis=-1)
     scores = _numerics.nan_where_invalid_vectors(scores, given, class_axis_name)
     place = (classes < of_label).sum(axis=-1, dtype=classes.dtype)
     valid = (labels >= 0) & (labels < num_classes)
-    return _classes.entries(scores, classes, class_axis_name), jnp.where(valid, place, -1)
+    return _classes.take(scores, classes, class_axis_name), jnp.where(valid, place, -1)

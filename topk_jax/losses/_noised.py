@@ -17,7 +17,7 @@ from topk_jax.operators._perturbed_selection import Selection
 __all__ = ["expected_top_k_hinge", "noised_top_k_hinge"]
 
 
-@_class_axis.optional(keys_of_rows=derive_keys)
+@_class_axis.allow_split(derive_keys=derive_keys)
 def noised_top_k_hinge(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -38,9 +38,9 @@ def noised_top_k_hinge(
         \ell(s, y) = \gamma \, \bigl(m_y + \hat\tau_{K+1,\varepsilon,M}(s) - s_y\bigr)_+
 
     With margins of 1 this is the balanced loss. With larger margins for rarer classes (see
-    `class_margins`) it is the imbalanced loss. If the hinge is active only for some noise, the mean
-    of the loss over the noise is above the hinge of the mean; more samples reduce the difference.
-    Only reverse mode is supported, as for `perturbed_top_k_value`.
+    `class_margins`) it is the imbalanced loss. If the hinge is active only for some noise vectors,
+    the mean of the loss over the noise is above the hinge of the mean. More samples reduce the
+    difference. Only reverse mode is supported, as for `perturbed_top_k_value`.
 
     Args:
         logits: floating-point scores, `[..., L]`; for the imbalanced loss usually cosines.
@@ -90,7 +90,7 @@ def noised_top_k_hinge(
     return _smoothed_hinge(hinge, smooth, class_axis_name)
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def expected_top_k_hinge(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -193,7 +193,8 @@ def _smoothed_hinge(
     # matters. The shift needs no gradient, because the gradient of the threshold sums to one. Cost:
     # one elementwise pass, which XLA fuses into the operator.
     score = _numerics.score_of_label(scores, labels, class_axis_name)
-    # For an infinite or masked label there are no small differences and no finite loss.
+    # If the label's score is infinite or masked, there are no small differences and the loss is not
+    # finite.
     shift = jax.lax.stop_gradient(jnp.where(jnp.abs(score) < -_numerics.FLOOR, score, 0.0))
     gap = smooth(scores - shift[..., None]) + (shift - score)
     margin = _numerics.value_of_class(margins, labels, class_axis_name)

@@ -11,7 +11,7 @@ __all__ = ["sparse_top_loss"]
 
 
 def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
-    r"""A multi-label loss that is zero where all targets score at least 1 above all other classes.
+    r"""A multi-label loss that is zero if all targets score at least 1 above all other classes.
 
     .. math::
         \ell(s, Y) = -\sum_{j \in Y} s_j + \sum_{j \in H} \Bigl(s_j - \frac12\Bigr)

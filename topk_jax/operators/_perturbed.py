@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _numerics
 from topk_jax.operators import _normals, _perturbed_devices
 from topk_jax.operators._perturbed_selection import Selection, is_noise
-from topk_jax.operators._top_k import classes_last
+from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["perturbed_top_k_sum", "perturbed_top_k_value"]
 
@@ -50,9 +50,9 @@ def perturbed_top_k_sum(
         \qquad Z_m \sim \mathcal N(0, I_L)
 
     The gradient is the frequency of each class among the k largest. The value and the gradient are
-    unbiased estimates of those of the smoothed operator. The backward pass stores only the selected
-    coordinates. Only reverse mode is supported. The gradient is piecewise constant, so second
-    derivatives are zero.
+    unbiased estimates of the value and gradient of the smoothed operator. The backward pass stores
+    only the selected coordinates. Only reverse mode is supported. The gradient is piecewise
+    constant, so second derivatives are zero.
 
     Args:
         key: one random key, or an array of keys of the batch's shape; `None` if `noise` is given.
@@ -68,7 +68,8 @@ def perturbed_top_k_sum(
         axis: the axis of the classes.
         implementation: "xla", or "pallas" for one kernel on GPU and TPU, with the same noise: for
             float32, with a key, and a batch size that is known. On the CPU it is slow, for tests,
-            and in `shard_map` needs `check_vma=False`. No measurement says yet that it is faster.
+            and in `shard_map` needs `check_vma=False`. No measurement has shown yet that it is
+            faster.
 
     Returns:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
@@ -93,7 +94,7 @@ def perturbed_top_k_sum(
     Source: Garcin et al. (2022); thesis, equations 4.6, 4.7 and 4.11. Berthet et al. (2020),
     "Learning with differentiable perturbed optimizers".
     """
-    last = classes_last(scores, axis)
+    last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1])
     selection = Selection(k, False, num_samples, implementation)
     return compute_perturbed(last, check_perturbation(selection, last, key, noise, epsilon, axis))
@@ -134,7 +135,8 @@ def perturbed_top_k_value(
         axis: the axis of the classes.
         implementation: "xla", or "pallas" for one kernel on GPU and TPU, with the same noise: for
             float32, with a key, and a batch size that is known. On the CPU it is slow, for tests,
-            and in `shard_map` needs `check_vma=False`. No measurement says yet that it is faster.
+            and in `shard_map` needs `check_vma=False`. No measurement has shown yet that it is
+            faster.
 
     Returns:
         The scores' shape without `axis`, in float32 or float64; NaN where a score is NaN or +inf.
@@ -164,7 +166,7 @@ def perturbed_top_k_value(
 
     Source: Garcin et al. (2022); thesis, definition 4.3.4, equation 4.12 and its illustration.
     """
-    last = classes_last(scores, axis)
+    last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1])
     selection = Selection(k, True, num_samples, implementation)
     return compute_perturbed(last, check_perturbation(selection, last, key, noise, epsilon, axis))
@@ -184,7 +186,7 @@ def check_perturbation(
     The rank in `selection` is checked, the other fields are the user's. `axis` is the axis of the
     classes in the user's scores and noise.
     """
-    num_samples = _checks.whole_number(selection.num_samples, "num_samples", minimum=1)
+    num_samples = _checks.static_integer(selection.num_samples, "num_samples", minimum=1)
     epsilon = _checks.scalar(epsilon, "epsilon", scores.dtype, at_least=0)
     if (key is None) == (noise is None):
         given = "neither" if key is None else "both"
@@ -256,8 +258,8 @@ def compute_perturbed(
     if math.prod(batch_shape) == 0:
         return jnp.zeros(batch_shape, scores.dtype)
     zeros = jnp.zeros_like(source).sum(axis=tuple(range(len(batch_shape), source.ndim)))
-    # Under shard_map the type of an array says whether it varies over the devices. The gradients of
-    # a custom rule must have the types of its arguments. Adding zeros that are computed from the
+    # Under shard_map the type of an array shows whether it varies over the devices. The gradients
+    # of a custom rule must have the types of its arguments. Adding zeros that are computed from the
     # other arguments gives all of them one type; its transpose sums over devices. This also carries
     # a NaN in epsilon to the gradients.
     scores += (zeros.astype(scores.dtype) + 0 * epsilon)[..., None]

@@ -16,7 +16,7 @@ from topk_jax.operators._perturbed_selection import (
     select_by_kernel,
     select_in_rows,
 )
-from topk_jax.operators._top_k import largest, merged_among_devices, pad_for_selection
+from topk_jax.operators._top_k import merge_devices, pad_for_selection, select_largest
 
 
 def select(
@@ -27,8 +27,8 @@ def select(
     if selection.implementation == "pallas":
         # The kernel needs all classes of an example.
         kernel = functools.partial(select_by_kernel, selection)
-        return _sharding.selected_on_each_device(kernel, batch_ndim, *arrays)
-    return _sharding.selected_on_each_device(
+        return _sharding.select_by_example(kernel, batch_ndim, *arrays)
+    return _sharding.select_by_example(
         functools.partial(select_in_rows, selection),
         batch_ndim,
         *arrays,
@@ -40,7 +40,7 @@ def select(
 def count_selected(selection: Selection, selected: jax.Array, *, like: jax.Array) -> jax.Array:
     """How often each class was selected, [..., L], from `selected` [..., M, k or 1].
 
-    The number of classes and the dtype are those of `like`, [..., L].
+    `like`, [..., L], has the number of classes and the dtype of the result.
     """
     num_classes, dtype = like.shape[-1], like.dtype
     if selection.only_last and _sharding.is_split_later(selected):
@@ -50,7 +50,7 @@ def count_selected(selection: Selection, selected: jax.Array, *, like: jax.Array
         classes = jax.lax.broadcasted_iota(selected.dtype, shape, len(shape) - 1)
         return (classes == selected).sum(axis=-2, dtype=dtype)
     count = functools.partial(_count, num_classes, dtype)
-    return _sharding.selected_on_each_device(count, selected.ndim - 2, selected)
+    return _sharding.select_by_example(count, selected.ndim - 2, selected)
 
 
 def _count(num_classes: int, dtype: jnp.dtype, selected: jax.Array) -> jax.Array:
@@ -84,7 +84,7 @@ def mean_kth_of_split(
         part[..., 0]
         for part in _select_of_split(selection, class_axis_name, hidden, epsilons, source)
     )
-    followed = _classes.entries(scores, selected, class_axis_name) + epsilon * noise
+    followed = _classes.take(scores, selected, class_axis_name) + epsilon * noise
     return _numerics.with_slope_of(values, followed).mean(axis=-1)
 
 
@@ -122,17 +122,17 @@ def _select_of_split(
     def pick(
         perturbed: jax.Array, _: Callable[[jax.Array], jax.Array]
     ) -> tuple[jax.Array, jax.Array]:
-        return largest(perturbed, min(k, size))
+        return select_largest(perturbed, min(k, size))
 
     padded = pad_for_selection(scores, min(k, size))
     own, places = map_samples(pick, num_samples, padded, epsilon, source, first)
     values, classes = (
         part[..., -1:] if only_last else part
-        for part in merged_among_devices(own, places, k, size, class_axis_name)
+        for part in merge_devices(own, places, k, size, class_axis_name)
     )
     shape = (*batch_shape, num_samples, values.shape[-1])
     if is_noise(source):
-        noise = _classes.entries(source, classes.reshape(shape), class_axis_name)
+        noise = _classes.take(source, classes.reshape(shape), class_axis_name)
     else:
         noise = draw_for_classes(source.reshape(-1, 2), num_samples, classes, scores.dtype)
     return values.reshape(shape), classes.reshape(shape), noise.reshape(shape)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from topk_jax import _selection
 from topk_jax.operators import _normals
-from topk_jax.operators._top_k import kth_largest, largest, pad_for_selection
+from topk_jax.operators._top_k import pad_for_selection, select_kth, select_largest
 
 # The largest number of normals drawn at once. On the CPU they fit in the cache; elsewhere they are
 # small compared to the memory.
@@ -50,7 +50,7 @@ def select_in_rows(
     batch_shape = epsilon.shape
 
     def pick(perturbed: jax.Array, noise_of: Callable[[jax.Array], jax.Array]) -> Any:
-        values, selected = kth_largest(perturbed, k) if only_last else largest(perturbed, k)
+        values, selected = select_kth(perturbed, k) if only_last else select_largest(perturbed, k)
         return values.sum(), selected, noise_of(selected).sum()
 
     padded = pad_for_selection(scores, k, only_last=only_last)
@@ -74,7 +74,7 @@ def select_by_kernel(
 
     def on(platform: Literal["cpu", "gpu", "tpu"]) -> Callable[..., Any]:
         return functools.partial(
-            _perturbed_kernel.largest_perturbed,
+            _perturbed_kernel.select_perturbed,
             k=k,
             num_samples=num_samples,
             only_last=only_last,
@@ -117,7 +117,7 @@ def map_samples(
 ) -> Any:
     """A tree of [n, M, ...] that `pick` makes of each perturbed row [L] and of its noise.
 
-    The noise is passed as a function of the class. The scores are those of the classes from `first`
+    The noise is passed as a function of the class. The scores belong to the classes from `first`
     on, or from 0.
     """
     batch_shape, num_rows, num_classes = epsilon.shape, epsilon.size, scores.shape[-1]
@@ -147,7 +147,7 @@ def map_samples(
                 return scores + epsilon * _draw(source, sample, classes, scores.dtype)
 
             # XLA would run the generator again for each use.
-            perturbed = _selection.stored(perturb, scores, epsilon, tied_source, tied_sample)
+            perturbed = _selection.store(perturb, scores, epsilon, tied_source, tied_sample)
             return pick(perturbed, noise_of)
 
         return _map(select, jnp.arange(num_samples), samples_at_once)

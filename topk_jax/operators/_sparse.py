@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _ordinals
-from topk_jax.operators._top_k import classes_last
+from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["sparse_top"]
 
@@ -47,7 +47,7 @@ def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
     Source: Garcin (2023), thesis, equations 6.13 to 6.15 and 6.21; for k = 1, Martins and
     Astudillo (2016), "From softmax to sparsemax".
     """
-    last = classes_last(scores, axis)
+    last = move_classes_last(scores, axis)
     sums = _checks.ranks(k, last.shape[-1], last.shape[:-1])
     return jnp.moveaxis(compute_sparse_top(last, sums), -1, axis)
 
@@ -70,7 +70,7 @@ def _project(scores: jax.Array, k: jax.Array) -> jax.Array:
     that float, at full precision. Cost: one pass over the scores for each bit, less than a sort.
     """
     above = _float_above_threshold(scores, k)
-    # No score lies strictly between lambda and the next float above it. So only coordinates that
+    # No score is strictly between lambda and the next float above it. So only coordinates that
     # reach 1 can change the slope; these are few and within rounding. The first step is exact, or
     # two more steps correct it.
     shifted = scores - above

@@ -107,7 +107,7 @@ def test_equal_scores_rank_by_index(ranks, k):
             [-jnp.inf, 1.0, -jnp.inf, 2.0, 1.0, 3.0],
         ]
     )
-    value, index = _top_k.kth_largest(scores, k)
+    value, index = _top_k.select_kth(scores, k)
     order = np.argsort(-np.asarray(scores), axis=-1, kind="stable")
     np.testing.assert_array_equal(index[:, 0], order[:, k - 1])
     np.testing.assert_array_equal(value, np.take_along_axis(np.asarray(scores), index, axis=-1))
