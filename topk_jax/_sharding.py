@@ -23,24 +23,26 @@ def map_over_devices(
     arrays: tuple[Any, ...],
     specs: tuple[PartitionSpec, ...],
     spec_of_results: PartitionSpec,
+    *,
+    gathers: bool = True,
 ) -> Any:
     """`function(*arrays)` on each device, for its parts of the arrays along Explicit mesh axes.
 
-    Each of the arrays may be a tree of arrays, to all of which its spec applies. Mesh axes that no
-    spec names stay as they are.
+    Each of the arrays may be a tree of arrays, to all of which its spec applies. Axes beyond the
+    spec stay as they are. Axes for which the spec has `None` are gathered, or stay as they are too.
     """
     meshes = (jax.typeof(array).sharding.mesh for array in jax.tree.leaves(arrays))
     mesh = next(mesh for mesh in meshes if not mesh.empty)
 
     def place(spec: PartitionSpec, array: jax.Array) -> jax.Array:
-        taken = {*mesh_axes(spec)}
-        if not taken:
+        taken, given = {*mesh_axes(spec)}, jax.typeof(array).sharding
+        if not taken and not given.mesh.empty:
             return array
-        others = jax.typeof(array).sharding.spec
-        parts = [
-            part if part is not None or {*mesh_axes(PartitionSpec(other))} & taken else other
-            for part, other in itertools.zip_longest(spec, others)
-        ]
+        parts = list(spec) if gathers else []
+        size = len(parts)
+        for part, other in itertools.zip_longest([*spec][size:], given.spec[size:]):
+            is_free = not {*mesh_axes(PartitionSpec(other))} & taken
+            parts.append(other if part is None and is_free else part)
         return jax.sharding.reshard(array, NamedSharding(mesh, PartitionSpec(*parts)))
 
     placed = (
@@ -65,8 +67,8 @@ def call_on_devices(
 ) -> Any:
     """`function(**arguments)` on each device: see `map_over_devices`.
 
-    Leaves of the arguments that are not JAX arrays are static. Arrays of an argument without a spec
-    are the same on all devices.
+    Leaves of the arguments that are not JAX arrays are static. Arguments without a spec, and axes
+    for which a spec has `None`, stay as they are.
     """
     leaves, tree = jax.tree.flatten_with_path(arguments)
     arrays = {
@@ -81,7 +83,7 @@ def call_on_devices(
         return function(**jax.tree.unflatten(tree, filled))
 
     given, specs_of_arrays = zip(*arrays.values(), strict=True)
-    return map_over_devices(call, given, specs_of_arrays, spec_of_results)
+    return map_over_devices(call, given, specs_of_arrays, spec_of_results, gathers=False)
 
 
 def may_be_split(array: jax.Array) -> bool:
