@@ -32,7 +32,7 @@ import numpy as np
 
 from benchmarks import collection, command, markdown, timing
 from topk_jax import losses
-from topk_jax.operators import _perturbed
+from topk_jax.operators import _perturbed_selection
 from train.models import build_model
 
 # Batch, classes.
@@ -133,7 +133,7 @@ def account(loss: Loss, batch: int, num_classes: int) -> dict[str, Any]:
         # Some losses choose their method by the backend.
         mock.patch.object(jax, "default_backend", return_value="gpu"),
         # All samples at once: a loop over groups of them reads and writes as much.
-        mock.patch.object(_perturbed, "_GROUP_SIZE_OF_OTHERS", 2**40),
+        mock.patch.object(_perturbed_selection, "_BLOCK_SIZE_OF_OTHERS", 2**40),
     ):
         program = jax.export.export(
             timing.value_and_gradient(loss),

@@ -71,7 +71,7 @@ def _compiled(way: tuple[int, ...], scores: jax.Array, k: int) -> timing.Contest
             setattr(_top_k, name, value)
         # A new function each time, because JAX would reuse the trace of another method.
         compiled = (
-            jax.jit(functools.partial(lambda scores: _top_k.kth_largest(scores, k)))
+            jax.jit(functools.partial(lambda scores: _top_k.select_kth(scores, k)))
             .lower(scores)
             .compile()
         )

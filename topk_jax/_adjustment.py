@@ -58,4 +58,4 @@ def adjust_logits(logits: ArrayLike, *, class_counts: ArrayLike, tau: ArrayLike 
 
 def log_frequencies(counts: jax.Array, class_axis_name: Hashable | None = None) -> jax.Array:
     """The logarithms of the classes' shares of the examples, `[L]`."""
-    return jnp.log(counts / _classes.total(counts, class_axis_name))
+    return jnp.log(counts / _classes.sum_classes(counts, class_axis_name))

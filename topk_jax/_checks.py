@@ -1,9 +1,9 @@
 """Argument checks at trace time: types, dtypes, shapes and concrete values.
 
 Every check returns the converted argument, or raises a `ValueError` or `TypeError` that states the
-argument's name, its value and the allowed values. Values of traced arrays cannot be read: a traced
-parameter outside its range becomes NaN, so that the result is NaN too. This costs a few operations
-on a scalar, or on a vector of one entry per class.
+argument's name, its value and the allowed values. Values of traced arrays cannot be read. A traced
+parameter outside its range becomes NaN, so the result is NaN too. This check costs a few operations
+on a scalar or on a vector with one entry per class.
 """
 
 import numbers
@@ -147,7 +147,7 @@ def mean_set_size(k: Any, num_classes: int | None = None) -> Fraction:
     """Returns a static mean set size as an exact fraction, or raises if it is outside [1, L].
 
     The float 1.15 differs a little from the decimal 1.15, so 100 sets of that mean size could lose
-    or gain a class by rounding. The fraction is that of the shortest decimal for the float.
+    or gain a class by rounding. The fraction equals the shortest decimal for the float.
     """
     exact = _as_decimal(k, "k")
     if exact < 1 or (num_classes is not None and exact > num_classes):
@@ -196,7 +196,7 @@ def axis_index(axis: Any, ndim: int) -> int:
     return index % ndim
 
 
-def whole_number(
+def static_integer(
     number: Any, name: str, *, minimum: int, maximum: int | None = None, reason: str = ""
 ) -> int:
     """Returns a static integer, or raises if it is outside [minimum, maximum].
@@ -220,7 +220,7 @@ def whole_number(
 
 def rank(k: Any, maximum: int, *, reason: str = "the number of classes") -> int:
     """Returns the static rank or set size `k`, or raises if it is outside [1, maximum]."""
-    return whole_number(k, "k", minimum=1, maximum=maximum, reason=reason)
+    return static_integer(k, "k", minimum=1, maximum=maximum, reason=reason)
 
 
 def set_sizes(sizes: Any, name: str, num_classes: int) -> tuple[int, ...]:
@@ -232,7 +232,7 @@ def set_sizes(sizes: Any, name: str, num_classes: int) -> tuple[int, ...]:
     if not given:
         raise ValueError(f"{name} must have at least one set size, got {sizes!r}.")
     return tuple(
-        whole_number(size, name, minimum=1, maximum=num_classes, reason="the number of classes")
+        static_integer(size, name, minimum=1, maximum=num_classes, reason="the number of classes")
         for size in given
     )
 
@@ -316,13 +316,13 @@ def choice(given: Any, name: str, allowed: tuple[str, ...]) -> str:
         )
     if not isinstance(given, str) or given not in allowed:
         listed = ", ".join(map(repr, allowed[:-1])) + f" or {allowed[-1]!r}"
-        got = repr(given) if isinstance(given, str) else described(given)
+        got = repr(given) if isinstance(given, str) else describe(given)
         raise ValueError(f"{name} must be {listed}, got {got}.")
     return given
 
 
-def described(given: Any) -> str:
-    """The user's argument in a few words, on one line: an array by its shape."""
+def describe(given: Any) -> str:
+    """A short description of the user's argument on one line; of an array, its shape."""
     if isinstance(given, jax.Array | np.ndarray):
         return f"an array of shape {given.shape}"
     words = repr(given)
@@ -342,7 +342,7 @@ def static_boolean(given: Any, name: str) -> bool:
 
 
 def weights_of_sizes(weights: ArrayLike, name: str, maximum: int, dtype: jnp.dtype) -> jax.Array:
-    """Returns the weights of the sizes 1 to K, `[K]`, or raises if they are no distribution.
+    """Returns the weights of the sizes 1 to K, `[K]`, or raises if they are not a distribution.
 
     The sum may differ from 1 by 1e-4, because decimals are rounded.
     """
@@ -387,7 +387,7 @@ def limits(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> 
 
 
 def real_array(values: ArrayLike, name: str, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:
-    """Returns real numbers of this shape in `dtype`, or raises for others."""
+    """Returns real numbers of this shape in `dtype`, or raises for other values."""
     converted = real_numbers(values, name)
     if converted.shape != shape:
         raise ValueError(f"{name} must have shape {shape}, got shape {converted.shape}.")
@@ -419,7 +419,7 @@ def per_class(
         result = converted.astype(dtype)
         wrong = ~((result >= 0) & jnp.isfinite(result))
         if wrong.ndim:
-            wrong = _classes.any_of(wrong, class_axis_name)
+            wrong = _classes.any_class(wrong, class_axis_name)
         return _numerics.nan_unless(~wrong, result)
     if not (concrete >= 0).all():
         wrong = concrete[~(concrete >= 0)].flat[0]
@@ -433,10 +433,10 @@ def per_class(
 def relative_weights(
     weights: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype
 ) -> jax.Array:
-    """Returns one weight per class, [L], of which the ratios count, or raises if there are none.
+    """Returns one relative weight per class, [L], or raises if the ratios are undefined.
 
-    The ratios of infinite weights, and of zeros alone, are undefined. Traced weights are all NaN
-    then.
+    Infinite weights have no ratios, and neither have weights that are all 0. If the weights are
+    traced, all of them become NaN.
     """
     converted = per_class(weights, name, num_classes, dtype)
     concrete = _concrete(weights)
@@ -453,13 +453,13 @@ def relative_weights(
 def class_counts(counts: ArrayLike, name: str, num_classes: int | None = None) -> jax.Array:
     """Returns the number of examples of each class, [L], or raises if one is not positive.
 
-    Their sum and their shares of it have to be within float32, whatever the type of the scores is.
-    Traced counts are all NaN if one is wrong.
+    Their sum, and each count divided by it, have to be within the range of float32, for any type of
+    the scores. Traced counts are all NaN if one is wrong.
 
     Args:
         counts: the user's argument.
         name: the argument's name.
-        num_classes: L, where another argument determines it.
+        num_classes: L, if another argument determines it.
     """
     # A number that overflows is refused below.
     with np.errstate(over="ignore"):
@@ -477,8 +477,8 @@ def class_counts(counts: ArrayLike, name: str, num_classes: int | None = None) -
         wide = jnp.float64 if converted.dtype == jnp.float64 else jnp.result_type(float)
         traced = converted.astype(wide)
         fewest, sum_of_all = traced.min(), traced.sum()
-        # A NaN or an infinite count fails these, and a count of 0 has a share of 0.
-        # Python numbers, which any dtype takes under strict promotion.
+        # A NaN or an infinite count fails these comparisons, and so does the quotient of a count of
+        # 0. Python numbers, which any dtype takes under strict promotion.
         valid = jnp.minimum(fewest, fewest / sum_of_all) >= float(limits.tiny)
         valid &= sum_of_all <= float(limits.max)
         return _numerics.nan_unless(valid, traced)
@@ -513,7 +513,7 @@ def training_counts(counts: ArrayLike, name: str) -> jax.Array:
 def real_numbers(values: ArrayLike, name: str) -> jax.Array:
     """Returns real numbers in the type that they have, or as floats if they are concrete integers.
 
-    Raises `TypeError` for others.
+    Raises `TypeError` for other values.
     """
     concrete = None if isinstance(values, jax.Array) else _concrete(values)
     if concrete is not None and concrete.dtype.kind in "iu":
@@ -588,7 +588,7 @@ def _as_int(number: Any, name: str) -> int:
     try:
         return operator.index(number)
     except TypeError as error:
-        raise TypeError(f"{name} must be an integer, got {described(number)}.") from error
+        raise TypeError(f"{name} must be an integer, got {describe(number)}.") from error
 
 
 def _as_decimal(number: Any, name: str) -> Fraction:
@@ -597,7 +597,7 @@ def _as_decimal(number: Any, name: str) -> Fraction:
             f"{name} must be a static number, got a traced value: mark it static under jit."
         )
     if isinstance(number, bool | np.bool_) or not isinstance(number, numbers.Real):
-        raise TypeError(f"{name} must be a real number, got {described(number)}.")
+        raise TypeError(f"{name} must be a real number, got {describe(number)}.")
     if not np.isfinite(float(number)):
         raise ValueError(f"{name} must be a finite number, got {number}.")
     return Fraction(str(number))

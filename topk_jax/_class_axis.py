@@ -1,4 +1,4 @@
-"""The argument `class_axis_name` of public functions: checked, found, or missed."""
+"""Decorators of functions of scores: check `class_axis_name`, infer it, or refuse split classes."""
 
 import inspect
 from collections.abc import Callable, Hashable
@@ -15,27 +15,28 @@ from topk_jax import _checks, _sharding
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# Arguments that are split: as the first one, as its batch, with samples in front, or by classes.
+# Arguments that are split like the first one, like its batch, or by classes.
 _LIKE_FIRST = ("proposal_logits",)
 _OF_BATCH = ("labels", "key")
 _OF_CLASSES = ("margins", "class_counts", "threshold")
 
 
-def optional(
+def allow_split(
     *,
     of: Literal["examples", "entries", "batch"] = "examples",
-    keys_of_rows: Callable[[Any, tuple[int, ...]], Any] | None = None,
+    derive_keys: Callable[[Any, tuple[int, ...]], Any] | None = None,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """For a function of scores [..., L] and others that has an argument `class_axis_name`.
+    """Decorates a function of scores [..., L] that has an argument `class_axis_name`.
 
-    Where it is `None` and the type of the scores tells that the classes are split along Explicit
-    mesh axes, each device calls the function for its own classes. In `jax.shard_map` a call without
-    the name is refused if it is seen to need it.
+    If the name is `None` and the classes are split along Explicit mesh axes, each device calls the
+    function for its classes. Inside `jax.shard_map`, a call without the name raises if the types
+    show that the classes are split.
 
     Args:
-        of: what the result has a number for: each example, each example and class, or the batch. A
-            function of the batch without an argument `axis_name` gets all examples.
-        keys_of_rows: makes one key per example from one key.
+        of: what each number of the result belongs to: an example, an entry (an example and a
+            class), or the batch. A function of the batch that has no argument `axis_name` gets all
+            examples.
+        derive_keys: makes one key per example from one key.
     """
 
     def decorated(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -54,19 +55,13 @@ def optional(
             if name is not None:
                 _check_name(name, first, given)
                 return function(*args, **kwargs)
-            refuse_split(first, scores, given.get("labels"), "give class_axis_name={}")
+            check_not_split(first, scores, given.get("labels"), "give class_axis_name={}")
             spec = _explicit_spec(scores)
             if not spec or spec[-1] is None:
                 return function(*args, **kwargs)
             takes_axis_name = "axis_name" in signature.parameters
-            result: Result = _mapped(
-                partial(_called, function, takes_axis_name),
-                first,
-                given,
-                spec,
-                of,
-                of == "batch" and not takes_axis_name,
-                keys_of_rows,
+            result: Result = _call_on_devices(
+                function, first, given, spec, of, takes_axis_name, derive_keys
             )
             return result
 
@@ -75,10 +70,10 @@ def optional(
     return decorated
 
 
-def needs_whole_rows(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """For a function of scores [..., L] and labels that has no argument `class_axis_name`.
+def refuse_split(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorates a function of scores [..., L] that needs all classes of an example.
 
-    In `jax.shard_map` a call is refused if the classes are seen to be split.
+    Inside `jax.shard_map`, a call raises if the types show that the classes are split.
     """
     signature = inspect.signature(function)
     first = next(iter(signature.parameters))
@@ -88,17 +83,17 @@ def needs_whole_rows(function: Callable[Parameters, Result]) -> Callable[Paramet
         scores = args[0] if args else kwargs.get(first)
         if isinstance(scores, jax.Array) and not jax.typeof(scores).sharding.mesh.empty:
             given = signature.bind(*args, **kwargs).arguments
-            refuse_split(first, scores, given.get("labels"), "gather its classes")
+            check_not_split(first, scores, given.get("labels"), "gather its classes")
         return function(*args, **kwargs)
 
     return called
 
 
 def _check_name(name: Hashable, first: str, given: dict[str, Any]) -> None:
-    """Raises for a name that no map binds, or that is not that of the classes."""
+    """Raises if no map binds the name, or if the classes are not split along it."""
     _checks.axis_size(name, "class_axis_name")
     names = set(name) if isinstance(name, tuple) else {name}
-    # Without check_vma no type says along which axes its array varies.
+    # Without check_vma, types do not show along which axes an array varies.
     if not names & _varying(jax.lax.axis_index(name)):
         return
     if not names <= _varying(given[first]):
@@ -113,18 +108,18 @@ def _check_name(name: Hashable, first: str, given: dict[str, Any]) -> None:
         )
 
 
-def refuse_split(name: str, scores: Any, labels: Any, way: str) -> None:
-    """Raises where the scores vary along a mapped axis and the labels do not.
+def check_not_split(name: str, scores: Any, labels: Any, way: str) -> None:
+    """Raises if the scores vary along a mapped axis and the labels do not.
 
-    Hazard: each device would take its classes for all of them, and the loss would be a plausible
-    number. Choice: examples that differ by device have labels that do, too. Cost: labels that are
-    the same for other examples have to be marked.
+    Hazard: each device would treat its classes as all classes, and the loss would be a plausible
+    number. Choice: different examples on each device have labels that vary, too. Cost: labels that
+    are the same on all devices, for different examples, have to be marked.
 
     Args:
         name: the argument's name.
         scores: the argument, or an array of it.
-        labels: the labels, or `None` for a function without.
-        way: what to do if the classes are split; it may have a place for the names of the axes.
+        labels: the labels, or `None` for a function without labels.
+        way: what to do if the classes are split; a format string for the names of the axes.
     """
     if labels is None:
         return
@@ -149,70 +144,49 @@ def _explicit_spec(scores: jax.Array) -> tuple[Any, ...]:
     return (*jax.typeof(scores).sharding.spec,)
 
 
-def _called(
+def _call_on_devices(
     function: Callable[..., Any],
-    takes_axis_name: bool,
-    batch_names: tuple[Any, ...],
-    class_names: Any,
-    arguments: dict[str, Any],
-) -> Any:
-    if takes_axis_name and batch_names:
-        arguments = {**arguments, "axis_name": batch_names}
-    return function(**arguments, class_axis_name=class_names)
-
-
-def _mapped(
-    call: Callable[..., Any],
     first: str,
     given: dict[str, Any],
     spec: tuple[Any, ...],
     of: str,
-    has_whole_batch: bool,
-    keys_of_rows: Callable[[Any, tuple[int, ...]], Any] | None,
+    takes_axis_name: bool,
+    derive_keys: Callable[[Any, tuple[int, ...]], Any] | None,
 ) -> Any:
-    """The call by each device, for its own classes and examples."""
+    """Calls the function on each device, for its classes and examples."""
     scores = given[first]
     batch_shape = scores.shape[:-1]
-    batch = (None,) * len(batch_shape) if has_whole_batch else spec[:-1]
+    # A statistic needs all examples.
+    needs_all = of == "batch" and not takes_axis_name
+    batch = (None,) * len(batch_shape) if needs_all else spec[:-1]
     classes = spec[-1]
     if "labels" in given:
         given = {**given, "labels": _checks.integer_array(given["labels"], "labels", batch_shape)}
-    if given.get("key") is not None and keys_of_rows is not None:
-        # The noise of a key depends on the place in the batch, which a device does not know.
-        given = {**given, "key": keys_of_rows(given["key"], batch_shape)}
-    arrays, specs = {}, {}
+    if given.get("key") is not None and derive_keys is not None:
+        # The noise of a key depends on the position in the batch, which a device does not know.
+        given = {**given, "key": derive_keys(given["key"], batch_shape)}
+    specs = {}
     for name, value in given.items():
         if name == first or name in _LIKE_FIRST:
-            own = (*batch, classes)
+            spec = (*batch, classes)
         elif name in _OF_BATCH and np.ndim(value) == len(batch_shape):
-            own = batch
+            spec = batch
         elif name == "noise" and value is not None:
-            own = (None, *batch, classes)
+            spec = (None, *batch, classes)
         elif name in _OF_CLASSES and np.ndim(value) == 1:
-            own = (classes,)
-        elif isinstance(value, jax.Array):
-            own = ()
+            spec = (classes,)
         else:
             continue
-        if isinstance(value, jax.Array):
-            arrays[name] = value
-        elif name in _OF_CLASSES:
-            # Also counts that no integer of 32 bits holds.
-            arrays[name] = _checks.real_numbers(value, name)
-        else:
-            arrays[name] = jnp.asarray(value)
-        specs[name] = PartitionSpec(*own)
-    static = {name: value for name, value in given.items() if name not in arrays}
+        specs[name] = PartitionSpec(*spec)
+        # Counts of classes may be larger than an integer of 32 bits.
+        convert = partial(_checks.real_numbers, name=name) if name in _OF_CLASSES else jnp.asarray
+        given = {**given, name: convert(value)}
     results = {
         "examples": PartitionSpec(*batch),
         "entries": PartitionSpec(*batch, classes),
         "batch": PartitionSpec(),
     }
-    batch_names = _sharding.names_of(PartitionSpec(*batch))
-    return _sharding.mapped(
-        lambda arrays: call(batch_names, classes, {**static, **arrays}),
-        jax.typeof(scores).sharding.mesh,
-        arrays,
-        specs,
-        results[of],
-    )
+    if takes_axis_name and any(batch):
+        given = {**given, "axis_name": _sharding.mesh_axes(PartitionSpec(*batch))}
+    call = partial(function, class_axis_name=classes)
+    return _sharding.call_on_devices(call, given, specs, results[of])

@@ -1,10 +1,10 @@
 """The console command `topk-jax`, which runs the program from any folder.
 
-The packages of the program are called `train` and `configs`, and so are many people's own files. At
-the top of an environment they would clash. The wheel therefore has them in `topk_jax/_program`, a
-folder that is no package, and this command finds them there in its own process. Import paths in the
-sources, in the configurations of runs and in what is sent to other processes are then those of a
-checkout, and nobody else's imports change.
+The packages of the program are called `train` and `configs`. Many users have files with these
+names, with which packages at the top of an environment would clash. The wheel therefore has them in
+the folder `topk_jax/_program`, which is not a package, and this command finds them there in its own
+process. Import paths in the sources, in the configurations of runs and in data for other processes
+are then the same as in a checkout, and imports of other programs do not change.
 """
 
 import importlib
@@ -27,7 +27,8 @@ def main() -> None:
     _console_imports.begin(str(_PROGRAM))
     importlib.import_module("train.foundation.interruption").begin()
     importlib.import_module("train.foundation.process_limits").check()
-    # Processes of the program would look into the current folder, or beside this file, first.
+    # Without it, processes of the program would first look in the current folder or beside this
+    # file.
     os.environ["PYTHONSAFEPATH"] = "1"
     invocation = importlib.import_module("train.foundation.invocation")
     commands = {

@@ -1,10 +1,10 @@
-"""Where a command of the program finds modules: in the current folder only what the user names.
+"""Imports from the current folder only the modules that the user names.
 
-The current folder may have files of strangers, and a file of any name: Python would run `orbax.py`
-or `torch.py` in it when a library asks for a package that is a namespace or is not installed. No
-entry of `sys.path` is therefore the current folder, and two finders stand for it. One has the
-packages of the program. The other has the modules of the current folder, for an import path that
-the user has given, for a recipe, and for the modules that it has found for these.
+The current folder may have untrusted files of any name. Python would run `orbax.py` or `torch.py`
+in it when a library asks for a package that is a namespace or is not installed. The current folder
+is therefore not an entry of `sys.path`, and two finders replace it. One has the packages of the
+program. The other has the modules of the current folder, for an import path that the user has
+given, for a recipe, and for the modules that it has found for these.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ class _Packages:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As the protocol of finders has it; `path` is None at the top of all packages."""
+        """Implements the protocol of finders; `path` is None for a top-level module."""
         found = name in _PACKAGES and path is None
         return PathFinder.find_spec(name, [self._folder], target) if found else None
 
@@ -52,7 +52,7 @@ class _OwnModules:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """As the protocol of finders has it."""
+        """Implements the protocol of finders."""
         if path is not None or not (name in self.named or _importer() in {RECIPE, *self.found}):
             return None
         spec = PathFinder.find_spec(name, [self._folder], target)
@@ -62,10 +62,10 @@ class _OwnModules:
 
 
 class _State:
-    """What `begin` has changed.
+    """The state that `begin` changes.
 
     Attributes:
-        path: `sys.path` before; None if it has not begun.
+        path: `sys.path` before `begin`; None if it was not called.
         own: finds the user's modules.
     """
 
@@ -83,7 +83,7 @@ def begin(folder: str) -> None:
         return
     _State.path = list(sys.path)
     sys.meta_path.insert(0, _Packages(folder))
-    # One that was deleted has no modules.
+    # A current folder that was deleted has no modules.
     with contextlib.suppress(FileNotFoundError):
         current = os.path.realpath("")
         found = os.environ.get(_VARIABLE, "").split()
@@ -94,7 +94,7 @@ def begin(folder: str) -> None:
 
 
 def is_process_of_the_program() -> bool:
-    """Whether a process in which `begin` was called has started this one to decode."""
+    """Whether this process decodes images for a process in which `begin` was called."""
     return _VARIABLE in os.environ
 
 

@@ -22,12 +22,12 @@ def finite_scores(logits: jax.Array) -> jax.Array:
     Cost: one elementwise pass, which XLA fuses into the next one.
 
     Hazard: XLA on the CPU computes a maximum by one instruction that may lose a NaN. Choice:
-    results are marked by the scores that were given, not by these.
+    results are marked with NaN by the given scores, not by the result of this function.
     """
     return jnp.maximum(logits, FLOOR)
 
 
-def flushed(values: jax.Array) -> jax.Array:
+def flush(values: jax.Array) -> jax.Array:
     """The values with denormal numbers, and -0, replaced by 0."""
     return jnp.where(jnp.abs(values) < jnp.finfo(values.dtype).tiny, 0.0, values)
 
@@ -37,11 +37,11 @@ def score_of_label(
 ) -> jax.Array:
     """The score of the true class, `[...]`. A label out of range gives some number.
 
-    `nan_where_invalid` turns the results of such labels into NaN. JAX would clamp or wrap them
-    silently.
+    `nan_where_invalid` turns the results of such labels into NaN. JAX would silently clamp or wrap
+    the labels.
     """
     if class_axis_name is not None:
-        return _classes.entries(logits, labels[..., None], class_axis_name)[..., 0]
+        return _classes.take(logits, labels[..., None], class_axis_name)[..., 0]
     index = jnp.clip(labels, 0, logits.shape[-1] - 1)[..., None]
     return jnp.take_along_axis(logits, index, axis=-1, mode="promise_in_bounds")[..., 0]
 
@@ -53,19 +53,19 @@ def value_of_class(
     if values.ndim == 0:
         return values
     if class_axis_name is not None:
-        return _classes.entries_of_all(values, labels, class_axis_name)
+        return _classes.take_shared(values, labels, class_axis_name)
 
     def of_labels(labels: jax.Array, values: jax.Array) -> jax.Array:
         return values.at[labels].get(mode="clip")
 
-    return _sharding.on_each_device(of_labels, labels.ndim, labels, shared=(values,))
+    return _sharding.map_examples(of_labels, labels.ndim, labels, shared=(values,))
 
 
 def is_label(
     scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     """A mask of the true class, `[..., L]`. It is all false for a label out of range."""
-    labels = _classes.own(labels, scores.shape[-1], class_axis_name)
+    labels = _classes.localize(labels, scores.shape[-1], class_axis_name)
     classes = jax.lax.broadcasted_iota(labels.dtype, scores.shape, scores.ndim - 1)
     return labels[..., None] == classes
 
@@ -74,7 +74,8 @@ def without_label(
     scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
     """The scores [..., L] with -inf, which is below `FLOOR`, at the true class."""
-    # Of no examples, `jnp.where` returns its second argument, which has to vary as the scores do.
+    # With an empty batch, `jnp.where` returns its second argument, which has to vary as the scores
+    # do.
     return jnp.where(~is_label(scores, labels, class_axis_name), scores, -jnp.inf)
 
 
@@ -106,9 +107,9 @@ def nan_where_invalid_labels(values: jax.Array, labels: jax.Array, num_classes: 
 def valid_examples(
     logits: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
-    """Where no logit is NaN and the label is in [0, L), `[...]`."""
+    """Whether no logit is NaN and the label is in [0, L), `[...]`."""
     in_range = (labels >= 0) & (labels < _classes.count(logits, class_axis_name))
-    return in_range & ~_classes.any_of(jnp.isnan(logits), class_axis_name)
+    return in_range & ~_classes.any_class(jnp.isnan(logits), class_axis_name)
 
 
 def nan_where_invalid_scores(
@@ -119,11 +120,11 @@ def nan_where_invalid_scores(
 
 
 def are_scores(scores: jax.Array, class_axis_name: Hashable | None = None) -> jax.Array:
-    """Where no score is NaN or +inf, `[...]`.
+    """Whether no score is NaN or +inf, `[...]`.
 
     A NaN fails the comparison too. A network whose scores overflow is as broken as one with NaN.
     """
-    return ~_classes.any_of(~(scores < jnp.inf), class_axis_name)
+    return ~_classes.any_class(~(scores < jnp.inf), class_axis_name)
 
 
 def nan_where_invalid_targets(
@@ -137,11 +138,12 @@ def nan_where_invalid_targets(
 def batch_mean(values: jax.Array, axis_name: Hashable | None) -> jax.Array:
     """The mean over all examples [...] of all devices along `axis_name`, on every device.
 
-    Identity: the shards have equal sizes, so the mean of their means is the mean. Hazard: JAX
-    transposes psum to psum. So `jax.grad` on one device gives the derivative of the sum of the
-    results of all devices, which is `axis_size` times that of the mean. Choice: do not correct it.
-    All devices return the same number, so the mean of these gradients over the devices, which a
-    training step computes, is the gradient of the whole batch. Cost: one scalar all-reduce.
+    Identity: the parts of the devices have equal sizes, so the mean of their means is the mean of
+    the batch. Hazard: JAX transposes psum to psum. So `jax.grad` on one device gives the derivative
+    of the sum of the results of all devices, which is `axis_size` times the derivative of the mean.
+    Choice: do not correct it. All devices return the same number, so the mean of these gradients
+    over the devices, which a training step computes, is the gradient of the complete batch. Cost:
+    one scalar all-reduce.
     """
     local = values.mean()
     return local if axis_name is None else jax.lax.pmean(local, axis_name)
@@ -162,7 +164,7 @@ def nan_unless(valid: jax.Array, values: jax.Array) -> jax.Array:
 
 @jax.custom_jvp
 def with_slope_of(values: jax.Array, _others: jax.Array) -> jax.Array:
-    """The values, with the derivative of others that equal them up to rounding."""
+    """The values, with the derivative of other values that equal them up to rounding."""
     return values
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from topk_jax import _classes, _ordinals, _sharding
 
-# Sums are taken over blocks of this many values, then over blocks of those sums, and so on.
+# Sums are taken over blocks of this many values, then over blocks of these sums, and so on.
 _BLOCK = 32
 # Rows are searched as tables of at most this many rows. XLA vectorizes the loops over the columns,
 # and reduces up to `_WIDEST` of them at once.
@@ -26,14 +26,14 @@ def largest_threshold(
     """The largest of the values [N], or infinity, such that `allows(values >= threshold)`.
 
     `allows` must hold for the smallest value. If it holds for a value, it must hold for all smaller
-    ones.
+    values.
 
     Identity: ordinals keep the order of the floats, so the threshold can be found bit by bit.
     Hazard: a full sort is slow, and a partial sort is slow for many values. Choice: one pass over
     the values for each bit, for any rank. Cost: 32 passes (64 for float64), and one copy.
 
-    `class_axis_name` is the mapped axis that the values are split along; `allows` then has to give
-    the same on all devices.
+    `class_axis_name` is the mapped axis that the values are split along; `allows` then has to
+    return the same on all devices.
     """
     ordinals = _ordinals.to_ordinals(values)
     unsigned = ordinals.dtype
@@ -48,7 +48,7 @@ def largest_threshold(
     nothing = jnp.zeros_like(values.max(), dtype=unsigned)
     start = (nothing, jnp.asarray(_ordinals.highest_bit(unsigned)))
     largest, _ = jax.lax.fori_loop(0, 8 * unsigned.itemsize, try_bit, start)
-    return _classes.lowest(jnp.where(ordinals >= largest, values, jnp.inf), class_axis_name)
+    return _classes.min_values(jnp.where(ordinals >= largest, values, jnp.inf), class_axis_name)
 
 
 def kth_by_descent(scores: jax.Array, k: int) -> jax.Array:
@@ -86,8 +86,8 @@ def kth_by_bisection(scores: jax.Array, k: int) -> jax.Array:
     Identity: if exactly k scores reach a threshold, the k-th largest is the smallest of them.
     Hazard: the scores may spread over all exponents, and some may be equal. Choice: bisection of
     the values and of their ordinals in turns, until each row has such a threshold or one float is
-    left. Cost: some 20 passes for scores like normals, and at most twice as many as a float has
-    bits.
+    left. Cost: about 20 passes for normally distributed scores, and at most two passes per bit of a
+    float.
     """
     columns = _columns(scores)
     smallest = _over_row(_SMALLEST, _if_finite, columns)
@@ -237,7 +237,7 @@ def _over_row(
         return jax.lax.broadcasted_iota(jnp.int32, shape, len(shape) - 1)
 
     width = columns.shape[-1]
-    # Without a barrier XLA would compute terms of a loop before it, where they are stored.
+    # Without a barrier XLA would compute the terms of a loop before the loop, and store them.
     columns, *rows = jax.lax.optimization_barrier((columns, *rows))
 
     def entry_by_entry(columns: jax.Array, *rows: jax.Array) -> jax.Array:
@@ -275,7 +275,7 @@ def sum_in_blocks(values: jax.Array) -> jax.Array:
     over blocks of these sums. Barriers keep XLA from merging them. Cost: about one more pass over
     N / 32 values.
     """
-    return _sum_in_blocks(_sharding.gathered(values))
+    return _sum_in_blocks(_sharding.gather(values))
 
 
 def _sum_in_blocks(values: jax.Array) -> jax.Array:
@@ -288,21 +288,22 @@ def _sum_in_blocks(values: jax.Array) -> jax.Array:
 def sum_of_rows_in_blocks(rows: jax.Array) -> jax.Array:
     """`sum_in_blocks` of all the values [n, L].
 
-    Hazard: blocks of rows on several devices have values of two of them. Choice: there each row is
-    added up alone, and its sum is sent to all devices. Cost: another rounding than on one device.
+    Hazard: blocks of rows on several devices have values of two of them. Choice: if the rows are
+    split, each row is added up by itself, and its sum is sent to all devices. Cost: the rounding
+    differs from one device.
     """
     if not _sharding.may_be_split(rows):
         return sum_in_blocks(rows.reshape(-1))
     of_rows = jax.vmap(_sum_in_blocks)
-    return sum_in_blocks(_sharding.on_each_device(of_rows, 1, rows))
+    return sum_in_blocks(_sharding.map_examples(of_rows, 1, rows))
 
 
-def stored(function: Callable[..., Any], *operands: Any) -> Any:
+def store(function: Callable[..., Any], *operands: Any) -> Any:
     """The result of `function(*operands)`, computed once and stored.
 
     Hazard: XLA on the CPU removes barriers before it fuses. It then computes additions and products
-    again for each use, even a whole random generator or a long product. Choice: a branch of a
-    condition that XLA does not know. Elsewhere the barrier is enough. Cost: the result is stored.
+    again for each use, even a random generator or a long product. Choice: on the CPU, a branch of a
+    condition that XLA does not know. Elsewhere a barrier is enough. Cost: the result is stored.
     """
 
     def in_a_branch(*operands: Any) -> Any:
@@ -318,8 +319,8 @@ def stored(function: Callable[..., Any], *operands: Any) -> Any:
     return jax.lax.platform_dependent(*operands, cpu=in_a_branch, default=behind_a_barrier)
 
 
-def once(scores: jax.Array) -> jax.Array:
-    """The scores, computed only once.
+def compute_once(scores: jax.Array) -> jax.Array:
+    """The scores, behind a barrier, so that they are computed only once.
 
     Hazard: XLA may compute a score again for each use, with different rounding. A comparison of a
     score with itself can then fail. Choice: a barrier. Cost: the scores are stored.

@@ -1,9 +1,9 @@
-"""Work on each example alone, in a batch that lies on several devices.
+"""Maps functions of independent examples over a batch that is split over several devices.
 
-An array tells its mesh while a program is traced. Along an Explicit axis it also tells how it is
-split: `jax.shard_map` then gives each device its own examples. Along an Auto axis the compiler
-splits the array later, and `custom_partitioning` tells it that no example needs another one.
-Elsewhere, and in `jax.shard_map` itself, there is nothing to do.
+The type of an array has its mesh while a program is traced. Along an Explicit axis, the type also
+shows how the array is split: `jax.shard_map` then gives each device its own examples. Along an Auto
+axis, the compiler splits the array later: `custom_partitioning` informs it that no example needs
+another one. Without a mesh, and inside `jax.shard_map`, there is nothing to do.
 """
 
 import itertools
@@ -18,41 +18,76 @@ from jax.experimental.custom_partitioning import custom_partitioning
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 
-def mapped(
-    function: Callable[[Any], Any],
-    mesh: Any,
-    arrays: dict[str, Any],
-    specs: dict[str, PartitionSpec],
-    split_of_results: PartitionSpec,
+def map_over_devices(
+    function: Callable[..., Any],
+    arrays: tuple[Any, ...],
+    specs: tuple[PartitionSpec, ...],
+    spec_of_results: PartitionSpec,
+    *,
+    gathers: bool = True,
 ) -> Any:
-    """`function(arrays)` by each device, along the Explicit axes of the specs.
+    """`function(*arrays)` on each device, for its parts of the arrays along Explicit mesh axes.
 
-    Other axes stay as they are.
+    Each of the arrays may be a tree of arrays, to all of which its spec applies. Axes for which the
+    spec has `None` are gathered. Without `gathers` they stay as they are, like axes beyond it.
     """
+    meshes = (jax.typeof(array).sharding.mesh for array in jax.tree.leaves(arrays))
+    mesh = next(mesh for mesh in meshes if not mesh.empty)
 
-    def placed(array: jax.Array, spec: PartitionSpec) -> jax.Array:
-        others = jax.typeof(array).sharding.spec
-        taken = names_of(spec)
-        parts = [
-            part if part is not None or {*names_of(PartitionSpec(other))} & {*taken} else other
-            for part, other in itertools.zip_longest(spec, others)
-        ]
+    def place(spec: PartitionSpec, array: jax.Array) -> jax.Array:
+        taken, given = {*mesh_axes(spec)}, jax.typeof(array).sharding
+        if not taken and not given.mesh.empty:
+            return array
+        parts = list(spec) if gathers else []
+        size = len(parts)
+        for part, other in itertools.zip_longest([*spec][size:], given.spec[size:]):
+            is_free = not {*mesh_axes(PartitionSpec(other))} & taken
+            parts.append(other if part is None and is_free else part)
         return jax.sharding.reshard(array, NamedSharding(mesh, PartitionSpec(*parts)))
 
-    names = {name for spec in specs.values() for name in names_of(spec)}
-    shares = jax.shard_map(
+    placed = (
+        jax.tree.map(partial(place, spec), array) for spec, array in zip(specs, arrays, strict=True)
+    )
+    on_each = jax.shard_map(
         function,
         mesh=mesh,
-        in_specs=(specs,),
-        out_specs=split_of_results,
-        axis_names=names,
+        in_specs=specs,
+        out_specs=spec_of_results,
+        axis_names={name for spec in specs for name in mesh_axes(spec)},
     )
-    # Without jit a map would need the mesh of the devices, which an array does not tell.
-    return jax.jit(shares)({name: placed(arrays[name], specs[name]) for name in arrays})
+    # Outside jit, shard_map needs the concrete mesh, and an array only carries the abstract one.
+    return jax.jit(on_each)(*placed)
+
+
+def call_on_devices(
+    function: Callable[..., Any],
+    arguments: dict[str, Any],
+    specs: dict[str, PartitionSpec],
+    spec_of_results: PartitionSpec,
+) -> Any:
+    """`function(**arguments)` on each device: see `map_over_devices`.
+
+    Leaves of the arguments that are not JAX arrays are static. Arguments without a spec, and axes
+    for which a spec has `None`, stay as they are.
+    """
+    leaves, tree = jax.tree.flatten_with_path(arguments)
+    arrays = {
+        place: (leaf, specs.get(path[0].key, PartitionSpec()))
+        for place, (path, leaf) in enumerate(leaves)
+        if isinstance(leaf, jax.Array)
+    }
+
+    def call(*parts: jax.Array) -> Any:
+        own = dict(zip(arrays, parts, strict=True))
+        filled = [own.get(place, leaf) for place, (_, leaf) in enumerate(leaves)]
+        return function(**jax.tree.unflatten(tree, filled))
+
+    given, specs_of_arrays = zip(*arrays.values(), strict=True)
+    return map_over_devices(call, given, specs_of_arrays, spec_of_results, gathers=False)
 
 
 def may_be_split(array: jax.Array) -> bool:
-    """Whether the array may be on several devices, and this code is not that of one of them."""
+    """Whether the array may be on several devices, and this is not the code of one device."""
     mesh = jax.typeof(array).sharding.mesh
     return any(
         kind == AxisType.Explicit or (kind == AxisType.Auto and mesh.size > 1)
@@ -66,36 +101,35 @@ def is_split_later(array: jax.Array) -> bool:
     return mesh.size > 1 and all(kind == AxisType.Auto for kind in mesh.axis_types)
 
 
-def on_each_device(
+def map_examples(
     function: Callable[..., Any], batch_ndim: int, *arrays: Any, shared: tuple[Any, ...] = ()
 ) -> Any:
-    """`function(*arrays, *shared)`, by each device for its own examples along Explicit axes.
+    """`function(*arrays, *shared)` on each device for its examples, along Explicit axes.
 
     Args:
         function: takes arrays of any batch shape; an example of its results needs no other example.
         batch_ndim: how many axes the batch has. They come first, in all arrays and in all results.
-        arrays: the first one determines how the batch is split. Others may be trees of arrays.
+        arrays: the first one determines how the batch is split. The others may be trees of arrays.
         shared: arrays that all examples share.
     """
-    split = _split(arrays[0], batch_ndim)
-    if not names_of(split):
+    spec = _batch_spec(arrays[0], batch_ndim)
+    if not mesh_axes(spec):
         return function(*arrays, *shared)
-    return _mapped(function, split, split, arrays, shared)
+    specs = (*(spec for _ in arrays), *(PartitionSpec() for _ in shared))
+    return map_over_devices(function, (*arrays, *shared), specs, spec)
 
 
-def selected_among_devices(
-    function: Callable[..., Any], batch_ndim: int, *arrays: jax.Array
-) -> Any:
-    """`function(names, *arrays)`, by each device, for a selection from the whole batch.
+def select_from_batch(function: Callable[..., Any], batch_ndim: int, *arrays: jax.Array) -> Any:
+    """`function(names, *arrays)` on each device, for a selection from the complete batch.
 
     `names` are the mesh axes that the batch is split along, for `jax.lax.all_gather`, or `None`.
-    The devices come in the order of the examples if the first axis of the batch alone is split. No
-    gradient may flow through it. See `on_each_device` for the other arguments.
+    The devices are in the order of the examples if only the first axis of the batch is split. No
+    gradient may flow through it. See `map_examples` for the other arguments.
     """
     if is_split_later(arrays[0]):
-        of_batch = custom_vmap(_partitioned(function, batch_ndim, takes_names=True))
+        of_batch = custom_vmap(_partition(partial(function, None), batch_ndim, function))
 
-        # The batches of a `vmap` are no shares of one batch: the compiler splits these.
+        # The batches of a `vmap` are not parts of one batch: the compiler splits them.
         @of_batch.def_vmap
         def _(_: int, is_mapped: list[bool], *arrays: jax.Array) -> tuple[Any, Any]:
             axes = [0 if is_one else None for is_one in is_mapped]
@@ -103,60 +137,67 @@ def selected_among_devices(
             return result, jax.tree.map(lambda _: True, result)
 
         return of_batch(*arrays)
-    split = _split(arrays[0], batch_ndim)
-    names = names_of(split)
+    spec = _batch_spec(arrays[0], batch_ndim)
+    names = mesh_axes(spec)
     if not names:
         return function(None, *arrays)
-    return _mapped(partial(function, names), split, split, arrays, ())
+    specs = (spec,) * len(arrays)
+    return map_over_devices(partial(function, names), arrays, specs, spec)
 
 
-def summed_over_devices(function: Callable[..., Any], *arrays: jax.Array) -> Any:
-    """The tree of sums `function(*arrays)`, by adding up those of the devices' own examples.
+def sum_examples(function: Callable[..., Any], *arrays: jax.Array) -> Any:
+    """The tree of sums `function(*arrays)`: each device adds up its examples.
 
-    The arrays have one shape, that of the batch; the first one determines how it is split.
+    All arrays have the shape of the batch. The first one determines how the batch is split.
     """
-    split = _split(arrays[0], arrays[0].ndim)
-    names = names_of(split)
+    spec = _batch_spec(arrays[0], arrays[0].ndim)
+    names = mesh_axes(spec)
     if not names:
         return function(*arrays)
 
-    def summed(*arrays: jax.Array) -> Any:
+    def sum_parts(*arrays: jax.Array) -> Any:
         return jax.lax.psum(function(*arrays), names)
 
-    return _mapped(summed, split, PartitionSpec(), arrays, ())
+    return map_over_devices(sum_parts, arrays, (spec,) * len(arrays), PartitionSpec())
 
 
-def gathered(array: jax.Array) -> jax.Array:
-    """The array, whole on each device of its mesh."""
-    whole = NamedSharding(jax.typeof(array).sharding.mesh, PartitionSpec())
+def gather(array: jax.Array) -> jax.Array:
+    """The complete array on each device of its mesh."""
+    unsplit = NamedSharding(jax.typeof(array).sharding.mesh, PartitionSpec())
     if is_split_later(array):
-        return jax.lax.with_sharding_constraint(array, whole)
-    is_split = names_of(_split(array, array.ndim))
-    return jax.sharding.reshard(array, whole) if is_split else array
+        return jax.lax.with_sharding_constraint(array, unsplit)
+    is_split = mesh_axes(_batch_spec(array, array.ndim))
+    return jax.sharding.reshard(array, unsplit) if is_split else array
 
 
-def selected_on_each_device(
+def select_by_example(
     function: Callable[..., Any],
     batch_ndim: int,
     *arrays: jax.Array,
+    of_split: Callable[..., Any] | None = None,
     of_classes: tuple[int, ...] = (),
 ) -> Any:
-    """`function(*arrays)`, by each device for its own examples along Explicit and Auto axes.
+    """`function(*arrays)` on each device for its examples, along Explicit and Auto axes.
 
-    No gradient may flow through it. See `on_each_device` for the other arguments. `of_classes` are
-    the arrays, among them the first one, whose last axis has the classes. Along Auto axes each
-    device then has its own classes of these, and the function takes the mesh axes that they are
-    split along, or `None`, as its first argument.
+    No gradient may flow through it. See `map_examples` for the other arguments.
+
+    Args:
+        function: computes the results from all classes of each example.
+        batch_ndim: how many axes the batch has.
+        arrays: the first one determines how the batch is split.
+        of_split: `of_split(names, *arrays)` computes them on a device that has only its classes.
+            `names` are the Auto axes that the classes are split along.
+        of_classes: the places of the arrays whose last axis has the classes, the first one among
+            them.
     """
-    of_whole_rows = partial(function, None) if of_classes else function
     if not may_be_split(arrays[0]):
-        return of_whole_rows(*arrays)
+        return function(*arrays)
 
     @custom_vmap
     def of_batch(*arrays: jax.Array) -> Any:
         if is_split_later(arrays[0]):
-            return _partitioned(function, batch_ndim, of_classes=of_classes)(*arrays)
-        return on_each_device(of_whole_rows, batch_ndim, *arrays)
+            return _partition(function, batch_ndim, of_split, of_classes)(*arrays)
+        return map_examples(function, batch_ndim, *arrays)
 
     # An axis of `vmap` is one more axis of the batch.
     @of_batch.def_vmap
@@ -165,67 +206,43 @@ def selected_on_each_device(
             array if is_one else jnp.broadcast_to(array[None], (size, *array.shape))
             for array, is_one in zip(arrays, is_mapped, strict=True)
         )
-        result = selected_on_each_device(function, batch_ndim + 1, *mapped, of_classes=of_classes)
+        result = select_by_example(
+            function, batch_ndim + 1, *mapped, of_split=of_split, of_classes=of_classes
+        )
         return result, jax.tree.map(lambda _: True, result)
 
     return of_batch(*arrays)
 
 
-def _split(array: jax.Array, batch_ndim: int) -> PartitionSpec:
-    """How the batch is split along Explicit axes."""
+def _batch_spec(array: jax.Array, batch_ndim: int) -> PartitionSpec:
+    """How the axes of the batch are split along Explicit mesh axes."""
     return PartitionSpec(*jax.typeof(array).sharding.spec[:batch_ndim])
 
 
-def names_of(split: PartitionSpec) -> tuple[Any, ...]:
-    """The mesh axes that a batch is split along."""
+def mesh_axes(split: PartitionSpec) -> tuple[Any, ...]:
+    """The mesh axes that a spec names."""
     parts = (part if isinstance(part, tuple) else (part,) for part in split if part is not None)
     return tuple(name for part in parts for name in part)
 
 
-def _mapped(
-    function: Callable[..., Any],
-    split: PartitionSpec,
-    split_of_results: PartitionSpec,
-    arrays: tuple[Any, ...],
-    shared: tuple[Any, ...],
-) -> Any:
-    """The function, mapped over the devices along the axes of `split`."""
-    mesh = jax.typeof(jax.tree.leaves(arrays)[0]).sharding.mesh
-
-    def placed(array: jax.Array) -> jax.Array:
-        own = jax.typeof(array).sharding.spec[len(split) :]
-        return jax.sharding.reshard(array, NamedSharding(mesh, PartitionSpec(*split, *own)))
-
-    mapped = jax.shard_map(
-        function,
-        mesh=mesh,
-        in_specs=(*(split for _ in arrays), *(PartitionSpec() for _ in shared)),
-        out_specs=split_of_results,
-        axis_names=set(names_of(split)),
-    )
-    # Without jit a map would need the mesh of the devices, which an array does not tell.
-    return jax.jit(mapped)(*jax.tree.map(placed, arrays), *shared)
-
-
-def _partitioned(
+def _partition(
     function: Callable[..., Any],
     batch_ndim: int,
-    *,
-    takes_names: bool = False,
+    of_split: Callable[..., Any] | None = None,
     of_classes: tuple[int, ...] = (),
 ) -> Callable[..., Any]:
-    """The function, of which the compiler knows that it needs no other examples.
+    """The function, marked for the compiler: an example of its results needs no other example.
 
-    With `takes_names` its first argument is the mesh axes that the batch is split along, or `None`;
-    with `of_classes` those that the classes of these arguments are split along. The compiler knows
-    that it needs all else of an example.
+    On a device that has only a part, `of_split(names, *arrays)` takes its place, if it is given.
+    With `of_classes`, this is a part of the classes of these arrays, and a part of the batch
+    otherwise. `names` are the mesh axes that they are split along.
     """
 
     def if_divided(mesh: Mesh, spec: PartitionSpec, shape: tuple[int, ...]) -> PartitionSpec:
         try:
             NamedSharding(mesh, spec).shard_shape(shape)
         except ValueError:
-            # Padding would be examples or classes, too.
+            # Padding would count as examples or classes.
             return PartitionSpec()
         return spec
 
@@ -257,27 +274,25 @@ def _partitioned(
 
         of_arguments = tuple(of_argument(*numbered) for numbered in enumerate(arguments))
         of_results = jax.tree.map(lambda _: NamedSharding(mesh, split), results)
-        names = classes if of_classes else names_of(split) or None
-        return mesh, with_names(names), of_results, of_arguments
-
-    def with_names(names: Any) -> Callable[..., Any]:
-        return partial(function, names) if takes_names or of_classes else function
+        names = classes if of_classes else mesh_axes(split)
+        on_device = partial(of_split, names) if of_split is not None and names else function
+        return mesh, on_device, of_results, of_arguments
 
     def rule(_: Any, arguments: Any, results: Any) -> tuple[str, dict[str, Any]]:
         batch = [f"b{axis}" for axis in range(batch_ndim)]
-        whole = []
+        others: list[str] = []
 
         def factors(number: int, kind: Any) -> str:
             own = [f"w{number}_{axis}" for axis in range(len(kind.shape) - batch_ndim)]
             ending = [own.pop() and "c"] if number in of_classes else []
-            whole.extend(own)
+            others.extend(own)
             return " ".join([*batch, *own, *ending])
 
         words = [factors(number, kind) for number, kind in enumerate([*arguments, *results])]
         sides = (", ".join(part) for part in (words[: len(arguments)], words[len(arguments) :]))
-        return " -> ".join(sides), {"need_replication_factors": tuple(whole)}
+        return " -> ".join(sides), {"need_replication_factors": tuple(others)}
 
-    result = custom_partitioning(with_names(None))
+    result = custom_partitioning(function)
     result.def_partition(
         partition, infer_sharding_from_operands=infer, sharding_rule=rule, decode_shardings=True
     )

@@ -37,8 +37,8 @@ class Tally:
 
     Tallies of parts of the data add up exactly to the tally of all data, in any order: with `+`
     over batches, and with `jax.lax.psum` over devices. The numbers are integers with 32 bits (64 in
-    JAX's 64-bit mode), so each total must stay below 2^31, which is some two million sets of a
-    thousand classes. The sum over classes, of which `mean` is made, may be larger.
+    JAX's 64-bit mode), so each total must stay below 2^31, which is about two million sets of a
+    thousand classes. `mean` adds up the totals of all classes, and this sum may be larger.
 
     Attributes:
         total: the sum of the values, integers.
@@ -128,8 +128,7 @@ def tally_by_class(
 
     Args:
         values: hits (booleans) or set sizes (integers), `[...]`.
-        labels: integer classes, `[...]`. An example whose label is outside [0, L) belongs
-            to no class and is left out.
+        labels: integer classes, `[...]`. An example whose label is outside [0, L) is left out.
         num_classes: static number of classes L.
         where: booleans, `[...]`, the examples to include; all if `None`.
 
@@ -153,14 +152,14 @@ def tally_by_class(
     """
     values, where = _values_and_where(values, where)
     labels = _checks.integer_array(labels, "labels", values.shape)
-    num_classes = _checks.whole_number(num_classes, "num_classes", minimum=1)
+    num_classes = _checks.static_integer(num_classes, "num_classes", minimum=1)
     has_class = where & (labels >= 0) & (labels < num_classes)
     # Other labels get an index past the end and are dropped. JAX would wrap -1 to the last class.
     index = jnp.where(has_class, labels, num_classes)
     return _tally_by_class(num_classes, index, values)
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def label_ranks(
     scores: ArrayLike, labels: ArrayLike, *, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -169,8 +168,8 @@ def label_ranks(
     .. math::
         r(s, y) = \#\{ j : s_j > s_y \text{, or } s_j = s_y \text{ and } j < y \}
 
-    The true class is among the k of largest score where the rank is less than k. The ranks thus
-    give `top_k_hits` for every k.
+    The true class is among the k classes with the largest scores if its rank is less than k. So the
+    ranks give `top_k_hits` for every k.
 
     Args:
         scores: floating-point scores or probabilities, `[..., L]`.
@@ -179,8 +178,8 @@ def label_ranks(
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
-        Integers, `[...]`, from 0 to L - 1; L where a score is NaN and where a label is outside
-        [0, L), so that the rank is not less than any k.
+        Integers, `[...]`, from 0 to L - 1. The rank is L, which is not less than any k, where a
+        score is NaN or the label is outside [0, L).
 
     Raises:
         TypeError: `scores` is not floating-point or `labels` is not integer.
@@ -199,7 +198,7 @@ def label_ranks(
     return _label_ranks(scores, labels, class_axis_name)
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def top_k_hits(
     scores: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -241,7 +240,7 @@ def top_k_hits(
     return _label_ranks(scores, labels, class_axis_name) < k
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def threshold_hits(
     probabilities: ArrayLike,
     labels: ArrayLike,
@@ -283,7 +282,7 @@ def threshold_hits(
     return reached & _numerics.valid_examples(values, labels, class_axis_name)
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def set_sizes(chosen: ArrayLike, *, class_axis_name: Hashable | None = None) -> jax.Array:
     """The number of classes in each set; `tally` gives their mean.
 
@@ -310,7 +309,7 @@ def set_sizes(chosen: ArrayLike, *, class_axis_name: Hashable | None = None) -> 
     chosen = _checks.boolean_array(chosen, "chosen")
     if chosen.ndim == 0:
         raise ValueError(f"chosen must have an axis of classes, got shape {chosen.shape}.")
-    return _classes.total(chosen, class_axis_name)
+    return _classes.sum_classes(chosen, class_axis_name)
 
 
 def accuracy(hits: ArrayLike, where: ArrayLike | None = None) -> jax.Array:
@@ -352,8 +351,7 @@ def macro_accuracy(
 
     Args:
         hits: booleans, `[...]`.
-        labels: integer classes, `[...]`. An example whose label is outside [0, L) belongs
-            to no class and is left out.
+        labels: integer classes, `[...]`. An example whose label is outside [0, L) is left out.
         num_classes: static number of classes L.
         where: booleans, `[...]`, the examples to include; all if `None`.
 
@@ -396,8 +394,7 @@ def shot_accuracy(
 
     Args:
         hits: booleans, `[...]`.
-        labels: integer classes, `[...]`. An example whose label is outside [0, L) belongs
-            to no class and is left out.
+        labels: integer classes, `[...]`. An example whose label is outside [0, L) is left out.
         class_counts: integers, `[L]`, the number of training examples of each class.
         few: static; a class with fewer training examples is few-shot.
         many: static, at least `few`; a class with more training examples is many-shot. All other
@@ -463,8 +460,8 @@ def shot_groups(class_counts: ArrayLike, *, few: int = 20, many: int = 100) -> d
     Source: Garcin (2023), thesis, tables 4.5 and 5.2.
     """
     counts = _checks.training_counts(class_counts, "class_counts")
-    few = _checks.whole_number(few, "few", minimum=0)
-    many = _checks.whole_number(many, "many", minimum=few)
+    few = _checks.static_integer(few, "few", minimum=0)
+    many = _checks.static_integer(many, "many", minimum=few)
     valid = (counts >= 0).all()
     return {
         "few": valid & (counts < few),
@@ -483,7 +480,7 @@ def _tally_by_class(num_classes: int, index: jax.Array, values: jax.Array) -> Ta
             zeros.at[index].add(1, mode="drop"),
         )
 
-    return _sharding.summed_over_devices(tally_of, index, values)
+    return _sharding.sum_examples(tally_of, index, values)
 
 
 @partial(jax.jit, static_argnums=2)
@@ -495,13 +492,13 @@ def _label_ranks(
     Hazard: XLA may compute a score again for each use, with different rounding. A class could then
     rank before itself. Choice: compute the scores once. Cost: they are stored.
     """
-    scores = _selection.once(scores)
+    scores = _selection.compute_once(scores)
     score = _numerics.score_of_label(scores, labels, class_axis_name)[..., None]
     larger = scores > score
-    own_labels = _classes.own(labels, scores.shape[-1], class_axis_name)
+    own_labels = _classes.localize(labels, scores.shape[-1], class_axis_name)
     classes = jax.lax.broadcasted_iota(own_labels.dtype, scores.shape, scores.ndim - 1)
     tied_before = (scores == score) & (classes < own_labels[..., None])
-    rank = _classes.total(larger | tied_before, class_axis_name)
+    rank = _classes.sum_classes(larger | tied_before, class_axis_name)
     valid = _numerics.valid_examples(scores, labels, class_axis_name)
     return jnp.where(valid, rank, _classes.count(scores, class_axis_name))
 

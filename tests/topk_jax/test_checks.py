@@ -146,8 +146,8 @@ REFUSALS = {
             ),
         ],
     ),
-    "whole_number that is none": (
-        lambda value: _checks.whole_number(value, "size", minimum=1, maximum=0, reason="L"),
+    "static_integer that is none": (
+        lambda value: _checks.static_integer(value, "size", minimum=1, maximum=0, reason="L"),
         [
             (
                 1,
@@ -164,8 +164,8 @@ REFUSALS = {
             (None, TypeError, "axis must be an integer, got None of type NoneType."),
         ],
     ),
-    "whole_number": (
-        lambda value: _checks.whole_number(value, "size", minimum=1, maximum=3, reason="L"),
+    "static_integer": (
+        lambda value: _checks.static_integer(value, "size", minimum=1, maximum=3, reason="L"),
         [
             (0, ValueError, "size must be from 1 to 3 (L), got 0."),
             (4, ValueError, "size must be from 1 to 3 (L), got 4."),
@@ -173,8 +173,8 @@ REFUSALS = {
             (1.0, TypeError, "size must be an integer, got 1.0 of type float."),
         ],
     ),
-    "whole_number without a maximum": (
-        lambda value: _checks.whole_number(value, "size", minimum=1),
+    "static_integer without a maximum": (
+        lambda value: _checks.static_integer(value, "size", minimum=1),
         [(0, ValueError, "size must be at least 1, got 0.")],
     ),
     "rank": (
@@ -384,7 +384,7 @@ def test_numbers_mean_their_decimals():
 
 
 def test_what_is_allowed_comes_back():
-    assert _checks.whole_number(np.int64(3), "k", minimum=1) == 3
+    assert _checks.static_integer(np.int64(3), "k", minimum=1) == 3
     assert _checks.axis_index(-2, 3) == 1
     np.testing.assert_array_equal(_checks.ranks(2, 3, (2,)), [2, 2])
     np.testing.assert_array_equal(_checks.ranks(np.array([0, 3]), 3, (2,)), [0, 3])

@@ -459,7 +459,7 @@ def test_classes_are_described_by_their_quantiles(rng):
     scores = rng.normal(size=N).astype(np.float32)
     calibration = _quantiles.Calibration(jnp.asarray(scores), jnp.asarray(labels), jnp.array(True))
     described = jax.jit(
-        lambda given: _clusters._descriptions(_quantiles.grouped(given, given.labels, L))
+        lambda given: _clusters._descriptions(_quantiles.group_scores(given, given.labels, L))
     )(calibration)
     for label in (0, 1, 3):
         expected = np.quantile(scores[labels == label], [0.5, 0.6, 0.7, 0.8, 0.9])

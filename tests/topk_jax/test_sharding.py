@@ -14,7 +14,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from tests.topk_jax import sharding_cases
 from tests.topk_jax.sharding_cases import CASES, Case
 from topk_jax import losses, metrics, operators, sets
-from topk_jax.operators import _perturbed
+from topk_jax.operators import _perturbed_selection
 from topk_jax.sets import _scores
 
 # They hold what functions return, or are fed outside of jit.
@@ -38,7 +38,7 @@ SHAPE = re.compile(r"([a-z]+\d*)\[([\d,]*)\]")
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """Loops over groups of rows, which take a device's own rows."""
-    monkeypatch.setitem(_perturbed._GROUP_SIZE, "cpu", 2 * sharding_cases.NUM_CLASSES)
+    monkeypatch.setitem(_perturbed_selection._BLOCK_SIZE, "cpu", 2 * sharding_cases.NUM_CLASSES)
     monkeypatch.setattr(_scores, "_BLOCK", 2 * sharding_cases.NUM_CLASSES)
 
 

@@ -1,7 +1,7 @@
-"""Losses of a head's scores over blocks of classes, where `[batch, L]` would not fit in memory.
+"""Losses of a head's scores over blocks of classes, if `[batch, L]` does not fit in memory.
 
-They are NaN where those of `topk_jax.losses` are: where a score is NaN or +inf, a label is outside
-[0, L), or a traced parameter is outside its range.
+A NaN or +inf score, or a label outside [0, L), makes the loss of its example NaN. A traced
+parameter outside its range makes every loss NaN.
 """
 
 from topk_jax.heads import _average_k, _head, _hinge, _noised, _scores, _softmax

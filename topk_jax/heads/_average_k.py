@@ -11,12 +11,12 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
 from topk_jax.heads import _softmax
-from topk_jax.heads._blocks import Block, Layer, alike, over_blocks, pulled_back
-from topk_jax.heads._each_device import for_own_examples
-from topk_jax.heads._head import Head, Scores, checked, size_of_block
-from topk_jax.losses._average_k import _ratio, _share_of_device
+from topk_jax.heads._blocks import Block, Layer, pull_back, scan_blocks, unify
+from topk_jax.heads._each_device import split_examples
+from topk_jax.heads._head import Head, Scores, check_batch, size_of_block
+from topk_jax.losses._average_k import count_on_device, divide_or_zero
 from topk_jax.losses._multilabel import negative_log_likelihood
-from topk_jax.operators._top_k import largest
+from topk_jax.operators._top_k import select_largest
 
 __all__ = ["average_k"]
 
@@ -24,7 +24,7 @@ __all__ = ["average_k"]
 class _Candidates(NamedTuple):
     """Pairs of an example and a class, and what they are ordered by, `[m]` each.
 
-    The class is L where there is no candidate.
+    The class is L if there is no candidate.
     """
 
     log_odds: jax.Array
@@ -32,7 +32,7 @@ class _Candidates(NamedTuple):
     classes: jax.Array
 
 
-@for_own_examples
+@split_examples
 def average_k(
     features: ArrayLike,
     head: Head,
@@ -90,8 +90,8 @@ def average_k(
 
     Source: Garcin (2023), thesis, equations 5.9, 5.10, 5.14 and 5.15.
     """
-    scores, of_rows, _ = checked(features, head, labels)
-    proposals, _, _ = checked(features, proposal_head, labels, name="proposal_head")
+    scores, of_rows, _ = check_batch(features, head, labels)
+    proposals, _, _ = check_batch(features, proposal_head, labels, name="proposal_head")
     num_classes = scores.num_classes
     if proposals.num_classes != num_classes:
         raise ValueError(
@@ -106,15 +106,15 @@ def average_k(
     block_size = size_of_block(block_size, scores)
     candidates = _candidates(proposals, of_rows, num_candidates, axis_name, block_size)
     weights = (
-        _ratio(num_examples, num_candidates),
-        _ratio(num_examples, num_examples * (num_classes - 1) - num_candidates),
+        divide_or_zero(num_examples, num_candidates),
+        divide_or_zero(num_examples, num_examples * (num_classes - 1) - num_candidates),
     )
-    rows, layer, candidates, of_rows = alike(scores.rows, scores.layer, candidates, of_rows)
+    rows, layer, candidates, of_rows = unify(scores.rows, scores.layer, candidates, of_rows)
     of_labels, of_others = _costs(
         scores.unit, block_size, weights, rows, layer, of_rows, candidates
     )
     cost = _numerics.nan_where_invalid_labels(of_labels + alpha * of_others, of_rows, num_classes)
-    examples = _softmax.of_rows(proposals, of_rows, block_size)
+    examples = _softmax.compute_cross_entropy(proposals, of_rows, block_size)
     return _numerics.batch_mean(examples.astype(cost.dtype) + cost, axis_name)
 
 
@@ -126,7 +126,7 @@ def _candidates(
     block_size: int,
 ) -> _Candidates:
     """The batch's candidates on this device."""
-    rows, layer, labels = alike(*jax.lax.stop_gradient((proposals.rows, proposals.layer)), labels)
+    rows, layer, labels = unify(*jax.lax.stop_gradient((proposals.rows, proposals.layer)), labels)
     num_rows, num_classes = len(rows), proposals.num_classes
     size = min(num_candidates, num_rows * (num_classes - 1))
     lowest = jnp.full_like(rows[:, 0], -jnp.inf)
@@ -142,7 +142,7 @@ def _candidates(
 
     if size:
         loop = functools.partial(
-            over_blocks, unit=proposals.unit, block_size=block_size, rows=rows, layer=layer
+            scan_blocks, unit=proposals.unit, block_size=block_size, rows=rows, layer=layer
         )
         (top, others), marks = loop(summarized, initial=(lowest, lowest))
         log_total = jnp.logaddexp(top, others)
@@ -156,7 +156,7 @@ def _candidates(
         excluded = (block.classes[None] == labels[:, None]) | ~is_valid[:, None]
         excluded = excluded | jnp.isneginf(block.scores) | jnp.isnan(log_odds)
         entries = jnp.where(excluded, -jnp.inf, log_odds).reshape(-1)
-        values, places = largest(entries, min(size, entries.size))
+        values, places = select_largest(entries, min(size, entries.size))
         examples, classes = (places // block_size, places % block_size)
         new = _Candidates(values, examples, block.classes[0] + classes)
         both = jax.tree.map(lambda one, other: jnp.concatenate([one, other]), found, new)
@@ -172,8 +172,8 @@ def _candidates(
     found, _ = loop(step, initial=found)
     chosen = found.log_odds > -jnp.inf
     if axis_name is not None:
-        share = _share_of_device(found.log_odds, num_candidates, axis_name)
-        chosen = chosen & (jnp.arange(size) < share)
+        count = count_on_device(found.log_odds, num_candidates, axis_name)
+        chosen = chosen & (jnp.arange(size) < count)
     return found._replace(classes=jnp.where(chosen, found.classes, num_classes))
 
 
@@ -189,7 +189,7 @@ def _costs(
 ) -> tuple[jax.Array, jax.Array]:
     """The costs of the true class and of the others, `[n]` both.
 
-    `weights` are those of a candidate and of another wrong class.
+    `weights` has the weight of a candidate and the weight of another wrong class.
     """
     return _costs_forward(unit, block_size, weights, rows, layer, labels, candidates)[0]
 
@@ -213,7 +213,7 @@ def _costs_forward(
         return sums[0] + of_labels.sum(axis=1), sums[1] + others.sum(axis=1)
 
     zeros = jnp.zeros_like(rows[:, 0])
-    (of_labels, of_others), marks = over_blocks(step, unit, block_size, rows, layer, (zeros, zeros))
+    (of_labels, of_others), marks = scan_blocks(step, unit, block_size, rows, layer, (zeros, zeros))
     return (of_labels + marks, of_others + marks), (rows, layer, labels, candidates)
 
 
@@ -235,7 +235,7 @@ def _costs_backward(
         )
         return weight * slope
 
-    return *pulled_back(of_scores, unit, block_size, rows, layer), None, None
+    return *pull_back(of_scores, unit, block_size, rows, layer), None, None
 
 
 def _kinds(block: Block, labels: jax.Array, candidates: _Candidates) -> tuple[jax.Array, jax.Array]:

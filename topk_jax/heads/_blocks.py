@@ -1,8 +1,8 @@
-"""Scores of a batch, `[n, L]`, in blocks of classes, and gradients that never make them either.
+"""Scores of a batch in blocks of classes, and gradients without the scores of all classes `[n, L]`.
 
-All blocks have one size. Where it does not divide L, the last block begins earlier and has classes
-of the block before it again, with scores of -inf. A score of a masked class is `_numerics.FLOOR`,
-which is above that.
+All blocks have one size. If the size does not divide L, the last block starts earlier and repeats
+classes of the block before it, with scores of -inf. The score of a masked class is
+`_numerics.FLOOR`, which is above -inf.
 """
 
 import functools
@@ -42,7 +42,7 @@ class Block(NamedTuple):
     classes: jax.Array
 
 
-def over_blocks(
+def scan_blocks(
     step: Callable[[Carry, Block], Carry],
     unit: bool,
     block_size: int,
@@ -67,14 +67,14 @@ def over_blocks(
     return jax.lax.fori_loop(0, _count(block_size, num_classes), body, (initial, marks))
 
 
-def pulled_back(
+def pull_back(
     cotangent: Callable[[Block], jax.Array],
     unit: bool,
     block_size: int,
     rows: jax.Array,
     layer: Layer,
 ) -> tuple[jax.Array, Layer]:
-    """The cotangents of the rows and of the layer, from those of the scores, `[n, B]` by block.
+    """The cotangents of the rows and of the layer, from the cotangents `[n, B]` of each block.
 
     Cost: the scores once more, and the two products that every gradient of a layer needs. Memory:
     the result and one block.
@@ -93,7 +93,7 @@ def pulled_back(
         of_scores = jnp.where(has_slope, of_scores, 0.0)
         rows_cotangent = rows_cotangent + jnp.einsum("nb,db->nd", of_scores, vectors)
         (of_block,) = pull(jnp.einsum("nd,nb->db", rows, of_scores))
-        # Classes of the block before get 0 more.
+        # Classes of the block before get another 0.
         weights = _added(sums.weights, start, of_block)
         bias = None if sums.bias is None else _added(sums.bias, start, of_scores.sum(axis=0))
         return rows_cotangent, Layer(weights, bias)
@@ -112,8 +112,8 @@ def pulled_back(
 def scores_of_classes(unit: bool, rows: jax.Array, layer: Layer, classes: jax.Array) -> jax.Array:
     """The scores of some classes of each example, `[n, S]`, by `classes` [n, S] in [0, L).
 
-    The rule is custom, because reverse mode would add gradients of half precision in half precision
-    where examples share a class.
+    The rule is custom. Reverse mode would add gradients of half precision in half precision if
+    examples share a class.
     """
     return _scores_of_classes_forward(unit, rows, layer, classes)[0]
 
@@ -146,7 +146,7 @@ def _scores_of_classes_backward(
     place = jnp.cumsum(is_first) - 1
     sums = jnp.zeros_like(of_columns.T).at[place].add(of_columns.T[order])
     num_classes = layer.weights.shape[1]
-    # Places without a class are after the last class, where nothing is written.
+    # Positions without a class are after the last class, so nothing is written there.
     written = jnp.full_like(ordered, num_classes).at[place].set(ordered)
     weights = jnp.zeros_like(layer.weights)
     weights = weights.at[:, written].set(sums.T.astype(weights.dtype), mode="drop")
@@ -179,12 +179,12 @@ def unit_vectors(vectors: jax.Array, *, axis: int) -> jax.Array:
     return jnp.where(tiny, 0.0, jnp.where(long, scaled, vectors) * inverse_length)
 
 
-def alike(*arrays: Any) -> Any:
-    """The arrays with one type under `shard_map`, which the rules here need.
+def unify(*arrays: Any) -> Any:
+    """The arrays, all varying over the same axes of `shard_map`.
 
-    Under `shard_map` the type of an array says whether it varies over the devices. The carry of a
-    loop and the gradients of a custom rule have to have the types of what they come from. The
-    transpose of this sums over the devices.
+    Under `shard_map` the type of an array shows whether it varies over the devices. The carry of a
+    loop must have the type of its initial value, and the gradients of a custom rule must have the
+    types of its arguments. The transpose of this function sums over the devices.
     """
     leaves = jax.tree.leaves(arrays)
     names = frozenset().union(*(jax.typeof(leaf).mat.varying for leaf in leaves))
@@ -212,7 +212,7 @@ def _columns(weights: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Ar
 
 
 def _entries(array: jax.Array, classes: jax.Array) -> jax.Array:
-    # A rule gets what the user gave to `jax.grad`: without jit it may be an array of NumPy.
+    # A rule gets the user's argument of `jax.grad`: outside jit it may be a NumPy array.
     return jnp.asarray(array).at[..., classes].get(mode="promise_in_bounds")
 
 

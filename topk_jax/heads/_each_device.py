@@ -1,4 +1,4 @@
-"""Losses of heads by each device, where the batch is split along Explicit mesh axes."""
+"""Maps the losses of heads over devices if the batch is split along Explicit mesh axes."""
 
 import inspect
 from collections.abc import Callable
@@ -6,12 +6,13 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
 from topk_jax import _checks, _sharding
 from topk_jax.heads._head import CosineHead, LinearHead
-from topk_jax.operators._perturbed import keys_of_rows
+from topk_jax.operators._perturbed import derive_keys
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -20,11 +21,11 @@ Result = TypeVar("Result")
 _OF_EXAMPLES = ("features", "labels", "key")
 
 
-def for_own_examples(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """For a loss of features [..., d] and heads: each device calls it for its own examples.
+def split_examples(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Decorates a loss of features [..., d] and heads: each device calls it for its examples.
 
-    The type of the features tells how the batch is split along Explicit mesh axes. A loss that
-    couples the examples has an argument `axis_name`. The heads are whole on each device.
+    The type of the features shows how the batch is split along Explicit mesh axes. A loss that
+    couples the examples has an argument `axis_name`. Each device has the complete heads.
     """
     signature = inspect.signature(function)
 
@@ -33,32 +34,32 @@ def for_own_examples(function: Callable[Parameters, Result]) -> Callable[Paramet
         given = signature.bind(*args, **kwargs).arguments
         for name, value in given.items():
             if isinstance(value, LinearHead | CosineHead):
-                _refuse_split(f"{name}.weights", value.weights)
-        features = given["features"]
-        split = _split(features)[:-1]
-        if _split(features)[-1] is not None:
+                _check_not_split(f"{name}.weights", value.weights)
+        *batch, last = _spec_of(given["features"])
+        if last is not None:
             raise ValueError(
                 "features must be whole on each device along their last axis, got features that "
-                f"are split along {_split(features)[-1]!r}."
+                f"are split along {last!r}."
             )
-        names = _sharding.names_of(PartitionSpec(*split))
-        if not names:
+        spec = PartitionSpec(*batch)
+        if not _sharding.mesh_axes(spec):
             return function(*args, **kwargs)
-        result: Result = _mapped(function, given, split, names, "axis_name" in signature.parameters)
+        couples = "axis_name" in signature.parameters
+        result: Result = _call_on_devices(function, given, spec, couples)
         return result
 
     return called
 
 
-def _split(array: Any) -> tuple[Any, ...]:
+def _spec_of(array: Any) -> tuple[Any, ...]:
     """How the axes of an array are split along Explicit mesh axes."""
     if not isinstance(array, jax.Array) or not _sharding.may_be_split(array):
         return (None,) * max(np.ndim(array), 1)
     return (*jax.typeof(array).sharding.spec,)
 
 
-def _refuse_split(name: str, weights: Any) -> None:
-    names = _sharding.names_of(PartitionSpec(*_split(weights)))
+def _check_not_split(name: str, weights: Any) -> None:
+    names = _sharding.mesh_axes(PartitionSpec(*_spec_of(weights)))
     if names:
         raise ValueError(
             f"{name} must be whole on each device, got weights that are split along "
@@ -66,38 +67,20 @@ def _refuse_split(name: str, weights: Any) -> None:
         )
 
 
-def _mapped(
-    function: Callable[..., Any],
-    given: dict[str, Any],
-    split: tuple[Any, ...],
-    names: tuple[Any, ...],
-    couples: bool,
+def _call_on_devices(
+    function: Callable[..., Any], given: dict[str, Any], spec: PartitionSpec, couples: bool
 ) -> Any:
-    batch_shape = given["features"].shape[:-1]
-    labels = _checks.integer_array(
-        given["labels"], "labels", batch_shape, of=("features", given["features"].shape)
-    )
-    given = {**given, "labels": labels}
+    shape = given["features"].shape
+    of = ("features", shape)
+    given = {**given, "labels": _checks.integer_array(given["labels"], "labels", shape[:-1], of=of)}
     if "key" in given:
-        # The noise of a key depends on the place in the batch, which a device does not know.
-        given["key"] = keys_of_rows(given["key"], batch_shape)
+        # The noise of a key depends on the position in the batch, which a device does not know.
+        given["key"] = derive_keys(given["key"], shape[:-1])
     if couples:
-        given["axis_name"] = names
-    arrays, specs = {}, {}
-    for name, value in given.items():
-        for index, leaf in enumerate(jax.tree.leaves(value)):
-            if isinstance(leaf, jax.Array | np.ndarray):
-                arrays[f"{name} {index}"] = jax.numpy.asarray(leaf)
-                specs[f"{name} {index}"] = PartitionSpec(*(split if name in _OF_EXAMPLES else ()))
-
-    def by_device(arrays: dict[str, jax.Array]) -> Any:
-        own = {}
-        for name, value in given.items():
-            leaves, tree = jax.tree.flatten(value)
-            found = [arrays.get(f"{name} {index}", leaf) for index, leaf in enumerate(leaves)]
-            own[name] = jax.tree.unflatten(tree, found)
-        return function(**own)
-
-    mesh = jax.typeof(given["features"]).sharding.mesh
-    of_results = PartitionSpec() if couples else PartitionSpec(*split)
-    return _sharding.mapped(by_device, mesh, arrays, specs, of_results)
+        given["axis_name"] = _sharding.mesh_axes(spec)
+    arguments = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf, given
+    )
+    specs = dict.fromkeys(_OF_EXAMPLES, spec)
+    spec_of_results = PartitionSpec() if couples else spec
+    return _sharding.call_on_devices(function, arguments, specs, spec_of_results)

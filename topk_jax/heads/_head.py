@@ -1,4 +1,4 @@
-"""Linear and cosine heads: what turns features into the scores of the classes."""
+"""Linear and cosine heads, which turn features into the scores of the classes."""
 
 from typing import Any, NamedTuple
 
@@ -69,12 +69,12 @@ Head = LinearHead | CosineHead
 
 
 class Scores(NamedTuple):
-    """What determines the scores of a batch, checked and in the form of `_blocks`.
+    """The checked arguments that determine the scores of a batch, in the form of `_blocks`.
 
     Attributes:
         rows: the features, for a cosine head scaled vectors of length 1, `[n, d]` or `[..., d]`.
         layer: the weights and the bias.
-        unit: whether the vectors of the classes have to be divided by their length.
+        unit: whether the vectors of the classes must be divided by their length.
     """
 
     rows: jax.Array
@@ -87,18 +87,18 @@ class Scores(NamedTuple):
         return self.layer.weights.shape[1]
 
 
-def checked(
+def check_batch(
     features: ArrayLike, head: Head, labels: ArrayLike, name: str = "head"
 ) -> tuple[Scores, jax.Array, tuple[int, ...]]:
     """The scores of the features, the labels `[n]` and the shape of the batch, or raises.
 
-    The labels have 32 bits, as all classes here; those outside [0, L) are -1.
+    The labels have 32 bits, like all classes here. Labels outside [0, L) become -1.
     """
     given = _checks.floating_array(features, "features")
     batch_shape = given.shape[:-1]
     labels = _checks.integer_array(labels, "labels", batch_shape, of=("features", given.shape))
-    scores = scores_of(given.reshape(-1, given.shape[-1]), head, name, given.shape)
-    _class_axis.refuse_split(
+    scores = check_scores(given.reshape(-1, given.shape[-1]), head, name, given.shape)
+    _class_axis.check_not_split(
         f"{name}.weights",
         scores.layer.weights,
         labels,
@@ -109,7 +109,7 @@ def checked(
     return scores, labels.reshape(-1), batch_shape
 
 
-def scores_of(
+def check_scores(
     features: ArrayLike, head: Head, name: str = "head", shape: tuple[int, ...] | None = None
 ) -> Scores:
     """The scores of features [..., d] in the form of `_blocks`, with rows [..., d], or raises.
@@ -124,7 +124,7 @@ def scores_of(
     shape = shape or given.shape
     if not isinstance(head, LinearHead | CosineHead):
         raise TypeError(
-            f"{name} must be a LinearHead or a CosineHead, got {_checks.described(head)}."
+            f"{name} must be a LinearHead or a CosineHead, got {_checks.describe(head)}."
         )
     # Only its data type is checked here: a cast of all weights would be a copy of them.
     weights = head.weights if isinstance(head.weights, jax.Array) else jnp.asarray(head.weights)
@@ -153,20 +153,21 @@ def scores_of(
 
 
 def size_of_block(given: Any, scores: Scores, *, at_least: int = 1) -> int:
-    """The number of classes in a block: the user's, or one that suits the device.
+    """The number of classes in a block: the user's number, or a number that suits the device.
 
     Args:
         given: the user's argument, or `None`.
         scores: the scores of the batch.
-        at_least: the classes that a block has to have. The result has fewer only where L does.
+        at_least: the smallest allowed number of classes in a block. The result is smaller only if L
+            is.
     """
     if given is None:
         entries = _BLOCK.get(jax.default_backend(), _BLOCK_OF_OTHERS)
         num_rows = scores.rows.shape[0]
-        # Of any number of examples, in a program of `jax.export`, the usual one counts.
+        # A program of `jax.export` may take any number of examples. Assume the usual number.
         num_rows = max(1, num_rows) if isinstance(num_rows, int) else _USUAL_BATCH
         # A multiple of a vector register on any device.
         size = max(128, entries // num_rows // 128 * 128)
     else:
-        size = _checks.whole_number(given, "block_size", minimum=1)
+        size = _checks.static_integer(given, "block_size", minimum=1)
     return min(max(size, at_least), scores.num_classes)

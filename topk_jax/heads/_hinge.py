@@ -1,25 +1,32 @@
 """The top-K hinges of a head, over blocks of classes.
 
-Each depends on the true class and on the k or k + 1 wrong classes of largest scores alone. These
-are selected over the blocks, and sorted by their index, so that equal scores rank as among all
-classes. Their scores are then computed again, with a gradient, and `topk_jax.losses` does the rest.
+Each hinge depends only on the true class and on the k or k + 1 wrong classes with the largest
+scores. These classes are selected over the blocks, and sorted by their index, so that equal scores
+rank as among all classes. Their scores are then computed again, with a gradient, for the hinges of
+`topk_jax.losses`.
 """
 
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _numerics, losses
-from topk_jax.heads._blocks import Block, alike, over_blocks, scores_of_classes
-from topk_jax.heads._each_device import for_own_examples
-from topk_jax.heads._head import Head, Scores, checked, size_of_block
-from topk_jax.heads._selection import Largest, merged, nothing_yet
-from topk_jax.losses._hinge import REASON_NEXT_RANK, REASON_WITHOUT_LABEL
+from topk_jax import _checks, _numerics
+from topk_jax.heads._blocks import Block, scan_blocks, scores_of_classes, unify
+from topk_jax.heads._each_device import split_examples
+from topk_jax.heads._head import Head, Scores, check_batch, size_of_block
+from topk_jax.heads._selection import Largest, merge, select_nothing
+from topk_jax.losses._hinge import (
+    REASON_NEXT_RANK,
+    REASON_WITHOUT_LABEL,
+    compute_calibrated_top_k_hinge,
+    compute_convex_top_k_hinge,
+    compute_top_k_hinge,
+)
 
 __all__ = ["calibrated_top_k_hinge", "convex_top_k_hinge", "top_k_hinge"]
 
 
-@for_own_examples
+@split_examples
 def top_k_hinge(
     features: ArrayLike,
     head: Head,
@@ -62,13 +69,13 @@ def top_k_hinge(
 
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, equation 4.4.
     """
-    scores, labels, batch_shape = checked(features, head, labels)
+    scores, labels, batch_shape = check_batch(features, head, labels)
     k = _checks.rank(k, scores.num_classes - 1, reason=REASON_WITHOUT_LABEL)
     reduced, positions = _reduced(scores, labels, k, block_size)
-    return losses.top_k_hinge(reduced, positions, k=k).reshape(batch_shape)
+    return compute_top_k_hinge(reduced, positions, k).reshape(batch_shape)
 
 
-@for_own_examples
+@split_examples
 def convex_top_k_hinge(
     features: ArrayLike,
     head: Head,
@@ -109,13 +116,13 @@ def convex_top_k_hinge(
 
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, table 4.1.
     """
-    scores, labels, batch_shape = checked(features, head, labels)
+    scores, labels, batch_shape = check_batch(features, head, labels)
     k = _checks.rank(k, scores.num_classes)
     reduced, positions = _reduced(scores, labels, k, block_size)
-    return losses.convex_top_k_hinge(reduced, positions, k=k).reshape(batch_shape)
+    return compute_convex_top_k_hinge(reduced, positions, k).reshape(batch_shape)
 
 
-@for_own_examples
+@split_examples
 def calibrated_top_k_hinge(
     features: ArrayLike,
     head: Head,
@@ -157,10 +164,10 @@ def calibrated_top_k_hinge(
     Source: Yang and Koyejo (2020), "On the consistency of top-k surrogate losses"; thesis,
     equation 4.5.
     """
-    scores, labels, batch_shape = checked(features, head, labels)
+    scores, labels, batch_shape = check_batch(features, head, labels)
     k = _checks.rank(k, scores.num_classes - 1, reason=REASON_NEXT_RANK)
     reduced, positions = _reduced(scores, labels, k + 1, block_size)
-    return losses.calibrated_top_k_hinge(reduced, positions, k=k).reshape(batch_shape)
+    return compute_calibrated_top_k_hinge(reduced, positions, k).reshape(batch_shape)
 
 
 def _reduced(
@@ -174,18 +181,18 @@ def _reduced(
     size = min(size, num_classes - 1)
     # A block has to have enough wrong classes.
     block_size = size_of_block(block_size, scores, at_least=size + 1)
-    rows, layer, labels = alike(scores.rows, scores.layer, labels)
+    rows, layer, labels = unify(scores.rows, scores.layer, labels)
 
     def step(found: Largest, block: Block) -> Largest:
         is_label = block.classes[None] == labels[:, None]
-        return merged(found, jnp.where(is_label, -jnp.inf, block.scores), block.classes[0])
+        return merge(found, jnp.where(is_label, -jnp.inf, block.scores), block.classes[0])
 
-    found, marks = over_blocks(
+    found, marks = scan_blocks(
         step,
         scores.unit,
         block_size,
         *jax.lax.stop_gradient((rows, layer)),
-        nothing_yet(jnp.zeros_like(rows[:, 0]), size),
+        select_nothing(jnp.zeros_like(rows[:, 0]), size),
     )
     inside = jnp.maximum(labels, 0)[:, None]
     classes = jnp.sort(jnp.concatenate([found.classes, inside], axis=1), axis=1)

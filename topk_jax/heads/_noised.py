@@ -5,17 +5,18 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _selection
-from topk_jax.heads._blocks import Block, alike, over_blocks, scores_of_classes
-from topk_jax.heads._each_device import for_own_examples
-from topk_jax.heads._head import Head, Scores, checked, size_of_block
-from topk_jax.heads._selection import Largest, merged, nothing_yet
+from topk_jax.heads._blocks import Block, scan_blocks, scores_of_classes, unify
+from topk_jax.heads._each_device import split_examples
+from topk_jax.heads._head import Head, Scores, check_batch, size_of_block
+from topk_jax.heads._selection import Largest, merge, select_nothing
 from topk_jax.losses._hinge import REASON_NEXT_RANK
 from topk_jax.operators import _normals
+from topk_jax.operators._perturbed_selection import draw_for_classes
 
 __all__ = ["noised_top_k_hinge"]
 
 
-@for_own_examples
+@split_examples
 def noised_top_k_hinge(
     features: ArrayLike,
     head: Head,
@@ -74,16 +75,16 @@ def noised_top_k_hinge(
 
     Source: Garcin et al. (2022); thesis, equations 4.10 and 4.13.
     """
-    scores, labels, batch_shape = checked(features, head, labels)
+    scores, labels, batch_shape = check_batch(features, head, labels)
     num_classes, dtype = scores.num_classes, scores.rows.dtype
     k = _checks.rank(k, num_classes - 1, reason=REASON_NEXT_RANK)
     epsilon = _checks.scalar(epsilon, "epsilon", dtype, at_least=0)
-    num_samples = _checks.whole_number(num_samples, "num_samples", minimum=1)
+    num_samples = _checks.static_integer(num_samples, "num_samples", minimum=1)
     margins = _checks.per_class(margins, "margins", num_classes, dtype)
     scale = _checks.scalar(scale, "scale", dtype, above=0)
     block_size = size_of_block(block_size, scores, at_least=k + 1)
     keys = _checks.random_keys(key, "key", batch_shape)
-    # As for `losses.noised_top_k_hinge`: one key with a single example is that example's key.
+    # As in `losses.noised_top_k_hinge`, one key with a single example is that example's key.
     of_rows = keys if keys.ndim == 0 and batch_shape else keys.reshape(-1)
     words = _normals.row_words(of_rows, labels.shape[0])
     gap = _gap(scores, labels, k, epsilon, num_samples, words, block_size)
@@ -105,7 +106,7 @@ def _gap(
 ) -> jax.Array:
     """The mean over the samples of the perturbed gap of rank k + 1 to the true class, `[n]`."""
     unit, num_rows = scores.unit, labels.shape[0]
-    rows, layer, labels, epsilon, words = alike(scores.rows, scores.layer, labels, epsilon, words)
+    rows, layer, labels, epsilon, words = unify(scores.rows, scores.layer, labels, epsilon, words)
     hidden_rows, hidden_layer, hidden_epsilon = jax.lax.stop_gradient((rows, layer, epsilon))
     inside = jnp.maximum(labels, 0)[:, None]
     score = scores_of_classes(unit, hidden_rows, hidden_layer, inside)[:, 0]
@@ -115,40 +116,37 @@ def _gap(
 
     def step(found: Largest, block: Block) -> Largest:
         is_label = block.classes[None] == labels[:, None]
-        # A score of the true class that was rounded differently would not rank as in a tie.
+        # If the score of the true class was rounded differently, a tie would rank differently.
         own = jnp.where(jnp.isneginf(block.scores), -jnp.inf, (score - shift)[:, None])
         gaps = jnp.where(is_label, own, block.scores - shift[:, None])
 
         def select(operands: tuple[jax.Array, Largest]) -> Largest:
             sample, found = operands
-            perturbed = _selection.stored(
+            perturbed = _selection.store(
                 _perturbed, gaps, hidden_epsilon, words, sample, block.classes
             )
-            return merged(found, perturbed, block.classes[0])
+            return merge(found, perturbed, block.classes[0])
 
         return jax.lax.map(select, (samples, found))
 
-    none = nothing_yet(jnp.broadcast_to(jnp.zeros_like(shift), (num_samples, num_rows)), k + 1)
-    found, marks = over_blocks(step, unit, block_size, hidden_rows, hidden_layer, none)
+    none = select_nothing(jnp.broadcast_to(jnp.zeros_like(shift), (num_samples, num_rows)), k + 1)
+    found, marks = scan_blocks(step, unit, block_size, hidden_rows, hidden_layer, none)
     selected = found.classes[..., -1].T
-    noise = jax.vmap(
-        lambda words, classes: jax.vmap(_normals.normals, (None, 0, 0, None))(
-            words, samples, classes, rows.dtype
-        ),
-    )(words, selected)
+    noise = draw_for_classes(words, num_samples, selected, rows.dtype)
     classes = jnp.concatenate([selected, inside], axis=1)
     of_classes = _numerics.finite_scores(scores_of_classes(unit, rows, layer, classes))
     gaps = of_classes[:, :-1] - of_classes[:, -1:]
-    # Two products may be rounded differently, though they are of the same class.
+    # Two products may be rounded differently, even of the same class.
     gaps = jnp.where(selected == inside, 0.0, gaps)
     mean = (gaps + epsilon * noise).mean(axis=1)
     return _numerics.nan_where_invalid_scores(mean, marks[:, None])
 
 
 def _shift(score: jax.Array) -> jax.Array:
-    """What is subtracted from the scores before the noise is added, `[n]`.
+    """The number that is subtracted from the scores before the noise is added, `[n]`.
 
-    For an infinite or masked label there are no small differences and no finite loss.
+    If the label's score is infinite or masked, there are no small differences and the loss is not
+    finite.
     """
     return jnp.where(jnp.abs(score) < -_numerics.FLOOR, score, 0.0)
 

@@ -5,18 +5,19 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax.heads._blocks import unit_vectors
-from topk_jax.heads._head import Head, scores_of
+from topk_jax.heads._head import Head, check_scores
 
 __all__ = ["scores"]
 
 
 def scores(features: ArrayLike, head: Head) -> jax.Array:
-    r"""The scores of all classes of a head, or of the classes that a device has.
+    r"""The scores of all classes of a head, or of the classes on this device.
 
-    With weights that are split over devices by classes this is a sharded head. No device has the
-    weights or the scores of all classes, and none sends any. In `jax.shard_map` the head has the
-    device's own classes; give the name of their axis to the loss, as `class_axis_name`. Along
-    Explicit and Auto axes of a mesh the scores are split like the weights.
+    If the weights are split over devices by classes, this is a sharded head. No device has the
+    weights or the scores of all classes, and devices do not exchange them. In `jax.shard_map`, the
+    head has the classes of the device; give the name of the mapped axis to the loss, as
+    `class_axis_name`. Along Explicit and Auto axes of a mesh, the scores are split like the
+    weights.
 
     Args:
         features: floating-point features x, `[..., d]`.
@@ -44,7 +45,7 @@ def scores(features: ArrayLike, head: Head) -> jax.Array:
 
     Source: Garcin et al. (2022), for cosine heads.
     """
-    given = scores_of(features, head)
+    given = check_scores(features, head)
     vectors = given.layer.weights.astype(given.rows.dtype)
     if given.unit:
         vectors = unit_vectors(vectors, axis=0)

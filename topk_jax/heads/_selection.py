@@ -5,7 +5,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from topk_jax.operators._top_k import largest
+from topk_jax.operators._top_k import select_largest
 
 
 class Largest(NamedTuple):
@@ -18,18 +18,18 @@ class Largest(NamedTuple):
     classes: jax.Array
 
 
-def nothing_yet(like: jax.Array, size: int) -> Largest:
-    """Values of -inf, which every block of enough classes replaces; `like` is `[...]`."""
+def select_nothing(like: jax.Array, size: int) -> Largest:
+    """Values of -inf, which the first block with enough classes replaces; `like` is `[...]`."""
     values = jnp.broadcast_to(like[..., None], (*like.shape, size))
     return Largest(jnp.full_like(values, -jnp.inf), jnp.zeros_like(values, jnp.int32))
 
 
-def merged(found: Largest, values: jax.Array, start: jax.Array) -> Largest:
-    """The largest of what was found and of the values `[..., B]` of classes from `start` on."""
+def merge(found: Largest, values: jax.Array, start: jax.Array) -> Largest:
+    """The largest of those found before and of the values `[..., B]` of classes from `start` on."""
     size = found.values.shape[-1]
-    # A value of -inf among them is of a class that was before, and never larger.
-    of_block, places = largest(values, size)
+    # A value of -inf belongs to a class of the block before, and is never larger than others.
+    of_block, places = select_largest(values, size)
     both = jnp.concatenate([found.values, of_block], axis=-1)
     classes = jnp.concatenate([found.classes, start + places.astype(jnp.int32)], axis=-1)
-    kept, order = largest(both, size)
+    kept, order = select_largest(both, size)
     return Largest(kept, jnp.take_along_axis(classes, order, axis=-1))

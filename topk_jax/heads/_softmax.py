@@ -8,14 +8,21 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _numerics
-from topk_jax.heads._blocks import Block, Layer, alike, over_blocks, pulled_back, scores_of_classes
-from topk_jax.heads._each_device import for_own_examples
-from topk_jax.heads._head import Head, Scores, checked, size_of_block
+from topk_jax.heads._blocks import (
+    Block,
+    Layer,
+    pull_back,
+    scan_blocks,
+    scores_of_classes,
+    unify,
+)
+from topk_jax.heads._each_device import split_examples
+from topk_jax.heads._head import Head, Scores, check_batch, size_of_block
 
 __all__ = ["cross_entropy"]
 
 
-@for_own_examples
+@split_examples
 def cross_entropy(
     features: ArrayLike, head: Head, labels: ArrayLike, *, block_size: int | None = None
 ) -> jax.Array:
@@ -51,13 +58,15 @@ def cross_entropy(
 
     Source: Wijmans et al. (2024), "Cut your losses in large-vocabulary language models".
     """
-    scores, labels, batch_shape = checked(features, head, labels)
-    return of_rows(scores, labels, size_of_block(block_size, scores)).reshape(batch_shape)
+    scores, labels, batch_shape = check_batch(features, head, labels)
+    return compute_cross_entropy(scores, labels, size_of_block(block_size, scores)).reshape(
+        batch_shape
+    )
 
 
-def of_rows(scores: Scores, labels: jax.Array, block_size: int) -> jax.Array:
+def compute_cross_entropy(scores: Scores, labels: jax.Array, block_size: int) -> jax.Array:
     """The cross-entropy `[n]` of checked scores."""
-    rows, layer, labels = alike(scores.rows, scores.layer, labels)
+    rows, layer, labels = unify(scores.rows, scores.layer, labels)
     losses = jax.nn.softplus(_rival(scores.unit, block_size, rows, layer, labels))
     return _numerics.nan_where_invalid_labels(losses, labels, scores.num_classes)
 
@@ -83,10 +92,10 @@ def _rival_forward(
         terms = jnp.exp(gaps - higher[:, None]).sum(axis=1)
         return higher, total * jnp.exp(highest - higher) + terms
 
-    # As in `losses.cross_entropy`, the true class counts with a finite score below all others.
+    # As in `losses.cross_entropy`, the true class has a finite score below all others here.
     initial = (jnp.full_like(score, _numerics.FLOOR), jnp.ones_like(score))
-    (highest, total), marks = over_blocks(step, unit, block_size, rows, layer, initial)
-    # Not their sum: beside a score of -1e30 for the true class the logarithm would be rounded away.
+    (highest, total), marks = scan_blocks(step, unit, block_size, rows, layer, initial)
+    # Not their sum: if the true class has a score of -1e30, rounding would lose the logarithm.
     residuals = (rows, layer, labels, score, highest, total)
     return highest + jnp.log(total) + marks, residuals
 
@@ -101,11 +110,11 @@ def _rival_backward(
         is_label = block.classes[None] == labels[:, None]
         return cotangent[:, None] * jnp.where(is_label, -1.0, shares)
 
-    return *pulled_back(of_scores, unit, block_size, rows, layer), None
+    return *pull_back(of_scores, unit, block_size, rows, layer), None
 
 
 def _gaps(block: Block, labels: jax.Array, score: jax.Array) -> jax.Array:
-    """The scores of a block less that of the true class, `[n, B]`; -inf at the true class."""
+    """The scores of a block minus the true class's score, `[n, B]`; -inf at the true class."""
     is_label = block.classes[None] == labels[:, None]
     return jnp.where(is_label, -jnp.inf, block.scores - score[:, None])
 

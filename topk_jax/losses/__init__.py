@@ -1,7 +1,7 @@
 """Losses for set-valued classification: one loss per example, unless they couple the batch.
 
-All losses are NaN if a traced parameter is outside its range, which cannot raise an error. That of
-an example is NaN, as is its gradient, where a logit is NaN or +inf or the label is outside [0, L).
+A traced parameter outside its range cannot raise, so it makes every loss NaN. A NaN or +inf logit,
+or a label outside [0, L), makes the loss and gradient of its own example NaN.
 """
 
 from topk_jax.losses import (

@@ -11,13 +11,13 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics, _sharding
 from topk_jax.losses._multilabel import negative_log_likelihood
-from topk_jax.losses._softmax import cross_entropy
-from topk_jax.operators._top_k import largest, largest_of_split
+from topk_jax.losses._softmax import compute_cross_entropy
+from topk_jax.operators._top_k import select_largest, select_largest_of_split
 
 __all__ = ["average_k", "average_k_candidates"]
 
 
-@_class_axis.optional(of="batch")
+@_class_axis.allow_split(of="batch")
 def average_k(
     logits: ArrayLike,
     proposal_logits: ArrayLike,
@@ -36,14 +36,14 @@ def average_k(
         - \frac{\alpha}{m} \sum_{(i, j) \in C} \log\sigma(z_{ij})
         - \frac{\alpha}{n (L - 1) - m} \sum_{(i, j) \notin C,\, j \ne y_i} \log(1 - \sigma(z_{ij}))
 
-    where C are the m candidates of `average_k_candidates`, with m = (K - 1) n rounded down. At
-    K = 1 there are no candidates, and at K = L every class is a candidate; an empty sum is 0. No
+    where C are the m candidates of `average_k_candidates`, with m = (K - 1) n rounded down. At K =
+    1 there are no candidates, and at K = L every class is a candidate. An empty sum is 0. No
     gradient flows through the choice of the candidates. A candidate that `logits` masks with -inf
     adds nothing to the loss.
 
     If the batch is split over devices along Explicit or Auto axes of a mesh, no `axis_name` is
     needed. As with it, each device gets the at most (K - 1) n most likely candidates of the others,
-    because the candidates are chosen from the whole batch.
+    because the candidates are chosen from the complete batch.
 
     Args:
         logits: floating-point scores Z of the multi-label head, `[..., L]`; all axes but the last
@@ -52,13 +52,13 @@ def average_k(
         labels: integer classes, `[...]`.
         k: static mean set size K, from 1 to L; see `average_k_candidates` for fractions.
         alpha: scalar weight of the candidates and of the other wrong classes, at least 0.
-        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal
-            parts. Every device then returns the loss of the whole batch. Under `pmap` and
+        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal parts.
+            Every device then returns the loss of the complete batch. Under `pmap` and
             `shard_map(check_vma=False)`, average the gradients of shared parameters over the
-            devices (`jax.lax.pmean`) to get the gradient of the whole batch. Gradients with respect
-            to values of one device, such as its logits, are larger than those of the whole batch by
-            a factor of the number of devices. Under `shard_map(check_vma=True)` both are already
-            those of the whole batch.
+            devices (`jax.lax.pmean`) to get the gradient of the complete batch. Gradients with
+            respect to values of one device, such as its logits, are too large by a factor of the
+            number of devices. Under `shard_map(check_vma=True)`, both are already the gradients of
+            the complete batch.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -94,19 +94,19 @@ def average_k(
     # weighted sums over the classes. So the devices only need to add up one number each.
     weights = jnp.where(
         candidates,
-        _ratio(num_examples, num_candidates),
-        _ratio(num_examples, num_examples * (num_classes - 1) - num_candidates),
+        divide_or_zero(num_examples, num_candidates),
+        divide_or_zero(num_examples, num_examples * (num_classes - 1) - num_candidates),
     ).astype(scores.dtype)
     weights = jnp.where(positive, jnp.ones_like(alpha), alpha * weights)
     cost = weights * negative_log_likelihood(scores, positive | candidates)
     cost = jnp.where(candidates & jnp.isneginf(scores), 0.0, cost)
-    cost = _classes.total(cost, class_axis_name)
+    cost = _classes.sum_classes(cost, class_axis_name)
     cost = _numerics.nan_where_invalid(cost, scores, labels, class_axis_name)
-    examples = cross_entropy(proposals, labels, class_axis_name=class_axis_name) + cost
+    examples = compute_cross_entropy(proposals, labels, class_axis_name) + cost
     return _numerics.batch_mean(examples, axis_name)
 
 
-@_class_axis.optional(of="entries")
+@_class_axis.allow_split(of="entries")
 def average_k_candidates(
     proposal_logits: ArrayLike,
     labels: ArrayLike,
@@ -121,31 +121,33 @@ def average_k_candidates(
         C = \text{the } \lfloor (K - 1) n \rfloor \text{ pairs } (i, j),\ j \ne y_i,
         \text{ of largest } \mathrm{softmax}_j(z'_i)
 
-    over the whole batch. So an ambiguous example may have many candidates and a clear one none.
-    Among equal probabilities, earlier examples come first, and within an example lower classes.
-    The number of candidates is exact unless invalid examples leave too few; for K = 1 it is 0. In
-    the thesis K is an integer. If (K - 1) n is not an integer it is rounded down, so that the sets
-    never have more than K classes on average. K is interpreted as its shortest decimal: K = 1.15
-    on 100 examples gives 15 candidates, although the float is a little less than 1.15.
+    over the complete batch. So an ambiguous example may have many candidates, and a clear example
+    may have none. Among equal probabilities, earlier examples come first, and within an example
+    lower classes. The number of candidates is exact unless invalid examples leave too few; for K =
+    1 it is 0. In the thesis K is an integer. If (K - 1) n is not an integer it is rounded down, so
+    that the sets never have more than K classes on average. K is interpreted as its shortest
+    decimal: K = 1.15 on 100 examples gives 15 candidates, although the float is a little less than
+    1.15.
 
     If the batch is split over devices along Explicit or Auto axes of a mesh, no `axis_name` is
     needed. As with it, each device gets the at most (K - 1) n most likely candidates of the others,
-    because the candidates are chosen from the whole batch.
+    because the candidates are chosen from the complete batch.
 
     Args:
         proposal_logits: floating-point scores Z', `[..., L]`; all axes but the last are the batch
             of n examples.
         labels: integer classes, `[...]`.
         k: static mean set size K, including the true label, from 1 to L.
-        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal
-            parts, in the order of its devices. The result is then this device's part of the
-            candidates of the whole batch.
+        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal parts,
+            in the order of its devices. The result is then this device's part of the candidates of
+            the complete batch.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
     Returns:
         True at the candidates, `[..., L]`. An example with a NaN logit or a label outside [0, L)
-        has none; other examples then get more candidates, as long as they have wrong classes left.
+        has no candidates. Other examples then get more candidates, as long as they have wrong
+        classes left.
 
     Raises:
         TypeError: an argument has the wrong type or dtype.
@@ -181,15 +183,15 @@ def _candidates(
     if class_axis_name is not None:
         return _candidates_of_classes(num_candidates, axis_name, class_axis_name, proposals, labels)
     if axis_name is not None:
-        return _candidates_of_share(num_candidates, axis_name, proposals, labels)
-    of_share = partial(_candidates_of_share, num_candidates)
-    return _sharding.selected_among_devices(of_share, labels.ndim, proposals, labels)
+        return _candidates_of_part(num_candidates, axis_name, proposals, labels)
+    of_part = partial(_candidates_of_part, num_candidates)
+    return _sharding.select_from_batch(of_part, labels.ndim, proposals, labels)
 
 
-def _candidates_of_share(
+def _candidates_of_part(
     num_candidates: int, axis_name: Hashable | None, proposals: jax.Array, labels: jax.Array
 ) -> jax.Array:
-    """The mask of the candidates among these examples and those along a mapped axis.
+    """The mask of this device's candidates among the examples of all devices on a mapped axis.
 
     Cost: a partial selection of at most m = (K - 1) n of the device's entries.
     """
@@ -197,14 +199,14 @@ def _candidates_of_share(
     entries = _entries(proposals, labels, None)
     # No device has more than all m candidates or more than its own wrong classes. The list is in
     # descending order, with equal entries in ascending order of their index. So the candidates of
-    # this device are the beginning of its list.
+    # this device come first in its list.
     size = min(num_candidates, entries.size - entries.size // num_classes)
-    values, indices = largest(entries, size)
+    values, indices = select_largest(entries, size)
     if axis_name is None:
         chosen = values > -jnp.inf
     else:
-        share = _share_of_device(values, num_candidates, axis_name)
-        chosen = (jnp.arange(size) < share) & (values > -jnp.inf)
+        count = count_on_device(values, num_candidates, axis_name)
+        chosen = (jnp.arange(size) < count) & (values > -jnp.inf)
     marks = jnp.zeros(entries.shape, jnp.bool_).at[indices].set(chosen, unique_indices=True)
     return marks.reshape(proposals.shape)
 
@@ -231,15 +233,15 @@ def _candidates_of_classes(
     proposals: jax.Array,
     labels: jax.Array,
 ) -> jax.Array:
-    """As `_candidates_of_share`, of classes that are split, too.
+    """Like `_candidates_of_part`, but the classes are split, too.
 
     Communication: each device sends at most m log-odds, and the example and the class of each,
-    because the order of the devices is not that of the entries.
+    because the devices are not in the order of the entries.
     """
     num_own = proposals.shape[-1]
     entries = _entries(proposals, labels, class_axis_name)
     size = min(num_candidates, entries.size)
-    values, indices = largest(entries, size)
+    values, indices = select_largest(entries, size)
     examples, classes = indices // num_own, indices % num_own
     classes = classes + num_own * jax.lax.axis_index(class_axis_name).astype(classes.dtype)
     names: tuple[Hashable, ...] = (class_axis_name,)
@@ -268,18 +270,18 @@ def _not_after(entries: tuple[jax.Array, ...], last: list[jax.Array]) -> jax.Arr
 def _log_odds(scores: jax.Array, class_axis_name: Hashable | None) -> jax.Array:
     """The log-odds log(p / (1 - p)) of the softmax p, which have the same order as p.
 
-    Hazard: float32 probabilities of unlikely classes underflow to 0, and those of nearly certain
-    classes round to 1 (their logarithms to 0), so they would tie. Choice: log-odds, which do not
-    saturate. For the largest score use the log-sum-exp of the others, because 1 - p would cancel;
-    for all others p is at most 1/2. Cost: one more log-sum-exp.
+    Hazard: float32 probabilities of unlikely classes underflow to 0, and probabilities of nearly
+    certain classes round to 1 (their logarithms to 0), so they would tie. Choice: log-odds, which
+    do not saturate. For the largest score use the log-sum-exp of the others, because 1 - p would
+    cancel; for all others p is at most 1/2. Cost: one more log-sum-exp.
     """
-    largest_score = _classes.highest(scores, class_axis_name, keepdims=True)
+    largest_score = _classes.max_classes(scores, class_axis_name, keepdims=True)
     if class_axis_name is None:
         first = scores.argmax(axis=-1, keepdims=True)
         log_probabilities = jax.nn.log_softmax(scores, axis=-1)
     else:
-        first = largest_of_split(scores, 1, class_axis_name)[1]
-        first = _classes.own(first, scores.shape[-1], class_axis_name)
+        first = select_largest_of_split(scores, 1, class_axis_name)[1]
+        first = _classes.localize(first, scores.shape[-1], class_axis_name)
         log_probabilities = (scores - largest_score) - _classes.log_sum_exp(
             scores - largest_score, class_axis_name, keepdims=True
         )
@@ -291,7 +293,7 @@ def _log_odds(scores: jax.Array, class_axis_name: Hashable | None) -> jax.Array:
     return jnp.where(scores == largest_score, largest_score - others, of_the_rest)
 
 
-def _share_of_device(values: jax.Array, num_candidates: int, axis_name: Hashable) -> jax.Array:
+def count_on_device(values: jax.Array, num_candidates: int, axis_name: Hashable) -> jax.Array:
     """The number of the batch's m candidates that are on this device.
 
     Communication: each device sends min(m, own wrong classes) values, without indices. At K = 5,
@@ -299,11 +301,11 @@ def _share_of_device(values: jax.Array, num_candidates: int, axis_name: Hashable
     All probabilities would be 8 * 32 * 1,081 floats (1.1 MiB).
     """
     lists = jax.lax.all_gather(values, axis_name)
-    threshold = largest(lists.reshape(-1), num_candidates)[0][-1]
+    threshold = select_largest(lists.reshape(-1), num_candidates)[0][-1]
     above = (lists > threshold).sum(axis=-1)
     ties = (lists == threshold).sum(axis=-1)
-    # Entries that equal the threshold go to earlier devices first. A list that is cut off at m
-    # entries still has enough of them: m minus the entries above the threshold on this device.
+    # Entries that equal the threshold are chosen from earlier devices first. A list that is cut off
+    # at m entries still has enough of them: m minus the entries above the threshold on this device.
     before = jnp.cumsum(ties) - ties
     given = jnp.clip(num_candidates - above.sum() - before, 0, ties)
     return (above + given)[jax.lax.axis_index(axis_name)]
@@ -316,13 +318,13 @@ def _sizes(
     axis_name: Hashable | None,
     class_axis_name: Hashable | None,
 ) -> tuple[int, int]:
-    """The numbers of examples n and of candidates floor((K - 1) n) of the whole batch."""
+    """The numbers of examples n and of candidates floor((K - 1) n) of the complete batch."""
     size = _checks.mean_set_size(k, _classes.count(logits, class_axis_name))
     _checks.some_examples(logits, name)
     num_examples = logits.size // logits.shape[-1] * _checks.axis_size(axis_name)
     return num_examples, math.floor((size - 1) * num_examples)
 
 
-def _ratio(numerator: int, denominator: int) -> float:
+def divide_or_zero(numerator: int, denominator: int) -> float:
     """The quotient, or 0 for a mean over nothing."""
     return float(Fraction(numerator, denominator)) if denominator else 0.0

@@ -56,7 +56,7 @@ def cardinality_aware(selector_logits: ArrayLike, costs: ArrayLike) -> jax.Array
     return _numerics.nan_where_invalid_scores(values, jnp.where(in_range, scores, jnp.nan))
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def cardinality_costs(
     logits: ArrayLike, labels: ArrayLike, *, sizes: Sequence[int], weight: ArrayLike
 ) -> jax.Array:
@@ -66,15 +66,15 @@ def cardinality_costs(
         c_j = \frac{\mathbf 1[y \notin \mathrm{top}_{k_j}(s)] + \lambda \log k_j}
         {1 + \lambda \log \max_i k_i}
 
-    The denominator keeps the costs in [0, 1]. A label whose score equals those of others is in the
-    set, as for `top_k_error`. The costs have no gradient.
+    The denominator keeps the costs in [0, 1]. A label that ties with other classes is in the set,
+    as for `top_k_error`. The costs have no gradient.
 
     Args:
         logits: floating-point scores of the classifier, `[..., L]`.
         labels: integer classes, `[...]`.
         sizes: the set sizes k, a sequence of M static integers from 1 to L.
-        weight: scalar weight of the size (lambda above), at least 0: the error rate that e times
-            as many classes are worth. May be traced.
+        weight: scalar weight of the size (lambda above), at least 0: the increase of the error rate
+            that costs as much as a set e times as large. May be traced.
 
     Returns:
         One cost per example and size, `[..., M]`, in float32 or float64; NaN where a logit is NaN

@@ -15,13 +15,13 @@ from topk_jax.operators import _entmax
 
 __all__ = ["entmax_loss", "sparsemax_loss"]
 
-# Gauss-Legendre on [0, 1]. The integrand of `_doubt` has its singularity at 2 or beyond, so that
-# each node adds one and a half digits; these are enough for float64.
+# Gauss-Legendre on [0, 1]. The integrand of `_doubt` has its singularity at 2 or beyond, so each
+# node adds one and a half digits. Twelve nodes are enough for float64.
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(12)
 _NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def entmax_loss(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -35,7 +35,7 @@ def entmax_loss(
         \ell(s, y) = (p - e_y) \cdot s + \frac{1 - \sum_l p_l^\alpha}{\alpha (\alpha - 1)}, \qquad
         p = \mathrm{entmax}_\alpha(s), \qquad \nabla \ell = p - e_y
 
-    At alpha = 2 this is `sparsemax_loss`. For alpha above 1 the loss is zero where the true class
+    At alpha = 2 this is `sparsemax_loss`. For alpha above 1 the loss is zero if the true class
     scores at least :math:`1 / (\alpha - 1)` above all other classes.
 
     Args:
@@ -65,11 +65,10 @@ def entmax_loss(
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=1, at_most=2)
-    loss, _ = _loss(class_axis_name, _numerics.finite_scores(scores), alpha, labels)
-    return _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
+    return _compute_entmax_loss(scores, labels, alpha, class_axis_name)
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def sparsemax_loss(
     logits: ArrayLike, labels: ArrayLike, *, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -105,21 +104,29 @@ def sparsemax_loss(
 
     Source: Martins and Astudillo (2016), "From softmax to sparsemax"; thesis, equation 6.12.
     """
-    return entmax_loss(logits, labels, alpha=2.0, class_axis_name=class_axis_name)
+    scores, labels = _checks.logits_and_labels(logits, labels)
+    alpha = jnp.asarray(2, scores.dtype)
+    return _compute_entmax_loss(scores, labels, alpha, class_axis_name)
+
+
+def _compute_entmax_loss(
+    scores: jax.Array, labels: jax.Array, alpha: jax.Array, class_axis_name: Hashable | None
+) -> jax.Array:
+    loss, _ = _loss(class_axis_name, _numerics.finite_scores(scores), alpha, labels)
+    return _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _loss(
     class_axis_name: Hashable | None, scores: jax.Array, alpha: jax.Array, labels: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """The loss, [...], and the probabilities, [..., L], of which its derivatives are made.
+    """The loss, [...], and the probabilities, [..., L], which its derivatives need.
 
-    Identity: with c such that s - c is the deformed logarithm of p, the loss is
-    c - s_y - (1 - sum p^alpha) / alpha. It is also the sum of p^alpha / alpha over the other
-    classes and of `_doubt` of the true class. Hazard: the first form cancels where the true class
-    is almost certain, and both divide by alpha - 1. Choice: the second form where the true class
-    has at least half of the probability, whose terms are all nonnegative. Cost: two sums over the
-    classes.
+    Identity: with c such that s - c is the deformed logarithm of p, the loss is c - s_y - (1 - sum
+    p^alpha) / alpha. It is also the sum of p^alpha / alpha over the other classes and of `_doubt`
+    of the true class. Hazard: the first form cancels if the true class is almost certain, and both
+    divide by alpha - 1. Choice: the second form, whose terms are all nonnegative, if the true class
+    has at least half of the probability. Cost: two sums over the classes.
     """
     solution = _entmax.solve(scores, alpha, class_axis_name)
     bases, slopes = solution.bases(scores, alpha)
@@ -127,8 +134,8 @@ def _loss(
     is_label = _numerics.is_label(scores, labels, class_axis_name)
     bases_of_others = jnp.where(is_label, 0, bases)
     ratios_of_others = bases_of_others * slopes
-    others = _classes.total(ratios_of_others, class_axis_name) / total
-    powers_of_others = _classes.total(bases_of_others * ratios_of_others, class_axis_name)
+    others = _classes.sum_classes(ratios_of_others, class_axis_name) / total
+    powers_of_others = _classes.sum_classes(bases_of_others * ratios_of_others, class_axis_name)
     powers_of_others = powers_of_others / (total * norm)
     score = _numerics.score_of_label(scores, labels, class_axis_name)[..., None]
     base, slope = (number[..., 0] for number in solution.bases(score, alpha))
@@ -153,7 +160,7 @@ def _loss_jvp(
     if not isinstance(of_scores, SymbolicZero):
         target = _numerics.is_label(scores, labels, class_axis_name).astype(scores.dtype)
         terms = (probabilities - target) * of_scores
-        tangent = tangent + _classes.total(terms, class_axis_name)
+        tangent = tangent + _classes.sum_classes(terms, class_axis_name)
     if not isinstance(of_alpha, SymbolicZero):
         tangent = tangent + _slope_in_alpha(probabilities, alpha, class_axis_name) * of_alpha
     of_probabilities = _entmax.tangent(probabilities, alpha, of_scores, of_alpha, class_axis_name)
@@ -164,7 +171,7 @@ _loss.defjvp(_loss_jvp, symbolic_zeros=True)
 
 
 def _doubt(others: jax.Array, alpha: jax.Array) -> jax.Array:
-    """The part of the true class, where the other classes have the probability e <= 1/2, [...].
+    """The true class's part of the loss if the others have the probability e <= 1/2, [...].
 
     Identity: (1 - (1 - e)^(alpha - 1) (1 + (alpha - 1) e)) / (alpha (alpha - 1)) is the integral
     of x (1 - x)^(alpha - 2) from 0 to e. Hazard: the closed form loses the digits of a small e, and
@@ -184,4 +191,4 @@ def _slope_in_alpha(
     """The derivative of sum_l (p_l - p_l^alpha) / (alpha (alpha - 1)) at fixed p, [...]."""
     logs = _entmax.deformed_log(probabilities, alpha)
     slopes = _entmax.deformation_slope(probabilities, alpha)
-    return _classes.total(probabilities * (logs / alpha - slopes), class_axis_name) / alpha
+    return _classes.sum_classes(probabilities * (logs / alpha - slopes), class_axis_name) / alpha

@@ -11,8 +11,11 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics
-from topk_jax.operators import top_k_sum, top_k_value
-from topk_jax.operators._top_k import largest_of_split
+from topk_jax.operators._top_k import (
+    compute_top_k_sum,
+    compute_top_k_value,
+    select_largest_of_split,
+)
 
 __all__ = ["calibrated_top_k_hinge", "convex_top_k_hinge", "top_k_error", "top_k_hinge"]
 
@@ -20,7 +23,7 @@ REASON_WITHOUT_LABEL = "the number of classes without the true one"
 REASON_NEXT_RANK = "the number of classes minus one, because rank k + 1 is used"
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def top_k_error(
     logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -58,13 +61,13 @@ def top_k_error(
     scores, labels = _checks.logits_and_labels(logits, labels)
     k = _checks.rank(k, _classes.count(scores, class_axis_name))
     scores, labels = _few_classes(scores, labels, k, class_axis_name)
-    gap = top_k_value(scores, k) - _numerics.score_of_label(scores, labels)
+    gap = compute_top_k_value(scores, k) - _numerics.score_of_label(scores, labels)
     # Hazard: XLA rewrites the product of a comparison and a number as a selection, which loses a
     # NaN. Choice: the sign of a number that is already NaN. Cost: none.
     return jnp.sign(jax.nn.relu(_numerics.nan_where_invalid(gap, scores, labels)))
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def top_k_hinge(
     logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -100,15 +103,22 @@ def top_k_hinge(
     scores, labels = _checks.logits_and_labels(logits, labels)
     num_classes = _classes.count(scores, class_axis_name)
     k = _checks.rank(k, num_classes - 1, reason=REASON_WITHOUT_LABEL)
+    return compute_top_k_hinge(scores, labels, k, class_axis_name)
+
+
+def compute_top_k_hinge(
+    scores: jax.Array, labels: jax.Array, k: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    """`top_k_hinge` of checked arguments."""
     scores, labels = _few_classes(scores, labels, k, class_axis_name)
-    threshold = top_k_value(_numerics.without_label(scores, labels), k)
+    threshold = compute_top_k_value(_numerics.without_label(scores, labels), k)
     gap = _numerics.nan_where_invalid(
         threshold - _numerics.score_of_label(scores, labels), scores, labels
     )
     return jax.nn.relu(1.0 + gap)
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def convex_top_k_hinge(
     logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -143,16 +153,23 @@ def convex_top_k_hinge(
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
     k = _checks.rank(k, _classes.count(scores, class_axis_name))
+    return compute_convex_top_k_hinge(scores, labels, k, class_axis_name)
+
+
+def compute_convex_top_k_hinge(
+    scores: jax.Array, labels: jax.Array, k: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    """`convex_top_k_hinge` of checked arguments."""
     scores, labels = _few_classes(scores, labels, k, class_axis_name)
     # Identity: a shift of all scores shifts their mean. Hazard: at scores of 1e4 a sum of k scores
     # loses the digits of the margin. Choice: differences to s_y, which are exact for close scores.
     # Cost: one elementwise pass.
     gaps = scores - _numerics.score_of_label(scores, labels)[..., None]
     gaps = jnp.where(_numerics.is_label(scores, labels), 0.0, 1.0 + gaps)
-    return jax.nn.relu(_numerics.nan_where_invalid(top_k_sum(gaps, k) / k, scores, labels))
+    return jax.nn.relu(_numerics.nan_where_invalid(compute_top_k_sum(gaps, k) / k, scores, labels))
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def calibrated_top_k_hinge(
     logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -189,28 +206,36 @@ def calibrated_top_k_hinge(
     scores, labels = _checks.logits_and_labels(logits, labels)
     num_classes = _classes.count(scores, class_axis_name)
     k = _checks.rank(k, num_classes - 1, reason=REASON_NEXT_RANK)
+    return compute_calibrated_top_k_hinge(scores, labels, k, class_axis_name)
+
+
+def compute_calibrated_top_k_hinge(
+    scores: jax.Array, labels: jax.Array, k: int, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    """`calibrated_top_k_hinge` of checked arguments."""
     scores, labels = _few_classes(scores, labels, k + 1, class_axis_name)
-    gap = top_k_value(scores, k + 1) - _numerics.score_of_label(scores, labels)
+    gap = compute_top_k_value(scores, k + 1) - _numerics.score_of_label(scores, labels)
     return jax.nn.relu(1.0 + _numerics.nan_where_invalid(gap, scores, labels))
 
 
 def _few_classes(
     scores: jax.Array, labels: jax.Array, size: int, class_axis_name: Hashable | None
 ) -> tuple[jax.Array, jax.Array]:
-    """Finite scores and labels. Of split classes, the true one and the `size` largest wrong ones.
+    """Finite scores and labels; if the classes are split, of the true class and `size` wrong ones.
 
-    They are in the order of the classes, so that equal scores rank as among all. A label outside
-    [0, L) becomes -1 then.
+    If the classes are split, the wrong classes with the largest scores are taken. They are in the
+    order of the classes, so that equal scores rank as among all classes. A label outside [0, L)
+    then becomes -1.
     """
     given, scores = scores, _numerics.finite_scores(scores)
     if class_axis_name is None:
         return scores, labels
     num_classes = _classes.count(scores, class_axis_name)
     others = _numerics.without_label(scores, labels, class_axis_name)
-    _, classes = largest_of_split(others, min(size, num_classes - 1), class_axis_name)
+    _, classes = select_largest_of_split(others, min(size, num_classes - 1), class_axis_name)
     of_label = jnp.clip(labels, 0, num_classes - 1).astype(classes.dtype)[..., None]
     classes = jnp.sort(jnp.concatenate([classes, of_label], axis=-1), axis=-1)
     scores = _numerics.nan_where_invalid_vectors(scores, given, class_axis_name)
     place = (classes < of_label).sum(axis=-1, dtype=classes.dtype)
     valid = (labels >= 0) & (labels < num_classes)
-    return _classes.entries(scores, classes, class_axis_name), jnp.where(valid, place, -1)
+    return _classes.take(scores, classes, class_axis_name), jnp.where(valid, place, -1)

@@ -10,7 +10,7 @@ from topk_jax.losses import _softmax
 __all__ = ["generalized_cross_entropy", "symmetric_cross_entropy"]
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, *, q: ArrayLike) -> jax.Array:
     r"""A loss between the cross-entropy and the probability of a wrong class, at most 1 / q.
 
@@ -52,7 +52,7 @@ def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, *, q: ArrayL
     return _numerics.nan_where_invalid(losses, scores, labels)
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def symmetric_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -61,7 +61,7 @@ def symmetric_cross_entropy(
     beta: ArrayLike,
     log_zero: ArrayLike = -4.0,
 ) -> jax.Array:
-    r"""The cross-entropy, and that with the roles of label and softmax exchanged.
+    r"""The cross-entropy plus the cross-entropy with the roles of label and softmax exchanged.
 
     .. math::
         \ell(s, y) = \alpha \, \mathrm{CE}(s, y) - \beta \sum_j p_j \log t_j
@@ -104,8 +104,8 @@ def symmetric_cross_entropy(
     log_zero = _checks.scalar(log_zero, "log_zero", scores.dtype, below=0)
     entropy = _cross_entropy(scores, labels)
     # Identity: 1 - p_y = sigmoid(rival) = 1 - e^-CE. Hazard: the slope of the sigmoid, which JAX
-    # computes as y (1 - y), loses the digits of an unlikely label, and is 0 from odds of e^17 on.
-    # Choice: the exponential. Cost: two exponentials per example.
+    # computes as y (1 - y), loses the digits of an unlikely label, and is 0 if the odds are e^17 or
+    # more. Choice: the exponential. Cost: two exponentials per example.
     losses = alpha * entropy - beta * log_zero * _one_less_exponential(entropy)
     return _numerics.nan_where_invalid(losses, scores, labels)
 
@@ -119,8 +119,8 @@ def _cross_entropy(scores: jax.Array, labels: jax.Array) -> jax.Array:
 def _one_less_exponential(values: jax.Array) -> jax.Array:
     """1 - exp(-x) for x of at least 0, and its slope exp(-x).
 
-    Hazard: the difference loses the digits of a small x, and the slope of `expm1`, which JAX
-    computes as `expm1 + 1`, those of a large x. Choice: each where the other fails. Cost: one more
-    exponential per example.
+    Hazard: the difference loses the digits of a small x. The slope of `expm1`, which JAX computes
+    as `expm1 + 1`, loses the digits of a large x. Choice: use each form if the other one fails.
+    Cost: one more exponential per example.
     """
     return jnp.where(values < 1, -jnp.expm1(-values), 1 - jnp.exp(-values))

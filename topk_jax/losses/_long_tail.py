@@ -1,6 +1,6 @@
-"""Softmax losses for long tails, and class weights: they know how frequent each class is.
+"""Softmax losses for long tails, and class weights, from the frequencies of the classes.
 
-A class without training examples is refused: its logarithm and its weight would be infinite.
+A class without training examples raises: its logarithm and its weight would be infinite.
 """
 
 from collections.abc import Hashable
@@ -15,7 +15,7 @@ from topk_jax.losses import _softmax
 __all__ = ["class_balanced_weights", "logit_adjusted_cross_entropy", "vector_scaling"]
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def logit_adjusted_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -32,7 +32,7 @@ def logit_adjusted_cross_entropy(
         \Bigr), \qquad \pi_l = \frac{n_l}{\sum_j n_j}
 
     The network learns what the frequencies do not explain. With tau = 1, which is the balanced
-    softmax, the expected loss is smallest where the softmax of s is in proportion to
+    softmax, the expected loss is smallest if the softmax of s is in proportion to
     :math:`p(y \mid x) / \pi_y`. Rank the classes by s itself, without an adjustment. This order has
     the highest top-k accuracy on average over the classes. `sets.adjust_logits` adjusts a
     classifier that was trained without it.
@@ -76,7 +76,7 @@ def logit_adjusted_cross_entropy(
     return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def vector_scaling(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -141,9 +141,9 @@ def vector_scaling(
     floors = jnp.where(is_masked, _numerics.FLOOR, 0).astype(scores.dtype)
     of_label = _numerics.score_of_label(known, labels)[..., None]
     # Identity: Delta_j s_j - Delta_y s_y = Delta_j (s_j - s_y) + (Delta_j - Delta_y) s_y. Hazard:
-    # at scores of 1e4 the difference of the products loses the digits of a gap of 1, also where
-    # both factors are the same. Choice: the sum, whose terms are small where scores and factors are
-    # close. Cost: one product and one sum per class, in the same pass.
+    # at scores of 1e4 the difference of the products loses the digits of a gap of 1, even if both
+    # factors are the same. Choice: the sum, whose terms are small if scores and factors are close.
+    # Cost: one product and one sum per class, in the same pass.
     scaled = jnp.broadcast_to(factors, scores.shape) * _softmax.gaps_to_label(known, labels)
     gaps = scaled + _class_gaps(factors, labels) * of_label + _prior_gaps(counts, tau, labels)
     gaps = gaps + _softmax.gaps_to_label(floors, labels)
@@ -185,9 +185,9 @@ def class_balanced_weights(class_counts: ArrayLike, *, beta: ArrayLike) -> jax.A
     dtype = jnp.result_type(float)
     counts = _checks.class_counts(class_counts, "class_counts").astype(dtype)
     checked = _checks.scalar(beta, "beta", dtype, at_least=0, below=1)
-    # Identity: 1 - beta^n = -expm1(n log1p(-(1 - beta))). Hazard: float32 keeps three digits of
-    # 1 - 0.9999, and none of 1 - beta^n where n (1 - beta) is small. Choice: 1 - beta of the number
-    # as it was given, before it is rounded to float32. Cost: none.
+    # Identity: 1 - beta^n = -expm1(n log1p(-(1 - beta))). Hazard: float32 keeps three digits of 1 -
+    # 0.9999, and none of 1 - beta^n if n (1 - beta) is small. Choice: 1 - beta of the number as it
+    # was given, before it is rounded to float32. Cost: none.
     remainder = _numerics.nan_unless(~jnp.isnan(checked), jnp.asarray(1 - beta, dtype))
     weights = remainder / -jnp.expm1(counts * jnp.log1p(-remainder))
     return weights / weights.mean()
@@ -212,6 +212,6 @@ def _prior_gaps(
 def _class_gaps(
     values: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
-    """The values [L] of the classes less that of the label, [..., L]."""
+    """The values [L] of the classes minus the label's value, [..., L]."""
     of_label = _numerics.value_of_class(values, labels, class_axis_name)[..., None]
     return jnp.broadcast_to(values, (*labels.shape, values.shape[0])) - of_label

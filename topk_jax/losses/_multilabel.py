@@ -1,4 +1,4 @@
-"""Sigmoid losses: one binary problem per class, where labels may be incomplete.
+"""Sigmoid losses: one binary problem per class, for labels that may be incomplete.
 
 All of them use logarithms of sigmoids. Identity: `1 - sigmoid(s) = sigmoid(-s)`. Hazard: the
 sigmoid rounds to 0 below scores of -88 and to 1 above 17. Its logarithm is then infinite or has no
@@ -49,7 +49,7 @@ def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
     return _numerics.nan_where_invalid_targets(loss, scores, targets)
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     r"""The binary cross-entropy with one positive class, and a total weight of 1 for all others.
 
@@ -85,7 +85,7 @@ def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     return _numerics.nan_where_invalid(loss, scores, labels)
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def expected_positive_regularization(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -100,7 +100,7 @@ def expected_positive_regularization(
         \ell(Z, y) = -\frac1n \sum_i \log\sigma(z_{i, y_i}) + \beta \, (\hat K(Z) - K)^2, \qquad
         \hat K(Z) = \frac1n \sum_i \sum_j \sigma(z_{ij})
 
-    It couples the examples: :math:`\hat K` is a mean over the whole batch.
+    It couples the examples: :math:`\hat K` is a mean over the complete batch.
 
     Args:
         logits: floating-point scores, `[..., L]`; all axes but the last are the batch of n
@@ -108,13 +108,13 @@ def expected_positive_regularization(
         labels: integer classes, `[...]`.
         expected_positives: scalar K, the expected number of classes per set, in [0, L].
         beta: scalar weight of the squared gap, at least 0.
-        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal
-            parts. Every device then returns the loss of the whole batch. Under `pmap` and
+        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal parts.
+            Every device then returns the loss of the complete batch. Under `pmap` and
             `shard_map(check_vma=False)`, average the gradients of shared parameters over the
-            devices (`jax.lax.pmean`) to get the gradient of the whole batch. Gradients with respect
-            to values of one device, such as its logits, are larger than those of the whole batch by
-            a factor of the number of devices. Under `shard_map(check_vma=True)` both are already
-            those of the whole batch.
+            devices (`jax.lax.pmean`) to get the gradient of the complete batch. Gradients with
+            respect to values of one device, such as its logits, are too large by a factor of the
+            number of devices. Under `shard_map(check_vma=True)`, both are already the gradients of
+            the complete batch.
 
     Returns:
         The loss of the batch, a scalar in float32 or float64; NaN if a logit is NaN or +inf, or a
@@ -144,7 +144,7 @@ def expected_positive_regularization(
     return positive + beta * _squared_gap(scores, expected, axis_name)
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def role(
     logits: ArrayLike,
     label_logits: ArrayLike,
@@ -163,10 +163,10 @@ def role(
         + w \, (\hat K(U) - K)^2
 
     with :math:`\hat K` as in `expected_positive_regularization`, and :math:`\bar v = \sigma(v)`
-    without a gradient. The network and the estimate each fit the other, the observed labels and the
-    mean number of classes. The sums run over the classes, as everywhere in this package. Cole et
-    al. average over the classes and divide the gap by L. With their weight :math:`\lambda`, their
-    loss is this loss at :math:`w = \lambda / L`, divided by L.
+    without a gradient. The network and the estimate each learn from the other, from the observed
+    labels and from the mean number of classes. The sums run over the classes, as everywhere in this
+    package. Cole et al. average over the classes and divide the gap by L. With their weight
+    :math:`\lambda`, their loss is this loss at :math:`w = \lambda / L`, divided by L.
 
     Args:
         logits: floating-point scores Z of the network, `[..., L]`; all axes but the last are the
@@ -176,11 +176,11 @@ def role(
         labels: integer classes, `[...]`.
         expected_positives: scalar K, the expected number of classes per set, in [0, L].
         weight: scalar weight w of the squared gaps, at least 0.
-        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal
-            parts. The loss and gradients are as in `expected_positive_regularization`. Rows of
-            Theta that only one device holds are not shared parameters. Under `pmap` and
-            `shard_map(check_vma=False)`, divide their gradient by the number of devices to get that
-            of the whole batch.
+        axis_name: the axis of `pmap` or `shard_map` that the batch is split along into equal parts.
+            The loss and gradients are as in `expected_positive_regularization`. Rows of Theta that
+            only one device holds are not shared parameters. Under `pmap` and
+            `shard_map(check_vma=False)`, divide their gradient by the number of devices to get the
+            gradient of the complete batch.
 
     Returns:
         The loss of the batch, a scalar in float32 or float64; NaN if a logit of either argument is
@@ -232,10 +232,11 @@ def _positive_loss(scores: jax.Array, labels: jax.Array) -> jax.Array:
 
 
 def _cross_loss(scores: jax.Array, others: jax.Array) -> jax.Array:
-    """The binary cross-entropy [...] of scores against the sigmoids of others, without gradient.
+    """The binary cross-entropy [...] of scores against the sigmoids of other scores.
 
     Hazard: `1 - sigmoid` loses its digits near 1. Choice: `sigmoid` of minus the score. Hazard: a
-    class that only one argument masks has an infinite loss. Choice: its loss there is 0.
+    class that only one argument masks has an infinite loss. Choice: its loss there is 0. No
+    gradient flows to the other scores.
     """
     others = jax.lax.stop_gradient(others)
     finite = _numerics.finite_scores(scores)

@@ -1,7 +1,8 @@
 """The top-K hinge smoothed with noise: with samples, or in expectation."""
 
 from collections.abc import Callable, Hashable
-from typing import Literal
+from functools import partial
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,13 +10,14 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax.losses._hinge import REASON_NEXT_RANK
-from topk_jax.operators._expected import expected_kth
-from topk_jax.operators._perturbed import keys_of_rows, perturbed_kth
+from topk_jax.operators._expected import check_expectation, compute_expected_top_k_value
+from topk_jax.operators._perturbed import check_perturbation, compute_perturbed, derive_keys
+from topk_jax.operators._perturbed_selection import Selection
 
 __all__ = ["expected_top_k_hinge", "noised_top_k_hinge"]
 
 
-@_class_axis.optional(keys_of_rows=keys_of_rows)
+@_class_axis.allow_split(derive_keys=derive_keys)
 def noised_top_k_hinge(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -36,9 +38,9 @@ def noised_top_k_hinge(
         \ell(s, y) = \gamma \, \bigl(m_y + \hat\tau_{K+1,\varepsilon,M}(s) - s_y\bigr)_+
 
     With margins of 1 this is the balanced loss. With larger margins for rarer classes (see
-    `class_margins`) it is the imbalanced loss. If the hinge is active only for some noise, the mean
-    of the loss over the noise is above the hinge of the mean; more samples reduce the difference.
-    Only reverse mode is supported, as for `perturbed_top_k_value`.
+    `class_margins`) it is the imbalanced loss. If the hinge is active only for some noise vectors,
+    the mean of the loss over the noise is above the hinge of the mean. More samples reduce the
+    difference. Only reverse mode is supported, as for `perturbed_top_k_value`.
 
     Args:
         logits: floating-point scores, `[..., L]`; for the imbalanced loss usually cosines.
@@ -75,23 +77,20 @@ def noised_top_k_hinge(
 
     Source: Garcin et al. (2022); thesis, equations 4.10 and 4.13.
     """
-
-    def perturbed(gaps: jax.Array, rank: int) -> jax.Array:
-        return perturbed_kth(
-            key,
-            gaps,
-            rank,
-            epsilon=epsilon,
-            num_samples=num_samples,
-            noise=noise,
-            class_axis_name=class_axis_name,
-            implementation=implementation,
-        )
-
-    return _smoothed_hinge(logits, labels, k, margins, scale, perturbed, class_axis_name)
+    hinge = _check_hinge(logits, labels, k, margins, scale, class_axis_name)
+    perturbation = check_perturbation(
+        Selection(hinge.k + 1, True, num_samples, implementation),
+        hinge.scores,
+        key,
+        noise,
+        epsilon,
+        class_axis_name=class_axis_name,
+    )
+    smooth = partial(compute_perturbed, perturbation=perturbation, class_axis_name=class_axis_name)
+    return _smoothed_hinge(hinge, smooth, class_axis_name)
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def expected_top_k_hinge(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -141,38 +140,63 @@ def expected_top_k_hinge(
 
     Source: Garcin et al. (2022); thesis, equation 4.8.
     """
+    hinge = _check_hinge(logits, labels, k, margins, scale, class_axis_name)
+    num_classes = _classes.count(hinge.scores, class_axis_name)
+    rank = hinge.k + 1
+    epsilon, num_nodes = check_expectation(
+        rank, num_classes, epsilon, num_nodes, hinge.scores.dtype
+    )
+    smooth = partial(
+        compute_expected_top_k_value,
+        k=rank,
+        epsilon=epsilon,
+        num_nodes=num_nodes,
+        class_axis_name=class_axis_name,
+    )
+    return _smoothed_hinge(hinge, smooth, class_axis_name)
 
-    def expected(gaps: jax.Array, rank: int) -> jax.Array:
-        return expected_kth(
-            gaps, rank, epsilon=epsilon, num_nodes=num_nodes, class_axis_name=class_axis_name
-        )
 
-    return _smoothed_hinge(logits, labels, k, margins, scale, expected, class_axis_name)
+class _Hinge(NamedTuple):
+    """The checked arguments that both hinges take."""
+
+    scores: jax.Array
+    labels: jax.Array
+    k: int
+    margins: jax.Array
+    scale: jax.Array
 
 
-def _smoothed_hinge(
+def _check_hinge(
     logits: ArrayLike,
     labels: ArrayLike,
     k: int,
     margins: ArrayLike,
     scale: ArrayLike,
-    smoothed_top_k_value: Callable[[jax.Array, int], jax.Array],
     class_axis_name: Hashable | None,
-) -> jax.Array:
+) -> _Hinge:
     scores, labels = _checks.logits_and_labels(logits, labels)
-    num_classes = _classes.count(scores, class_axis_name)
-    k = _checks.rank(k, num_classes - 1, reason=REASON_NEXT_RANK)
+    k = _checks.rank(k, _classes.count(scores, class_axis_name) - 1, reason=REASON_NEXT_RANK)
     margins = _checks.per_class(margins, "margins", scores.shape[-1], scores.dtype, class_axis_name)
     scale = _checks.scalar(scale, "scale", scores.dtype, above=0)
+    return _Hinge(scores, labels, k, margins, scale)
+
+
+def _smoothed_hinge(
+    hinge: _Hinge, smooth: Callable[[jax.Array], jax.Array], class_axis_name: Hashable | None
+) -> jax.Array:
+    """The hinge, with `smooth` for the (k+1)-th largest of the scores."""
+    scores, labels, _, margins, scale = hinge
+    num_classes = _classes.count(scores, class_axis_name)
     scores = _numerics.finite_scores(scores)
     # Identity: a shift of all scores shifts the threshold. Hazard: small noise added to scores of
     # 1e4 is rounded away. Choice: smooth the differences to s_y, which are small where the noise
     # matters. The shift needs no gradient, because the gradient of the threshold sums to one. Cost:
     # one elementwise pass, which XLA fuses into the operator.
     score = _numerics.score_of_label(scores, labels, class_axis_name)
-    # For an infinite or masked label there are no small differences and no finite loss.
+    # If the label's score is infinite or masked, there are no small differences and the loss is not
+    # finite.
     shift = jax.lax.stop_gradient(jnp.where(jnp.abs(score) < -_numerics.FLOOR, score, 0.0))
-    gap = smoothed_top_k_value(scores - shift[..., None], k + 1) + (shift - score)
+    gap = smooth(scores - shift[..., None]) + (shift - score)
     margin = _numerics.value_of_class(margins, labels, class_axis_name)
     # Inside the hinge, because an inactive hinge would keep the NaN out of the gradient.
     gap = _numerics.nan_where_invalid_labels(gap, labels, num_classes)

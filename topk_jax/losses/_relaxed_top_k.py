@@ -5,13 +5,13 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics
-from topk_jax.operators._relaxed_ranks import checked_relaxation, log_mixture_over_ranks
-from topk_jax.operators._top_k import largest
+from topk_jax.operators._relaxed_ranks import check_relaxation, log_mixture_over_ranks
+from topk_jax.operators._top_k import select_largest
 
 __all__ = ["relaxed_top_k_cross_entropy"]
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def relaxed_top_k_cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -33,7 +33,7 @@ def relaxed_top_k_cross_entropy(
     P are the `relaxed_ranks` and w the distribution of K. Without `softmax_top_1`, q_1 is
     :math:`P_{1,y}`. With w = [1] the loss is the cross-entropy.
 
-    The loss is computed from logarithms, so that it does not saturate where all q_k underflow. With
+    The loss is computed from logarithms, so that it does not saturate if all q_k underflow. With
     the methods "soft_sort" and "neural_sort", q_k can exceed 1, and the loss can be a little less
     than 0.
 
@@ -51,8 +51,8 @@ def relaxed_top_k_cross_entropy(
             for networks: 0 is without. May be traced.
         num_candidates: static number of classes, from K to L, that take part: the label and the
             classes with the largest other logits, in this order. Others get no gradient. None is
-            for all classes, in their own order. The networks need a small number: 16 and 50 are
-            those of the paper.
+            for all classes, in their own order. The networks need a small number: the paper has 16
+            and 50.
         softmax_top_1: static; whether the part of K = 1 is a softmax (of the candidates), which
             makes training more stable.
 
@@ -63,9 +63,9 @@ def relaxed_top_k_cross_entropy(
     Raises:
         TypeError: `logits` is not floating-point, `labels` is not integer, `top_k_weights`, `tau`
             or `art_lambda` is not real, or another argument is not static.
-        ValueError: the shapes do not match, `top_k_weights` is no distribution of at most L sizes,
-            `method` or `swap` is unknown, `tau` is not a positive scalar, `art_lambda` is not a
-            scalar in [0, 1), or `num_candidates` is outside [K, L].
+        ValueError: the shapes do not match, `top_k_weights` is not a distribution of at most L
+            sizes, `method` or `swap` is unknown, `tau` is not a positive scalar, `art_lambda` is
+            not a scalar in [0, 1), or `num_candidates` is outside [K, L].
 
     Example:
         >>> import jax.numpy as jnp
@@ -88,9 +88,9 @@ def relaxed_top_k_cross_entropy(
     scores, labels = _checks.logits_and_labels(logits, labels)
     num_classes = scores.shape[-1]
     weights = _checks.weights_of_sizes(top_k_weights, "top_k_weights", num_classes, scores.dtype)
-    relaxation = checked_relaxation(method, tau, swap, art_lambda, scores.dtype)
+    relaxation = check_relaxation(method, tau, swap, art_lambda, scores.dtype)
     if num_candidates is not None:
-        _checks.whole_number(
+        _checks.static_integer(
             num_candidates,
             "num_candidates",
             minimum=len(weights),
@@ -106,7 +106,7 @@ def relaxed_top_k_cross_entropy(
         positions = jnp.zeros_like(labels)
     first = weights[:1]
     others = weights.at[0].set(0) if softmax_top_1 else weights
-    # The weight of rank j is that of all sets with at least j classes.
+    # The weight of rank j is the weight of all sets with at least j classes.
     rank_weights = jax.lax.cumsum(others, reverse=True)
     log_probability = log_mixture_over_ranks(candidates, positions, rank_weights, relaxation)
     if softmax_top_1:
@@ -114,7 +114,7 @@ def relaxed_top_k_cross_entropy(
         log_first = jnp.where(first > 0, jnp.log(jnp.where(first > 0, first, 1)), _numerics.FLOOR)
         log_top_1 = log_first[0] + _numerics.score_of_label(log_softmax, positions)
         log_probability = jnp.logaddexp(log_top_1, log_probability)
-    # Logarithms and maxima of the weights may lose the mark of traced weights that are wrong.
+    # Logarithms and maxima of the weights may lose the NaN of traced weights outside their range.
     losses = _numerics.nan_unless(~jnp.isnan(weights).any(), -log_probability)
     return _numerics.nan_where_invalid(losses, scores, labels)
 
@@ -125,6 +125,6 @@ def _candidates(scores: jax.Array, labels: jax.Array, count: int) -> jax.Array:
     if count == 1:
         return true
     others = _numerics.without_label(jax.lax.stop_gradient(scores), labels)
-    _, indices = largest(others, count - 1)
+    _, indices = select_largest(others, count - 1)
     rivals = jnp.take_along_axis(scores, indices, axis=-1, mode="promise_in_bounds")
     return jnp.concatenate([true, rivals], axis=-1)

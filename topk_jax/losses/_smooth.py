@@ -9,7 +9,7 @@ from jax.typing import ArrayLike
 from topk_jax import _checks, _class_axis, _classes, _numerics
 from topk_jax.losses._hinge import REASON_WITHOUT_LABEL
 from topk_jax.operators._symmetric_ratio import log_ratio_of_sigmas
-from topk_jax.operators._top_k import kth_largest, largest_of_split
+from topk_jax.operators._top_k import select_kth, select_largest_of_split
 
 __all__ = ["smooth_top_k_hinge"]
 
@@ -20,7 +20,7 @@ __all__ = ["smooth_top_k_hinge"]
 _CLASSES_PER_FACTOR = 8
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def smooth_top_k_hinge(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -73,7 +73,7 @@ def smooth_top_k_hinge(
     k = _checks.rank(k, num_classes - 1, reason=REASON_WITHOUT_LABEL)
     tau = _checks.scalar(tau, "tau", scores.dtype, above=0)
     if class_axis_name is not None and _num_factors(num_classes, k) == num_classes:
-        scores, class_axis_name = _classes.whole(scores, class_axis_name), None
+        scores, class_axis_name = _classes.gather(scores, class_axis_name), None
     scores = _numerics.finite_scores(scores)
     threshold, excess = _log_ratio_of_sigmas(scores, labels, k, k * tau, class_axis_name)
     gap = threshold - _numerics.score_of_label(scores, labels, class_axis_name)
@@ -86,8 +86,8 @@ def _tempered_softplus(value: jax.Array, tau: jax.Array) -> jax.Array:
     """The softplus tau log(1 + e^(v / tau)).
 
     Identity: its derivative in tau is the entropy of a coin with odds e^(v / tau). Hazard: the
-    product rule gives a difference of two numbers of size v / tau, which has no correct digit for
-    small tau. Choice: a custom rule with the entropy as a sum of positive terms.
+    product rule gives a difference of two numbers of size v / tau, which does not have a correct
+    digit for small tau. Choice: a custom rule with the entropy as a sum of positive terms.
     """
     return tau * jax.nn.softplus(value / tau)
 
@@ -113,7 +113,7 @@ def _log_ratio_of_sigmas(
 ) -> tuple[jax.Array, jax.Array]:
     """The k-th score c of the other classes, and log(sigma_k / sigma_{k-1}) - c / temperature.
 
-    The sigmas are those of exp(s / temperature) without the true class; c is a constant.
+    The sigmas are the polynomials of exp(s / temperature) without the true class; c is a constant.
 
     Identity: subtracting c / temperature from every score subtracts it from the logarithm of the
     ratio, for any constant c. Hazard: scores divided by the temperature reach 1e7, where float32
@@ -123,19 +123,20 @@ def _log_ratio_of_sigmas(
     num_classes = _classes.count(scores, class_axis_name)
     num_factors = _num_factors(num_classes, k)
     if num_factors == num_classes:
-        threshold = kth_largest(others, k)[0]
-        # Removed only here, because -inf / temperature has no derivative in the temperature.
+        threshold = select_kth(others, k)[0]
+        # The label is removed only here: -inf / temperature does not have a derivative in the
+        # temperature.
         factors = _numerics.without_label((scores - threshold) / temperature, labels)
         return threshold[..., 0], log_ratio_of_sigmas(factors, None, k, None)
-    values, indices = largest_of_split(others, num_factors, class_axis_name)
+    values, indices = select_largest_of_split(others, num_factors, class_axis_name)
     threshold = values[..., k - 1 : k]
     log_values = (scores - threshold) / temperature
     log_values = _numerics.without_label(log_values, labels, class_axis_name)
-    factors = _classes.entries(log_values, indices, class_axis_name)
+    factors = _classes.take(log_values, indices, class_axis_name)
     # Equal scores are selected in the order of their indices.
     classes = jax.lax.broadcasted_iota(indices.dtype, scores.shape, scores.ndim - 1)
     smallest = values[..., -1:]
-    last = _classes.own(indices[..., -1:], scores.shape[-1], class_axis_name)
+    last = _classes.localize(indices[..., -1:], scores.shape[-1], class_axis_name)
     in_rest = (others < smallest) | ((others == smallest) & (classes > last))
     rest = jnp.where(in_rest, log_values, -jnp.inf)
     return threshold[..., 0], log_ratio_of_sigmas(factors, rest, k, class_axis_name)

@@ -13,7 +13,7 @@ from topk_jax.operators._sigmoid import REASON_BETWEEN, distances_from_middle
 __all__ = ["lapsum_top_k_loss", "sigmoid_top_k_loss"]
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def lapsum_top_k_loss(
     logits: ArrayLike, labels: ArrayLike, *, k: int, alpha: ArrayLike
 ) -> jax.Array:
@@ -24,7 +24,7 @@ def lapsum_top_k_loss(
         \frac{\partial \ell}{\partial s_j} = \frac1\alpha \Bigl(\frac1{\max(p_y, 1/2)} - 1\Bigr)
         (q_j - \delta_{jy})
 
-    where p and q are those of `operators.lapsum_top_k`. Far below the threshold b the loss is
+    where p and q are defined in `operators.lapsum_top_k`. Far below the threshold b the loss is
     :math:`(b - s_y) / \alpha + \log 2`.
 
     Args:
@@ -62,7 +62,7 @@ def lapsum_top_k_loss(
     return _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def sigmoid_top_k_loss(
     logits: ArrayLike, labels: ArrayLike, *, k: int, tau: ArrayLike
 ) -> jax.Array:
@@ -115,8 +115,8 @@ def _log_laplace_cdf(distances: jax.Array) -> jax.Array:
     """The logarithm of the CDF of the Laplace distribution.
 
     Identity: it is r - log 2 up to 0, and log(1 - e^-r / 2) above. Hazard: the CDF underflows below
-    -87, and e^-r overflows there, which would make the gradient NaN. Choice: the logarithm gets no
-    distance below 0. Cost: none.
+    -87, and e^-r overflows there, which would make the gradient NaN. Choice: the logarithm does not
+    get distances below 0. Cost: none.
     """
     above = jnp.where(distances > 0, distances, 0)
     return jnp.where(distances > 0, jnp.log1p(-jnp.exp(-above) / 2), distances - math.log(2))

@@ -11,7 +11,7 @@ from topk_jax import _checks, _class_axis, _classes, _numerics
 __all__ = ["class_margins", "cross_entropy", "focal", "ldam"]
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def cross_entropy(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -60,14 +60,23 @@ def cross_entropy(
     smoothing = _checks.scalar(
         label_smoothing, "label_smoothing", scores.dtype, at_least=0, below=1
     )
+    # Without smoothing, the second reduction is left out.
+    if isinstance(label_smoothing, int | float) and label_smoothing == 0:
+        return compute_cross_entropy(scores, labels, class_axis_name)
     losses = jax.nn.softplus(_rival(scores, labels, class_axis_name=class_axis_name))
-    # Without smoothing there is no other reduction to pay for.
-    if not isinstance(label_smoothing, int | float) or label_smoothing != 0:
-        losses = losses + smoothing * _mean_gap(scores, labels, class_axis_name)
+    losses = losses + smoothing * _mean_gap(scores, labels, class_axis_name)
     return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
 
 
-@_class_axis.optional()
+def compute_cross_entropy(
+    scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
+) -> jax.Array:
+    """`cross_entropy` of checked arguments, without smoothing."""
+    losses = jax.nn.softplus(_rival(scores, labels, class_axis_name=class_axis_name))
+    return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
+
+
+@_class_axis.allow_split()
 def focal(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -75,7 +84,7 @@ def focal(
     gamma: ArrayLike,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
-    r"""The cross-entropy, scaled down where the true class is already likely.
+    r"""The cross-entropy, scaled down if the true class is already likely.
 
     .. math::
         \ell(s, y) = (1 - p_y)^\gamma \, \mathrm{CE}(s, y), \qquad p_y = e^{-\mathrm{CE}(s, y)}
@@ -109,14 +118,14 @@ def focal(
     gamma = _checks.scalar(gamma, "gamma", scores.dtype, at_least=0)
     rival = _rival(scores, labels, class_axis_name=class_axis_name)
     # Identity: (1 - p)^gamma = sigmoid(rival)^gamma = exp(-gamma softplus(-rival)). Hazard: the
-    # power has an infinite derivative where p rounds to 1. Choice: the exponential. Cost: one
-    # softplus per example.
+    # power has an infinite derivative if p rounds to 1. Choice: the exponential. Cost: one softplus
+    # per example.
     damping = jnp.exp(-gamma * jax.nn.softplus(-rival))
     losses = damping * jax.nn.softplus(rival)
     return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
 
 
-@_class_axis.optional()
+@_class_axis.allow_split()
 def ldam(
     logits: ArrayLike,
     labels: ArrayLike,
@@ -212,7 +221,7 @@ def _rival(
 def gaps_to_label(
     scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None = None
 ) -> jax.Array:
-    """The scores less that of the true class, `[..., L]`; those of masked classes are finite."""
+    """The scores minus the true class's score, `[..., L]`; masked classes have finite values."""
     scores = _numerics.finite_scores(scores)
     return scores - _numerics.score_of_label(scores, labels, class_axis_name)[..., None]
 
@@ -233,14 +242,14 @@ def log_odds_of_others(
 
 
 def _mean_gap(scores: jax.Array, labels: jax.Array, class_axis_name: Hashable | None) -> jax.Array:
-    """The score of the true class less the mean of all scores but those of -inf, `[...]`.
+    """The score of the true class minus the mean of all scores above -inf, `[...]`.
 
-    Identity: this is the mean of -log softmax_j less that of the true class. Hazard: a masked class
-    would make the mean infinite. Choice: leave it out, as the softmax does. Cost: one more
-    reduction over the logits.
+    Identity: this is the mean of -log softmax_j, minus its value for the true class. Hazard: a
+    masked class would make the mean infinite. Choice: leave it out, as the softmax does. Cost: one
+    more reduction over the logits.
     """
     scores = _numerics.finite_scores(scores)
     is_finite = scores > _numerics.FLOOR
     gaps = _numerics.score_of_label(scores, labels, class_axis_name)[..., None] - scores
-    count = jnp.maximum(_classes.total(is_finite, class_axis_name, dtype=scores.dtype), 1)
-    return _classes.total(jnp.where(is_finite, gaps, 0), class_axis_name) / count
+    count = jnp.maximum(_classes.sum_classes(is_finite, class_axis_name, dtype=scores.dtype), 1)
+    return _classes.sum_classes(jnp.where(is_finite, gaps, 0), class_axis_name) / count

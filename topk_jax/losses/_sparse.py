@@ -5,13 +5,13 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
-from topk_jax.operators import sparse_top
+from topk_jax.operators._sparse import compute_sparse_top
 
 __all__ = ["sparse_top_loss"]
 
 
 def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
-    r"""A multi-label loss that is zero where all targets score at least 1 above all other classes.
+    r"""A multi-label loss that is zero if all targets score at least 1 above all other classes.
 
     .. math::
         \ell(s, Y) = -\sum_{j \in Y} s_j + \sum_{j \in H} \Bigl(s_j - \frac12\Bigr)
@@ -48,7 +48,7 @@ def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
     scores, targets = _checks.logits_and_targets(logits, targets)
     scores = _numerics.finite_scores(scores)
     present = targets == 1
-    projection = sparse_top(scores, present.sum(axis=-1))
+    projection = compute_sparse_top(scores, present.sum(axis=-1))
     loss = _projection_loss(scores, present.astype(scores.dtype), projection)
     return _numerics.nan_where_invalid_targets(loss, scores, targets)
 

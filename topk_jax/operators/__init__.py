@@ -1,7 +1,7 @@
 """Operators on score vectors: the k-th largest score and its smoothed relatives.
 
-All results are NaN if a traced parameter is outside its range, which cannot raise an error. Those
-of an example are NaN where a score is NaN or +inf.
+A traced parameter outside its range cannot raise, so it makes every result NaN. A NaN or +inf score
+makes the results of its own example NaN.
 """
 
 from topk_jax.operators import (

@@ -147,7 +147,7 @@ def _share(offsets: jax.Array, i: int) -> jax.Array:
 def interpolate(table: jax.Array, places: Places, axis: int = -1) -> jax.Array:
     """The values at the places of a function with values `table` at the points along `axis`.
 
-    The other axes of the places are those of the table, or have size 1.
+    The other axes of the places have the sizes of the table's axes, or size 1.
     """
     # The shares are computed again in the same pass, so they are not stored.
     values = [

@@ -1,7 +1,7 @@
 """P(N = k - 1) without each of many independent events, as a sum over few points of a circle.
 
 N is the number of events that occur. Arrays have the axes (events, nodes, examples), or (points of
-the circle, events, nodes, examples), so that loops over events add whole vectors.
+the circle, events, nodes, examples), so that loops over events add vectors.
 """
 
 import functools
@@ -14,8 +14,8 @@ import jax.numpy as jnp
 
 from topk_jax import _selection
 
-# The number of single events is a multiple of this. So many factors are multiplied in one pass.
-GROUP = 16
+# The number of single events is a multiple of this. One pass multiplies this many factors.
+BLOCK = 16
 # Steps of the search for the tilt, which need not be exact.
 _STEPS = 10
 # The logarithm of the largest factor of the odds.
@@ -30,7 +30,7 @@ class Events(NamedTuple):
 
 
 class Repeated(NamedTuple):
-    """Events with the numbers of their repetitions `[E, 1, b]`, not necessarily whole numbers."""
+    """Events with the numbers of their repetitions `[E, 1, b]`, which need not be integers."""
 
     events: Events
     counts: jax.Array
@@ -63,9 +63,9 @@ def num_likely(k: int) -> int:
 
     The logarithm of a factor is smooth in the score of an event unless the event occurs with a
     probability of about 1/2 after tilting, and a point is near the opposite side of the circle. If
-    a binned event has a probability q, at least 32 single events besides k - 1 have no smaller one.
-    As the mean is k - 1/2, the variance is then at least 32 q (1 - q), and the points that are
-    needed are farther from the opposite side the larger q is.
+    a binned event has a probability q, at least 32 single events besides k - 1 have a probability
+    of at least q. As the mean is k - 1/2, the variance is then at least 32 q (1 - q), and the
+    points that are needed are farther from the opposite side the larger q is.
     """
     return k + 32
 
@@ -110,7 +110,7 @@ def leave_one_out(
     # The first point is its own mirror image.
     half = jnp.where(jnp.arange(len(circle.sines)) == 0, 0.5, 1.0).astype(tilt.dtype)
     weights = half[:, None, None] * (jnp.exp(log_scale) * circle.step / math.pi)[None]
-    summands = _selection.stored(
+    summands = _selection.store(
         lambda real, imaginary, weights: (weights * real, weights * imaginary), *summands, weights
     )
     without = _without_each(summands, circle, tilted)
@@ -122,13 +122,13 @@ def leave_one_out(
 def _tilt(target: float, single: Events, repeated: Repeated | None) -> jax.Array:
     """The logarithm of the ratio by which all odds change so that N has about the target as mean.
 
-    Hazard: the mean is flat where all events are certain. Choice: Newton's method for the logarithm
-    of the mean, with bisection where it leaves the bracket. Cost: two passes for each step.
+    Hazard: the mean is flat if all events are certain. Choice: Newton's method for the logarithm of
+    the mean, with bisection if it leaves the bracket. Cost: two passes for each step.
     """
 
     def step(_: Any, state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
         tilt, low, high = state
-        ratio = _selection.stored(jnp.exp, tilt)[None]
+        ratio = _selection.store(jnp.exp, tilt)[None]
 
         def moments(p: jax.Array, complement: jax.Array) -> tuple[jax.Array, jax.Array]:
             q = ratio * p / (complement + ratio * p)
@@ -166,11 +166,11 @@ def _total(
     def total(terms: list[tuple[jax.Array, jax.Array]]) -> tuple[jax.Array, jax.Array]:
         return functools.reduce(lambda one, other: (one[0] + other[0], one[1] + other[1]), terms)
 
-    def of_groups(*groups: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return total([terms(*entries) for entries in zip(*groups, strict=True)])
+    def of_blocks(*blocks: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return total([terms(*entries) for entries in zip(*blocks, strict=True)])
 
-    groups = (array.reshape(GROUP, len(array) // GROUP, *array.shape[1:]) for array in events)
-    one, other = _selection.stored(of_groups, *groups)
+    blocks = (array.reshape(BLOCK, len(array) // BLOCK, *array.shape[1:]) for array in events)
+    one, other = _selection.store(of_blocks, *blocks)
     return total(list(zip(one, other, strict=True)))
 
 
@@ -211,7 +211,7 @@ def _num_points(accuracy: float) -> int:
     """The number of points, for an error of exp(-accuracy) for any events.
 
     The error is P(N >= k - 1 + m) if 2 pi / m is the step. This is hardest for unlikely events and
-    the largest variance V that needs the whole circle. There it is at most exp(-V h(m / V)), by
+    the largest variance V that needs the complete circle. There it is at most exp(-V h(m / V)), by
     Bennett's inequality.
     """
     variance = accuracy / 2
@@ -236,13 +236,13 @@ def _product(amplitudes: jax.Array, circle: _Circle) -> tuple[jax.Array, jax.Arr
     Hazard: XLA on the CPU does not vectorize a product of complex numbers over an axis. Choice:
     written out, in two stages. Cost: none.
     """
-    groups = amplitudes.reshape(GROUP, len(amplitudes) // GROUP, *amplitudes.shape[1:])
+    blocks = amplitudes.reshape(BLOCK, len(amplitudes) // BLOCK, *amplitudes.shape[1:])
 
-    def product_of_groups(
-        groups: jax.Array, sines: jax.Array, versines: jax.Array
+    def multiply_blocks(
+        blocks: jax.Array, sines: jax.Array, versines: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         factors = (
-            (1 - jnp.abs(v)[None] * versines[:, None], v[None] * sines[:, None]) for v in groups
+            (1 - jnp.abs(v)[None] * versines[:, None], v[None] * sines[:, None]) for v in blocks
         )
         return functools.reduce(_times, factors)
 
@@ -250,8 +250,8 @@ def _product(amplitudes: jax.Array, circle: _Circle) -> tuple[jax.Array, jax.Arr
         factors = ((real[:, i], imaginary[:, i]) for i in range(real.shape[1]))
         return functools.reduce(_times, factors)
 
-    parts = _selection.stored(product_of_groups, groups, circle.sines, circle.versines)
-    return _selection.stored(product, *parts)
+    parts = _selection.store(multiply_blocks, blocks, circle.sines, circle.versines)
+    return _selection.store(product, *parts)
 
 
 def _power(tilted: _Tilted, counts: jax.Array, circle: _Circle) -> tuple[jax.Array, jax.Array]:

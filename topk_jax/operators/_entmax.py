@@ -10,17 +10,19 @@ from jax.custom_derivatives import SymbolicZero
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _classes, _numerics
-from topk_jax.operators._top_k import classes_last
+from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["entmax"]
 
-# Newton's method on a convex function reduces the product of value and slope four times or more
-# at each step, from the square of the number of classes to the rounding of float64 at the most.
+# Each step of Newton's method on a convex function divides the product of value and slope by four
+# or more. It starts at most at the square of the number of classes, and ends at the rounding of
+# float64.
 _MAX_STEPS = 64
-# The relative growth of w over alpha - 1 from which on an offset takes the steps.
+# Below this growth of w, relative to alpha - 1, steps change an offset instead of w.
 _COARSE = 2.0**-10
-# From so many classes on the search begins with the largest scores of groups, at most so many.
-_LONG, _MAX_GROUPS = 4096, 512
+# With at least `_LONG` classes, the search starts with the largest scores of at most `_MAX_BLOCKS`
+# blocks of classes.
+_LONG, _MAX_BLOCKS = 4096, 512
 
 
 def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
@@ -39,8 +41,7 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
         \frac{\partial p}{\partial \alpha} = -\frac{\partial p}{\partial s} \, \kappa, \qquad
         \kappa_l = \frac{\partial}{\partial \alpha} \frac{p_l^{\alpha - 1} - 1}{\alpha - 1}
 
-    where the last derivative is at a fixed :math:`p_l`. Outside the support the derivatives are
-    zero.
+    The last derivative is at a fixed :math:`p_l`. Outside the support the derivatives are zero.
 
     Args:
         scores: floating-point array with L entries along `axis`.
@@ -66,7 +67,7 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
     Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models"; Correia,
     Niculae and Martins (2019), "Adaptively sparse transformers", for the derivative in alpha.
     """
-    last = classes_last(scores, axis)
+    last = move_classes_last(scores, axis)
     alpha = _checks.scalar(alpha, "alpha", last.dtype, at_least=1, at_most=2)
     result = probabilities(_numerics.finite_scores(last), alpha)
     return jnp.moveaxis(_numerics.nan_where_invalid_vectors(result, last), -1, axis)
@@ -101,36 +102,36 @@ class Solution(NamedTuple):
 
 
 def solve(scores: jax.Array, alpha: jax.Array, class_axis_name: Hashable | None = None) -> Solution:
-    """What gives the entmax of finite scores [..., L].
+    """Solves for the numbers that determine the entmax of finite scores [..., L].
 
-    Identity: let z be the scores less the largest, a = alpha - 1, b(w) = (1 + a w z)_+ and
-    r(w) = b(w)^(1/a), which is e^z at a = 0. Then p = r(w) / sum r(w) where w solves
-    w = (sum r(w))^a, that is w = 1 / p_max^a. Hazard: the threshold t is 1 less a number near 1
-    where many classes share the probability, and its digits are lost; and all terms are divided by
-    a, which may be 0. Choice: w has full relative precision for any alpha. The right-hand side is
-    a norm of convex functions of w, so Newton's method from w = 1 increases to the solution. Cost:
+    Identity: let z be the scores minus the largest score, a = alpha - 1, b(w) = (1 + a w z)_+ and
+    r(w) = b(w)^(1/a), which is e^z at a = 0. Then p = r(w) / sum r(w), and w solves w = (sum
+    r(w))^a, that is w = 1 / p_max^a. Hazard: if many classes share the probability, the threshold t
+    is the difference of 1 and a number near 1, which loses digits. All terms are divided by a,
+    which may be 0. Choice: w has full relative precision for any alpha. The right-hand side is a
+    norm of convex functions of w, so Newton's method from w = 1 increases to the solution. Cost:
     the steps of `_search`.
 
-    Identity: with fewer classes the sum is smaller, and so is w. Hazard: from w = 1 there are seven
-    steps or more over 10,000 classes. Choice: begin at the w of the largest score of each group.
-    Cost: as many steps over the groups; half as many over the classes.
+    Identity: with fewer classes the sum is smaller, and so is w. Hazard: from w = 1, the search
+    takes seven steps or more over 10,000 classes. Choice: start at the w of the largest scores of
+    the blocks. Cost: seven cheap steps over the blocks, and half of the steps over the classes.
 
-    If the classes are split over devices, these exchange two sums per example in each step.
+    If the classes are split over devices, the devices exchange two sums per example in each step.
     """
     power = alpha - 1
-    groups = _largest_of_groups(scores) if scores.shape[-1] >= _LONG else None
-    highest = scores if groups is None else groups
-    top = _classes.highest(highest, class_axis_name, keepdims=True)
+    blocks = _max_of_blocks(scores) if scores.shape[-1] >= _LONG else None
+    highest = scores if blocks is None else blocks
+    top = _classes.max_classes(highest, class_axis_name, keepdims=True)
     scale = jnp.ones_like(top)
-    if groups is not None:
-        scale = _search(groups - top, power, scale, class_axis_name).scale
+    if blocks is not None:
+        scale = _search(blocks - top, power, scale, class_axis_name).scale
     found = _search(scores - top, power, scale, class_axis_name)
     return Solution(top, found.scale, found.offset, found.total)
 
 
-def _largest_of_groups(scores: jax.Array) -> jax.Array:
-    """The largest score of each group of classes, [..., G]. Each class is in one group."""
-    while scores.shape[-1] > _MAX_GROUPS:
+def _max_of_blocks(scores: jax.Array) -> jax.Array:
+    """The largest score of each block of classes, [..., B]. Each class is in one block."""
+    while scores.shape[-1] > _MAX_BLOCKS:
         half = (scores.shape[-1] + 1) // 2
         padding = [(0, 0)] * (scores.ndim - 1) + [(0, 2 * half - scores.shape[-1])]
         others = jnp.pad(scores[..., half:], padding, constant_values=-jnp.inf)
@@ -139,7 +140,7 @@ def _largest_of_groups(scores: jax.Array) -> jax.Array:
 
 
 class _State(NamedTuple):
-    """Of the search: where it is, the sum of r and the relative error before, `[..., 1]`."""
+    """State of Newton's search: position, sum of r, and previous relative error, `[..., 1]`."""
 
     scale: jax.Array
     offset: jax.Array
@@ -152,13 +153,13 @@ class _State(NamedTuple):
 def _search(
     gaps: jax.Array, power: jax.Array, scale: jax.Array, class_axis_name: Hashable | None
 ) -> _State:
-    """Newton's method for w, from a w that is not above the solution.
+    """Newton's method for w, starting at or below the solution.
 
-    Hazard: where many classes are barely above the threshold, a last bit of w changes their sum.
+    Hazard: if many classes are barely above the threshold, a last bit of w changes their sum.
     Choice: once w hardly grows, the steps change a small number that is added to the bases. A row
-    stops at a few last bits, or where rounding keeps the error from falling. Cost: usually four to
-    seven steps. A step takes two sums over the classes, of products where alpha is known to be 1.5
-    or 2, else of powers.
+    stops at an error of a few last bits, or when rounding keeps the error from falling. Cost:
+    usually four to seven steps. A step takes two sums over the classes: of products if alpha is
+    known to be 1.5 or 2, of powers otherwise.
     """
     resolution = 4 * jnp.finfo(gaps.dtype).eps
     # An offset o changes log r by o / a.
@@ -167,8 +168,8 @@ def _search(
     def advance(state: _State) -> _State:
         scale, offset = state.scale, state.offset
         bases, slopes = _bases(gaps, scale, power, offset)
-        total = _classes.total(bases * slopes, class_axis_name, keepdims=True)
-        slope = _classes.total(slopes, class_axis_name, keepdims=True)
+        total = _classes.sum_classes(bases * slopes, class_axis_name, keepdims=True)
+        slope = _classes.sum_classes(slopes, class_axis_name, keepdims=True)
         norm = _norm(total, power)
         error = jnp.abs(norm / scale - 1)
         moves = (error > resolution) & (error < state.error)
@@ -200,10 +201,12 @@ def _bases(
     """The bases b = (1 + a w z)_+, with an offset, and b^(1/a - 1), [..., L]. Their product is r.
 
     Hazard: a logarithm and an exponential cost ten times as much as the rest of a step. Choice:
-    none where alpha is 1.5 or 2. XLA removes them if it knows alpha. Cost: two selections, if not.
+    products if alpha is 1.5 or 2. XLA removes the logarithm and the exponential if it knows alpha.
+    Cost: two selections if it does not.
     """
     logs, bases = log_of_bases(power * gaps * scale, offset)
-    # At both ends the slopes are others. At 1 the exponent would be 0, and some logarithms -inf.
+    # At alpha = 1 and alpha = 2 other formulas hold. At 2 the exponent would be 0, and some
+    # logarithms -inf.
     is_inside = (power > 0) & (power < 1)
     exponent = 1 / jnp.where(is_inside, power, 0.5) - 1
     slopes = jnp.exp(jnp.where(is_inside, exponent * logs, gaps))
@@ -217,16 +220,17 @@ def _norm(total: jax.Array, power: jax.Array) -> jax.Array:
 
 
 def log_of_bases(bent: jax.Array, offset: jax.Array | float) -> tuple[jax.Array, jax.Array]:
-    """The logarithms of the bases b = (1 + x)_+ with a small offset, and these bases.
+    """The logarithms of the bases b = (1 + x)_+ with a small offset, and the bases.
 
-    An offset far below the last bit of x has its effect on a base that is near zero.
+    An offset far below the last bit of x still changes a base that is near zero.
 
     Identity: log(1 + x) = log(b) x / (b - 1). Hazard: b has lost the digits of an x near 0. Choice:
-    in this form the rounding of b cancels. Cost: one logarithm, where `log1p` and `log` are two.
+    in this form the rounding of b cancels. Cost: one logarithm, instead of two for `log1p` and
+    `log`.
 
-    Hazard: some compiled loops round a product x before they add 1, and others do not. Many bases
-    near zero then have another sum in the result than in the search. Choice: a maximum that changes
-    no base, between the product and the sum. Cost: none.
+    Hazard: some compiled loops round a product x before they add 1, and others do not. The sum of
+    many bases near zero then differs between the search and the result. Choice: a maximum between
+    the product and the sum, which does not change any base. Cost: none.
     """
     bent = jnp.maximum(bent, -4)
     bases = jnp.maximum(1 + bent + offset, 0)
@@ -251,7 +255,7 @@ def tangent(
     of_alpha: Any,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
-    """The tangent of the probabilities, from those of the scores and of alpha.
+    """The tangent of the probabilities, from the tangents of the scores and of alpha.
 
     Differentiates s_l - c = (p_l^(alpha - 1) - 1) / (alpha - 1) with sum p = 1.
     """
@@ -274,8 +278,8 @@ def on_simplex(
 ) -> jax.Array:
     """The weighted direction without its weighted mean, which keeps a sum constant, [..., L]."""
     weighted = weights * direction
-    total = _classes.total(weights, class_axis_name, keepdims=True)
-    mean = _classes.total(weighted, class_axis_name, keepdims=True) / jnp.where(
+    total = _classes.sum_classes(weights, class_axis_name, keepdims=True)
+    mean = _classes.sum_classes(weighted, class_axis_name, keepdims=True) / jnp.where(
         total == 0, 1, total
     )
     return weighted - weights * mean
@@ -292,8 +296,8 @@ def deformation_slope(values: jax.Array, alpha: jax.Array) -> jax.Array:
     """The derivative of `deformed_log` in alpha, 0 where a value is 0.
 
     Identity: log(v)^2 chi(y) with y = (alpha - 1) log v and chi(y) = (1 + (y - 1) e^y) / y^2.
-    Hazard: the numerator cancels near y = 0. Choice: its series there. Cost: fifteen products,
-    only where alpha is differentiated.
+    Hazard: the numerator cancels near y = 0. Choice: its series there. Cost: fifteen products, only
+    if alpha is differentiated.
     """
     logs = _logs(values)
     exponents = (alpha - 1) * logs

@@ -12,7 +12,7 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _classes, _numerics, _selection, _sharding
 from topk_jax.operators import _binning, _contour, _lattice, _poisson_binomial
-from topk_jax.operators._top_k import classes_last, largest_of_split
+from topk_jax.operators._top_k import move_classes_last, select_largest_of_split
 
 __all__ = ["expected_top_k_value"]
 
@@ -56,8 +56,9 @@ def expected_top_k_value(
         epsilon: scalar standard deviation of the noise, in the units of the scores, at least 0;
             0 gives `top_k_value`. May be traced, and has a gradient.
         num_nodes: static number of nodes of the quadrature, at least 1; chosen from L and k if
-            `None`. Twice as many nodes square the error. With more than some 4 k + 20 classes, all
-            but the most likely classes are binned, which leaves an error of about 2e-6.
+            `None`. Doubling the number of nodes squares the error. With more than about 4 k + 20
+            classes, all but the most likely classes are binned, which leaves an error of about
+            2e-6.
         axis: the axis of the classes.
 
     Returns:
@@ -82,36 +83,43 @@ def expected_top_k_value(
     Source: Garcin et al. (2022); thesis, definitions 4.3.2 and 4.3.4 and equation 4.8. The thesis
     estimates them.
     """
-    last = classes_last(scores, axis)
-    return expected_kth(last, k, epsilon=epsilon, num_nodes=num_nodes, class_axis_name=None)
+    last = move_classes_last(scores, axis)
+    num_classes = last.shape[-1]
+    k = _checks.rank(k, num_classes)
+    epsilon, num_nodes = check_expectation(k, num_classes, epsilon, num_nodes, last.dtype)
+    return compute_expected_top_k_value(last, k, epsilon, num_nodes)
 
 
-def expected_kth(
+def check_expectation(
+    k: int, num_classes: int, epsilon: ArrayLike, num_nodes: int | None, dtype: jnp.dtype
+) -> tuple[jax.Array, int]:
+    """The standard deviation of the noise and the number of nodes for a checked rank, or raises."""
+    epsilon = _checks.scalar(epsilon, "epsilon", dtype, at_least=0)
+    if num_nodes is None:
+        return epsilon, _default_nodes(k, num_classes)
+    return epsilon, _checks.static_integer(num_nodes, "num_nodes", minimum=1)
+
+
+def compute_expected_top_k_value(
     last: jax.Array,
     k: int,
-    *,
-    epsilon: ArrayLike,
-    num_nodes: int | None,
-    class_axis_name: Hashable | None,
+    epsilon: jax.Array,
+    num_nodes: int,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     """`expected_top_k_value` of checked scores [..., L], whose classes may be split over devices.
 
     Communication: each device sends its most likely classes, and one number for each point of the
-    grid of `_binning`. If all classes are hardly more than the likely ones, it sends its scores.
+    grid of `_binning`. If most classes are likely, it sends its scores instead.
     """
     num_classes = _classes.count(last, class_axis_name)
-    k = _checks.rank(k, num_classes)
-    epsilon = _checks.scalar(epsilon, "epsilon", last.dtype, at_least=0)
-    if num_nodes is None:
-        num_nodes = _default_nodes(k, num_classes)
-    num_nodes = _checks.whole_number(num_nodes, "num_nodes", minimum=1)
     if class_axis_name is not None and not (2 * k <= num_classes and _is_binned(k, num_classes)):
-        last, class_axis_name = _classes.whole(last, class_axis_name), None
+        last, class_axis_name = _classes.gather(last, class_axis_name), None
     rows = _numerics.finite_scores(last)
     rows = _numerics.nan_where_invalid_vectors(rows, last, class_axis_name)
     of_batch = functools.partial(_of_batch, k, num_nodes, class_axis_name)
-    values = _sharding.on_each_device(of_batch, last.ndim - 1, rows, shared=(epsilon,))
-    too_few = _classes.total(last == -jnp.inf, class_axis_name) > num_classes - k
+    values = _sharding.map_examples(of_batch, last.ndim - 1, rows, shared=(epsilon,))
+    too_few = _classes.sum_classes(last == -jnp.inf, class_axis_name) > num_classes - k
     return jnp.where(too_few, -jnp.inf, values)
 
 
@@ -126,7 +134,7 @@ def _of_batch(
     num_classes = _classes.count(scores, class_axis_name)
     rows = scores.reshape(-1, scores.shape[-1])
     # One number per example, because the custom rule needs the result's type under shard_map.
-    of_row = rows[:, 0] if class_axis_name is None else _classes.highest(rows, class_axis_name)
+    of_row = rows[:, 0] if class_axis_name is None else _classes.max_classes(rows, class_axis_name)
     epsilon_rows = epsilon + jnp.zeros_like(of_row)
     # Identity: the k-th largest score is minus the (L + 1 - k)-th largest of the negated scores.
     # The work grows with the rank, so use the smaller of the two. The scores are reversed, so that
@@ -139,7 +147,7 @@ def _of_batch(
 
 
 def _default_nodes(k: int, num_classes: int) -> int:
-    """Enough nodes for an error of 1e-4 with any scores.
+    """The number of nodes for an error of 1e-4 with any scores.
 
     The integrand changes faster if more classes compete. The interval has at most some 12 standard
     deviations. The tests check the value to 1e-4 epsilon and the coordinates of the gradient to
@@ -174,7 +182,9 @@ def _expected_jvp(
     tangents: tuple[jax.Array, jax.Array],
 ) -> tuple[jax.Array, jax.Array]:
     value, gradient, slope = _value_and_slopes(k, num_nodes, class_axis_name, *primals)
-    return value, _classes.total(gradient * tangents[0], class_axis_name) + slope * tangents[1]
+    return value, _classes.sum_classes(gradient * tangents[0], class_axis_name) + slope * tangents[
+        1
+    ]
 
 
 def _is_binned(k: int, num_classes: int) -> bool:
@@ -207,16 +217,16 @@ def _value_and_slopes(
     num_likely = min(num_likely, num_classes)
     # The result does not depend on the origin, nor on the interval, so both are constants.
     hidden = jax.lax.stop_gradient(scores)
-    highest, likely = largest_of_split(hidden, num_likely, class_axis_name)
+    highest, likely = select_largest_of_split(hidden, num_likely, class_axis_name)
     origin = highest[:, k - 1]
     smooth = ~(epsilon < jnp.finfo(scores.dtype).tiny)
     gaps = _in_units_of_noise(scores - origin[:, None], epsilon, smooth)
-    highest = _classes.entries(gaps, likely, class_axis_name)
+    highest = _classes.take(gaps, likely, class_axis_name)
     # The most likely classes are moved far below, to the bin of classes without influence.
-    others = _classes.replaced(gaps, likely, -_FAR, class_axis_name)
+    others = _classes.put(gaps, likely, -_FAR, class_axis_name)
     points = _binning.grid(k, num_classes)
     binned = _binning.bin_scores(others, points) if use_binning else None
-    weights = None if binned is None else _classes.added(binned.weights, class_axis_name)
+    weights = None if binned is None else _classes.sum_devices(binned.weights, class_axis_name)
     bounds = _bounds(k, num_classes, num_nodes, num_likely, highest.dtype)
     interval = _interval(k, bounds, highest, weights, points)
     if by_contour:
@@ -235,15 +245,17 @@ def _value_and_slopes(
         else:
             # Rounding can make interpolated probabilities near zero negative.
             of_others = jnp.maximum(_binning.interpolate(table, binned.places), 0.0)
-        probabilities = _classes.replaced(of_others, likely, probabilities, class_axis_name)
+        probabilities = _classes.put(of_others, likely, probabilities, class_axis_name)
     # Exactly one class has rank k, so the probabilities add up to one. Their quadrature errors are
     # mostly proportional, so normalization removes most of the error.
-    probabilities = probabilities / _classes.total(probabilities, class_axis_name, keepdims=True)
+    probabilities = probabilities / _classes.sum_classes(
+        probabilities, class_axis_name, keepdims=True
+    )
     # The value is homogeneous: tau(c s, c eps) = c tau(s, eps). So it equals sum s_l dtau/ds_l +
     # eps dtau/deps (Euler).
-    slope = value - _classes.total(probabilities * gaps, class_axis_name)
+    slope = value - _classes.sum_classes(probabilities * gaps, class_axis_name)
     size = scores.shape[-1]
-    kth = _classes.own(likely[:, k - 1, None], size, class_axis_name)
+    kth = _classes.localize(likely[:, k - 1, None], size, class_axis_name)
     hard = jnp.arange(size, dtype=likely.dtype)[None] == kth
     gradient = jnp.where(smooth[:, None], probabilities, hard.astype(probabilities.dtype))
     return origin + epsilon * value, gradient, slope
@@ -265,7 +277,7 @@ class _Bounds(NamedTuple):
     Attributes:
         above: for j = k .. C, how far it is at most below the j-th largest score.
         below: for j = 1 .. k, how far it is at most above the j-th largest score.
-        mean: the mean count of scores above a threshold from which on it is above it, too.
+        mean: the mean count of scores above a threshold at which the k-th largest is above it, too.
     """
 
     above: list[float]
@@ -300,7 +312,7 @@ class _Interval(NamedTuple):
 def _interval(
     k: int, bounds: _Bounds, highest: jax.Array, weights: jax.Array | None, points: np.ndarray
 ) -> _Interval:
-    """The interval outside of which P(N(t) >= k) is one or zero, from bounds on the count N(t).
+    """The interval outside which P(N(t) >= k) is one or zero, from bounds on the count N(t).
 
     At least k scores exceed t if at least k of the j largest do. Fewer than k scores exceed t if
     fewer than k - j of the scores other than the j largest do. Each j gives a valid bound; which
@@ -331,9 +343,9 @@ def _integrate(
 
     Identity: tau = a + int_a^b P(N(t) >= k) dt if the k-th largest is between a and b. Choice:
     evenly spaced nodes, because the integrand is flat at both ends. The error then falls as fast as
-    the Fourier transform of the integrand; Gauss quadrature needs over 1.5 times as many nodes.
-    The binned classes contribute by constant matrices, for the thresholds of a lattice.
-    Cost: all nodes at once, or one after the other if that takes too much memory.
+    the Fourier transform of the integrand; Gauss quadrature needs over 1.5 times more nodes. The
+    binned classes contribute by constant matrices, for the thresholds of a lattice. Cost: all nodes
+    at once, or one after the other if that takes too much memory.
     """
     width, nodes = _nodes(interval, num_nodes)
     sums = None if weights is None else _lattice.sums(k, weights, points, thresholds)
@@ -354,7 +366,7 @@ def _nodes(interval: _Interval, num_nodes: int) -> tuple[jax.Array, jax.Array]:
 
 
 class _OverNodes(NamedTuple):
-    """What is computed at nodes.
+    """The results at nodes.
 
     Attributes:
         sums: arrays that are added up over the nodes.
@@ -368,8 +380,8 @@ class _OverNodes(NamedTuple):
 def _over_nodes(
     at_nodes: Callable[[jax.Array], _OverNodes], nodes: jax.Array, size: int
 ) -> tuple[jax.Array, ...]:
-    """What a function computes over the nodes [n, b]; `size` numbers per node are in memory."""
-    # Of any number of examples, in a program of `jax.export`, the memory is not known.
+    """The results of a function over the nodes [n, b]; `size` numbers per node are in memory."""
+    # In a program of `jax.export` for any number of examples, the memory is not known.
     is_known = isinstance(nodes.size, int)
     if is_known and nodes.size * size * nodes.dtype.itemsize <= _BYTES_AT_ONCE:
         found = at_nodes(nodes)
@@ -385,7 +397,7 @@ def _sums_over_nodes(
     """The sums [b, C] of the integrands of the gradient, and the polynomials [k, n, b].
 
     Arrays inside have the axes (classes or powers, nodes, examples), so that sums over the first
-    axes add whole vectors.
+    axes add vectors.
     """
     probabilities, densities = _normal(nodes[None] - gaps.T[:, None])
     if sums is None:
@@ -404,7 +416,7 @@ def _integrate_by_contour(
     weights: jax.Array | None,
     points: np.ndarray,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """As `_integrate`, in time that grows little with k; the gaps [b, C] are in descending order.
+    """Like `_integrate`, in time that grows little with k; the gaps [b, C] are in descending order.
 
     Identity: the density of the k-th largest is the sum of the densities of all classes, each times
     the probability that k - 1 others exceed it, and tau is its mean. All terms are positive.
@@ -421,7 +433,7 @@ def _contour_sums_over_nodes(
 ) -> _OverNodes:
     """Sums over the nodes [n, b] of the density of the k-th largest, and of its first moment, [b].
 
-    And those of the densities of the likely classes [b, C] and at the points [b, Q].
+    It also returns the sums of the densities of the likely classes [b, C] and at the points [b, Q].
     """
     places = _padded(gaps.T, -_FAR)
     single, densities = _events(nodes[None] - places)
@@ -445,7 +457,7 @@ def _contour_sums_over_nodes(
 
 def _padded(places: jax.Array, value: float) -> jax.Array:
     """The places [E, b] of events as [E, 1, b], with more events that never occur."""
-    missing = -len(places) % _contour.GROUP
+    missing = -len(places) % _contour.BLOCK
     return jnp.pad(places, ((0, missing), (0, 0)), constant_values=value)[:, None]
 
 
@@ -458,7 +470,7 @@ def _events(distances: jax.Array) -> tuple[_contour.Events, jax.Array]:
         rest = 1 - tail
         return jnp.where(is_likely, rest, tail), jnp.where(is_likely, tail, rest), density
 
-    above, below, density = _selection.stored(events, distances)
+    above, below, density = _selection.store(events, distances)
     return _contour.Events(above, below), density
 
 

@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
 from topk_jax.operators import _memberships
-from topk_jax.operators._top_k import classes_last
+from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["lapsum_top_k"]
 
@@ -60,7 +60,7 @@ def lapsum_top_k(scores: ArrayLike, k: int, *, alpha: ArrayLike, axis: int = -1)
     Source: Struski, Bednarczyk, Podolak and Tabor (2025), "LapSum: one method to differentiate them
     all: ranking, sorting and top-k selection".
     """
-    last = classes_last(scores, axis)
+    last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1])
     alpha = _checks.scalar(alpha, "alpha", last.dtype, above=0)
     distances = distances_from_threshold(last, k, alpha)
@@ -81,12 +81,12 @@ def _distances_and_weights(
 ) -> tuple[jax.Array, jax.Array]:
     """The distances r = (s - b) / alpha and the weights q, which are proportional to e^-|r|.
 
-    Identity: once the classes above the threshold are known, let x be e^-|r| of the one nearest to
-    it, y that of the nearest class below, and E the sums of e^-|r| relative to these. Then
-    m = (x E - y E') / 2, and x y follows from the gap between the two: a quadratic equation.
-    Hazard: where the scores are far apart, x and y underflow, and so do all weights. Choice:
-    logarithms of x and y, and the share of the weights above the threshold, of which the equation
-    has the odds. Cost: two passes after the search.
+    Identity: once the classes above the threshold are known, let x be e^-|r| of the nearest class
+    above it, y be e^-|r| of the nearest class below, and E and E' the sums of e^-|r| relative to x
+    and y. Then m = (x E - y E') / 2, and x y follows from the gap between the two: a quadratic
+    equation. Hazard: if the scores are far apart, x and y underflow, and so do all weights. Choice:
+    logarithms of x and y, and the share of the weights above the threshold, whose odds follow from
+    the equation. Cost: two passes after the search.
     """
     distances = _memberships.from_kth_largest(scores, k, alpha)
     threshold = _memberships.find_threshold(distances, k, lambda distance: jnp.exp(-distance) / 2)
@@ -101,7 +101,7 @@ def _distances_and_weights(
     below = jnp.maximum(jnp.where(is_above, 0, relative).sum(axis=-1, keepdims=True) / 2, tiny)
     log_above, log_below = jnp.log(above), jnp.log(below)
     log_larger = _memberships.log_larger_root(jnp.abs(excess), above * below * jnp.exp(-gap))
-    # Of the nearest class above, and of the nearest one below.
+    # The logarithms for the nearest class above and for the nearest class below.
     log_x = jnp.where(
         excess == 0,
         (log_below - log_above - gap) / 2,

@@ -1,9 +1,9 @@
 """The counts of binned classes at any thresholds, by constant matrices.
 
-What a point contributes at a threshold depends on their distance alone. For the thresholds of a
+The contribution of a point at a threshold depends only on their distance. For the thresholds of a
 fixed grid, the lattice, all contributions are products with matrices that are known when the
-program is traced. Other thresholds share those of the lattice as scores share points, and with as
-small an error. So no array has points, thresholds and examples as its axes.
+program is traced. Other thresholds share the thresholds of the lattice as scores share points, with
+as small an error. So no array has points, thresholds and examples as its axes.
 """
 
 import math
@@ -68,7 +68,7 @@ def densities_without(
 ) -> jax.Array:
     """The sums over nodes [n, b] of the density at each point times P(N = k - 1): `[b, Q]`.
 
-    N is the number of all classes but one at the point; `polynomials` [k, n, b] are those of all.
+    N counts all classes but one at the point; `polynomials` [k, n, b] are the polynomials of all.
 
     Identity: division by 1 - p + p x = (1 - p)(1 + r x) leaves the coefficient
     sum_j (-r)^j e_(k-1-j) / (1 - p). Hazard: the sum alternates. Choice: use it only for events

@@ -7,17 +7,18 @@ import jax
 import jax.numpy as jnp
 
 from topk_jax import _numerics
-from topk_jax.operators._top_k import kth_largest
+from topk_jax.operators._top_k import select_kth
 
 
 def from_kth_largest(scores: jax.Array, k: int, scale: jax.Array) -> jax.Array:
     """The distances of the scores [..., L] from the k-th largest, in steps of the scale.
 
-    Hazard: scores of 1e4 over a scale of 1e-6 are 1e10, and their differences have no digit left.
-    Choice: subtract the k-th largest score first. In steps of the scale the threshold is within
-    log L of it, or in the gap below it, so that the digits that count are kept. Cost: a selection.
+    Hazard: scores of 1e4 over a scale of 1e-6 are 1e10, and their differences do not have a correct
+    digit. Choice: subtract the k-th largest score first. In steps of the scale the threshold is
+    within log L of it, or in the gap below it, so that the digits that count are kept. Cost: a
+    selection.
     """
-    distances = (scores - kth_largest(scores, k)[0]) / scale
+    distances = (scores - select_kth(scores, k)[0]) / scale
     return jnp.clip(distances, _numerics.FLOOR, -_numerics.FLOOR)
 
 
@@ -34,7 +35,7 @@ def find_threshold(
     Identity: let m be the number of distances above u less k, a the sum of 1 - F over these, and b
     the sum of F over the others. When u grows by d, a grows at most by e^d, b shrinks at most by
     e^-d and so does the slope. So neither the root of m - a e^d + b e^-d nor log(1 + error / slope)
-    lies beyond the threshold. Hazard: Newton's method leaves for infinity where the sum has a
+    lies beyond the threshold. Hazard: Newton's method diverges to infinity where the sum has a
     plateau, and a sort takes as long as 30 passes. Choice: take the longer of these two steps. The
     first one is exact if the tail is exponential and no distance is passed. While more than 1 of
     the log L is left, a step is at least 0.49; later it leaves at most the square of what was left.
@@ -98,7 +99,7 @@ def balance(excess: jax.Array, above: jax.Array, below: jax.Array) -> jax.Array:
     """The root d of m - a e^d + b e^-d, for an integer m and positive a and b.
 
     Hazard: one form of the root cancels, and a b underflows. Choice: the form for the sign of m,
-    and logarithms for m = 0, where a b alone counts.
+    and logarithms for m = 0, where only a b counts.
     """
     log_larger = log_larger_root(jnp.abs(excess), above * below)
     log_above, log_below = jnp.log(above), jnp.log(below)

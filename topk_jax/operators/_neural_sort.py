@@ -1,4 +1,4 @@
-"""NeuralSort: ranks as softmaxes of scores less the sum of their distances to all others."""
+"""NeuralSort: ranks as softmaxes of scores minus the sum of their distances to all others."""
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ def log_neural_sort(
 ) -> jax.Array:
     """The logarithms of the relaxed ranks of finite scores [..., L], `[..., k, L]`.
 
-    With `classes` [..., C], those of these classes, `[..., k, C]`.
+    With `classes` [..., C], only the results of these classes, `[..., k, C]`.
 
     Hazard: among equal scores the order of a sort decides which of them has which derivative, and a
     network that starts with equal scores would prefer some classes. Choice: the mean over both
@@ -42,10 +42,10 @@ def _deficits(sorted_scores: jax.Array, k: int) -> jax.Array:
 
     Identity: in row j (from 0) the logit of NeuralSort at position r is the one at position j less
     the sum of |2 (q - j) + 1| (s_q - s_{q+1}) over the positions q between r and j. Hazard: the sum
-    of L distances has an absolute error of L times that of a score, and differences of such sums
-    have no correct digit at 1e4 classes. Choice: only nonnegative terms are added, outwards from j.
-    Terms of masked classes stay apart from others, as in a vector without these classes. Cost: a
-    cumulative sum over the classes for each row.
+    of L distances has an absolute error of L times the error of a score, and differences of such
+    sums do not have a correct digit at 1e4 classes. Choice: only nonnegative terms are added,
+    outwards from j. Terms of masked classes stay apart from others, as in a vector without these
+    classes. Cost: a cumulative sum over the classes for each row.
     """
     length = sorted_scores.shape[-1]
     gaps = (sorted_scores[..., :-1] - sorted_scores[..., 1:])[..., None, :]

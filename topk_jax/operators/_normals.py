@@ -43,11 +43,11 @@ def row_words(keys: jax.Array, num_rows: int) -> jax.Array:
     if keys.ndim == 0:
         rows = jnp.arange(num_rows, dtype=jnp.uint32)
         first, second = threefry(first, second, rows, jnp.full_like(rows, _ROW))
-    # Without a barrier XLA computes them again for every class.
+    # Without a barrier XLA computes the words again for every class.
     return jax.lax.optimization_barrier(jnp.stack([first, second], axis=-1))
 
 
-# It has many operations, so it is compiled as a whole when it is called outside of jit.
+# It has many operations, so it is compiled into one program when it is called outside jit.
 @functools.partial(jax.jit, static_argnames="dtype")
 def normals(words: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """The noise of one sample under a key, one value per class.

@@ -11,7 +11,7 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
 from topk_jax.operators._entmax import log_of_bases, on_simplex, support_power
-from topk_jax.operators._top_k import classes_last, kth_largest
+from topk_jax.operators._top_k import move_classes_last, select_kth
 
 __all__ = ["p_norm_top_k"]
 
@@ -43,8 +43,8 @@ def p_norm_top_k(
         k: static number of classes, from 1 to L.
         p: scalar, greater than 1 and at most 2; smaller values bend the mask more. The paper has 2
             and 4/3. May be traced.
-        regularization: positive scalar in the units of the scores (lambda above). Where the k-th
-            score is at least this far above the next, the mask is exactly that of the k largest
+        regularization: positive scalar in the units of the scores (lambda above). If the k-th score
+            is at least this far above the next, the mask is exactly the mask of the k largest
             scores. May be traced.
         axis: the axis of the classes.
 
@@ -69,26 +69,26 @@ def p_norm_top_k(
     Source: Sander et al. (2023), "Fast, differentiable and sparse top-k: a convex analysis
     perspective", the mask with p-norm regularization.
     """
-    last = classes_last(scores, axis)
+    last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1])
     p = _checks.scalar(p, "p", last.dtype, above=1, at_most=2)
     regularization = _checks.scalar(regularization, "regularization", last.dtype, above=0)
     finite = _numerics.finite_scores(last)
-    kth = jax.lax.stop_gradient(kth_largest(finite, k)[0])
+    kth = jax.lax.stop_gradient(select_kth(finite, k)[0])
     mask = _mask(k, finite - kth, p, regularization)
     return jnp.moveaxis(_numerics.nan_where_invalid_vectors(mask, last), -1, axis)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> jax.Array:
-    """The mask, from the scores less the k-th largest of them, [..., L].
+    """The mask, from the scores minus the k-th largest score, [..., L].
 
     Identity: with a = p - 1 and g the gaps over lambda, m = v^(1/a) (1 + g / v)_+^(1/a), at most 1,
-    for v = m_k^a. Hazard: a threshold of the scores loses its digits where many classes share the
-    mask, and v does where a is small. Choice: the unknown is log m_k, between
-    -log(L - k + 1) and 0. Newton's method finds it, for the norm of the entries below 1; where it
-    leaves the interval that holds the solution, or takes long, the interval is halved. Cost: a
-    logarithm and an exponential per class and step; usually there are four to eight steps.
+    for v = m_k^a. Hazard: a threshold of the scores loses its digits if many classes share the
+    mask, and v loses its digits if a is small. Choice: the unknown is log m_k, between -log(L - k +
+    1) and 0. Newton's method finds it, for the norm of the entries below 1; if it leaves the
+    interval with the solution, or takes long, the interval is halved. Cost: a logarithm and an
+    exponential per class and step; usually there are four to eight steps.
     """
     gaps = gaps / regularization
     power = p - 1
@@ -100,14 +100,14 @@ def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> j
         logs, bases = log_of_bases(bent, offset)
         return jnp.exp(jnp.minimum(log_kth + logs / power, 0)), bases
 
-    def split(mask: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """What the entries below 1 have to sum to, and their sum."""
+    def sum_below_one(mask: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The required sum of the entries below 1, and their sum."""
         num_ones = (mask == 1).sum(axis=-1, keepdims=True).astype(mask.dtype)
         return k - num_ones, jnp.where(mask == 1, 0, mask).sum(axis=-1, keepdims=True)
 
     def newton_step(mask: jax.Array, bases: jax.Array) -> jax.Array:
-        """What Newton's method adds to all bases; infinity, which is no step, if it cannot tell."""
-        wanted, total = split(mask)
+        """The number that Newton's method adds to all bases; infinity if there is no step."""
+        wanted, total = sum_below_one(mask)
         has_slope = (mask < 1) & (bases > 0)
         slopes = jnp.where(has_slope, mask / jnp.where(has_slope, bases, 1), 0)
         slopes = slopes.sum(axis=-1, keepdims=True)
@@ -119,7 +119,7 @@ def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> j
     def advance(state: _State) -> _State:
         log_kth, low, high, steps = state.following, state.low, state.high, state.steps
         mask, bases = entries(log_kth)
-        wanted, total = split(mask)
+        wanted, total = sum_below_one(mask)
         low = jnp.where(total < wanted, log_kth, low)
         high = jnp.where(total > wanted, log_kth, high)
         newton = log_kth + jnp.log1p(jnp.maximum(newton_step(mask, bases), -1)) / power
@@ -138,7 +138,7 @@ def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> j
     zeros = jnp.zeros_like(gaps[..., :1])
     start = _State(zeros, zeros, zeros + lowest, zeros, 0)
     log_kth = jax.lax.while_loop(moves, advance, advance(start)).following
-    # Where many classes are barely above t, a last bit of log m_k changes their sum. A small number
+    # If many classes are barely above t, a last bit of log m_k changes their sum. A small number
     # that is added to their bases corrects it.
     offset = jnp.zeros_like(log_kth)
     for _ in range(2):
@@ -146,7 +146,7 @@ def _mask(k: int, gaps: jax.Array, p: jax.Array, regularization: jax.Array) -> j
         offset += jnp.where(jnp.abs(step) < 1, step, 0)
     mask, _ = entries(log_kth, offset)
     # What rounding left of the sum is shared out.
-    wanted, total = split(mask)
+    wanted, total = sum_below_one(mask)
     scale = jnp.where(total > 0, wanted / jnp.where(total > 0, total, 1), 1)
     return jnp.where(mask == 1, 1, jnp.minimum(scale * mask, 1))
 
@@ -156,7 +156,7 @@ _Entries = tuple[jax.Array, jax.Array]
 
 
 class _State(NamedTuple):
-    """Of the search for log m_k: where it was, where it goes, and the bounds, [..., 1]."""
+    """State of the search for log m_k: previous and next position, and the bounds, [..., 1]."""
 
     current: jax.Array
     following: jax.Array

@@ -16,9 +16,10 @@ from jax.experimental.pallas import triton
 
 from topk_jax.operators import _normals
 
-# As many entries of a row are perturbed at once.
+# The number of entries of a row that are perturbed at once.
 _BLOCK = 512
-# As many samples share a pass over the scores: a power of two, as a tile of a TPU has rows.
+# The number of samples that share a pass over the scores: a power of two, like the rows of a TPU's
+# tile.
 _SAMPLES = 8
 _WARPS = 4
 _NOTHING = np.int32(-1)
@@ -27,7 +28,7 @@ _NOTHING = np.int32(-1)
 _Ranked = tuple[list[jax.Array], list[jax.Array]]
 
 
-def largest_perturbed(
+def select_perturbed(
     scores: jax.Array,
     epsilon: jax.Array,
     words: jax.Array,
@@ -63,11 +64,11 @@ def largest_perturbed(
     varies = jax.typeof(scores).mat
     kernel = functools.partial(_kernel, k, only_last, at_once, num_classes)
     # A middle axis of 1: blocks of a TPU's arrays have all of the last two axes, or tiles of them.
-    whole = [(None, 1, length) for length in (padded.shape[-1], 1, 2)]
+    blocks = [(None, 1, length) for length in (padded.shape[-1], 1, 2)]
     values, classes = pl.pallas_call(
         kernel,
         grid=(num_rows, groups),
-        in_specs=[pl.BlockSpec(block, lambda row, _: (row, 0, 0)) for block in whole],
+        in_specs=[pl.BlockSpec(block, lambda row, _: (row, 0, 0)) for block in blocks],
         out_specs=[pl.BlockSpec((None, at_once, size), lambda row, group: (row, group, 0))] * 2,
         out_shape=[
             jax.ShapeDtypeStruct((num_rows, groups * at_once, size), dtype, manual_axis_type=varies)
@@ -117,10 +118,10 @@ def _kernel(
 def _with_block(
     ranked: _Ranked, perturbed: jax.Array, places: jax.Array, num_classes: int
 ) -> _Ranked:
-    """The ranked entries together with those of a block, which come after them among equals.
+    """The ranked entries merged with the entries of a block, which come after equal ranked entries.
 
     The largest entry of the block is inserted and taken out of it, as long as one of the samples
-    has an entry that belongs to the ranked ones. That is seldom, once some blocks were seen.
+    has an entry that belongs to the ranked entries. After some blocks this is rare.
     """
 
     def largest(perturbed: jax.Array, places: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -155,7 +156,7 @@ def _with_block(
 
 
 def _inserted(ranked: _Ranked, value: jax.Array, place: jax.Array, wanted: jax.Array) -> _Ranked:
-    """The ranked entries with one more, and without the last one, where that is wanted."""
+    """The ranked entries with one more, and without the last one, where `wanted` is true."""
     values, classes = ranked
     # Those before it; an entry that is there already comes first among equals.
     before = [

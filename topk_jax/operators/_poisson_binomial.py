@@ -20,8 +20,8 @@ def product_and_leave_one_out(
 ) -> tuple[jax.Array, jax.Array]:
     """The polynomial of all events, `[k, ...]`, and P(N = k - 1) without each one, `[C, ...]`.
 
-    `probabilities` [C, ...] are those of the events, `rest` [k, ...] is the polynomial of further
-    events.
+    `probabilities` [C, ...] are the probabilities of the events, `rest` [k, ...] is the polynomial
+    of further events.
 
     Identity: without event l, N is the number before l plus the number after l. Hazard: division by
     the factor of l is unstable if its probability is near one. Choice: products from both ends,

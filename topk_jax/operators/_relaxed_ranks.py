@@ -11,7 +11,7 @@ from topk_jax import _checks, _numerics, _sharding
 from topk_jax.operators import _sorting_networks, _swaps
 from topk_jax.operators._neural_sort import log_neural_sort
 from topk_jax.operators._soft_sort import log_soft_sort
-from topk_jax.operators._top_k import classes_last
+from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["relaxed_ranks"]
 
@@ -61,11 +61,12 @@ def relaxed_ranks(
         \end{cases}
 
     As tau goes to 0, P becomes the permutation that sorts the scores. Each rank has probabilities
-    that sum to 1. The sum over all ranks of a class is 1 with a network alone; the sum over some
-    ranks can exceed 1 with the other methods.
+    that sum to 1. The sum over all ranks of a class is 1 only with a network. With the other
+    methods, the sum over some ranks can exceed 1.
 
     A network rounds the scores that it mixes. So the error of its probabilities grows with the
-    range of the scores over tau: up to 4e-3 was seen in float32 for a range of 2e4 and tau = 0.3.
+    range of the scores over tau: up to 4e-3 in float32 was measured for a range of 2e4 and tau =
+    0.3.
 
     Args:
         scores: floating-point array with L entries along `axis`.
@@ -110,9 +111,9 @@ def relaxed_ranks(
     the package difftopk, tau is 1 / `steepness` or 1 / `inverse_temperature`, and the distribution
     "logistic_phi" is "logistic" with a lambda.
     """
-    last = classes_last(scores, axis)
+    last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1])
-    relaxation = checked_relaxation(method, tau, swap, art_lambda, last.dtype)
+    relaxation = check_relaxation(method, tau, swap, art_lambda, last.dtype)
     finite = _numerics.finite_scores(last)
     if method in _NETWORKS:
         # The last k lanes; the lane at the end has rank 1.
@@ -154,11 +155,11 @@ def log_mixture_over_ranks(
     return jax.nn.logsumexp(log_ranks + jnp.broadcast_to(log_weights, log_ranks.shape), axis=-1)
 
 
-def checked_relaxation(
+def check_relaxation(
     method: str, tau: ArrayLike, swap: str, art_lambda: ArrayLike, dtype: jnp.dtype
 ) -> Relaxation:
     exponent = _checks.scalar(art_lambda, "art_lambda", dtype, at_least=0, below=1)
-    # Without the trick there is no power to pay for.
+    # Without the trick, the power is left out.
     without = isinstance(art_lambda, int | float) and art_lambda == 0
     return Relaxation(
         _checks.choice(method, "method", _METHODS),
@@ -172,7 +173,7 @@ def _pass_back(scores: jax.Array, log_columns: jax.Array, relaxation: Relaxation
     """The columns [C, L] at the end of the network, at its start: `[..., C, L]`."""
     through = functools.partial(_through_network, relaxation.method, relaxation.swap)
     shared = (log_columns, relaxation.tau, relaxation.art_lambda)
-    return _sharding.on_each_device(through, scores.ndim - 1, scores, shared=shared)
+    return _sharding.map_examples(through, scores.ndim - 1, scores, shared=shared)
 
 
 def _through_network(
@@ -184,7 +185,7 @@ def _through_network(
     art_lambda: jax.Array | None,
 ) -> jax.Array:
     comparator = functools.partial(_swaps.gates, swap=swap, tau=tau, art_lambda=art_lambda)
-    # The differences to the largest score have all its digits; a comparator uses differences alone.
+    # The differences to the largest score keep all digits; a comparator only uses differences.
     shifted = scores - jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
     lanes = jnp.moveaxis(shifted, -1, 0)
     pass_back = _NETWORKS[method](comparator, lanes)
@@ -198,6 +199,6 @@ def _through_network(
 
 
 def _log_of_nonnegative(values: jax.Array) -> jax.Array:
-    """The logarithm; that of 0 is finite, and its derivative is 0."""
+    """The logarithm, with a finite value and a derivative of 0 at 0."""
     positive = values > 0
     return jnp.where(positive, jnp.log(jnp.where(positive, values, 1)), _numerics.FLOOR)

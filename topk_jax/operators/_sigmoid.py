@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
-from topk_jax.operators._top_k import classes_last, kth_largest
+from topk_jax.operators._top_k import move_classes_last, select_kth
 
 __all__ = ["sigmoid_top_k"]
 
@@ -20,9 +20,9 @@ def sigmoid_top_k(scores: ArrayLike, k: int, *, tau: ArrayLike, axis: int = -1) 
         \theta = \frac{s_{[k]} + s_{[k+1]}}2
 
     As tau goes to 0 the memberships tend to the indicator of the k largest scores; as tau grows
-    they tend to 1/2, so that they sum to L / 2 and not to k. The gradient includes that of the
-    threshold: half of it goes to the k-th largest score and half to the next. Among equal scores
-    the one with the lower index ranks first.
+    they tend to 1/2, so that they sum to L / 2 and not to k. The gradient includes the gradient of
+    the threshold: half of it goes to the k-th largest score and half to the next. Among equal
+    scores the one with the lower index ranks first.
 
     Args:
         scores: floating-point array with L entries along `axis`.
@@ -52,7 +52,7 @@ def sigmoid_top_k(scores: ArrayLike, k: int, *, tau: ArrayLike, axis: int = -1) 
     Source: Zhu et al. (2025), "Differentiable fast top-k selection for large-scale recommendation"
     (DFTopK).
     """
-    last = classes_last(scores, axis)
+    last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1] - 1, reason=REASON_BETWEEN)
     tau = _checks.scalar(tau, "tau", last.dtype, above=0)
     memberships = jax.nn.sigmoid(distances_from_middle(last, k, tau))
@@ -66,9 +66,9 @@ def distances_from_middle(scores: jax.Array, k: int, tau: jax.Array) -> jax.Arra
     of the differences to both. Cost: one more subtraction.
     """
     finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(scores), scores)
-    kth, index = kth_largest(finite, k)
+    kth, index = select_kth(finite, k)
     classes = jax.lax.broadcasted_iota(index.dtype, finite.shape, finite.ndim - 1)
     before = (finite > kth) | ((finite == kth) & (classes <= index))
     # The floor of masked classes is above -inf, so that these can be next too.
-    following, _ = kth_largest(jnp.where(before, -jnp.inf, finite), 1)
+    following, _ = select_kth(jnp.where(before, -jnp.inf, finite), 1)
     return ((finite - kth) + (finite - following)) / (2 * tau)

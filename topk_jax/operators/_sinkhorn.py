@@ -8,7 +8,7 @@ from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
 from topk_jax.operators import _memberships
-from topk_jax.operators._top_k import classes_last
+from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["sinkhorn_top_k"]
 
@@ -16,8 +16,8 @@ __all__ = ["sinkhorn_top_k"]
 def sinkhorn_top_k(scores: ArrayLike, k: int, *, epsilon: ArrayLike, axis: int = -1) -> jax.Array:
     r"""Soft memberships in the k largest scores by entropic optimal transport, which sum to k.
 
-    Superseded by `lapsum_top_k`: that has the same properties, its threshold has a closed form
-    between two scores, and it takes less time. This function is here to compare with.
+    Superseded by `lapsum_top_k`, which has the same properties, a closed form of the threshold
+    between two scores, and takes less time. This function exists for comparisons.
 
     .. math::
         \min_{\Gamma \ge 0} \; \sum_{ij} (s_i - j)^2 \, \Gamma_{ij}
@@ -32,8 +32,8 @@ def sinkhorn_top_k(scores: ArrayLike, k: int, *, epsilon: ArrayLike, axis: int =
         \qquad \frac{\partial p_i}{\partial s_j} = \frac2\epsilon f_i (\delta_{ij} - q_j)
 
     with :math:`f_i = p_i (1 - p_i)` and :math:`q = f / \sum_j f_j`. Sinkhorn's iterations converge
-    to this solution; here Newton's method finds b to rounding, and the gradient is that of the
-    solution. The authors' code divides the costs by the largest one in the batch, which makes
+    to this solution; here Newton's method finds b to rounding, and the gradient is the gradient of
+    the solution. The authors' code divides the costs by the largest one in the batch, which makes
     examples depend on each other; this function does not.
 
     Args:
@@ -64,7 +64,7 @@ def sinkhorn_top_k(scores: ArrayLike, k: int, *, epsilon: ArrayLike, axis: int =
 
     Source: Xie et al. (2020), "Differentiable top-k with optimal transport" (SOFT).
     """
-    last = classes_last(scores, axis)
+    last = move_classes_last(scores, axis)
     k = _checks.rank(k, last.shape[-1])
     epsilon = _checks.scalar(epsilon, "epsilon", last.dtype, above=0)
     finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(last), last)
@@ -89,7 +89,7 @@ def _distances_jvp(
     scores, scale = primals
     distances = _distances(scores, scale, k)
     slopes = jax.nn.sigmoid(distances) * jax.nn.sigmoid(-distances)
-    # All slopes are 0 where the scores are far apart.
+    # All slopes are 0 if the scores are far apart.
     total = jnp.maximum(slopes.sum(axis=-1, keepdims=True), jnp.finfo(slopes.dtype).tiny)
     direct = (tangents[0] - distances * tangents[1]) / scale
     mean = (slopes / total * direct).sum(axis=-1, keepdims=True)

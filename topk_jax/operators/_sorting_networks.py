@@ -5,8 +5,8 @@ two lanes with two gates, the probabilities to keep and to swap them. The relaxe
 product of these symmetric matrices. So a column of it is a unit vector that passes the network from
 its end to its start, with the gates of each comparator, and the [L, L] matrix is never there.
 
-Hazard: a product of small gates underflows, and its logarithm then has no derivative. Choice: gates
-and columns are logarithms. Cost: a log-sum-exp in place of a sum of products.
+Hazard: a product of small gates underflows, and its logarithm then does not have a derivative.
+Choice: gates and columns are logarithms. Cost: a log-sum-exp in place of a sum of products.
 """
 
 from collections.abc import Callable
@@ -26,11 +26,11 @@ class Gates(NamedTuple):
     swap: jax.Array
 
 
-# From the gaps of comparators, second score less first, to their gates.
+# From the gaps of comparators, the second score minus the first, to their gates.
 Comparator = Callable[[jax.Array], Gates]
-# From the logarithms [n, ...] of a column at the end of a network to those at its start.
+# From the logarithms [n, ...] of a column at the end of a network to the logarithms at its start.
 PassBack = Callable[[jax.Array], jax.Array]
-# From gates and what is on the first and second lanes of comparators to what leaves them.
+# From gates and the values on the first and second lanes of comparators to the mixed values.
 Mix = Callable[[Gates, jax.Array, jax.Array], tuple[jax.Array, jax.Array]]
 
 
@@ -38,7 +38,7 @@ def odd_even(comparator: Comparator, scores: jax.Array) -> PassBack:
     """Odd-even transposition of scores [n, ...]: n layers that compare neighbours.
 
     The first layer compares lanes 0 and 1, 2 and 3, and so on; the second lanes 1 and 2, 3 and 4.
-    Even and odd lanes are apart, so that each layer is a few operations on whole arrays.
+    Even and odd lanes are apart, so that each layer is a few array operations.
     """
     num_lanes = len(scores)
 

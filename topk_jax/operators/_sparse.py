@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _ordinals
-from topk_jax.operators._top_k import classes_last
+from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["sparse_top"]
 
@@ -47,14 +47,17 @@ def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
     Source: Garcin (2023), thesis, equations 6.13 to 6.15 and 6.21; for k = 1, Martins and
     Astudillo (2016), "From softmax to sparsemax".
     """
-    last = classes_last(scores, axis)
-    num_classes = last.shape[-1]
-    sums = _checks.ranks(k, num_classes, last.shape[:-1])
-    in_range = ((sums >= 0) & (sums <= num_classes))[..., None]
-    marked = jnp.where(in_range, last, jnp.nan)
-    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(last), marked)
-    projection = _project(finite, sums[..., None].astype(last.dtype))
-    return jnp.moveaxis(projection, -1, axis)
+    last = move_classes_last(scores, axis)
+    sums = _checks.ranks(k, last.shape[-1], last.shape[:-1])
+    return jnp.moveaxis(compute_sparse_top(last, sums), -1, axis)
+
+
+def compute_sparse_top(scores: jax.Array, sums: jax.Array) -> jax.Array:
+    """`sparse_top` of checked scores [..., L] and sums [...]."""
+    in_range = ((sums >= 0) & (sums <= scores.shape[-1]))[..., None]
+    marked = jnp.where(in_range, scores, jnp.nan)
+    finite = _numerics.nan_where_invalid_vectors(_numerics.finite_scores(scores), marked)
+    return _project(finite, sums[..., None].astype(scores.dtype))
 
 
 @jax.custom_jvp
@@ -67,7 +70,7 @@ def _project(scores: jax.Array, k: jax.Array) -> jax.Array:
     that float, at full precision. Cost: one pass over the scores for each bit, less than a sort.
     """
     above = _float_above_threshold(scores, k)
-    # No score lies strictly between lambda and the next float above it. So only coordinates that
+    # No score is strictly between lambda and the next float above it. So only coordinates that
     # reach 1 can change the slope; these are few and within rounding. The first step is exact, or
     # two more steps correct it.
     shifted = scores - above

@@ -1,4 +1,4 @@
-"""The gates of comparators that are certain only where the scores are far apart."""
+"""The gates of comparators that are certain only if the scores are far apart."""
 
 import math
 
@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from topk_jax import _numerics
 from topk_jax.operators._sorting_networks import Gates
 
-# Scores that are farther apart than this are those of a class and of a masked class.
+# If scores are farther apart than this, one of them is the score of a masked class.
 _FAR = -0.5 * _numerics.FLOOR
 # As in difftopk: the derivative of a power of the gap is finite at 0.
 _SMALLEST_GAP = 1e-10

@@ -8,7 +8,7 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _sharding
-from topk_jax.operators._top_k import classes_last
+from topk_jax.operators._top_k import move_classes_last
 
 __all__ = ["log_symmetric_polynomials"]
 
@@ -48,11 +48,11 @@ def log_symmetric_polynomials(log_values: ArrayLike, k: int, *, axis: int = -1) 
 
     Source: Berrada et al. (2018), "Smooth loss functions for deep top-k classification", section 4.
     """
-    last = classes_last(log_values, axis, "log_values")
+    last = move_classes_last(log_values, axis, "log_values")
     reason = "the number of classes"
-    k = _checks.whole_number(k, "k", minimum=0, maximum=last.shape[-1], reason=reason)
+    k = _checks.static_integer(k, "k", minimum=0, maximum=last.shape[-1], reason=reason)
     finite = _numerics.finite_scores(last)
-    logs = _sharding.on_each_device(functools.partial(_product, k=k), last.ndim - 1, finite)
+    logs = _sharding.map_examples(functools.partial(_product, k=k), last.ndim - 1, finite)
     # A product with more factors than values above zero is zero. The tree has only finite numbers,
     # and gives a multiple of the floor there.
     num_values = jnp.sum(last > -jnp.inf, axis=-1, keepdims=True)

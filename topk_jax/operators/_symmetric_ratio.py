@@ -25,20 +25,20 @@ def log_ratio_of_sigmas(
     """log(sigma_k / sigma_{k-1}) of the exponentials of all entries, `[...]`.
 
     In `factors`, [..., C], k-1 entries are at least 0 and one is 0. All other entries, including
-    those of `rest`, [..., R], are at most 0; -inf masks a class. No entry of `rest` is above any
-    entry of `factors`. The derivatives are nonnegative and add up to 1.
+    the entries of `rest`, [..., R], are at most 0; -inf masks a class. No entry of `rest` is above
+    any entry of `factors`. The derivatives are nonnegative and add up to 1.
 
     Identity: a common factor of the sigmas does not change the ratio, and a factor e^(-t) on every
-    value (the tilt) divides it by e^t. So each class has the factor 1 - p + z p with
-    p = sigmoid(x - t), and the sigmas become the probabilities that k and k-1 of independent
-    classes are drawn. The tilt t is chosen so that about k are drawn on average. Hazard: the sigmas
-    overflow, logarithms need one exponential per term, and division of polynomials cancels. Choice:
-    a tree of products of polynomials in z. Their coefficients are probabilities, so they do not
-    overflow. The two that are needed are at least about (2 e)^-k (a fraction of 1/sqrt(k) if the
-    tilt is bisected), so terms that underflow are negligible. For `rest` see `_polynomial_of_rest`.
-    The derivatives use the same tree. Cost: O(C k + R k) multiplications and additions, one
-    exponential per entry. If the classes are split over devices, so is the rest, of which these
-    exchange k sums.
+    value (the tilt) divides it by e^t. So each class has the factor 1 - p + z p with p = sigmoid(x
+    - t), and the sigmas become the probabilities that k and k-1 of independent classes are drawn.
+    The tilt t is chosen so that about k are drawn on average. Hazard: the sigmas overflow,
+    logarithms need one exponential per term, and division of polynomials cancels. Choice: a tree of
+    products of polynomials in z. Their coefficients are probabilities, so they do not overflow. The
+    two that are needed are at least about (2 e)^-k (a fraction of 1/sqrt(k) if the tilt is
+    bisected), so terms that underflow are negligible. For `rest` see `_polynomial_of_rest`. The
+    derivatives use the same tree. Cost: O(C k + R k) multiplications and additions, one exponential
+    per entry. If the classes are split over devices, so is the rest, and the devices exchange k
+    sums of it.
     """
     return _ratio_on_each_device(factors, rest, k, class_axis_name)[0]
 
@@ -53,7 +53,7 @@ def _log_ratio_of_sigmas_jvp(
     value, slopes, slopes_of_rest = _ratio_on_each_device(*primals, k, class_axis_name)
     tangent = (slopes * tangents[0]).sum(axis=-1)
     if slopes_of_rest is not None:
-        tangent += _classes.total(slopes_of_rest * tangents[1], class_axis_name)
+        tangent += _classes.sum_classes(slopes_of_rest * tangents[1], class_axis_name)
     return value, tangent
 
 
@@ -61,7 +61,7 @@ def _ratio_on_each_device(
     factors: jax.Array, rest: jax.Array | None, k: int, class_axis_name: Hashable | None
 ) -> tuple[jax.Array, jax.Array, jax.Array | None]:
     of_batch = partial(_log_ratio_and_slopes, k, class_axis_name)
-    return _sharding.on_each_device(of_batch, factors.ndim - 1, factors, rest)
+    return _sharding.map_examples(of_batch, factors.ndim - 1, factors, rest)
 
 
 def _log_ratio_and_slopes(
@@ -75,7 +75,7 @@ def _log_ratio_and_slopes(
     tilt = _tilt(factors, power_sums, k)
     of_rest = _polynomial_of_rest(power_sums, tilt) if power_sums else jnp.ones_like(tilt)[None]
     # The axes are (coefficients, classes and examples), which fills vector registers for any k. The
-    # last two stay apart where the compiler splits the examples over devices.
+    # last two stay apart if the compiler splits the examples over devices.
     tilted = (factors - tilt[:, None]).T[None]
     if not _sharding.is_split_later(tilted):
         tilted = tilted.reshape(1, -1)
@@ -144,7 +144,7 @@ def _polynomial_of_rest(power_sums: list[jax.Array], tilt: jax.Array) -> jax.Arr
     terms have both signs; their absolute values add up to h_m, the sum over multisets. Choice: use
     it only for the rest, after C >= k-1 values that are at least as large are multiplied out.
     Replacing the repeated values of a multiset by some of these C values gives a set. This shows
-    that the errors are at most (1 + (k-1)/C)^k times those of a sum of positive terms: e^2 for
+    that the errors are at most (1 + (k-1)/C)^k times the errors of a sum of positive terms: e^2 for
     C = k^2 / 2. Cost: one multiplication and one addition per power and value; a product needs k.
     """
     k = len(power_sums)

@@ -1,6 +1,5 @@
 """The k-th largest score and the sum of the k largest: exact, with one-hot gradients."""
 
-import functools
 import math
 from collections.abc import Hashable
 
@@ -53,8 +52,8 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
     Source: Garcin et al. (2022), "Stochastic smoothing of the top-K calibrated hinge loss for deep
     imbalanced classification", the operator top-K; thesis, equation 4.1.
     """
-    scores, k = _scores_and_k(scores, k, axis)
-    return largest(scores, k)[0][..., -1]
+    last = move_classes_last(scores, axis)
+    return compute_top_k_value(last, _checks.rank(k, last.shape[-1]))
 
 
 def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
@@ -88,11 +87,26 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
 
     Source: Garcin (2023), thesis, equation 4.2.
     """
-    scores, k = _scores_and_k(scores, k, axis)
-    return largest(scores, k)[0].sum(axis=-1)
+    last = move_classes_last(scores, axis)
+    return compute_top_k_sum(last, _checks.rank(k, last.shape[-1]))
 
 
-def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+def compute_top_k_value(scores: jax.Array, k: int) -> jax.Array:
+    """`top_k_value` of checked scores [..., L]."""
+    return _largest_or_nan(scores, k)[..., -1]
+
+
+def compute_top_k_sum(scores: jax.Array, k: int) -> jax.Array:
+    """`top_k_sum` of checked scores [..., L]."""
+    return _largest_or_nan(scores, k).sum(axis=-1)
+
+
+def _largest_or_nan(scores: jax.Array, k: int) -> jax.Array:
+    # Before the selection, so that all of the gradient is NaN and not only one coordinate.
+    return select_largest(_numerics.nan_where_invalid_vectors(scores, scores), k)[0]
+
+
+def select_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k largest entries along the last axis and their indices, `[..., k]` both.
 
     Equal entries rank in the order of their indices.
@@ -101,17 +115,18 @@ def largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         return _largest(scores, k)
     # The compiler gathers all classes for a selection that it has to split over devices.
     hidden = jax.lax.stop_gradient(scores)
-    of_share = functools.partial(_largest_of_share, k)
-    indices = _sharding.selected_on_each_device(of_share, scores.ndim - 1, hidden, of_classes=(0,))
-    return _entries(scores, indices), indices
 
-
-def _largest_of_share(k: int, class_axis_name: Hashable | None, scores: jax.Array) -> jax.Array:
-    """The indices of the k largest entries, from those of the device's classes."""
-    if class_axis_name is None:
+    def select(scores: jax.Array) -> jax.Array:
         return _largest(scores, k)[1]
-    size = scores.shape[-1]
-    return merged_among_devices(*_largest(scores, min(k, size)), k, size, class_axis_name)[1]
+
+    def select_of_split(names: Hashable, scores: jax.Array) -> jax.Array:
+        size = scores.shape[-1]
+        return merge_devices(*_largest(scores, min(k, size)), k, size, names)[1]
+
+    indices = _sharding.select_by_example(
+        select, scores.ndim - 1, hidden, of_split=select_of_split, of_classes=(0,)
+    )
+    return _entries(scores, indices), indices
 
 
 def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
@@ -133,21 +148,21 @@ def _largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     return _entries(scores, indices), indices
 
 
-def largest_of_split(
+def select_largest_of_split(
     scores: jax.Array, k: int, class_axis_name: Hashable | None
 ) -> tuple[jax.Array, jax.Array]:
-    """`largest` of classes that may be split over devices, without a gradient where they are.
+    """`select_largest` of classes that may be split, without a gradient if they are.
 
     Communication: each device sends its k largest entries and their indices.
     """
     if class_axis_name is None:
-        return largest(scores, k)
+        return select_largest(scores, k)
     size = scores.shape[-1]
-    found = largest(jax.lax.stop_gradient(scores), min(k, size))
-    return merged_among_devices(*found, k, size, class_axis_name)
+    found = select_largest(jax.lax.stop_gradient(scores), min(k, size))
+    return merge_devices(*found, k, size, class_axis_name)
 
 
-def merged_among_devices(
+def merge_devices(
     values: jax.Array, places: jax.Array, k: int, size: int, class_axis_name: Hashable
 ) -> tuple[jax.Array, jax.Array]:
     """The k largest of the entries [..., S] of all devices, which have `size` classes each.
@@ -156,12 +171,12 @@ def merged_among_devices(
     then, and stay so, because the devices are.
     """
     first = (size * jax.lax.axis_index(class_axis_name)).astype(places.dtype)
-    everyone, classes = _classes.gathered((values, first + places), class_axis_name)
+    everyone, classes = _classes.concatenate((values, first + places), class_axis_name)
     kept, order = _largest(everyone, k)
     return kept, _entries(classes, order)
 
 
-def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
+def select_kth(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
     """The k-th largest entry along the last axis and its index, `[..., 1]` both.
 
     Equal entries rank in the order of their indices. It depends on the method whether -0 and 0 are
@@ -177,7 +192,7 @@ def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
     def by_rank(scores: jax.Array) -> jax.Array:
         if k <= _HIGHEST_SELECTED_RANK or length >= _SELECTED_LENGTH_PER_RANK * k:
-            return largest(scores, k)[1][..., -1:]
+            return select_largest(scores, k)[1][..., -1:]
         return _selection.kth_by_bisection(scores, k)
 
     def of_short_rows(scores: jax.Array) -> jax.Array:
@@ -186,8 +201,9 @@ def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
         return _selection.kth_by_bisection(scores, k)
 
     if 0 in scores.shape:
-        # Of no examples, `jnp.where` returns a constant. No loop takes its type under `shard_map`.
-        index = largest(hidden, k)[1][..., -1:]
+        # With an empty batch, `jnp.where` returns a constant, whose type a loop under `shard_map`
+        # refuses.
+        index = select_largest(hidden, k)[1][..., -1:]
     elif length <= _LONGEST_SHORT_ROW:
         index = jax.lax.platform_dependent(hidden, cpu=of_short_rows, default=by_rank)
     else:
@@ -196,7 +212,7 @@ def kth_largest(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
 
 def pad_for_selection(scores: jax.Array, k: int, *, only_last: bool = False) -> jax.Array:
-    """Pads the last axis with `-inf`, as `largest` would, or as `kth_largest` would.
+    """Pads the last axis with `-inf`, as `select_largest` would, or as `select_kth` would.
 
     Hazard: if XLA fuses the padding with code that draws noise, that code is not vectorized on the
     CPU and runs once for each use. Choice: pad the scores before the noise is added. Cost: none.
@@ -230,9 +246,9 @@ def _selected(scores: jax.Array, k: int) -> tuple[jax.Array, jax.Array]:
 
     if not _sharding.may_be_split(scores):
         return select(scores)
-    # The compiler gathers the whole batch for a selection that it has to split over devices.
+    # The compiler gathers the complete batch for a selection that it has to split over devices.
     hidden = jax.lax.stop_gradient(scores)
-    _, indices = _sharding.selected_on_each_device(select, scores.ndim - 1, hidden)
+    _, indices = _sharding.select_by_example(select, scores.ndim - 1, hidden)
     return _entries(scores, indices), indices
 
 
@@ -240,13 +256,6 @@ def _entries(values: jax.Array, indices: jax.Array) -> jax.Array:
     return jnp.take_along_axis(values, indices, axis=-1, mode="promise_in_bounds")
 
 
-def classes_last(scores: ArrayLike, axis: int, name: str = "scores") -> jax.Array:
+def move_classes_last(scores: ArrayLike, axis: int, name: str = "scores") -> jax.Array:
     """The checked scores with the axis of the classes moved to the end."""
     return jnp.moveaxis(_checks.floating_array(scores, name, axis), axis, -1)
-
-
-def _scores_and_k(scores: ArrayLike, k: int, axis: int) -> tuple[jax.Array, int]:
-    scores = classes_last(scores, axis)
-    k = _checks.rank(k, scores.shape[-1])
-    # Before the selection, so that all of the gradient is NaN and not only one coordinate.
-    return _numerics.nan_where_invalid_vectors(scores, scores), k

@@ -2,8 +2,7 @@
 
 A set is a boolean mask over the classes. An example with a NaN score gets the empty set; a score of
 +inf is above all numbers. A threshold calibrated on a NaN is NaN, which keeps no class. A traced
-parameter outside its range, which cannot raise an error, makes scores and thresholds NaN and sets
-empty.
+parameter outside its range cannot raise. It makes scores and thresholds NaN, and sets empty.
 """
 
 from topk_jax import _adjustment

@@ -14,7 +14,7 @@ from topk_jax import _checks, _class_axis, _classes, _numerics, _selection
 __all__ = ["AverageKCalibrator", "average_error_threshold", "average_k_threshold"]
 
 
-@_class_axis.optional(of="batch")
+@_class_axis.allow_split(of="batch")
 def average_k_threshold(
     probabilities: ArrayLike, *, k: float, class_axis_name: Hashable | None = None
 ) -> jax.Array:
@@ -70,8 +70,8 @@ def average_k_threshold(
 class AverageKCalibrator:
     """`average_k_threshold` for a stream of batches, equal to the last bit, in O(k n) memory.
 
-    It runs on the host and stores the k n + 1 largest probabilities so far, and up to as many
-    more before it discards the smaller ones. It never stores all n L probabilities.
+    It runs on the host and stores the k n + 1 largest probabilities so far, and up to k n + 1 more
+    before it discards the smaller ones. It never stores all n L probabilities.
 
     Args:
         k: mean set size, a real number from 1 to L, interpreted as its shortest decimal.
@@ -95,7 +95,7 @@ class AverageKCalibrator:
 
     def __init__(self, k: float, num_examples: int) -> None:
         self._k = k
-        self._num_examples = _checks.whole_number(num_examples, "num_examples", minimum=1)
+        self._num_examples = _checks.static_integer(num_examples, "num_examples", minimum=1)
         self._rank = math.floor(_checks.mean_set_size(k) * self._num_examples)
         self._num_classes: int | None = None
         self._num_seen = 0
@@ -186,8 +186,9 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
 
     It is one of the probabilities, or infinity if the sets may miss all of them.
 
-    If the examples are split over devices, each device gets one sum per example of the others for
-    each bit of the threshold. The sum of these is rounded otherwise than on one device.
+    If the examples are split over devices, each device gets one sum per example of the other
+    devices, for each bit of the threshold. The total of these sums is rounded differently than on
+    one device.
 
     Args:
         probabilities: floating-point, `[..., L]`, with at least one example.
@@ -224,7 +225,7 @@ def _average_k_threshold(
 ) -> jax.Array:
     """The threshold that keeps at most `rank` of the values [N]. Only the largest ones matter."""
     if rank >= _classes.count(values, class_axis_name):
-        has_nan = _classes.any_of(jnp.isnan(values), class_axis_name)
+        has_nan = _classes.any_class(jnp.isnan(values), class_axis_name)
         return jnp.where(has_nan, jnp.nan, -jnp.inf).astype(values.dtype)
     return separating_threshold(values, rank, class_axis_name)
 
@@ -239,15 +240,15 @@ def separating_threshold(
     threshold could keep too many values. Choice: treat denormal values and midpoints as 0. Cost:
     two elementwise passes.
     """
-    normal = _numerics.flushed(_selection.once(values))
+    normal = _numerics.flush(_selection.compute_once(values))
     lower = _selection.largest_threshold(
-        normal, lambda kept: _classes.total(kept, class_axis_name) > rank, class_axis_name
+        normal, lambda kept: _classes.sum_classes(kept, class_axis_name) > rank, class_axis_name
     )
-    upper = _classes.lowest(jnp.where(normal > lower, normal, jnp.inf), class_axis_name)
-    midpoint = _numerics.flushed((lower + upper) / 2.0)
-    separates = (_classes.total(normal > lower, class_axis_name) == rank) & (midpoint > lower)
+    upper = _classes.min_values(jnp.where(normal > lower, normal, jnp.inf), class_axis_name)
+    midpoint = _numerics.flush((lower + upper) / 2.0)
+    separates = (_classes.sum_classes(normal > lower, class_axis_name) == rank) & (midpoint > lower)
     threshold = jnp.where(separates, midpoint, upper)
-    has_nan = _classes.any_of(jnp.isnan(values), class_axis_name)
+    has_nan = _classes.any_class(jnp.isnan(values), class_axis_name)
     return jnp.where(has_nan, jnp.nan, threshold)
 
 
@@ -258,7 +259,7 @@ def _average_error_threshold(values: jax.Array, allowed: jax.Array) -> jax.Array
     The sum is a fixed tree of additions, so it never decreases when more values are missed, even
     with rounding.
     """
-    values = _selection.once(values)
+    values = _selection.compute_once(values)
     threshold = _selection.largest_threshold(
         values,
         lambda kept: _selection.sum_of_rows_in_blocks(jnp.where(kept, 0.0, values)) <= allowed,

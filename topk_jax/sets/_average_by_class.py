@@ -18,7 +18,7 @@ __all__ = ["class_average_k_thresholds", "macro_average_k_thresholds"]
 def macro_average_k_thresholds(
     probabilities: ArrayLike, *, k: float, class_counts: ArrayLike
 ) -> jax.Array:
-    r"""A threshold for each class, for sets with k classes on average that cover rare classes.
+    r"""A threshold for each class, for sets with k classes on average that also cover rare classes.
 
     .. math:: \lambda_l = \lambda \, \pi_l
 
@@ -26,8 +26,8 @@ def macro_average_k_thresholds(
     classes, such that the sets of the given examples have k classes on average, but never more. No
     other sets of this mean size have a greater macro coverage, the mean over the classes of the
     probability that the set of an example of the class has its label, if the probabilities and the
-    frequencies are those of the examples. `average_k_threshold` does the same for the coverage of
-    all examples.
+    frequencies are the true ones of the examples. `average_k_threshold` does the same for the
+    coverage of all examples.
 
     If the examples are split over devices, these exchange a count for each bit of the thresholds.
 
@@ -79,7 +79,7 @@ def macro_average_k_thresholds(
     return _macro_thresholds(rows, counts.astype(values.dtype), rank)
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def class_average_k_thresholds(
     probabilities: ArrayLike, labels: ArrayLike, *, k: float
 ) -> jax.Array:
@@ -138,14 +138,14 @@ def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: int) -> jax.Arra
     keep. It is then moved halfway to the next quotient, unless that keeps others. Cost: one pass
     for each bit, and three more.
     """
-    rows, counts = _selection.once(rows), _selection.once(counts)
+    rows, counts = _selection.compute_once(rows), _selection.compute_once(counts)
     # Barriers: the thresholds that are returned are those that were counted.
-    frequencies = _selection.once(counts / counts.sum())
+    frequencies = _selection.compute_once(counts / counts.sum())
 
     def thresholds(factor: jax.Array) -> jax.Array:
-        # A positive threshold that rounds to 0 would keep zeros of some classes alone.
+        # A positive threshold that rounds to 0 would keep the zeros of some classes only.
         positive = jnp.maximum(factor * frequencies, jnp.finfo(rows.dtype).tiny)
-        return _selection.once(jnp.where(factor > 0.0, positive, 0.0))
+        return _selection.compute_once(jnp.where(factor > 0.0, positive, 0.0))
 
     def num_kept(factor: jax.Array) -> jax.Array:
         return (rows >= thresholds(factor)[None]).sum()
@@ -172,7 +172,7 @@ def _macro_thresholds(rows: jax.Array, counts: jax.Array, rank: int) -> jax.Arra
 @jax.jit
 def _class_thresholds(rows: jax.Array, labels: jax.Array, ranks: jax.Array) -> jax.Array:
     num_classes = rows.shape[-1]
-    labels_of_all = _sharding.gathered(labels)
+    labels_of_all = _sharding.gather(labels)
     sizes = jnp.zeros(num_classes, int).at[labels_of_all].add(1, mode="drop")
     kept = ranks[sizes]
     between = jax.vmap(_average.separating_threshold, in_axes=(1, 0))(rows, kept)

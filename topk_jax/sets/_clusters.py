@@ -20,7 +20,7 @@ _NUM_STARTS = 10
 _MOST_STEPS = 300
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def clustered_quantiles(
     scores: ArrayLike,
     labels: ArrayLike,
@@ -38,17 +38,18 @@ def clustered_quantiles(
     them. The quantile of a class is the conformal quantile of the other examples of its cluster. A
     class with fewer than :math:`1 / \varepsilon - 1` examples in the first part gets the conformal
     quantile of all other examples. So does a class with an infinite score among its five quantiles,
-    which has no distance to others. So do all classes if the rest are not more than the clusters.
+    which does not have a distance to other classes. So do all classes if the remaining classes do
+    not outnumber the clusters.
 
-    The sets miss the examples of each cluster at a rate of at most :math:`\varepsilon`, and those
-    of a class as far as its scores are distributed as those of its cluster.
+    The sets miss the examples of each cluster at a rate of at most :math:`\varepsilon`, and the
+    examples of a class at this rate if its scores are distributed like the scores of its cluster.
 
     If the examples are split over devices, each device gets the scores of all labels, and the
     labels, because a quantile needs them in one order.
 
     Args:
-        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
-            at least one example.
+        scores: floating-point scores of all classes, `[..., L]`, or only of the labels, `[...]`; at
+            least one example.
         labels: integer classes, `[...]`.
         key: one key of `jax.random.key`, for the part of the examples and the starts of k-means.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
@@ -61,7 +62,7 @@ def clustered_quantiles(
             default m K / (75 + K) rounded down, divided by m, where the authors take K / (75 + K);
             or 0 if there are fewer than two clusters. It is given if and only if `num_clusters` is.
             May be traced.
-        num_classes: the static number L of classes; needed for the scores of the labels alone.
+        num_classes: the static number L of classes; needed with scores of the labels only.
 
     Returns:
         One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
@@ -71,8 +72,8 @@ def clustered_quantiles(
     Raises:
         TypeError: an argument has a wrong type, `error` is not a static real number, or the labels
             are traced and the number of clusters is not given.
-        ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
-            that of the scores, `error` or `clustering_part` is outside [0, 1), or only one of
+        ValueError: the shapes do not match, there is no example, `num_classes` is missing or does
+            not match the scores, `error` or `clustering_part` is outside [0, 1), or only one of
             `num_clusters` and `clustering_part` is given.
 
     Example:
@@ -107,7 +108,7 @@ def clustered_quantiles(
         key,
         part,
         _quantiles.covered_of_each_size(num_examples, rate),
-        _checks.whole_number(num_clusters, "num_clusters", minimum=1),
+        _checks.static_integer(num_clusters, "num_clusters", minimum=1),
         num_classes,
     )
 
@@ -143,12 +144,12 @@ def _clustered_quantiles(
     split_key, means_key = jax.random.split(key)
     labels = calibration.labels
     describes = jax.random.uniform(split_key, labels.shape, part.dtype) < part
-    classes = _quantiles.grouped(
+    classes = _quantiles.group_scores(
         calibration, jnp.where(describes, labels, num_classes), num_classes
     )
     # With fewer examples the quantile of the class would be infinite.
     points = _descriptions(classes)
-    # Infinite scores have no distances: one such class would put all classes into one cluster.
+    # Infinite scores do not have distances: one such class would put all classes into one cluster.
     described = (covered[classes.sizes] <= classes.sizes) & jnp.isfinite(points).all(axis=-1)
     points = jnp.where(described[:, None], points, 0.0)
     weights = jnp.where(described, jnp.sqrt(classes.sizes.astype(points.dtype)), 0.0)
@@ -158,9 +159,9 @@ def _clustered_quantiles(
 
     beyond = num_clusters + 1
     of_examples = jnp.where(describes, beyond, clusters.at[labels].get(mode="clip"))
-    of_clusters = _quantiles.grouped(calibration, of_examples, num_clusters)
+    of_clusters = _quantiles.group_scores(calibration, of_examples, num_clusters)
     quantiles = _quantiles.value_of_rank(of_clusters, covered[of_clusters.sizes])
-    others = _quantiles.grouped(calibration, describes.astype(int), 1)
+    others = _quantiles.group_scores(calibration, describes.astype(int), 1)
     of_others = _quantiles.value_of_rank(others, covered[others.sizes])
     by_class = jnp.append(quantiles, of_others)[clusters]
     return jnp.where(calibration.valid & ~jnp.isnan(part), by_class, jnp.nan)
@@ -182,8 +183,8 @@ def _descriptions(classes: _quantiles.Groups) -> jax.Array:
 def _k_means(key: jax.Array, points: jax.Array, weights: jax.Array, num_clusters: int) -> jax.Array:
     """The cluster of each weighted point [N, D] in the best of ten k-means from random starts.
 
-    It is written here because the library depends on no package that has one, and none can be
-    compiled. It takes the distances of a few thousand points.
+    It is written here because no dependency of the library has a k-means that can be compiled. It
+    takes the distances of a few thousand points.
     """
     starts = jax.random.split(key, _NUM_STARTS)
     run = partial(_one_k_means, points=points, weights=weights, num_clusters=num_clusters)

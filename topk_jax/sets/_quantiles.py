@@ -39,7 +39,7 @@ class Groups(NamedTuple):
     sizes: jax.Array
 
 
-@_class_axis.optional(of="batch")
+@_class_axis.allow_split(of="batch")
 def conformal_threshold(
     probabilities: ArrayLike,
     labels: ArrayLike,
@@ -93,7 +93,7 @@ def conformal_threshold(
     return _conformal_threshold(values, labels, rank, class_axis_name)
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) -> jax.Array:
     r"""The quantile of split conformal prediction: its sets miss the label at a given rate.
 
@@ -109,9 +109,9 @@ def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) ->
     labels, because a quantile needs them in one order.
 
     Args:
-        scores: floating-point scores that are smaller for classes that fit better: those of all
-            classes, `[..., L]`, or those of the labels alone, `[...]`, as from
-            `conformal_label_scores`; at least one example.
+        scores: floating-point scores that are smaller for classes that fit better, of all classes,
+            `[..., L]`, or only of the labels, `[...]`, as from `conformal_label_scores`; at least
+            one example.
         labels: integer classes, `[...]`.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
@@ -142,7 +142,7 @@ def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) ->
     return _conformal_quantile(calibration, rank)
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def class_conditional_quantiles(
     scores: ArrayLike, labels: ArrayLike, *, error: float, num_classes: int | None = None
 ) -> jax.Array:
@@ -153,20 +153,20 @@ def class_conditional_quantiles(
         \text{ examples of class } c,
         \qquad r_c = \lceil (n_c + 1)(1 - \varepsilon) \rceil
 
-    It is infinity, which keeps the class in every set, where r_c exceeds n_c: for a class with
-    fewer than :math:`1 / \varepsilon - 1` examples. For a new example of class c that is
-    exchangeable with those here, :math:`1 - \varepsilon \le P(s_c \le \hat q_c)`.
+    It is infinity, which keeps the class in every set, if r_c exceeds n_c: for a class with fewer
+    than :math:`1 / \varepsilon - 1` examples. For a new example of class c that is exchangeable
+    with those here, :math:`1 - \varepsilon \le P(s_c \le \hat q_c)`.
 
     If the examples are split over devices, each device gets the scores of all labels, and the
     labels, because a quantile needs them in one order.
 
     Args:
-        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
-            at least one example.
+        scores: floating-point scores of all classes, `[..., L]`, or only of the labels, `[...]`; at
+            least one example.
         labels: integer classes, `[...]`.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
-        num_classes: the static number L of classes; needed for the scores of the labels alone.
+        num_classes: the static number L of classes; needed with scores of the labels only.
 
     Returns:
         One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
@@ -175,8 +175,8 @@ def class_conditional_quantiles(
     Raises:
         TypeError: `scores` is not floating-point, `labels` or `num_classes` is not integer, or
             `error` is not a static real number.
-        ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
-            that of the scores, or `error` is outside [0, 1).
+        ValueError: the shapes do not match, there is no example, `num_classes` is missing or does
+            not match the scores, or `error` is outside [0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -193,7 +193,7 @@ def class_conditional_quantiles(
     return _class_conditional_quantiles(calibration, ranks, num_classes)
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def interpolated_quantiles(
     scores: ArrayLike,
     labels: ArrayLike,
@@ -203,27 +203,28 @@ def interpolated_quantiles(
     largest_score: ArrayLike = 1.0,
     num_classes: int | None = None,
 ) -> jax.Array:
-    r"""Quantiles between those of the classes and that of all examples: Interp-Q.
+    r"""Quantiles between the quantiles of the classes and the quantile of all examples: Interp-Q.
 
     .. math:: q_c = t \, \min(\hat q_c, s_{\max}) + (1 - t) \, \hat q
 
-    with the quantile of `conformal_quantile` and those of `class_conditional_quantiles`. Sets are
-    small at t = 0, and cover each class at t = 1. In between, a label is missed with a probability
-    of at most :math:`2 \varepsilon`, because :math:`q_c` is at least the smaller of the two.
+    Here :math:`\hat q` is the `conformal_quantile` and :math:`\hat q_c` are the
+    `class_conditional_quantiles`. Sets are small at t = 0, and cover each class at t = 1. In
+    between, a label is missed with a probability of at most :math:`2 \varepsilon`, because
+    :math:`q_c` is at least the smaller of the two.
 
     If the examples are split over devices, each device gets the scores of all labels, and the
     labels, because a quantile needs them in one order.
 
     Args:
-        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
-            at least one example.
+        scores: floating-point scores of all classes, `[..., L]`, or only of the labels, `[...]`; at
+            least one example.
         labels: integer classes, `[...]`.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
         weight: a scalar in [0, 1], the weight of the class (t above). May be traced.
         largest_score: a finite scalar that no score exceeds; 1, the default, for "lac" and "aps".
             It replaces infinite quantiles of classes. May be traced.
-        num_classes: the static number L of classes; needed for the scores of the labels alone.
+        num_classes: the static number L of classes; needed with scores of the labels only.
 
     Returns:
         One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
@@ -231,8 +232,8 @@ def interpolated_quantiles(
 
     Raises:
         TypeError: an argument has a wrong type, or `error` is not a static real number.
-        ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
-            that of the scores, `error` is outside [0, 1), `weight` is outside [0, 1], or
+        ValueError: the shapes do not match, there is no example, `num_classes` is missing or does
+            not match the scores, `error` is outside [0, 1), `weight` is outside [0, 1], or
             `largest_score` is not finite.
 
     Example:
@@ -260,7 +261,7 @@ def interpolated_quantiles(
     return jnp.where(weight == 1.0, of_classes, between)
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def label_shift_quantiles(
     scores: ArrayLike,
     labels: ArrayLike,
@@ -277,23 +278,23 @@ def label_shift_quantiles(
         \hat q_c = \min \Big\{ s : \sum_{i : s_i \le s} w_{y_i}
         \ge (1 - \varepsilon) \Big( \sum_i w_{y_i} + w_c \Big) \Big\},
 
-    or infinity if there is none. New examples with these weights, whose examples of each class are
-    distributed as those here, are missed with a probability of at most :math:`\varepsilon`. A
-    common factor of the weights changes nothing. With equal weights, every quantile is that of
-    `conformal_quantile`.
+    or infinity if there is none. If new examples have these class weights, and the examples of each
+    class are distributed as here, a label is missed with a probability of at most
+    :math:`\varepsilon`. A common factor of the weights does not change the result. With equal
+    weights, every quantile is the `conformal_quantile`.
 
     If the examples are split over devices, each device gets the scores of all labels, and the
     labels, because a quantile needs them in one order.
 
     Args:
-        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
-            at least one example.
+        scores: floating-point scores of all classes, `[..., L]`, or only of the labels, `[...]`; at
+            least one example.
         labels: integer classes, `[...]`.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
         weights: w above, finite, at least 0 and not all 0: one value per class, `[L]`, or a scalar.
             May be traced.
-        num_classes: the static number L of classes; needed for the scores of the labels alone.
+        num_classes: the static number L of classes; needed with scores of the labels only.
 
     Returns:
         One quantile per class, `[L]`, for `conformal_set` or `score_set`, in the scores' dtype
@@ -303,8 +304,8 @@ def label_shift_quantiles(
 
     Raises:
         TypeError: an argument has a wrong type, or `error` is not a static real number.
-        ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
-            that of the scores, `error` is outside [0, 1), or a weight is negative or infinite, or
+        ValueError: the shapes do not match, there is no example, `num_classes` is missing or does
+            not match the scores, `error` is outside [0, 1), or a weight is negative or infinite, or
             all are 0.
 
     Example:
@@ -326,7 +327,7 @@ def label_shift_quantiles(
     return _label_shift_quantiles(calibration, of_classes, float(1 - rate))
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def rank_calibrated_quantiles(
     scores: ArrayLike,
     ranks: ArrayLike,
@@ -346,23 +347,23 @@ def rank_calibrated_quantiles(
         \hat q_c = \text{the } \lceil (n_c + 1)(1 - \varepsilon + e_c^{k_c}) \rceil
         \text{-th smallest score}
 
-    The sets are smaller than those of `class_conditional_quantiles`. They would miss each class at
-    a rate of at most :math:`\varepsilon` if :math:`e_c^k` were the rates of all examples. They are
-    those of the given ones, so the rate of a small class can be greater: up to 2/12 at an error of
-    0.1 and 11 examples.
+    The sets are smaller than with `class_conditional_quantiles`. They would miss each class at a
+    rate of at most :math:`\varepsilon` if :math:`e_c^k` were the rates of all examples. They are
+    the rates of the given examples, so the rate of a small class can be greater: up to 2/12 at an
+    error of 0.1 and 11 examples.
 
     If the examples are split over devices, each device gets the scores and ranks of all labels, and
     the labels, because a quantile needs them in one order.
 
     Args:
-        scores: floating-point scores of all classes, `[..., L]`, or of the labels alone, `[...]`;
-            at least one example.
+        scores: floating-point scores of all classes, `[..., L]`, or only of the labels, `[...]`; at
+            least one example.
         ranks: their ranks, `conformal_scores` or `conformal_label_scores` of kind "rank", of the
             same shape.
         labels: integer classes, `[...]`.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
-        num_classes: the static number L of classes; needed for the scores of the labels alone.
+        num_classes: the static number L of classes; needed with scores of the labels only.
 
     Returns:
         The quantiles of the scores and of the ranks, both `[L]`, for
@@ -372,8 +373,8 @@ def rank_calibrated_quantiles(
 
     Raises:
         TypeError: an argument has a wrong type, or `error` is not a static real number.
-        ValueError: the shapes do not match, there is no example, `num_classes` is missing or is not
-            that of the scores, or `error` is outside [0, 1).
+        ValueError: the shapes do not match, there is no example, `num_classes` is missing or does
+            not match the scores, or `error` is outside [0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -409,7 +410,7 @@ def rank_calibrated_quantiles(
 def calibration_of(
     scores: ArrayLike, labels: ArrayLike, num_classes: int | None, *, name: str = "scores"
 ) -> Calibration:
-    """The scores of the labels, from those of all classes or of the labels alone, or raises."""
+    """The scores of the labels, from the scores of all classes or of the labels, or raises."""
     values = _checks.floating_array(scores, name)
     if _of_labels_alone(values, labels):
         labels = _checks.integer_array(labels, "labels", values.shape, of=(name, values.shape))
@@ -422,7 +423,7 @@ def calibration_of(
     valid = ~jnp.isnan(values).any() & ((labels >= 0) & (labels <= largest)).all()
     # Quantiles need all of them in one order: a score and a label per example are sent to all
     # devices, and not the scores of all classes.
-    of_labels, labels = _sharding.gathered(of_labels), _sharding.gathered(labels)
+    of_labels, labels = _sharding.gather(of_labels), _sharding.gather(labels)
     return Calibration(of_labels.reshape(-1), labels.reshape(-1), valid)
 
 
@@ -431,11 +432,11 @@ def calibration_by_class(
 ) -> tuple[Calibration, int]:
     """The scores of the labels, and the number of classes, or raises.
 
-    The number has to be given where the scores are those of the labels alone.
+    The number has to be given with scores of the labels only.
     """
     values = _checks.floating_array(scores, "scores")
     if num_classes is not None:
-        num_classes = _checks.whole_number(num_classes, "num_classes", minimum=1)
+        num_classes = _checks.static_integer(num_classes, "num_classes", minimum=1)
     if _of_labels_alone(values, labels):
         if num_classes is None:
             raise ValueError(
@@ -452,10 +453,10 @@ def calibration_by_class(
 
 
 def _of_labels_alone(values: jax.Array, labels: ArrayLike) -> bool:
-    """Whether the scores are those of the labels alone, [...], and not of all classes.
+    """Whether the scores belong to the labels, [...], and not to all classes.
 
-    A vector of labels with a vector of scores of another length is a mistake in either case. The
-    scores are then taken for those of the labels, so that the message asks for their shape.
+    A vector of labels with a vector of scores of another length is a mistake in either case. It is
+    then treated as scores of the labels, so that the message asks for their shape.
     """
     shape = np.shape(labels)
     return shape == values.shape or len(shape) == values.ndim == 1
@@ -463,13 +464,13 @@ def _of_labels_alone(values: jax.Array, labels: ArrayLike) -> bool:
 
 def covered_of_each_size(num_examples: int, error: Fraction) -> np.ndarray:
     """How many of m examples a quantile must cover, ceil((m + 1)(1 - error)), for m from 0 to n."""
-    part, whole = error.numerator, error.denominator
-    covered = (m + 1 - (m + 1) * part // whole for m in range(num_examples + 1))
+    numerator, denominator = error.numerator, error.denominator
+    covered = (m + 1 - (m + 1) * numerator // denominator for m in range(num_examples + 1))
     return np.fromiter(covered, int, num_examples + 1)
 
 
-def grouped(calibration: Calibration, groups: jax.Array, num_groups: int) -> Groups:
-    """The scores by group [n]; those of groups from `num_groups` up are at the end.
+def group_scores(calibration: Calibration, groups: jax.Array, num_groups: int) -> Groups:
+    """The scores by group [n]; scores of groups from `num_groups` up are at the end.
 
     No group may be negative. Negative labels, which are not valid, give results without a meaning.
     """
@@ -492,15 +493,15 @@ def _num_covered(num_examples: int, error: Fraction) -> int:
 
 def _allowed_beyond(num_examples: int, error: Fraction) -> np.ndarray:
     """The greatest m with m / n < error, for each n; -1 if there is none."""
-    part, whole = error.numerator, error.denominator
-    allowed = (-(-n * part // whole) - 1 for n in range(num_examples + 1))
+    numerator, denominator = error.numerator, error.denominator
+    allowed = (-(-n * numerator // denominator) - 1 for n in range(num_examples + 1))
     return np.fromiter(allowed, int, num_examples + 1)
 
 
 def _room_to_round(num_examples: int, error: Fraction) -> np.ndarray:
     """The greatest m with ceil(x + m / n) = ceil(x), x = (n + 1)(1 - error), for each n."""
-    part, whole = error.numerator, error.denominator
-    room = (n * ((n + 1) * part % whole) // whole for n in range(num_examples + 1))
+    numerator, denominator = error.numerator, error.denominator
+    room = (n * ((n + 1) * numerator % denominator) // denominator for n in range(num_examples + 1))
     return np.fromiter(room, int, num_examples + 1)
 
 
@@ -517,7 +518,7 @@ def _conformal_threshold(
     Choice: sort the probabilities themselves. Cost: none.
     """
     of_labels = _numerics.score_of_label(probabilities, labels, class_axis_name)
-    of_labels = _sharding.gathered(of_labels).reshape(-1)
+    of_labels = _sharding.gather(of_labels).reshape(-1)
     ascending = jnp.concatenate([jnp.full(1, -jnp.inf, of_labels.dtype), jnp.sort(of_labels)])
     threshold = ascending[labels.size + 1 - rank]
     valid = _numerics.valid_examples(probabilities, labels, class_axis_name).all()
@@ -536,7 +537,7 @@ def _conformal_quantile(calibration: Calibration, rank: jax.Array) -> jax.Array:
 def _class_conditional_quantiles(
     calibration: Calibration, ranks: jax.Array, num_classes: int
 ) -> jax.Array:
-    groups = grouped(calibration, calibration.labels, num_classes)
+    groups = group_scores(calibration, calibration.labels, num_classes)
     quantiles = value_of_rank(groups, ranks[groups.sizes])
     return jnp.where(calibration.valid, quantiles, jnp.nan)
 
@@ -547,8 +548,8 @@ def _label_shift_quantiles(
 ) -> jax.Array:
     """The quantiles of weighted scores. The sums are not exact, so they have 16 roundings to spare.
 
-    Without these, equal weights could give a quantile other than that of `conformal_quantile`.
-    Traced weights that would be refused give NaN.
+    Without these, equal weights could give another quantile than `conformal_quantile`. Traced
+    weights outside their range give NaN.
     """
     of_examples = _numerics.value_of_class(weights, calibration.labels)
     ascending, of_examples = jax.lax.sort((calibration.scores, of_examples), num_keys=1)
@@ -578,10 +579,10 @@ def _rank_calibrated_quantiles(
     integers by the size of a class. Cost: three tables of n + 1 integers.
     """
     labels = calibration.labels
-    groups = grouped(calibration, labels, num_classes)
-    ranks = grouped(places, labels, num_classes)
+    groups = group_scores(calibration, labels, num_classes)
+    ranks = group_scores(places, labels, num_classes)
     sizes = groups.sizes
-    # Where not even 0 labels may be beyond a rank, -1 are allowed, and the limit is infinite.
+    # If not even 0 labels may be beyond a rank, -1 labels are allowed, and the limit is infinite.
     limits = value_of_rank(ranks, sizes - allowed[sizes])
     is_beyond = places.scores > _numerics.value_of_class(limits, labels)
     num_beyond = jnp.zeros_like(sizes).at[labels].add(is_beyond.astype(sizes.dtype), mode="drop")

@@ -13,7 +13,7 @@ from topk_jax.operators import _top_k
 __all__ = ["adaptive_set", "threshold_set", "top_k_set"]
 
 
-@_class_axis.optional(of="entries")
+@_class_axis.allow_split(of="entries")
 def top_k_set(scores: ArrayLike, *, k: int, class_axis_name: Hashable | None = None) -> jax.Array:
     r"""The k classes with the largest scores.
 
@@ -48,7 +48,7 @@ def top_k_set(scores: ArrayLike, *, k: int, class_axis_name: Hashable | None = N
     return _top_k_set(scores, k)
 
 
-@_class_axis.optional(of="entries")
+@_class_axis.allow_split(of="entries")
 def threshold_set(
     probabilities: ArrayLike,
     threshold: ArrayLike,
@@ -124,17 +124,17 @@ def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
 
 @partial(jax.jit, static_argnames="k")
 def _top_k_set(scores: jax.Array, k: int) -> jax.Array:
-    scores = _selection.once(scores)
-    return _largest_set(scores, _top_k.largest(scores, k)[0][..., -1], k)
+    scores = _selection.compute_once(scores)
+    return _largest_set(scores, _top_k.select_largest(scores, k)[0][..., -1], k)
 
 
 def _top_k_set_of_split(scores: jax.Array, k: int, class_axis_name: Hashable) -> jax.Array:
-    """The set of split classes. As there, -0 and 0 are equal."""
+    """Like `_top_k_set`, but the classes are split. -0 and 0 are equal there, too."""
     size = scores.shape[-1]
     equal = jnp.where(scores == 0, 0, scores).reshape(-1, size)
-    _, classes = _top_k.largest_of_split(equal, k, class_axis_name)
+    _, classes = _top_k.select_largest_of_split(equal, k, class_axis_name)
     nothing = jnp.zeros_like(equal, jnp.bool_)
-    chosen = _classes.replaced(nothing, classes, True, class_axis_name)
+    chosen = _classes.put(nothing, classes, True, class_axis_name)
     return chosen.reshape(scores.shape) & _without_nan(scores, class_axis_name)
 
 
@@ -147,7 +147,7 @@ def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
     only up to rounding. Choice: add up from the smallest, which is precise at the cut, and treat a
     total within rounding of 1 as 1. Cost: one sort of the values, one cumulative sum.
     """
-    probabilities = _selection.once(probabilities)
+    probabilities = _selection.compute_once(probabilities)
     num_classes = probabilities.shape[-1]
     ascending = jnp.sort(probabilities, axis=-1)
     missed = jnp.cumsum(ascending, axis=-1)
@@ -175,4 +175,4 @@ def _largest_set(scores: jax.Array, smallest: jax.Array, size: jax.Array | int) 
 
 
 def _without_nan(scores: jax.Array, class_axis_name: Hashable | None = None) -> jax.Array:
-    return ~_classes.any_of(jnp.isnan(scores), class_axis_name, keepdims=True)
+    return ~_classes.any_class(jnp.isnan(scores), class_axis_name, keepdims=True)

@@ -34,7 +34,7 @@ _WIDTH = 32
 
 
 class _Terms(NamedTuple):
-    """What a score depends on besides the probabilities: arrays of its parameters."""
+    """The parameters of a score, as arrays."""
 
     # U of each example, [n], and the penalty of that part of a rank.
     uniform: jax.Array
@@ -46,7 +46,7 @@ class _Terms(NamedTuple):
 
 
 class _Above(NamedTuple):
-    """The likelier classes: how many, and what their probabilities add up to, in units."""
+    """The likelier classes: their number, and the sum of their probabilities, in units."""
 
     num: jax.Array
     units: jax.Array
@@ -57,17 +57,17 @@ class _Bracket(NamedTuple):
 
     lower: jax.Array
     upper: jax.Array
-    # What the classes from each ordinal up amount to: their number, or for "aps" their units.
+    # The amount of the classes from each ordinal up: their number, or their units for "aps".
     from_lower: jax.Array
     from_upper: jax.Array
 
 
 class _Places(NamedTuple):
-    """The place of a class among those of its example."""
+    """The position of a class among the classes of its example."""
 
     probability: jax.Array
     above: _Above
-    # The probability of the likeliest class of the example, and what it has of `_Terms`.
+    # The probability of the likeliest class of the example, and its numbers of `_Terms`.
     largest: jax.Array
     uniform: jax.Array
     shift: jax.Array
@@ -151,7 +151,7 @@ def conformal_scores(
     return _of_rows(partial(_scores, kind), values, _terms(values, kind, given))
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def conformal_label_scores(
     probabilities: ArrayLike,
     labels: ArrayLike,
@@ -163,10 +163,10 @@ def conformal_label_scores(
     class_counts: ArrayLike | None = None,
     class_weights: ArrayLike | None = None,
 ) -> jax.Array:
-    r"""The conformal scores of the labels alone, for calibration.
+    r"""The conformal scores of the labels only, for calibration.
 
     They equal the entries of `conformal_scores` at the labels to the last bit, and take a few
-    passes over the probabilities where those take a sort.
+    passes over the probabilities instead of a sort.
 
     Args:
         probabilities: floating-point, `[..., L]`, as for `conformal_scores`.
@@ -179,8 +179,8 @@ def conformal_label_scores(
         class_weights: for "pas".
 
     Returns:
-        One score per example, `[...]`, in float32 or float64; NaN where those of
-        `conformal_scores` are NaN or the label is outside [0, L).
+        One score per example, `[...]`, in float32 or float64; NaN where `conformal_scores` are NaN
+        or the label is outside [0, L).
 
     Raises:
         TypeError: `probabilities`, `labels` or a parameter has a wrong type.
@@ -298,7 +298,7 @@ def _parameters(
     class_counts: ArrayLike | None,
     class_weights: ArrayLike | None,
 ) -> dict[str, Any]:
-    """The parameters that were given, by name, or raises if they are not those of the kind."""
+    """The parameters that were given, by name, or raises if the kind does not have them."""
     kind = _checks.choice(kind, "kind", tuple(_PARAMETERS))
     parameters = {
         "key": key,
@@ -312,7 +312,7 @@ def _parameters(
     for name in sorted(needed - given.keys()):
         raise ValueError(f"{name} must be given for kind {kind!r}, got None.")
     for name in sorted(given.keys() - needed - possible):
-        got = _checks.described(given[name])
+        got = _checks.describe(given[name])
         raise ValueError(f"{name} must be None for kind {kind!r}, got {got}.")
     return given
 
@@ -328,7 +328,7 @@ def _terms(values: jax.Array, kind: str, given: dict[str, Any]) -> _Terms:
     penalty = _checks.scalar(given.get("rank_penalty", 0.0), "rank_penalty", dtype, at_least=0)
     unpenalized = 2
     if kind == "raps":
-        unpenalized = _checks.whole_number(
+        unpenalized = _checks.static_integer(
             given["unpenalized_ranks"], "unpenalized_ranks", minimum=0
         )
     penalized = np.maximum(np.arange(1, num_classes + 2) - unpenalized, 0)
@@ -353,7 +353,7 @@ def _of_rows(
     of_examples: tuple[jax.Array, ...] = (),
     shared: tuple[jax.Array, ...] = (),
 ) -> jax.Array:
-    """`function(rows, terms, *of_examples, *shared)` of values [..., L], by each device for its.
+    """`function(rows, terms, *of_examples, *shared)` of values [..., L], on each device.
 
     The function is one of rows [n, L] and of arrays [n], and has one result for each row.
     """
@@ -371,7 +371,7 @@ def _of_rows(
 
     uniform, shift, *of_all = terms
     own = (uniform.reshape(values.shape[:-1]), shift.reshape(values.shape[:-1]), *of_examples)
-    return _sharding.on_each_device(
+    return _sharding.map_examples(
         of_batch, values.ndim - 1, values, own, shared=(tuple(of_all), shared)
     )
 
@@ -379,7 +379,7 @@ def _of_rows(
 @partial(jax.jit, static_argnums=0)
 def _scores(kind: str, rows: jax.Array, terms: _Terms) -> jax.Array:
     """The scores of all classes, [n, L]."""
-    rows, terms = _selection.once(rows), _once(terms)
+    rows, terms = _selection.compute_once(rows), _compute_once(terms)
     if kind in _ORDERED:
         score = partial(_ordered_scores, terms.penalties, kind)
         return _in_blocks(score, rows, terms.uniform, terms.shift)
@@ -397,7 +397,7 @@ def _scores(kind: str, rows: jax.Array, terms: _Terms) -> jax.Array:
 @partial(jax.jit, static_argnums=0)
 def _label_scores(kind: str, rows: jax.Array, terms: _Terms, labels: jax.Array) -> jax.Array:
     """The scores of the labels, [n]."""
-    rows, terms = _selection.once(rows), _once(terms)
+    rows, terms = _selection.compute_once(rows), _compute_once(terms)
     of_labels = _numerics.score_of_label(rows, labels)
     if kind == "lac":
         scores = 1.0 - of_labels
@@ -406,9 +406,9 @@ def _label_scores(kind: str, rows: jax.Array, terms: _Terms, labels: jax.Array) 
     elif kind == "margin":
         scores = _numerics.without_label(rows, labels).max(axis=-1) - of_labels
     else:
-        mask = _numerics.flushed(rows) > _numerics.flushed(of_labels)[:, None]
+        mask = _numerics.flush(rows) > _numerics.flush(of_labels)[:, None]
         units = _units(rows, kind)
-        # XLA's own sum is faster for numbers alone, and slower beside a sum of units.
+        # XLA's own sum is faster for the numbers only, and slower together with a sum of units.
         above = _sums(mask, units) if kind in _CUMULATIVE else _Above(mask.sum(-1), units[:, 0])
         places = _Places(of_labels, above, rows.max(axis=-1), terms.uniform, terms.shift)
         scores = _score(places, terms.penalties, kind)
@@ -425,7 +425,7 @@ def _ordered_set(kind: str, rows: jax.Array, terms: _Terms, limit: jax.Array) ->
     ordinals of the probabilities. Cost: at most one pass over the probabilities for each bit, and
     about 15 of 1,000 classes, in the cache of a core.
     """
-    rows, terms = _selection.once(rows), _once(terms)
+    rows, terms = _selection.compute_once(rows), _compute_once(terms)
     search = partial(_search, limit, terms.penalties, kind)
     return _in_blocks(search, rows, terms.uniform, terms.shift)
 
@@ -440,11 +440,12 @@ def _search(
 ) -> jax.Array:
     """The set of one example, [L].
 
-    Below a given probability, the next class has at least the score of a class of probability 0
-    there. Where this bound exceeds the limit, no class below that probability is in the set.
-    Otherwise all classes from it up are. The score of the last class between decides on it.
+    Below a given probability, the next class has at least the score of a class of probability 0 at
+    this place. If this bound exceeds the limit, no class below the given probability is in the set.
+    Otherwise all classes from it up are in the set. The score of the last class between decides on
+    it.
     """
-    values, largest = _numerics.flushed(probabilities), probabilities.max()
+    values, largest = _numerics.flush(probabilities), probabilities.max()
     padded = _padded(values)
     ordinals, units = _ordinals.to_ordinals(padded), _units(padded, kind)
 
@@ -453,7 +454,7 @@ def _search(
         return _score(places, penalties, kind)
 
     def amount(above: _Above) -> jax.Array:
-        # The score "aps" needs no number, so this saves a pass.
+        # The score "aps" does not need the number, so this saves a pass.
         return above.units if kind == "aps" else above.num
 
     def several(bracket: _Bracket) -> jax.Array:
@@ -475,8 +476,8 @@ def _search(
         )
 
     lower = _ordinals.to_ordinals(values.min())
-    whole = amount(_sums(ordinals >= lower, units))
-    start = _Bracket(lower, _ordinals.to_ordinals(values.max()) + 1, whole, jnp.zeros_like(whole))
+    of_all = amount(_sums(ordinals >= lower, units))
+    start = _Bracket(lower, _ordinals.to_ordinals(values.max()) + 1, of_all, jnp.zeros_like(of_all))
     upper = jax.lax.while_loop(several, halve, start).upper
     kept = ordinals[: values.size] >= upper
     following = jnp.where(kept, -jnp.inf, values).max()
@@ -497,10 +498,10 @@ def _ordered_scores(
     """The scores of all classes of one example, [L].
 
     Hazard: XLA sorts pairs of probabilities and classes on the CPU in four times the time that it
-    takes for integers alone. Choice: sort the ordinals, and find the place of each class among them
+    takes for integers only. Choice: sort the ordinals, and find the place of each class among them
     by bisection. Cost: one sort, and one gather for each bit of a class.
     """
-    ordinals = _ordinals.to_ordinals(_numerics.flushed(probabilities))
+    ordinals = _ordinals.to_ordinals(_numerics.flush(probabilities))
     ascending = jax.lax.sort(ordinals, is_stable=False)
     num_not_above = jnp.searchsorted(ascending, ordinals, side="right")
     sorted_units = _units(_ordinals.to_floats(ascending, probabilities.dtype), kind)
@@ -557,7 +558,7 @@ def _unit(dtype: jnp.dtype) -> float:
 
 
 def _plausible(probabilities: jax.Array, kind: str) -> jax.Array:
-    """Where the scores of an example [..., L] are not NaN, `[...]`."""
+    """Whether the scores of an example [..., L] are not NaN, `[...]`."""
     if kind not in _CUMULATIVE:
         return ~jnp.isnan(probabilities).any(axis=-1)
     # The sum is NaN where a probability is NaN; the smallest one need not be on the CPU.
@@ -568,16 +569,17 @@ def _at_most(scores: jax.Array, limits: jax.Array) -> jax.Array:
     return scores <= jnp.broadcast_to(limits, scores.shape)
 
 
-def _once(terms: _Terms) -> _Terms:
+def _compute_once(terms: _Terms) -> _Terms:
     """The terms, computed only once: see `_score`."""
-    return _Terms(*map(_selection.once, terms))
+    return _Terms(*map(_selection.compute_once, terms))
 
 
 def _in_blocks(function: Callable[..., jax.Array], *arguments: jax.Array) -> jax.Array:
     """The results of a function of one example: of its probabilities [L], and of numbers.
 
-    On the CPU it takes a few examples at a time, which stay in the cache of a core. But not where
-    the compiler splits the examples over devices: it would gather them for a loop.
+    On the CPU it takes a few examples at a time, which stay in the cache of a core. It does not do
+    so if the compiler splits the examples over devices, because the compiler would gather them for
+    a loop.
     """
     rows = arguments[0]
 
@@ -585,18 +587,18 @@ def _in_blocks(function: Callable[..., jax.Array], *arguments: jax.Array) -> jax
         rows_at_a_time = max(1, _BLOCK // rows.shape[-1])
         return jax.lax.map(lambda row: function(*row), arguments, batch_size=rows_at_a_time)
 
-    whole = jax.vmap(function)
-    # A program for any number of rows, which `jax.export` makes, has no blocks either.
+    at_once = jax.vmap(function)
+    # A program of `jax.export` for any number of rows does not have blocks either.
     is_small = not isinstance(rows.size, int) or rows.size <= _BLOCK
     if is_small or _sharding.is_split_later(rows):
-        return whole(*arguments)
-    return jax.lax.platform_dependent(*arguments, cpu=blockwise, default=whole)
+        return at_once(*arguments)
+    return jax.lax.platform_dependent(*arguments, cpu=blockwise, default=at_once)
 
 
 def _sums(mask: jax.Array, units: jax.Array) -> _Above:
     """The classes of masks, [..., L]."""
     num, sum_of_units = _sum(mask.astype(units.dtype)), _sum(jnp.where(mask, units, 0))
-    return _Above(_selection.once(num), _selection.once(sum_of_units))
+    return _Above(_selection.compute_once(num), _selection.compute_once(sum_of_units))
 
 
 def _sum(integers: jax.Array) -> jax.Array:

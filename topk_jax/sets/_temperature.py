@@ -10,7 +10,7 @@ from topk_jax import _checks, _class_axis, _numerics, _selection
 
 __all__ = ["temperature"]
 
-# Temperatures are sought from 2^-20 to 2^20, in at most so many passes over the logits.
+# Temperatures are searched from 2^-20 to 2^20, in at most `_MOST_PASSES` passes over the logits.
 _LARGEST = 2.0**20
 _MOST_PASSES = 80
 
@@ -25,17 +25,17 @@ class _Search(NamedTuple):
     passes: jax.Array
 
 
-@_class_axis.needs_whole_rows
+@_class_axis.refuse_split
 def temperature(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     r"""The temperature with the smallest mean cross-entropy of the scaled logits.
 
     .. math:: T = \arg\min_T \frac1n \sum_i -\log \mathrm{softmax}_{y_i}(s_i / T)
 
-    Probabilities of one temperature, `softmax(logits / T)`, belong before thresholds and quantiles
+    Compute the probabilities as `softmax(logits / T)` before you calibrate a threshold or quantile
     that all examples share. Use examples that the classifier was not trained on.
 
-    If the examples are split over devices, each device gets two numbers per example of the others
-    in each step, so that the means are rounded as on one device.
+    If the examples are split over devices, each device gets two numbers per example of the other
+    devices in each step, so that the means are rounded as on one device.
 
     Args:
         logits: floating-point scores, `[..., L]`, with at least one example.
@@ -44,8 +44,8 @@ def temperature(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     Returns:
         A scalar from 2^-20 to 2^20, in the logits' dtype (float32 or float64); NaN if a logit is
         NaN or a label is outside [0, L). If every label has the largest logit of its example, there
-        is no minimum: the result is a temperature whose cross-entropy no smaller one improves by
-        more than rounding.
+        is no minimum. The result is then a temperature below which the cross-entropy does not
+        improve by more than rounding.
 
     Raises:
         TypeError: `logits` is not floating-point or `labels` is not integer.
@@ -70,11 +70,11 @@ def temperature(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 def _temperature(logits: jax.Array, labels: jax.Array) -> jax.Array:
     """The inverse of the root of the slope of the mean cross-entropy in the inverse temperature.
 
-    Identity: the cross-entropy is convex in the inverse temperature, its slope is the mean of
-    E[s] - s_y, and its curvature the mean variance of s. Hazard: Newton's steps hardly shrink where
-    the slope decays exponentially. Choice: a bisection of the bounds' logarithms instead of a step
-    that leaves them or is more than half as long as the one before. Cost: two exponentials' passes
-    for each step, about ten steps.
+    Identity: the cross-entropy is convex in the inverse temperature, its slope is the mean of E[s]
+    - s_y, and its curvature the mean variance of s. Hazard: Newton's steps hardly shrink if the
+    slope decays exponentially. Choice: a bisection of the bounds' logarithms instead of a step that
+    leaves them or is more than half as long as the one before. Cost: two exponentials' passes for
+    each step, about ten steps.
     """
     scores = _numerics.finite_scores(logits)
     scores = scores - scores.max(axis=-1, keepdims=True)
@@ -104,7 +104,7 @@ def _temperature(logits: jax.Array, labels: jax.Array) -> jax.Array:
         newton = search.inverse - slope / curvature
         trusted = (newton > lower) & (newton < upper)
         trusted &= jnp.abs(newton - search.inverse) <= 0.5 * jnp.abs(search.step)
-        # Where the slope is 0, both bounds are here, and so is their mean.
+        # If the slope is 0, both bounds are at this position, and so is their mean.
         chosen = jnp.where(trusted, newton, jnp.sqrt(lower) * jnp.sqrt(upper))
         return _Search(chosen, lower, upper, chosen - search.inverse, search.passes + 1)
 

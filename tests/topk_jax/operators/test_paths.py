@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests import reference
-from topk_jax import _selection
-from topk_jax.operators import _perturbed, _top_k
+from topk_jax import _selection, operators
+from topk_jax.operators import _perturbed_selection, _top_k
 
 pytestmark = pytest.mark.slow
 
-GROUP_SIZE = {"all at once": 2**30, "one row at a time": 1, "four rows at a time": 250}
+BLOCK_SIZE = {"all at once": 2**30, "one row at a time": 1, "four rows at a time": 250}
 # The longest row that descent searches and its highest rank, the highest rank that is selected, the
 # length for each rank from which it always is, and from which it is selected in chunks.
 SELECTION = {
@@ -23,9 +23,9 @@ SELECTION = {
 }
 
 
-@pytest.fixture(params=GROUP_SIZE)
+@pytest.fixture(params=BLOCK_SIZE)
 def samples(request, monkeypatch):
-    monkeypatch.setattr(_perturbed, "_GROUP_SIZE", {"cpu": GROUP_SIZE[request.param]})
+    monkeypatch.setattr(_perturbed_selection, "_BLOCK_SIZE", {"cpu": BLOCK_SIZE[request.param]})
 
 
 @pytest.fixture(params=SELECTION)
@@ -62,7 +62,7 @@ def check_given_noise(rng, name, k):
     settings = {"epsilon": 0.7, "num_samples": 5, "noise": noise}
 
     def total(scores):
-        values = getattr(_perturbed, name)(None, scores, k, **settings)
+        values = getattr(operators, name)(None, scores, k, **settings)
         return values.sum(), values
 
     gradient, values = jax.jit(jax.grad(total, has_aux=True))(scores)
@@ -83,14 +83,14 @@ def test_a_key_draws_the_same_noise_on_every_path(key, rng, monkeypatch, per_exa
     scores = rng.normal(size=(3, 60)).astype(np.float32)
     keys = jax.random.split(key, 3) if per_example else key
     values = []
-    for at_once in GROUP_SIZE.values():
+    for at_once in BLOCK_SIZE.values():
         for selection in SELECTION:
-            monkeypatch.setattr(_perturbed, "_GROUP_SIZE", {"cpu": at_once})
+            monkeypatch.setattr(_perturbed_selection, "_BLOCK_SIZE", {"cpu": at_once})
             _select_by(monkeypatch, selection)
 
             # A new function each time, or what was compiled for the path before would be taken.
             def value(keys, scores):
-                return _perturbed.perturbed_top_k_value(keys, scores, 7, epsilon=0.7, num_samples=4)
+                return operators.perturbed_top_k_value(keys, scores, 7, epsilon=0.7, num_samples=4)
 
             values.append(jax.jit(value)(keys, scores))
     for value in values[1:]:
@@ -107,7 +107,7 @@ def test_equal_scores_rank_by_index(ranks, k):
             [-jnp.inf, 1.0, -jnp.inf, 2.0, 1.0, 3.0],
         ]
     )
-    value, index = _top_k.kth_largest(scores, k)
+    value, index = _top_k.select_kth(scores, k)
     order = np.argsort(-np.asarray(scores), axis=-1, kind="stable")
     np.testing.assert_array_equal(index[:, 0], order[:, k - 1])
     np.testing.assert_array_equal(value, np.take_along_axis(np.asarray(scores), index, axis=-1))

@@ -1,0 +1,178 @@
+"""The selection among perturbed scores on one device, in blocks of rows and samples."""
+
+import functools
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from topk_jax import _selection
+from topk_jax.operators import _normals
+from topk_jax.operators._top_k import pad_for_selection, select_kth, select_largest
+
+# The largest number of normals drawn at once. On the CPU they fit in the cache; elsewhere they are
+# small compared to the memory.
+_BLOCK_SIZE = {"cpu": 2**19}
+_BLOCK_SIZE_OF_OTHERS = 2**24
+
+
+class Selection(NamedTuple):
+    """What is selected from the perturbed scores of an example, and how; all of it is static.
+
+    Attributes:
+        k: the number of the largest scores.
+        only_last: whether only the k-th of them is selected.
+        num_samples: the number M of perturbations.
+        implementation: "xla" or "pallas".
+    """
+
+    k: int
+    only_last: bool
+    num_samples: int
+    implementation: str
+
+
+def is_noise(source: jax.Array) -> bool:
+    """Whether the source of the noise is the noise itself, and not the words of keys."""
+    return source.dtype != jnp.uint32
+
+
+def select_in_rows(
+    selection: Selection, scores: jax.Array, epsilon: jax.Array, source: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The selected perturbed scores, these classes, and their noise.
+
+    The scores and the noise are added up for each sample and averaged over the samples, `[...]`.
+    The classes are `[..., M, k or 1]`. `scores` is [..., L] and `epsilon` is [...].
+    """
+    k, only_last, num_samples, _ = selection
+    batch_shape = epsilon.shape
+
+    def pick(perturbed: jax.Array, noise_of: Callable[[jax.Array], jax.Array]) -> Any:
+        values, selected = select_kth(perturbed, k) if only_last else select_largest(perturbed, k)
+        return values.sum(), selected, noise_of(selected).sum()
+
+    padded = pad_for_selection(scores, k, only_last=only_last)
+    values, selected, noise_sums = map_samples(pick, num_samples, padded, epsilon, source)
+    return (
+        values.mean(axis=1).reshape(batch_shape),
+        selected.reshape(*batch_shape, *selected.shape[1:]),
+        noise_sums.mean(axis=1).reshape(batch_shape),
+    )
+
+
+def select_by_kernel(
+    selection: Selection, scores: jax.Array, epsilon: jax.Array, source: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """`select_in_rows` by one kernel, from the words of keys."""
+    from topk_jax.operators import _perturbed_kernel  # noqa: PLC0415 (it takes a second to import)
+
+    k, only_last, num_samples, _ = selection
+    batch_shape = epsilon.shape
+    words = source.reshape(-1, 2)
+
+    def on(platform: Literal["cpu", "gpu", "tpu"]) -> Callable[..., Any]:
+        return functools.partial(
+            _perturbed_kernel.select_perturbed,
+            k=k,
+            num_samples=num_samples,
+            only_last=only_last,
+            platform=platform,
+        )
+
+    values, selected = jax.lax.platform_dependent(
+        scores.reshape(-1, scores.shape[-1]),
+        epsilon.reshape(-1),
+        words,
+        cpu=on("cpu"),
+        cuda=on("gpu"),
+        rocm=on("gpu"),
+        tpu=on("tpu"),
+    )
+    noise = draw_for_classes(words, num_samples, selected, scores.dtype)
+    return (
+        values.sum(axis=-1).mean(axis=1).reshape(batch_shape),
+        selected.reshape(*batch_shape, *selected.shape[1:]),
+        noise.sum(axis=-1).mean(axis=1).reshape(batch_shape),
+    )
+
+
+def draw_for_classes(
+    words: jax.Array, num_samples: int, classes: jax.Array, dtype: jnp.dtype
+) -> jax.Array:
+    """The noise of the classes [n, M, ...], from the words of each row [n, 2]."""
+    draw_samples = jax.vmap(_normals.normals, (None, 0, 0, None))
+    draw_rows = jax.vmap(draw_samples, (0, None, 0, None))
+    return draw_rows(words, jnp.arange(num_samples), classes, dtype)
+
+
+def map_samples(
+    pick: Callable[[jax.Array, Callable[[jax.Array], jax.Array]], Any],
+    num_samples: int,
+    scores: jax.Array,
+    epsilon: jax.Array,
+    source: jax.Array,
+    first: jax.Array | None = None,
+) -> Any:
+    """A tree of [n, M, ...] that `pick` makes of each perturbed row [L] and of its noise.
+
+    The noise is passed as a function of the class. The scores belong to the classes from `first`
+    on, or from 0.
+    """
+    batch_shape, num_rows, num_classes = epsilon.shape, epsilon.size, scores.shape[-1]
+    rows = (
+        scores.reshape(num_rows, num_classes),
+        epsilon.reshape(num_rows),
+        source.reshape(num_rows, *source.shape[len(batch_shape) :]),
+    )
+
+    def select_in_samples(row: tuple[jax.Array, jax.Array, jax.Array]) -> Any:
+        scores, epsilon, source = row
+
+        def select(sample: jax.Array) -> Any:
+            # Without a barrier XLA would compute the parts of the generator that do not depend on
+            # the sample once for all samples, and store them in arrays of [n, L].
+            tied_source, tied_sample = jax.lax.optimization_barrier((source, sample))
+
+            def noise_of(classes: jax.Array) -> jax.Array:
+                return _draw(tied_source, tied_sample, classes, scores.dtype)
+
+            def perturb(
+                scores: jax.Array, epsilon: jax.Array, source: jax.Array, sample: jax.Array
+            ) -> jax.Array:
+                classes = jnp.arange(num_classes)
+                if first is not None:
+                    classes = first + classes
+                return scores + epsilon * _draw(source, sample, classes, scores.dtype)
+
+            # XLA would run the generator again for each use.
+            perturbed = _selection.store(perturb, scores, epsilon, tied_source, tied_sample)
+            return pick(perturbed, noise_of)
+
+        return _map(select, jnp.arange(num_samples), samples_at_once)
+
+    # The blocks stay in the cache, and their memory does not grow with M. In a program for any
+    # number of rows, which `jax.export` makes, a block is one sample of all of them.
+    rows_at_once, samples_at_once = num_rows, 1
+    if isinstance(num_rows, int):
+        block = _BLOCK_SIZE.get(jax.default_backend(), _BLOCK_SIZE_OF_OTHERS)
+        rows_at_once = max(1, min(num_rows, block // num_classes))
+        samples_at_once = max(1, min(num_samples, block // (rows_at_once * num_classes)))
+    return _map(select_in_samples, rows, rows_at_once)
+
+
+def _draw(source: jax.Array, sample: jax.Array, classes: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """The noise of some classes of a row, from the words of its key or from the given noise."""
+    if is_noise(source):
+        # Classes beyond the last are padding and get no noise.
+        return source.at[sample, classes].get(mode="fill", fill_value=0)
+    return _normals.normals(source, sample, classes, dtype)
+
+
+def _map(function: Callable[[Any], Any], operands: Any, at_once: int) -> Any:
+    """Maps the function over the leading axis, `at_once` entries at a time."""
+    (count,) = {operand.shape[0] for operand in jax.tree.leaves(operands)}
+    if at_once >= count:
+        return jax.vmap(function)(operands)
+    return jax.lax.map(function, operands, batch_size=at_once)
