@@ -135,7 +135,7 @@ def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
     split = _SPLIT.value
     classifier = classifiers.load(named)
     spec, class_counts = classifier.spec, classifier.class_counts
-    ks = _ks(classifier.num_classes) or classifier.config["eval"]["ks"]
+    ks = _ks(classifier.num_classes) or [*classifier.config.eval.ks]
     dataset = classifier.load_dataset()
     if getattr(dataset, split) is None:
         raise UserError(

@@ -130,13 +130,14 @@ def configurations(draw):
 def check(config, workdir):
     """Whether a configuration is valid, found at the door of the program."""
     try:
-        checked, _ = experiment._checked(config, workdir, extend=False)
+        parsed, _ = experiment._parsed(config, workdir, extend=False)
     except UserError:
         return None
     # What is done with it before anything is opened.
+    checked = parsed.to_plain()
     assert json.loads(files.to_json(checked)) is not None
     assert run_name(checked)
-    dataset_spec(checked["dataset"])
+    dataset_spec(parsed.dataset)
     return checked
 
 

@@ -10,8 +10,9 @@ import pytest
 from configs import synthetic_latents
 from tests.train.data.test_place_names_run import keep
 from tests.train.forked import start
-from train import configuration, experiment
+from train import experiment
 from train.assembly import assemble
+from train.configuration.parsing import parse
 from train.prediction import trained
 from train.training import stop_signals
 from train.training.losses import LOSSES
@@ -38,13 +39,13 @@ def configured(loss, class_devices=None, **fields):
     unmeshed = {"parallel": "shard_map"} if class_devices is None else {}
     config.update_from_flattened_dict({**small, **unmeshed, **mesh, **fields})
     plain = json.loads(config.to_json())
-    configuration.check(plain)
+    parse(plain)
     return plain
 
 
 def after_some_steps(config):
     """The parameters, the averages, the metrics of each step, and the predictions."""
-    assembly = assemble(config)
+    assembly = assemble(parse(config))
     devices = assembly.devices
     state = devices.replicate(assembly.initial_state())
     batches = assembly.training_batches(0)

@@ -9,10 +9,10 @@ import pytest
 from configs import features as recipe
 from configs import huggingface
 from tests.train.data.own import matrices, parquet_pictures, pictures
+from tests.train.data.specs import dataset_spec
 from tests.train.forked import start
 from tests.train.sealed import unsealed
 from train import experiment, prepare
-from train.data import dataset_spec
 from train.data.own import division, folders, image_records
 from train.data.own.division import Division
 from train.data.own.listing import Role

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from train import configuration
+from train.configuration.parsing import parse
 from train.evaluation import metric
 from train.foundation.nested import flatten
 from train.models import MODELS
@@ -80,7 +80,7 @@ def test_every_run_of_a_table_can_be_made_and_leaves_the_cells_metric(key):
         if row in NETWORKS and row not in MODELS:
             continue
         config = PlannedRun(cell.recipe, 0).config
-        configuration.check(config)
+        parse(config)
         selectable = metric.selectable(config["eval"]["ks"])
         if isinstance(cell.metric, ResultMetric):
             metrics = (cell.metric, *cell.metric.shots.values())
@@ -88,7 +88,7 @@ def test_every_run_of_a_table_can_be_made_and_leaves_the_cells_metric(key):
     for tuning in tunings(table):
         for candidate in tuning.candidates:
             config = PlannedRun(tuning.recipe.changed(candidate), 0).config
-            configuration.check(config)
+            parse(config)
             assert tuning.metric in metric.selectable(config["eval"]["ks"])
 
 
