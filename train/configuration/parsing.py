@@ -16,7 +16,7 @@ from train.training.losses import LOSS_NAME, LOSSES, find_loss
 from train.training.optimizer import OPTIMIZERS
 
 # What may stand in these fields is not known to their declarations. `rules` has the rest of them.
-_NAMES: Mapping[str, Field] = {
+NAMES: Mapping[str, Field] = {
     "dataset.name": DATASET_NAME,
     "model.name": MODEL_NAME,
     "loss.name": LOSS_NAME,
@@ -46,7 +46,7 @@ def parse(config: Mapping[str, Any]) -> Config:
     values = {**defaults(Config, dataset=kind), **values}
     for name, one in declared.items():
         if (one.in_recipes or name in values) and name not in rules.DEPENDENT:
-            rules.check_field(values, name, _NAMES.get(name, one.check))
+            rules.check_field(values, name, NAMES.get(name, one.check))
     for name in sorted(rules.DEPENDENT - values.keys()):
         raise UserError(f"config.{name} is missing")
     for name in find_loss(values["loss.name"]).parameters:
