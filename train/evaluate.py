@@ -166,7 +166,7 @@ def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
         document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
     about: dict[str, Any] = {
         "split": split,
-        "config": classifier.config,
+        "config": classifier.config.to_plain(),
         "calibrated_on": _calibrated_on("validation examples", same=same),
     }
     _, origin = classifier.origin

@@ -1,7 +1,6 @@
 """Networks with published weights as classifiers, which no run has trained here."""
 
 import dataclasses
-import json
 from typing import Any
 
 from train import data
@@ -103,17 +102,16 @@ def _configuration(
         # Threads decode: to start processes takes longer than many an evaluation.
         dataset["num_workers"] = 0
     network = {"name": model, "pretrained": chosen.weights, "normalization": chosen.normalization}
-    config: dict[str, Any] = json.loads(recipe.to_json())
-    dataset = {**config["dataset"], **dataset}
+    dataset = {**recipe.dataset, **dataset}
     num_classes = data.read(dataset).num_classes if names is None else len(names)
     assert num_classes is not None
     ks = [k for k in recipe.eval.ks if k <= num_classes]
     return {
-        **config,
+        **recipe.to_dict(),
         "dataset": dataset,
         # The recipe's own network may have options.
-        "model": {**config["model"], **dict.fromkeys(MODEL_OPTIONS), **network},
-        "eval": {**config["eval"], "ks": ks},
+        "model": {**recipe.model, **dict.fromkeys(MODEL_OPTIONS), **network},
+        "eval": {**recipe.eval, "ks": ks},
         # Nothing is selected, and the size in the recipe's metric may be left out.
         "select_by": "loss",
     }
