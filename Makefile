@@ -75,9 +75,11 @@ python-version:
 demo: $(INSTALLED)
 	$(BIN)/python -m train.main --config=configs/digits.py
 
-# In the order of the files: pytest-xdist's own puts those of few long tests last.
+# In the order of the files: pytest-xdist's own puts those of few long tests last. The time of each
+# test is in build/tests.xml.
 test: $(INSTALLED)
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not long"
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not long" \
+		--durations=25 --junit-xml=build/tests.xml
 
 test-fast: $(INSTALLED)
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder -m "not slow and not long"

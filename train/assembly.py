@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 from train.configuration import Config, rules
-from train.configuration.datasets import StreamedFields, path_of
+from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
 from train.data.batches import Batch, steps_in_epoch
@@ -85,9 +85,14 @@ def assemble(
 
 def facts_of(dataset: Dataset) -> Facts:
     """What a run needs to know of its data set, and keeps."""
-    counts = np.bincount(dataset.train.labels, minlength=dataset.num_classes)
-    classes = Classes(dataset.class_names, tuple(counts.tolist()))
+    classes = _counted(dataset.class_names, dataset.train.labels)
     return Facts(classes, dataset.image_shape, dataset.digest, dataset.mean, dataset.std)
+
+
+def _counted(class_names: tuple[str, ...], labels: np.ndarray) -> Classes:
+    """The classes of training images, by the labels [n] of these."""
+    counts = np.bincount(labels, minlength=len(class_names))
+    return Classes(class_names, tuple(counts.tolist()))
 
 
 @dataclass(frozen=True)
@@ -151,6 +156,7 @@ class Assembly:
             return self._facts
         facts = facts_of(self.dataset)
         if self._workdir is not None and run_files.has_checkpoints(self._workdir):
+            facts = dataclasses.replace(facts, classes=self._kept_classes(facts.classes))
             kept = run_files.read_facts(self._workdir, facts.classes, facts.image_shape)
             mean, std = kept.mean, kept.std
         else:
@@ -158,6 +164,25 @@ class Assembly:
                 self.config.model, facts.complete(self._unopened)
             ) or (None, None)
         return facts if mean is None else dataclasses.replace(facts, mean=mean, std=std)
+
+    def _kept_classes(self, found: Classes) -> Classes:
+        """The classes as the run counted them when it began, which may have left images out."""
+        checks = isinstance(self.config.dataset, OwnImageFields)
+        if self._workdir is None or not checks or not (self._workdir / run_files.CLASSES).exists():
+            return found
+        kept = run_files.read_classes(self._workdir)
+        return kept if kept.are_some_of(found) else found
+
+    def leave_out(self, indices: Iterable[int]) -> None:
+        """Takes training images of a run that begins out of the numbers of their classes.
+
+        Args:
+            indices: the images that cannot be read, by their indices in the split.
+        """
+        classes = _counted(
+            self.dataset.class_names, np.delete(self.dataset.train.labels, list(indices))
+        )
+        self.facts = dataclasses.replace(self.facts, classes=classes)
 
     def check_memory(self) -> None:
         """Refuses a network whose state in training does not fit into the memory of this machine.

@@ -6,20 +6,21 @@ import importlib.metadata
 import itertools
 import json
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from absl import logging
 
 from train.assembly import Assembly, assemble
 from train.configuration import Config
 from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
 from train.configuration.parsing import parse
-from train.data.batches import LEAVES_OUT, SkippedImage
+from train.data.batches import LEAVES_OUT
 from train.data.own import unreadable_images
 from train.devices import parallel, processes
 from train.evaluation import bayes, metric, summaries
@@ -44,7 +45,9 @@ from train.workdir import (
     runs,
     skipped_images,
 )
-from train.workdir.checkpoint import Checkpointer, check_path
+from train.workdir.checked_images import Unreadable
+from train.workdir.checkpoint import Checkpointer
+from train.workdir.orbax_folder import check_path
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
 
@@ -122,6 +125,7 @@ def run(
                 },
                 **_best_possible(assembly),
                 **_class_weights(assembly),
+                **_unknown(assembly, found.tests["test"].outcomes.labels),
                 **_left_out(assembly, found.left_out),
             }
             return reporter.results(results, found.tests)
@@ -271,8 +275,8 @@ def _check_batch_size(config: Config, class_devices: int) -> None:
     )
 
 
-def _checked_images(assembly: Assembly, workdir: Path) -> dict[str, list[SkippedImage]]:
-    """The images that cannot be read, by their split.
+def _checked_images(assembly: Assembly, workdir: Path) -> Unreadable:
+    """The images that cannot be read. A run that begins does not count them in their classes.
 
     Raises:
         UserError: there are some, and the run does not leave such images out; or one split of them.
@@ -283,7 +287,12 @@ def _checked_images(assembly: Assembly, workdir: Path) -> dict[str, list[Skipped
     begins = not run_files.has_checkpoints(workdir)
     found = checked_images.find_unreadable(assembly.dataset, settings.check_images, begins=begins)
     if found and not settings.skip_unreadable:
-        raise unreadable_images.refused([*itertools.chain(*found.values())], LEAVES_OUT)
+        images = itertools.chain.from_iterable(one.values() for one in found.values())
+        raise unreadable_images.refused([*images], LEAVES_OUT)
+    is_counted = not begins and (workdir / run_files.CLASSES).exists()
+    if "train" in found and not is_counted:
+        assembly.leave_out(found["train"])
+        _check_selects(assembly)
     return found
 
 
@@ -300,6 +309,11 @@ def _check_fits(assembly: Assembly, workdir: Path) -> None:
                 f"--workdir {workdir} began; give another --workdir"
             )
     _ = assembly.steps_per_epoch
+    _check_selects(assembly)
+
+
+def _check_selects(assembly: Assembly) -> None:
+    """Refuses a metric to select by that the validation split does not have."""
     # An epoch can take an hour, at the end of which this would be found otherwise.
     select_by = Metric.parse(assembly.config.select_by)
     summaries.check_has_value(select_by, assembly.dataset.validation.labels, assembly.class_counts)
@@ -378,7 +392,7 @@ def _first_state(assembly: Assembly) -> TrainState:
     return state
 
 
-def _show_data(assembly: Assembly, unreadable: Mapping[str, Sequence[SkippedImage]]) -> None:
+def _show_data(assembly: Assembly, workdir: Path, unreadable: Unreadable) -> None:
     """Says what was found in the data, before the first step, which takes long."""
     dataset = assembly.dataset
     splits = {"training": dataset.train, "validation": dataset.validation, "the test": dataset.test}
@@ -394,7 +408,7 @@ def _show_data(assembly: Assembly, unreadable: Mapping[str, Sequence[SkippedImag
         replaced = "; the next one that can be read replaces an image in training"
         show_line(
             f"images that cannot be read, and are left out: {numbers}"
-            f"{replaced if 'train' in unreadable else ''}"
+            f"{replaced if 'train' in unreadable else ''}; listed in {workdir / run_files.SKIPPED}"
         )
     settings, num_epochs = assembly.config.optimizer, assembly.config.num_epochs
     if (warmup := optimizer.warmup_epochs(settings, num_epochs)) < settings.warmup_epochs:
@@ -410,11 +424,11 @@ def _reporter(
     assembly: Assembly,
     workdir: Path,
     progress: Progress,
-    unreadable: Mapping[str, Sequence[SkippedImage]],
+    unreadable: Unreadable,
 ) -> Reporter | SilentReporter:
     if not processes.is_first():
         return SilentReporter()
-    _show_data(assembly, unreadable)
+    _show_data(assembly, workdir, unreadable)
     reporter = Reporter(
         workdir,
         assembly.config,
@@ -430,8 +444,8 @@ def _reporter(
     )
     # The reporter has made the folder that they are listed in.
     for split, found in unreadable.items():
-        for skipped in found:
-            assembly.skipped.add(skipped, split)
+        for skipped in found.values():
+            assembly.skipped.add_told(skipped, split)
     return reporter
 
 
@@ -516,6 +530,12 @@ def _class_weights(assembly: Assembly) -> dict[str, Any]:
         extensions=config.extensions,
     )
     return {"class_weights_epoch": first}
+
+
+def _unknown(assembly: Assembly, labels: np.ndarray) -> dict[str, int]:
+    """How many test examples are of classes that the classifier does not know, if some are."""
+    number = int(np.count_nonzero(labels >= assembly.num_classes))
+    return {"num_examples_of_unknown_classes": number} if number else {}
 
 
 def _left_out(assembly: Assembly, evaluated: Mapping[str, int]) -> dict[str, Any]:

@@ -47,6 +47,12 @@ _MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _NESTED = flags.DEFINE_boolean(
     "nested", False, "For --dataset=folder: whether each folder with images is a class."
 )
+_READ_TRUNCATED = flags.DEFINE_boolean(
+    "read_truncated",
+    False,
+    "For --dataset=folder or table: whether a file that lacks its end is packed if it can be read "
+    "as far as it goes; a run on the records needs config.dataset.read_truncated=True, too.",
+)
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
     None,
@@ -96,12 +102,14 @@ def main() -> None:
             nested=_NESTED.value,
             most_bytes=_MAX_IMAGE_MB(),
             skip_unreadable=_SKIP_UNREADABLE.value,
+            read_truncated=_READ_TRUNCATED.value,
         )
         return
     # Below errors, tfds tells that a new folder is empty.
     logging.set_verbosity(logging.ERROR)
     if _DATASET.value not in _OWN_IMAGES:
-        _refuse((_PATH, _OUT, _NESTED), f"is for --dataset={' or '.join(_OWN_IMAGES)}")
+        own = (_PATH, _OUT, _NESTED, _READ_TRUNCATED)
+        _refuse(own, f"is for --dataset={' or '.join(_OWN_IMAGES)}")
     prepare(
         _DATASET.value,
         data_dir=_DATA_DIR.value,
@@ -160,6 +168,7 @@ def write_records(
     nested: bool,
     most_bytes: int = MOST_IMAGE_BYTES,
     skip_unreadable: bool = False,
+    read_truncated: bool = False,
 ) -> None:
     """Writes the images of a folder or a table as records, unless they are written already.
 
@@ -170,6 +179,7 @@ def write_records(
         nested: whether each folder with images is a class.
         most_bytes: the largest size of a file of an image.
         skip_unreadable: whether images that cannot be decoded are left out.
+        read_truncated: whether files that lack their end are decoded as far as they go.
 
     Raises:
         UserError: there are no such images, or some cannot be decoded, or the folder has something
@@ -193,9 +203,15 @@ def write_records(
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise UserError(f"--out must be a new folder, or an empty one; {out} is not")
     try:
-        left_out = records_writer.write(
-            images, out, nested=nested, most_bytes=most_bytes, skip_unreadable=skip_unreadable
-        )
+        with naming_flags({"config.dataset.read_truncated=True": "--read_truncated"}):
+            left_out = records_writer.write(
+                images,
+                out,
+                nested=nested,
+                most_bytes=most_bytes,
+                skip_unreadable=skip_unreadable,
+                read_truncated=read_truncated,
+            )
     except KeyboardInterrupt as error:
         raise InterruptedRunError(signal.SIGINT, "the same command begins anew") from error
     classes, number = len(images.class_names), len(images.paths) - len(left_out)

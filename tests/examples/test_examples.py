@@ -82,7 +82,9 @@ def test_the_recommender_on_eight_devices_and_on_one(monkeypatch, capsys):
         rows = re.findall(r"^cpu:\d +[\d,]+ +([\d.]+)$", capsys.readouterr().out, re.MULTILINE)
         assert len(rows) == len(devices)
         held[len(devices)] = {float(row) for row in rows}
-    assert recalls[8] == recalls[1]
+    # Rounding may swap two items at the end of a user's set, and one of them may be the user's.
+    one_user = 1.01 / (2 * recommender.BATCH_SIZE)
+    assert recalls[8] == pytest.approx(recalls[1], abs=one_user)
     # Weights and two moments, in MB with one digit, and the layer of the users.
     (whole,), (share,) = held[1], held[8]
     assert abs(whole - 3 * 4 * 32 * num_items / 1e6) < 0.1

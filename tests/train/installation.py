@@ -25,6 +25,29 @@ HOSTILE = (
     "struct.py",
 )
 
+# A recipe beside the photographs of two classes, and the flags of a run of seconds on them.
+RECIPE = """
+from configs.folder import get_config as of_a_folder
+
+
+def get_config():
+    config = of_a_folder("cross_entropy")
+    config.eval.ks = (1,)
+    config.select_by = "loss"
+    return config
+"""
+_TINY = {
+    "dataset.path": "photos",
+    "dataset.num_workers": 1,
+    "dataset.image_size": 8,
+    "dataset.batch_size": 4,
+    "loss.k": 1,
+    "model.name": "mlp",
+    "num_epochs": 1,
+    "optimizer.warmup_epochs": 0.0,
+}
+TINY_RUN = ("--workdir=run", *(f"--config.{name}={value}" for name, value in _TINY.items()))
+
 # Before each search for a module, puts a file of that name into the current folder. Python reads it
 # when it starts, also in the processes of the program.
 PLANTER = """

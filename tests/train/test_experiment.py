@@ -435,6 +435,14 @@ def test_speed_leaves_out_the_epochs_that_compiled():
     assert (first.seconds_per_epoch(), first.data_wait_share()) == (9.0, 0.5)
 
 
+def test_a_validation_loss_of_nan_is_the_worst_of_a_tie():
+    after_nan = Progress(step=1).after_epoch(0.5, float("nan"))
+    assert after_nan.best_epoch == 1
+    better = dataclasses.replace(after_nan, step=2).after_epoch(0.5, 0.1)
+    assert better.best_epoch == 2
+    assert dataclasses.replace(better, step=3).after_epoch(0.5, float("nan")).best_epoch == 2
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

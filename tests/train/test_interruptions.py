@@ -140,7 +140,7 @@ def test_a_workdir_of_another_data_set_is_refused_with_the_fields(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_command_refuses_another_configuration_with_exit_code_two(finished_run):
+def test_the_command_refuses_another_configuration_with_exit_code_two(finished_run, run_seed):
     before = outcome(finished_run)
     config = json.loads((finished_run / "config.json").read_text())
     done = start(
@@ -149,10 +149,11 @@ def test_the_command_refuses_another_configuration_with_exit_code_two(finished_r
         f"--config.dataset.data_dir={config['dataset']['data_dir']}",
         "--config.num_epochs=2",
         "--config.loss.epsilon=2.0",
-        "--config.seed=1",
+        f"--config.seed={run_seed + 1}",
         f"--workdir={finished_run}",
     )
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "(loss.epsilon: 1.0 -> 2.0; seed: 0 -> 1); give another --workdir" in line
+    changed = f"(loss.epsilon: 1.0 -> 2.0; seed: {run_seed} -> {run_seed + 1})"
+    assert f"{changed}; give another --workdir" in line
     assert outcome(finished_run) == before

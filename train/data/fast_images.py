@@ -60,7 +60,7 @@ def resized(
     """A part of an image, resized, uint8 [height, width, 3].
 
     Args:
-        pixels: those of the whole image, uint8 [height, width, 3].
+        pixels: the pixels of the whole image, uint8 [height, width, 3].
         size: the width and height that the part gets.
         box: the left, upper, right and lower edge of the part, in pixels of the image.
     """

@@ -35,7 +35,7 @@ def crop(pixels: np.ndarray, place: tuple[int, int]) -> np.ndarray:
     """A crop of the resized image, uint8 [224, 224, 3].
 
     Args:
-        pixels: those of the whole image before it is resized, uint8 [height, width, 3].
+        pixels: the pixels of the whole image before it is resized, uint8 [height, width, 3].
         place: where the crop lies in the resized image, as in `images.random_place`.
     """
     box = images.part_of(_size(pixels), place)

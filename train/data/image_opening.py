@@ -79,6 +79,12 @@ def loaded(encoded: bytes, *, read_truncated: bool) -> ImageFile.ImageFile:
     return _loaded(needed, read_truncated=read_truncated)
 
 
+def says_truncated(error: Exception) -> bool:
+    """Whether a reader of Pillow says by an error that a file lacks its end."""
+    # The second is said of a PNG file that ends inside the name of a chunk.
+    return str(error).startswith(("image file is truncated", "broken PNG file (chunk"))
+
+
 def _loaded(encoded: bytes, *, read_truncated: bool) -> ImageFile.ImageFile:
     image = opened(io.BytesIO(encoded))
     try:
@@ -86,7 +92,7 @@ def _loaded(encoded: bytes, *, read_truncated: bool) -> ImageFile.ImageFile:
         image.load()
     except (OSError, SyntaxError) as error:
         # Pillow has a switch for this, which all threads share, as it has for other libraries.
-        if not (read_truncated and _says_truncated(error)):
+        if not (read_truncated and says_truncated(error)):
             raise
         if isinstance(image, JpegImagePlugin.JpegImageFile):
             # With this end libjpeg gives all that it has, also of a progressive file.
@@ -94,11 +100,6 @@ def _loaded(encoded: bytes, *, read_truncated: bool) -> ImageFile.ImageFile:
         # Nothing is left to be decoded: the image is what was decoded before the error.
         image.tile = []
     return image
-
-
-def _says_truncated(error: Exception) -> bool:
-    # The second is said of a PNG file that ends inside the name of a chunk.
-    return str(error).startswith(("image file is truncated", "broken PNG file (chunk"))
 
 
 def _is_preview(image: TiffImagePlugin.TiffImageFile, head: bytes) -> bool:

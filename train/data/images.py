@@ -28,6 +28,10 @@ class UnreadableImageError(UserError):
     """A file that is not an image, or not all of one."""
 
 
+class TruncatedImageError(UnreadableImageError):
+    """A file that lacks its end; `DecodeOptions.read_truncated` may read the rest of it."""
+
+
 @dataclass(frozen=True)
 class DecodeOptions:
     """What `decode` makes of images that are not opaque, or not whole.
@@ -65,7 +69,9 @@ def decode(encoded: bytes, name: str, options: DecodeOptions = USUAL) -> Image.I
     except UnidentifiedImageError as error:
         raise UnreadableImageError(f"{name} is not an image") from error
     except Exception as error:  # Whatever a damaged file makes Pillow's many readers raise.
-        raise UnreadableImageError(f"cannot decode {name}: {first_line(error)}") from error
+        is_truncated = image_opening.says_truncated(error)
+        kind = TruncatedImageError if is_truncated else UnreadableImageError
+        raise kind(f"cannot decode {name}: {first_line(error)}") from error
 
 
 def uncompressed(image: Image.Image) -> bytes:

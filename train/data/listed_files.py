@@ -12,8 +12,8 @@ class ListedFiles:
     """Files with their classes and splits; see `train.data.own.listing.Listing`.
 
     Attributes:
-        digest: that of the data set; see `Dataset.digest`.
-        image_shape: that of the data set; see `Dataset.image_shape`.
+        digest: the digest of the data set; see `Dataset.digest`.
+        image_shape: the image shape of the data set; see `Dataset.image_shape`.
         class_names: the names of the classes.
         unseen_class_names: the names of further classes; see `Dataset.unseen_class_names`.
         given: the numbers of the roles whose files were given; the others were held out.

@@ -7,9 +7,11 @@ from PIL import Image, TiffImagePlugin
 
 from train.data import image_metadata
 
-# Tags of TIFF files that say the largest value, unsigned or signed; of them only the number of bits
-# is used, which is the same for all images of a camera.
+# Tags of TIFF files for the largest value, unsigned or signed. Some programs write white there, the
+# same for all images of a camera, and others the largest value of this image, which must not change
+# its brightness. So only a tag that is white for a sensor's number of bits is believed.
 _MAX_SAMPLE_VALUE, _S_MAX_SAMPLE_VALUE = 281, 341
+_BITS_OF_SENSORS = (10, 12, 14)
 _SIGNED, _WHITE_IS_ZERO = 2, 0
 # An image whose values use fewer than all but four of the bits is nearly black.
 _DARK_BITS = 4
@@ -75,7 +77,10 @@ def _grey(image: Image.Image, encoded: bytes) -> Image.Image:
     depth = _depth(image, encoded, largest)
     white = 2**depth.bits - 1
     if not depth.is_said and 0 < largest < 2 ** (depth.bits - _DARK_BITS):
-        raise ValueError(_nearly_black(largest, white))
+        raise ValueError(
+            f"no value is above {largest:,}, and white is {white:,}: it would be nearly black, and "
+            "nothing in it says how many bits are used; scale its values, or save it with 8 bits"
+        )
     high = values >> (depth.bits - 8) if depth.bits >= 8 else values * 255 // white
     high = np.minimum(high, 255).astype(np.uint8)
     eight_bits = Image.fromarray(255 - high if depth.white_is_zero else high)
@@ -109,8 +114,9 @@ def _tiff_depth(tags: TiffImagePlugin.ImageFileDirectory_v2, largest: int) -> _D
     stored = _first(tags, TiffImagePlugin.BITSPERSAMPLE, 1)
     bits = stored - (_first(tags, TiffImagePlugin.SAMPLEFORMAT, 1) == _SIGNED)
     said = max(_first(tags, tag, 0) for tag in (_MAX_SAMPLE_VALUE, _S_MAX_SAMPLE_VALUE))
-    if 0 < said < 2**bits - 1 and largest < 2 ** said.bit_length():
-        return _Depth(said.bit_length(), is_said=True, white_is_zero=white_is_zero)
+    for of_sensor in _BITS_OF_SENSORS:
+        if said == 2**of_sensor - 1 and of_sensor < bits and largest <= said:
+            return _Depth(of_sensor, is_said=True, white_is_zero=white_is_zero)
     # Of other depths a file says what they are.
     return _Depth(bits, is_said=stored not in (16, 32), white_is_zero=white_is_zero)
 
@@ -119,7 +125,10 @@ def _check_colours(image: Image.Image) -> None:
     """Refuses colours of 16 bits, of which Pillow has kept the high eight, if these are zeros."""
     largest = int(np.asarray(image)[..., :3].max())
     if largest < 2 ** (8 - _DARK_BITS):
-        raise ValueError(_nearly_black(256 * largest + 255, 2**16 - 1))
+        raise ValueError(
+            f"no value is above {256 * largest + 255:,}, and white is {2**16 - 1:,}: it would be "
+            "nearly black; scale its values, or save it with 8 bits"
+        )
 
 
 def _stored_bits(image: Image.Image, encoded: bytes) -> int:
@@ -142,10 +151,3 @@ def _first(tags: TiffImagePlugin.ImageFileDirectory_v2, tag: int, usual: int) ->
     """The value of a tag, or the first of several."""
     found = tags.get(tag, usual)
     return int(found[0] if isinstance(found, tuple) else found)
-
-
-def _nearly_black(largest: int, white: int) -> str:
-    return (
-        f"no value is above {largest:,}, and white is {white:,}: it would be nearly black, and "
-        "nothing in it says how many bits are used; scale its values, or save it with 8 bits"
-    )

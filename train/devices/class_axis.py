@@ -14,7 +14,7 @@ _FEATURES, _NORM, _HEAD = "features", "norm", "head"
 
 
 def is_of_classes(path: tuple[Any, ...], leaf: Any, num_classes: int) -> bool:
-    """Whether the last axis of an array is that of the classes.
+    """Whether the last axis of an array is the axis of the classes.
 
     That is so in the parameters of the head, in what the optimizer has for them, and in the
     parameters of losses. A layer below the head may happen to have as many units.
@@ -37,7 +37,7 @@ class ClassAxis:
     say for a device that has all classes.
 
     Attributes:
-        name: the name of the axis; None where each device has all classes.
+        name: the name of the axis; None if each device has all classes.
         size: the devices along it.
         own_classes: the number of classes that a device has.
     """

@@ -27,7 +27,7 @@ _WARNINGS = tuple(
 def use() -> None:
     """Has this process read and write compiled programs; the environment's settings win.
 
-    A folder that cannot be written to is no error; see `environment.has_cache`.
+    A folder that cannot be written to is not an error; see `environment.has_cache`.
     """
     import jax  # noqa: PLC0415 (the tests call `settings` before JAX may be imported)
 

@@ -62,7 +62,7 @@ class PmapDevices(Devices):
 
     @override
     def replicate(self, state: Any) -> Any:
-        # As `pmap` has the state that a step returns: another one is traced and compiled anew.
+        # As `pmap` has the state that a step returns: another one is traced and compiled again.
         devices = np.array(jax.local_devices())
         first = NamedSharding(Mesh(devices, (AXIS_NAME,)), PartitionSpec(AXIS_NAME))
 

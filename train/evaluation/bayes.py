@@ -29,7 +29,7 @@ def summarize(
     is the one that never returns another class.
 
     Args:
-        true_distribution: that of the data.
+        true_distribution: the true distribution of the data.
         examples: those that the metrics are of.
         calibrated_on: those that thresholds are calibrated on.
         ks: the set sizes.

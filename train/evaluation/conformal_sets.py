@@ -28,7 +28,7 @@ class ConformalSets:
         rule: the rule.
         limits: the largest score that is in a set, [], or one for each class, [L]. Where the rule
             has no score, the smallest probability that is in a set, [].
-        class_counts: the training examples of each class, [L]; None where the rule does not need
+        class_counts: the training examples of each class, [L]; None if the rule does not need
             them.
     """
 
@@ -44,7 +44,7 @@ class ConformalSets:
 
     @property
     def score(self) -> dict[str, Any]:
-        """The arguments of `topk_jax.sets.conformal_scores`; none where the rule has no score."""
+        """The arguments of `topk_jax.sets.conformal_scores`; none if the rule has no score."""
         return _score(self.rule, self.class_counts)
 
     @property
@@ -54,7 +54,7 @@ class ConformalSets:
 
 
 def why_not(rule: ConformalRule, scores: Scores, class_counts: np.ndarray | None) -> str | None:
-    """Why a rule cannot be calibrated on scores [n, L]; None where it can."""
+    """Why a rule cannot be calibrated on scores [n, L]; None if it can."""
     if rule.needs_distribution and not score_files.are_probabilities(scores):
         return (
             f"the rule {rule.name} needs probabilities that add up to 1 for each example; these "
@@ -64,7 +64,7 @@ def why_not(rule: ConformalRule, scores: Scores, class_counts: np.ndarray | None
 
 
 def why_not_with(rule: ConformalRule, class_counts: np.ndarray | None) -> str | None:
-    """Why a rule cannot be used with the training examples of each class; None where it can."""
+    """Why a rule cannot be used with the training examples of each class; None if it can."""
     if not rule.needs_class_counts:
         return None
     if class_counts is None:

@@ -123,7 +123,7 @@ def _of_k(k: int) -> Iterator[Metric]:
 
 
 def _parse(name: str) -> Metric | None:
-    """The metric of a name; None where there is none. All but the K is known beforehand."""
+    """The metric of a name; None if there is none. All but the K is known beforehand."""
     ks = [int(word) for word in name.split("_") if word.isdecimal()]
     possible = [LOSS, *(metric for k in ks for metric in _of_k(k))]
     return next((metric for metric in possible if metric.name == name), None)

@@ -119,7 +119,7 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     Args:
         logits: an .npy file of logits [n, L], or an .npz file with "logits", "probabilities" or
             "scores". A logit of -inf masks its class, which gets a probability of 0.
-        labels: see `read_integers`; None where the .npz file has "labels".
+        labels: see `read_integers`; None if the .npz file has "labels".
         flag: what messages call the first; the second is called by it too.
 
     Raises:

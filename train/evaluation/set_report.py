@@ -38,8 +38,8 @@ class SetReport:
         num_unknown: the examples of classes that the classifier does not know, which are misses.
         evaluated: how many classes and examples accuracies are over; see `evaluated.to_json`.
         num_calibration_examples: the examples that thresholds are calibrated on.
-        metrics: those of the split.
-        thresholds: those of the average-K sets, by K.
+        metrics: the metrics of the split.
+        thresholds: the thresholds of the average-K sets, by K.
         size_counts: how many average-K sets have 0, 1, 2, … classes, up to the largest of all sets,
             by K and by group of classes.
         coverages: what sets of a coverage are worth, by the coverage and by what makes them.
@@ -122,7 +122,10 @@ def set_report(
         evaluated=evaluated.to_json(
             examples.labels,
             None if class_counts is None else examples.counts_of_all(class_counts),
-            class_names or [str(index) for index in range(examples.num_classes)],
+            # Classes that are not known may be named without any example in this split.
+            (class_names or [str(index) for index in range(examples.num_classes)])[
+                : examples.num_classes
+            ],
         ),
         num_calibration_examples=len(calibrated_on.labels),
         metrics=summaries.summarize(examples, thresholds, class_counts).metrics,

@@ -47,7 +47,7 @@ def summarize(
 
     Args:
         predictions: what the model says of the split.
-        thresholds: those of the average-K sets, calibrated on validation.
+        thresholds: the thresholds of the average-K sets, calibrated on validation.
         class_counts: the training images of each class, which make it few, medium or many shot;
             where they are None, there are no accuracies by shot. A class that the model does not
             know has few: none.

@@ -23,12 +23,12 @@ from train.foundation import crc32, host_memory, zip_files
 from train.foundation.files import open_regular
 from train.foundation.stored_rows import OpenFile, StoredRows
 
-# What the files begin with.
+# The first bytes of the files.
 NPY, ZIP = b"\x93NUMPY", b"PK"
 # A flag of a file in a zip file.
 _ENCRYPTED = 1
-# A file in a zip file has a header of this many bytes, of which the last four are the lengths of
-# its name and of what else stands between the header and the content.
+# The bytes of the header of a file in a zip file. The last four are the lengths of its name and of
+# what else is between the header and the content.
 _LOCAL_HEADER = 30
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -50,9 +50,9 @@ class StoredArray:
         is_fortran: whether the first index changes first.
         header: the bytes before its numbers.
         open: opens the bytes of the header, with the numbers after them.
-        place: the file that has these bytes as they are, and the first one of them; None if they
+        place: the file that has these bytes unpacked, and the offset of the first one; None if they
             are packed.
-        checksum: the CRC-32 of these bytes as their file gives it; None where it gives none.
+        checksum: the CRC-32 of these bytes that the file gives; None if it gives none.
     """
 
     shape: tuple[int, ...]
@@ -93,7 +93,7 @@ class StoredArray:
         return array
 
     def rows(self) -> StoredRows | None:
-        """A matrix whose rows are read when they are wanted; None where they are not in the file.
+        """A matrix whose rows are read when they are wanted; None if the file has them packed.
 
         The file is not compared with its checksum: the rows know it.
         """
@@ -102,7 +102,7 @@ class StoredArray:
         path, start = self.place
         checksum = None
         if self.checksum is not None:
-            # That of the rows is what the one of the header leaves of the one of both.
+            # The checksum of the file is over the header and the rows.
             header = zlib.crc32(self.header), len(self.header)
             checksum = crc32.combined([header, (self.checksum, self.num_bytes)])
         rows, columns = self.shape
@@ -163,7 +163,7 @@ def _of(
     place: tuple[Path, int] | None,
     checksum: int | None,
 ) -> StoredArray:
-    """The array whose header begins a file of that size."""
+    """The array in a file of that size, which starts with the array's header."""
     with opened() as file:
         start = file.read(_MOST_HEADER)
     if not start.startswith(NPY):
@@ -173,7 +173,7 @@ def _of(
     if version not in _HEADERS:
         raise ValueError(f"its format has version {version}")
     with warnings.catch_warnings():
-        # Of files that Python 2 has written, which are read as well.
+        # Files that Python 2 has written make NumPy warn, and are read as well.
         warnings.simplefilter("ignore", UserWarning)
         shape, is_fortran, dtype = _HEADERS[version](header)
     if dtype.hasobject:
@@ -192,7 +192,7 @@ def _of(
 
 
 def _content(path: Path, member: zipfile.ZipInfo) -> int:
-    """Where the content of a file that is stored in a zip file begins."""
+    """The offset of the content of a file that is stored unpacked in a zip file."""
     with open_regular(path) as file:
         file.seek(member.header_offset)
         header = file.read(_LOCAL_HEADER)

@@ -22,7 +22,7 @@ def add(folder: Path, name: str, content: bytes) -> None:
     """Writes a file into a folder, with its checksum beside those that are there."""
     with _alone_in(folder):
         known = _read(folder) if (folder / FILE).exists() else {}
-        # First, so that nobody finds the file without it.
+        # Before the file, which no other process then finds without a checksum.
         _write(folder, known | {name: hashlib.sha256(content).hexdigest()})
         files.write_whole(folder / name, content)
 
@@ -32,7 +32,7 @@ def check(folder: Path, parts: Iterable[str] = ()) -> None:
 
     Args:
         folder: the folder with the checksums.
-        parts: folders in it of which each file must have a checksum.
+        parts: folders in it; each file in them must have a checksum.
     """
     for name, state in changed(folder).items():
         raise OSError(f"{folder / name} {state}")
@@ -40,8 +40,8 @@ def check(folder: Path, parts: Iterable[str] = ()) -> None:
     for part in parts:
         for path in sorted((folder / part).rglob("*")):
             name = str(path.relative_to(folder))
-            # Hidden files are those of the system, such as .nfs000001 and .DS_Store. What a link
-            # to a folder leads to is not listed.
+            # Systems make hidden files, such as .nfs000001 and .DS_Store. What a link to a folder
+            # leads to is not listed.
             is_ours = not path.name.startswith(".") and (path.is_symlink() or not path.is_dir())
             if name not in known and is_ours:
                 raise OSError(f"{folder} is not whole: {FILE} in it does not have {name}")
@@ -89,7 +89,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
     """Waits while another process adds a file."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        # Some shared file systems have no locks: there, the checksum of a file may get lost.
+        # On shared file systems without locks the checksum of a file may get lost.
         with contextlib.suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

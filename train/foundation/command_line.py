@@ -37,7 +37,7 @@ from train.foundation.printable import printable
 _USER_ERROR = 2
 # Plus the number of the signal: the exit code of a run that a signal stopped, as in shells.
 _SIGNAL = 128
-# pathlib has no type of its own for it.
+# The message of pathlib, which raises a plain RuntimeError.
 _NO_HOME = "Could not determine home directory."
 # The exit code for errors of the system: a full disk, or a folder without write permission.
 _SYSTEM_ERROR = 1
@@ -161,7 +161,7 @@ def _allow_transfers() -> None:
     thresholds and counts are on the host, and each call of a function of JAX sends them.
     """
     guards = (name for name in os.environ if name.startswith("JAX_TRANSFER_GUARD"))
-    # Not where nothing is forbidden: importing JAX takes long.
+    # Only if transfers are forbidden: importing JAX takes long.
     if any(os.environ[name].startswith("disallow") for name in guards):
         import jax
 
@@ -208,11 +208,11 @@ def _explain(error: Exception) -> NoReturn:
 
 
 def _why_no_devices(error: Exception) -> str | None:
-    """Why JAX has no devices for all platforms that it was asked for; None if it has some."""
+    """Why JAX lacks devices of the platforms that it was asked for; None if it has some."""
     import jax
 
     if str(error).startswith(_NO_PLATFORM):
-        # JAX raises it once, and then goes on with the platforms that it has.
+        # JAX raises it once, and then continues with the platforms that it has.
         return str(error)
     try:
         jax.devices()

@@ -10,7 +10,7 @@ from train.foundation.printable import printable, printable_lines
 
 
 class _Console(Console):
-    """A console of rich's on which texts of others are texts, in tables too."""
+    """A console of rich that escapes untrusted text, in tables too."""
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
@@ -21,7 +21,7 @@ class _Console(Console):
             yield segment._replace(text=printable_lines(segment.text)) if is_text else segment
 
     def on_broken_pipe(self) -> None:
-        """Raises the error again: rich would end the process, with a code that says nothing."""
+        """Raises the error again: rich would end the process with a meaningless exit code."""
         raise  # noqa: PLE0704
 
 

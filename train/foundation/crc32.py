@@ -1,8 +1,8 @@
-"""The CRC-32 of bytes from those of their parts, which several threads can compute.
+"""The CRC-32 of bytes from the CRC-32s of their parts, which several threads can compute.
 
-A CRC is the remainder of a polynomial over the bits modulo P. That of two parts, one after the
-other, is the first remainder times x^(8 n) plus the second one, where n is the number of bytes of
-the second part. zlib has this function, and Python does not show it.
+A CRC is the remainder of a polynomial over the bits modulo P. The remainder of two parts, one after
+the other, is the first remainder times x^(8 n) plus the second one, where n is the number of bytes
+of the second part. zlib has this function, and Python does not expose it.
 """
 
 import functools
@@ -16,7 +16,7 @@ _BYTE = _ONE >> 8
 
 
 def combined(parts: Iterable[tuple[int, int]]) -> int:
-    """The CRC-32 of parts one after another, of which each is given by its own and its size."""
+    """The CRC-32 of parts one after another, each given by its CRC-32 and its size."""
     crc = 0
     for part, size in parts:
         crc = _times(_shift(size), crc) ^ part

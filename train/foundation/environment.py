@@ -1,7 +1,7 @@
 """Environment variables that libraries read, and that have a value which they fail on or obey.
 
-They are mended once, before the libraries are imported: a variable that says nothing usable is
-none. The processes that a command starts inherit them.
+They are mended once, before the libraries are imported: an unusable variable is removed. The
+processes that a command starts inherit them.
 """
 
 import os
@@ -14,7 +14,7 @@ from absl import logging
 _CACHE = "JAX_COMPILATION_CACHE_DIR"
 # In columns. absl fails on less than its own indents, and rich prints nothing in none.
 _NARROWEST, _WIDEST = 20, 10_000
-# A whole block: a full disk may still have room for an empty file.
+# A complete block: a full disk may still have room for an empty file.
 _PROBE = bytes(4096)
 
 
@@ -36,7 +36,7 @@ def mend() -> None:
 
 
 def _mend_home() -> None:
-    """Has libraries find a home folder: that of the system's list of users if HOME is none."""
+    """Has libraries find a home folder: without a usable HOME, the one in the list of users."""
     if not Path(os.environ.get("HOME", "")).is_absolute():
         os.environ.pop("HOME", None)
     if not os.path.isabs(os.path.expanduser("~")):  # noqa: PTH111, PTH117 (the others raise)
@@ -45,7 +45,7 @@ def _mend_home() -> None:
 
 
 def check_cache() -> None:
-    """Turns JAX's cache of compiled programs off if the user's folder for it is none."""
+    """Turns JAX's cache of compiled programs off if the user's folder for it is unusable."""
     folder = os.environ.get(_CACHE)
     # JAX takes places in clouds too.
     if folder and "://" not in folder and not has_cache(Path(folder)):
@@ -55,7 +55,7 @@ def check_cache() -> None:
 def has_cache(folder: Path) -> bool:
     """Whether compiled programs can be read from a folder, which is made if there is none.
 
-    A folder that cannot be written to costs time and nothing else: a warning says so.
+    A folder that cannot be written to only costs time; a warning reports it.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -18,12 +18,12 @@ class UserError(ValueError):
 class LimitError(Exception):
     """The system gives this process no more open files, threads or memory.
 
-    It is no `OSError`: those are taken for files that are missing, or that cannot be read.
+    It is not an `OSError`: handlers take an `OSError` for a missing or unreadable file.
     """
 
 
 def let_through(error: BaseException) -> None:
-    """Raises what says nothing about the file that is read: `LimitError` or `MemoryError`.
+    """Raises errors that are not the fault of the file that is read: limits and memory.
 
     Handlers of errors that can be any, because a damaged file is read, call this first. Otherwise
     a good file is reported as damaged.

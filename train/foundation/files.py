@@ -1,4 +1,4 @@
-"""Writes files so that a killed run or a full disk leaves them readable; opens those of others."""
+"""Writes files so that a killed run or a full disk leaves them readable; opens untrusted files."""
 
 import contextlib
 import errno
@@ -15,7 +15,7 @@ import numpy as np
 
 from train.foundation.errors import UserError, let_through
 
-# The largest image file of somebody else, unless more is allowed. A photograph has a tenth of it.
+# The largest image file that is read, unless more is allowed. A photograph has a tenth of it.
 MOST_IMAGE_BYTES = 256 * 2**20
 # The largest text with a line for each class, or for each example.
 MOST_CLASSES_BYTES = 256 * 2**20
@@ -33,7 +33,7 @@ class TooLargeError(OSError):
 def open_regular(path: str | Path) -> io.FileIO:
     """Opens a file to be read, and never waits for it.
 
-    To open a pipe takes until somebody writes to it, and a device may have no end.
+    Opening a pipe would wait for a writer, and a device may never end.
 
     Raises:
         NotRegularError: it is a pipe or a device.
@@ -43,7 +43,7 @@ def open_regular(path: str | Path) -> io.FileIO:
 
 
 def why_no_file(path: Path) -> str:
-    """What a path is that is not one of a file, in words."""
+    """What a path is instead of a file, in words."""
     if path.is_dir():
         return "is a folder"
     return "is a pipe or a device" if path.exists() else "does not exist"
@@ -67,7 +67,7 @@ def read_bounded(path: str | Path, most_bytes: int = MOST_IMAGE_BYTES) -> bytes:
 
 
 def read_end(path: str | Path, most_bytes: int) -> bytes:
-    """The last bytes of a file, at most so many.
+    """The last bytes of a file, at most `most_bytes`.
 
     Raises:
         OSError: it cannot be read (see `open_regular`).
@@ -78,7 +78,7 @@ def read_end(path: str | Path, most_bytes: int) -> bytes:
 
 
 def open_bounded(path: str | Path, most_bytes: int) -> io.FileIO:
-    """Opens a file as `open_regular` does, unless it is larger than anybody's would be.
+    """Opens a file as `open_regular` does, unless it is larger than allowed.
 
     Raises:
         TooLargeError: it has more bytes.
@@ -120,9 +120,9 @@ def append(path: Path, content: bytes) -> None:
 
 
 def open_to_add(path: Path) -> io.BufferedRandom:
-    """Opens a file to read it and to add to its end; makes it where it is missing.
+    """Opens a file to read it and to add to its end; makes it if it is missing.
 
-    The folder may be somebody else's: this never writes through a link, and never waits.
+    Another user may own the folder: this never writes through a link, and never waits.
 
     Raises:
         UserError: it is a link, a folder, a pipe or a device.
@@ -140,7 +140,7 @@ def open_to_add(path: Path) -> io.BufferedRandom:
 
 
 def _its_own(path: str, flags: int) -> int:
-    """Opens a regular file that is no link."""
+    """Opens a regular file that is not a link."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -162,7 +162,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     pipe too, is removed and not written to. A killed process can have left it as well.
 
     Raises:
-        OSError: the file cannot be written, or another process has begun to write it since.
+        OSError: the file cannot be written, or another process has started to write it since.
     """
     temporary = path.with_name(f".{path.name}.tmp")
     with naming(path, temporary):
@@ -181,7 +181,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def is_at(file: IO[bytes], path: Path) -> bool:
-    """Whether an open file is the one of a path, and not a link's."""
+    """Whether an open file is the file at a path, and the path is not a link."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except FileNotFoundError:

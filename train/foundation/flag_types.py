@@ -16,10 +16,10 @@ from train.foundation import fields, interruption, refused_flags
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES, why_no_file
 
-# Beside the program, in a checkout as where it is installed.
+# Beside the program, both in a checkout and in an installation.
 _RECIPES = Path(__file__).parents[2] / "configs"
 
-# --help then shows the flags as those of the command.
+# --help then lists the flags under the command.
 flags.disclaim_key_flags()
 
 
@@ -90,7 +90,7 @@ def define_max_image_mb() -> Callable[[], int]:
 
 
 class _WholeNumber(flags.IntegerParser):
-    """Like absl's parser, whose error message is that of Python's `int()`."""
+    """Like absl's parser, whose error message is the message of Python's `int()`."""
 
     def convert(self, argument: Any) -> int:
         try:
@@ -168,7 +168,7 @@ def _described(error: BaseException) -> str:
 
 
 def _recipe(name: str) -> Path:
-    """The file of one of our recipes."""
+    """The file of a recipe of the program."""
     recipes = {
         file.stem: file
         for file in _RECIPES.glob("*.py")

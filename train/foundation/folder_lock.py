@@ -19,12 +19,12 @@ LOCK = "lock"
 def held(folder: Path, who: str) -> Iterator[None]:
     """Holds the lock of a folder. A process that is killed loses it.
 
-    Where the file system has no locks, this warns and goes on. Where the folder cannot be
-    written to, it goes on: nobody else writes there either.
+    If the file system has no locks, this warns and continues. If the folder cannot be written to,
+    it continues: no other process of this user writes there either.
 
     Args:
         folder: the folder, which is made if it does not exist.
-        who: who holds the lock, for the message of whoever comes second: "another run".
+        who: what holds the lock, for the message of the second process: "another run".
 
     Raises:
         UserError: another process holds the lock, or a link or a pipe is in its place.
@@ -41,7 +41,7 @@ def held(folder: Path, who: str) -> Iterator[None]:
 
 
 def _locked(folder: Path, who: str) -> BinaryIO | None:
-    """The file of the lock, which is held as long as it is open; None where there are no locks."""
+    """The file of the lock, which is held while it is open; None without locks."""
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -21,16 +21,16 @@ _LARGEST_KEPT = 2**28
 def keep() -> None:
     """Keeps what this process frees from now on; the environment's settings of malloc win.
 
-    Does nothing where the C library is not glibc.
+    Does nothing if the C library is not glibc.
     """
     if sys.platform != "linux" or _are_set(os.environ):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    # It returns 0 where it refuses: glibc before 2.35 takes no such threshold.
+    # It returns 0 if it refuses: glibc before 2.35 takes no such threshold.
     if mallopt is None or not mallopt(_MMAP_THRESHOLD, _LARGEST_KEPT):
         return
     mallopt(_TRIM_THRESHOLD, -1)
-    # Heaps of threads have at most 64 MB, and whole ones are given back whatever the threshold.
+    # Heaps of threads have at most 64 MB, and empty heaps are given back whatever the threshold.
     mallopt(_ARENA_MAX, 1)
 
 

@@ -1,4 +1,4 @@
-"""Full disks in few words: libraries tell of them in long texts, which do not name the disk."""
+"""Turns the long error texts of libraries about a full disk into one line that names the disk."""
 
 import errno
 import os
@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 _REASONS = tuple(os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG))
-# Of tfds, which looks at the free space before it writes.
+# The message of tfds, which looks at the free space before it writes.
 _TOO_SMALL = "Not enough disk space"
 
 

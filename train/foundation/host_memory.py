@@ -15,7 +15,7 @@ def check_fits(what: str, num_bytes: int) -> None:
 
     Args:
         what: the arrays, in the plural, and the fields that they come from, for the message.
-        num_bytes: the size of the arrays, a whole number of Python, which does not overflow.
+        num_bytes: the size of the arrays, a Python integer, which does not overflow.
 
     Raises:
         UserError: they are larger.
@@ -30,7 +30,7 @@ def check_fits(what: str, num_bytes: int) -> None:
 def _in_words(num_bytes: int) -> str:
     """A number of bytes with its unit, such as "1,280 TB"."""
     power = min((len(str(num_bytes)) - 1) // 3, len(_UNITS) - 1)
-    # One of four digits is easier to compare than one of the next unit with a fraction.
+    # Four digits are easier to compare than a fraction of the next unit.
     if num_bytes < 10_000 * 1000 ** (power - 1):
         power = max(power - 1, 0)
     return f"{num_bytes // 1000**power:,} {_UNITS[power]}"

@@ -1,10 +1,10 @@
 """Ctrl-C at any moment of a command: one line, and the exit code that shells give.
 
-Python raises a KeyboardInterrupt wherever the main thread is. That alone is not enough:
+Python raises a KeyboardInterrupt wherever the main thread is. That is not enough:
 
 - in an import it can end in a segmentation fault or in another error, because extension modules
   cannot be initialized by half;
-- in a callback of the garbage collector it is printed and lost, and the program goes on;
+- in a callback of the garbage collector it is printed and lost, and the program continues;
 - in a long call of C++, such as a compilation, it waits for the end of the call;
 - at the exit, a thread that never ends makes the process wait for ever.
 
@@ -38,7 +38,7 @@ _LAST_STREAM = 2
 # A progress bar hides the cursor.
 _SHOW_CURSOR = b"\x1b[?25h"
 _IMPORT = "<frozen importlib._bootstrap"
-# Of an OSError that Python makes; it has no other mark.
+# The message of an OSError that Python makes; nothing else marks it.
 _IGNORED = "ignored due to race condition"
 
 
@@ -67,7 +67,7 @@ _state = _State()
 def begin() -> None:
     """Handles Ctrl-C from now on; called by the main thread of a command, as early as possible.
 
-    A process that ignores the signal goes on to do so: a shell starts what is in the background so.
+    A process that ignores the signal keeps ignoring it: shells start background processes so.
 
     Standard streams that are closed become the null device, here because nothing is open yet.
     """
@@ -117,7 +117,7 @@ def patient() -> Iterator[None]:
 
 @contextlib.contextmanager
 def handled_elsewhere() -> Iterator[None]:
-    """Within this context the handlers of the program alone see Ctrl-C, also the second one."""
+    """Within this context only the handlers of the program see Ctrl-C, also the second one."""
     before = signal.set_wakeup_fd(-1)
     try:
         yield

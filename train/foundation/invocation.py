@@ -1,6 +1,6 @@
 """The commands of the program in the way that it was started: `python -m train.X` or `topk-jax X`.
 
-The sources write `python -m train.X` everywhere. It runs in a checkout alone.
+The sources write `python -m train.X` everywhere, which only runs in a checkout.
 """
 
 import re

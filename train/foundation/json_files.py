@@ -25,7 +25,7 @@ from train.foundation.fields import Field
 LARGEST = 2**28
 # The entry of a sealed object with the checksum of the others.
 SEAL = "sha256"
-# Of objects and lists in each other. Functions that call themselves for each have room for more.
+# The deepest nesting of objects and lists. Recursive functions have room for more.
 _DEEPEST = 32
 # Of whole numbers: those of a float.
 _MOST_BITS = 1024
@@ -80,7 +80,7 @@ def parse(content: bytes, shape: Field) -> Any:
     """The value of a JSON text.
 
     Raises:
-        ValueError: it is no JSON, is nested too deeply, or has another shape.
+        ValueError: it is not JSON, is nested too deeply, or has another shape.
     """
     value = _value(content)
     if (wrong := shape(value)) is not None:

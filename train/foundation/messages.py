@@ -12,13 +12,13 @@ _NAMED = 3
 
 
 def in_words(names: Sequence[str], what: str) -> str:
-    """The first names in a message, and the number of all where there are more."""
+    """The first names in a message, and the number of all names if there are more."""
     text = first_names(names)
     return text if len(names) <= _NAMED else f"{len(names)} {what}: {text}"
 
 
 def first_names(names: Sequence[str]) -> str:
-    """The first names in a message, with dots where there are more."""
+    """The first names in a message, with dots if there are more."""
     return ", ".join([*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])
 
 

@@ -1,7 +1,7 @@
-"""Text of others, such as the names of files, as it is safe to print."""
+"""Escapes untrusted text, such as file names, before it is printed."""
 
-# Control characters, of which some make a sequence that a terminal obeys; marks that change the
-# direction of what follows, or end a line; and bytes of a name that are no UTF-8.
+# Control characters, which can be commands to a terminal; marks that change the direction of the
+# text or end a line; and bytes of a name that are not UTF-8.
 _CODES = (
     *range(0x20),
     *range(0x7F, 0xA0),

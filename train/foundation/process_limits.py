@@ -1,4 +1,4 @@
-"""Refuses limits of this process, such as those of `ulimit`, within which nothing can be done.
+"""Refuses limits of this process, such as `ulimit -v`, that are too low for any command.
 
 With too little memory the libraries of JAX fail to load, abort, or wait for ever, and with too few
 open files good checkpoints cannot be read. This is called before anything else is imported.

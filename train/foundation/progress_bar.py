@@ -30,7 +30,7 @@ def make_bar(
     """A progress bar as wide as the terminal, which ends with the time left.
 
     Args:
-        console: where it is drawn; nothing is drawn where this is no terminal that can animate.
+        console: where it is drawn; nothing is drawn unless this is a terminal that can animate.
         before: the text left of the bar, a format string of rich.
         after: what is between the bar and the time left.
         transient: whether the bar is removed at the end.
@@ -46,7 +46,7 @@ def make_bar(
         console=console,
         expand=True,
         transient=transient,
-        # A bar on standard error leaves standard output alone: that may be a file.
+        # With the bar on standard error, standard output is not redirected: it may be a file.
         redirect_stdout=not console.stderr,
         disable=not (shown and console.is_terminal and not console.is_dumb_terminal),
     )

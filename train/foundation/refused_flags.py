@@ -19,7 +19,7 @@ _REFUSED = (
 
 
 def mistake(arguments: Sequence[str]) -> str | None:
-    """The message for the first argument that is such a flag, or is none; None if none is."""
+    """The message for the first argument that is such a flag, or too long; None without one."""
     for name in filter(None, map(_flag, arguments)):
         if len(name) > _LONGEST:
             return f"there is no flag with a name of {len(name):,} letters, --{name[:30]}..."

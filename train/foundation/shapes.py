@@ -1,7 +1,7 @@
 """The shapes of JSON values; as a field of a configuration, each says what a value must be instead.
 
 A library of schemas has the same few kinds in thousands of lines, and its messages are for
-programmers. These are for a file that was cut, or that somebody has edited.
+programmers. These messages are for a file that was cut or edited.
 """
 
 from collections.abc import Mapping

@@ -42,9 +42,9 @@ def show(text: str) -> None:
 
 
 def failed(error: OSError) -> bool:
-    """Whether the error, which has no mark, is of standard output."""
+    """Whether this OSError was raised by writing to standard output."""
     if isinstance(error, BrokenPipeError):
-        # Of an output without a reader this says so, although nothing is asked for.
+        # `poll` reports an output without a reader, although it is asked for nothing.
         polled = select.poll()
         polled.register(sys.stdout, 0)
         return bool(polled.poll(0))

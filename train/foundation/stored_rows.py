@@ -1,8 +1,8 @@
-"""A matrix of numbers in a file, of which rows are read when they are wanted.
+"""A matrix of numbers in a file, whose rows are read when they are wanted.
 
-The rows are not mapped into memory. Of a mapped file that somebody cuts short, the next row ends
-the process in a bus error, and what is mapped stays in memory. To read 256 rows of 1,280 features
-takes 0.4 ms instead of 0.2 ms; smaller matrices are read whole.
+The rows are not mapped into memory. If a mapped file is cut short, reading the next row ends the
+process in a bus error, and what is mapped stays in memory. To read 256 rows of 1,280 features
+takes 0.4 ms instead of 0.2 ms; smaller matrices are read at once.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ class OpenFile:
 
     Attributes:
         file: the file.
-        path: its name; None for a temporary one, which nobody else can change.
+        path: its name; None for a temporary one, which no other process can change.
     """
 
     file: IO[bytes]
@@ -46,10 +46,10 @@ class StoredRows:
 
     Args:
         opened: the file.
-        offset: where the first row begins.
+        offset: the place of the first row, in bytes.
         shape: the numbers of rows and of columns, at least one of each.
         dtype: of a number.
-        checksum: the CRC-32 of all rows as the file gives it; None where it gives none.
+        checksum: the CRC-32 of all rows that the file gives; None if it gives none.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class StoredRows:
         with files.naming(path) if path else contextlib.nullcontext():
             follow = rows.size > 0 and bool((np.diff(rows) == 1).all())
             content = self._run(rows) if follow else self._each(rows)
-        # When they were read: a file that is written anew has other rows, or is shorter.
+        # After reading: a file that was written again has other rows, or is shorter.
         if len(content) != len(rows) * self._row_bytes or self._found_state() != self._state:
             raise UserError(f"{path} was changed while its rows were read")
         return np.frombuffer(content, self.dtype).reshape(len(rows), self.shape[1])
@@ -103,7 +103,7 @@ class StoredRows:
         return self._checksum is None or crc32.combined(found) == self._checksum
 
     def _run(self, rows: np.ndarray) -> bytearray:
-        """The bytes of rows that follow one another, or fewer where the file ends."""
+        """The bytes of rows that follow one another; fewer if the file ends."""
         content = bytearray(len(rows) * self._row_bytes)
         place, rest = self._offset + int(rows[0]) * self._row_bytes, memoryview(content)
         # The system reads 2 GiB at most at a time.
@@ -118,7 +118,7 @@ class StoredRows:
         return bytearray().join([os.pread(file, size, place) for place in places])
 
     def _found_state(self) -> tuple[int, int] | None:
-        """What the system says of the file, which is another for another content."""
+        """The size and time of the file, which change with its content."""
         if self._opened.path is None:
             return None
         status = os.fstat(self._opened.file.fileno())

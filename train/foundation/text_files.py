@@ -1,4 +1,4 @@
-"""Texts of other programs: UTF-8, or what the mark of byte order at their start says."""
+"""Texts of other programs: in UTF-8, or in the encoding of the byte order mark at their start."""
 
 import codecs
 import io
@@ -7,7 +7,7 @@ from typing import TextIO
 
 from train.foundation import files
 
-# UTF-32 first: its mark in little-endian order starts with that of UTF-16.
+# UTF-32 first: its mark in little-endian order starts with the mark of UTF-16.
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF32_LE, "utf-32"),

@@ -1,8 +1,8 @@
-"""Zip files of others: opened by one door, which refuses those that are larger than they look.
+"""Opens untrusted zip files, and refuses those that unpack to far more than their size.
 
-The list of members at the end of a zip file may say of any bytes that they are a member. Members
-that lie in one another, or are the same bytes under many names, make gigabytes of some megabytes.
-Python before 3.11.8 and 3.12.2 reads them.
+The list of members at the end of a zip file may point at any bytes. Members that overlap, or that
+are the same bytes under many names, make gigabytes of some megabytes. Python before 3.11.8 and
+3.12.2 reads them.
 """
 
 import errno
@@ -25,7 +25,7 @@ def opened(file: Path | IO[bytes]) -> zipfile.ZipFile:
     """Opens a zip file to read it.
 
     Raises:
-        zipfile.BadZipFile: it is none, or its members share bytes; the message has one line.
+        zipfile.BadZipFile: it is not a zip file, or its members overlap; the message has one line.
         OSError: it cannot be read.
     """
     if isinstance(file, Path):
@@ -35,7 +35,7 @@ def opened(file: Path | IO[bytes]) -> zipfile.ZipFile:
     except zipfile.BadZipFile:
         raise
     except Exception as error:  # A damaged list of members can make it raise anything.
-        # A place before the file is no argument for the system.
+        # The system refuses an offset before the start of the file.
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise
         raise zipfile.BadZipFile(first_line(error)) from error
@@ -50,7 +50,7 @@ def opened(file: Path | IO[bytes]) -> zipfile.ZipFile:
 def _check(archive: zipfile.ZipFile) -> None:
     end = archive.start_dir
     for member in sorted(archive.infolist(), key=lambda one: one.header_offset, reverse=True):
-        # At least: of what may follow the name, only the member's own header tells.
+        # At least: only the member's own header has the length of what follows its name.
         length = _LOCAL_HEADER + len(member.orig_filename) + member.compress_size
         if member.header_offset < 0 or member.header_offset + length > end:
             raise zipfile.BadZipFile(f"{member.filename!r} in it lies in another of its files")

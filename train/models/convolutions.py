@@ -47,7 +47,7 @@ def convolve(
     Args:
         inputs: [n, height, width, c].
         kernel: [rows, columns, c / feature_group_count, channels].
-        strides: those of rows and columns.
+        strides: the strides of rows and columns.
         padding: the zeros before and after rows and columns.
         feature_group_count: the groups of channels that are convolved apart.
     """

@@ -66,9 +66,9 @@ class Layers:
 
         Args:
             inputs: [n, height, width, c].
-            channels: those of the output.
+            channels: the channels of the output.
             size: the rows and columns of the kernel.
-            stride: that of rows and columns.
+            stride: the stride of rows and columns.
             padding: the zeros on either side; by default half the size, as PyTorch's networks have
                 it, or TensorFlow's padding, which Linen has by default too.
             groups: the groups of channels that are convolved apart; `c` for a depthwise one.

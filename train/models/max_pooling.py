@@ -62,7 +62,7 @@ def _places(
     height, width = windows
     lowest = jnp.array(-jnp.inf, inputs.dtype)
     around = [(0, 0, 0), *((before, after, 0) for before, after in padding), (0, 0, 0)]
-    # Numbers that XLA computes anew for each place could be rounded in several ways.
+    # Numbers that XLA computes again for each place could be rounded in several ways.
     padded = lax.optimization_barrier(lax.pad(inputs, lowest, around))
     largest = jnp.full((images, height, width, channels), lowest)
     places = jnp.zeros(largest.shape, jnp.int32)

@@ -20,7 +20,7 @@ class ModelSpec:
         inputs: what it takes: "images", "features" or "names"; see `DatasetSpec`.
         options: the fields of `config.model` that `build` takes too, of
             `configuration.groups.MODEL_OPTIONS`.
-        names: what files of weights call its variables; None where the program reads none.
+        names: what files of weights call its variables; None if the program reads none.
         num_parameters: the number of its parameters, without the head and without those that
             depend on the size of the images. Files of weights are told apart by it.
         normalization: of the images that published weights were trained on.

@@ -49,7 +49,7 @@ def read(
 
     Args:
         path: the file.
-        reader: that of the data set of the classifier, if it has one.
+        reader: the reader of the data set of the classifier, if it has one.
         most_bytes: the largest size of the file.
 
     Raises:

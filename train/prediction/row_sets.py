@@ -47,7 +47,7 @@ class NamedRows:
 
     Attributes:
         features: float16 or float32, [n, d].
-        names: of the rows; None where the file has none.
+        names: of the rows; None if the file has none.
         path: the file or the folder that they are read from.
     """
 

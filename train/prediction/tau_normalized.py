@@ -124,7 +124,7 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
     """Writes the workdir of the classifier with that tau.
 
     Args:
-        classifier: that of a finished run, as `trained.load` returns it.
+        classifier: the classifier of a finished run, as `trained.load` returns it.
         tau: the power of the lengths.
         out: the folder, which does not exist. It appears when it is complete.
 

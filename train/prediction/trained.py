@@ -85,7 +85,7 @@ class TrainedClassifier:
 
     @property
     def temperature(self) -> float | None:
-        """What divides the logits before probabilities are made; None where nothing does."""
+        """What divides the logits before probabilities are made; None if nothing does."""
         return self.results.get("temperature")
 
     def check_takes(self, inputs: str) -> None:
@@ -139,7 +139,7 @@ class TrainedClassifier:
         """
         with run_inputs.telling_where(path_of(self.config.dataset), "--path"):
             dataset = self.assembly.dataset
-        if facts_of(dataset) != self.assembly.facts:
+        if not self.assembly.facts.are_of(facts_of(dataset)):
             raise UserError(
                 f"the data set {self.spec.name} is not the one that the run in --workdir "
                 f"{self.workdir} was trained on: its classes, their numbers of images or its files "

@@ -31,7 +31,7 @@ def hyperparameters(
         settings: `config.loss`.
         class_counts: the training images of each class, [L].
         sampling: `config.dataset.sampling`.
-        num_epochs: the epochs of the whole run.
+        num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one epoch.
         extensions: for each extension of the run the epochs before it, and the steps made by then.
 
@@ -64,7 +64,7 @@ def first_epoch(
 
     Args:
         settings: `config.loss`, with class weights.
-        num_epochs: the epochs of the whole run.
+        num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one epoch.
         extensions: as of `hyperparameters`.
     """

@@ -36,7 +36,7 @@ class Loop:
         checkpointer: saves the state and the progress.
         reporter: receives the metrics of every step and epoch.
         stop_signals: the requests to this process while the run goes on.
-        num_epochs: the epochs of the whole run.
+        num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one.
         select_by: the validation metric that selects an epoch.
         stop_after: the epochs without improvement after which the run stops; None for never.

@@ -30,7 +30,7 @@ class Objective:
 
     Attributes:
         loss: takes outputs, labels [n], random keys [n], one per example, and the logits [n, L] of
-            the estimated labels, None where labels are not estimated. It returns losses [n], or one
+            the estimated labels, None if labels are not estimated. It returns losses [n], or one
             loss for the whole batch on all devices.
         evaluation_loss: takes outputs and labels [n] and returns losses [n]. It is deterministic,
             so that the losses of two epochs differ by the parameters alone. For a loss of a whole
@@ -60,7 +60,7 @@ class LossSpec:
             head "cosine" takes cosines; its parameter `scale`, if it has one, multiplies them.
         of_batch: whether the loss is one of the whole batch, on all devices.
         splits_classes: whether the loss can be computed by devices that have a part of the classes
-            each. `class_axis_name` is None where each device has all of them.
+            each. `class_axis_name` is None if each device has all of them.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
         scores: the allowed values of `config.eval.scores`.
     """
@@ -122,7 +122,7 @@ class LossSpec:
             values: the parameters in `config.loss`; those that are constants are used.
             hyperparameters: what the method `hyperparameters` returned; they may be traced.
             axis_name: the axis over devices.
-            class_axis_name: the axis over devices that the classes are split along; None where each
+            class_axis_name: the axis over devices that the classes are split along; None if each
                 device has all of them.
             scores: `config.eval.scores`.
         """

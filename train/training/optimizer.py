@@ -15,7 +15,7 @@ MOST_STEPS = 2**31 - 1
 
 # The transformations that an optimizer chains.
 Parts = tuple[optax.GradientTransformation, ...]
-# From the parameters to True for those that the weight decay is for; None where it is for all.
+# From the parameters to True for those that the weight decay is for; None if it is for all.
 Mask = Callable[[Any], Any] | None
 # From parameters, or what has their structure, to their Euclidean norm.
 Norm = Callable[[Any], jax.Array]
@@ -62,7 +62,7 @@ def build(
     Args:
         settings: `config.optimizer`; the fields that are constants are taken from it.
         values: what `hyperparameters` returned; they may be traced.
-        num_epochs: the epochs of the whole run.
+        num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one epoch.
         distances: for each parameter, how many layers it is below the head, as
             `train.models.layers_by_depth` counts them. Needed with `has_rates_by_layer` alone.

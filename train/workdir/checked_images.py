@@ -1,5 +1,7 @@
 """Looks at all images of a run before its first step: one that cannot be read would end it late."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from train.data import Dataset
@@ -10,9 +12,12 @@ from train.devices import processes
 from train.foundation.errors import UserError
 from train.workdir import terminal
 
+# Images that cannot be read, by their split and then by their index in it.
+Unreadable = Mapping[str, Mapping[int, SkippedImage]]
 
-def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> dict[str, list[SkippedImage]]:
-    """The images that cannot be read, by their split; the same in all processes.
+
+def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> Unreadable:
+    """The images that cannot be read; the same in all processes.
 
     Args:
         dataset: the opened data set.
@@ -22,7 +27,7 @@ def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> dict[str, 
     Raises:
         UserError: no image of a split, or of a class in training, can be read.
     """
-    found = {}
+    found: dict[str, Mapping[int, SkippedImage]] = {}
     for name in ("train", "validation", "test"):
         split = getattr(dataset, name)
         if not isinstance(split.images, Records):
@@ -33,7 +38,7 @@ def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> dict[str, 
                 f"none of the {len(split):,} {name} images of {split.images.name} can be read"
             )
         if unreadable:
-            found[name] = list(unreadable.values())
+            found[name] = unreadable
         if begins and name == "train":
             left = np.delete(split.labels, list(unreadable))
             # Noise in the labels can leave a class without any.

@@ -1,12 +1,8 @@
-"""Saves and restores the checkpoints of a run with orbax, which no other module imports."""
+"""Saves and restores the checkpoints of a run with orbax."""
 
-import functools
 import json
-import os
 import shutil
-import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +12,13 @@ import orbax.checkpoint as ocp
 from absl import logging as absl_logging
 from orbax.checkpoint import checkpoint_managers
 
-from train.foundation import checksums, fields, files, full_disks, interruption, json_files
-from train.foundation.errors import UserError, first_line, let_through
-from train.workdir import array_types
+from train.foundation import checksums, fields
+from train.foundation.errors import UserError, let_through
+from train.workdir import array_types, orbax_folder
+from train.workdir.orbax_folder import PROGRESS, STATE
 
 PyTree = Any
 
-_ORBAX = Path(ocp.__file__).parent
-_STATE = "state"
-_PROGRESS = "progress"
-# What the storage takes for the schemes of clouds.
-_CLOUDS = ("gs", "s3", "az", "hf")
-# In bytes, of the files that describe the numbers of a checkpoint.
-_LARGEST = json_files.LARGEST
 _BEST_STEP = fields.integer(0)
 
 
@@ -53,41 +43,14 @@ class Checkpointer:
     """
 
     def __init__(self, directory: Path) -> None:
-        _silence_orbax_log()
         self._directory = directory.absolute()
-        check_path(self._directory)
-        _check_content(self._directory)
         self._policy = _TwoLatestAndTheirBest()
         self._damaged: set[int] = set()
         self._is_clean = False
         self._step_in_flight = 0
-        # Orbax asks for the devices. That there are none says nothing about the checkpoints.
-        jax.devices()
-        try:
-            self._manager = ocp.CheckpointManager(
-                self._directory,
-                item_handlers={
-                    _STATE: ocp.StandardCheckpointHandler(),
-                    _PROGRESS: ocp.JsonCheckpointHandler(),
-                },
-                options=ocp.CheckpointManagerOptions(
-                    preservation_policy=self._policy,
-                    async_options=ocp.AsyncOptions(
-                        post_finalization_callback=self._write_checksums,
-                        # Orbax's threads wait for a folder that another one makes, and wait for
-                        # five minutes if it cannot be made. The process does not end before them.
-                        create_directories_asynchronously=False,
-                    ),
-                ),
-            )
-        except OSError:
-            raise
-        except Exception as error:  # Of a damaged description of a checkpoint, orbax's can be any.
-            let_through(error)
-            raise OSError(
-                f"the checkpoints in {self._directory} cannot be read: {first_line(error)}"
-            ) from error
-        _ignore_closed_event_loops()
+        self._manager = orbax_folder.open_manager(
+            self._directory, self._policy, self._write_checksums
+        )
 
     def __enter__(self) -> "Checkpointer":
         return self
@@ -110,7 +73,7 @@ class Checkpointer:
             ValueError: the step is before the latest one, or is the latest with other progress.
             OSError: this or the previous checkpoint could not be written.
         """
-        with self._writing():
+        with orbax_folder.writing(self._directory):
             self._manager.wait_until_finished()
             self._remove_leftovers()
         latest = self._manager.latest_step()
@@ -127,13 +90,13 @@ class Checkpointer:
             best_of[latest] = self._read_progress(latest)["best_step"] if known is None else known
         self._policy.best_of = best_of
         self._step_in_flight = step
-        with self._writing():
+        with orbax_folder.writing(self._directory):
             self._manager.save(
                 step,
                 args=ocp.args.Composite(
                     **{
-                        _STATE: ocp.args.StandardSave(jax.tree.map(np.asarray, state)),
-                        _PROGRESS: ocp.args.JsonSave(progress),
+                        STATE: ocp.args.StandardSave(jax.tree.map(np.asarray, state)),
+                        PROGRESS: ocp.args.JsonSave(progress),
                     }
                 ),
             )
@@ -150,7 +113,7 @@ class Checkpointer:
         Raises:
             UserError: the checkpoint has another structure, other shapes or other dtypes.
         """
-        with self._writing():
+        with orbax_folder.writing(self._directory):
             self._manager.wait_until_finished()
         for step in sorted(self._manager.all_steps(), reverse=True):
             try:
@@ -183,7 +146,7 @@ class Checkpointer:
             UserError: the checkpoint has another structure, other shapes or other dtypes.
             OSError: there is no such checkpoint, or it is damaged.
         """
-        with self._writing():
+        with orbax_folder.writing(self._directory):
             self._manager.wait_until_finished()
         if step not in self._manager.all_steps():
             raise FileNotFoundError(f"there is no checkpoint of step {step} in {self._directory}")
@@ -216,7 +179,7 @@ class Checkpointer:
 
     def latest(self) -> Path | None:
         """Waits for the save in flight; the path of the newest checkpoint, or None."""
-        with self._writing():
+        with orbax_folder.writing(self._directory):
             self._manager.wait_until_finished()
         steps = set(self._manager.all_steps()) - self._damaged
         return self._directory / str(max(steps)) if steps else None
@@ -227,7 +190,7 @@ class Checkpointer:
         Raises:
             OSError: it could not be written.
         """
-        with self._writing():
+        with orbax_folder.writing(self._directory):
             try:
                 self._manager.wait_until_finished()
             finally:
@@ -243,19 +206,19 @@ class Checkpointer:
         step = self._read_progress(latest)["best_step"]
         self._check_files(step)
         # As it was saved: the state has more than is restored here, such as the optimiser's.
-        args = ocp.args.Composite(**{_STATE: ocp.args.StandardRestore()})
-        with self._reading(step):
-            state = self._manager.restore(step, args=args)[_STATE]
+        args = ocp.args.Composite(**{STATE: ocp.args.StandardRestore()})
+        with orbax_folder.reading(self._directory / str(step)):
+            state = self._manager.restore(step, args=args)[STATE]
             averages = state.get("averages")
             return step, {name: (averages or state).get(name, {}) for name in names}
 
     def _restore(self, step: int, like: PyTree) -> PyTree:
         like = jax.tree.map(np.asarray, like)
-        with self._reading(step):
-            saved = array_types.describe(self._manager.item_metadata(step)[_STATE].tree)
+        with orbax_folder.reading(self._directory / str(step)):
+            saved = array_types.describe(self._manager.item_metadata(step)[STATE].tree)
             self._check_same(step, saved, like)
-            args = ocp.args.Composite(**{_STATE: ocp.args.StandardRestore(like)})
-            return self._manager.restore(step, args=args)[_STATE]
+            args = ocp.args.Composite(**{STATE: ocp.args.StandardRestore(like)})
+            return self._manager.restore(step, args=args)[STATE]
 
     def _read_progress(self, step: int) -> dict[str, Any]:
         """The progress of a checkpoint.
@@ -264,9 +227,9 @@ class Checkpointer:
             OSError: it is none, or it is that of another step: somebody renamed or copied the
                 folder.
         """
-        args = ocp.args.Composite(**{_PROGRESS: ocp.args.JsonRestore()})
-        with self._reading(step):
-            progress: dict[str, Any] = self._manager.restore(step, args=args)[_PROGRESS]
+        args = ocp.args.Composite(**{PROGRESS: ocp.args.JsonRestore()})
+        with orbax_folder.reading(self._directory / str(step)):
+            progress: dict[str, Any] = self._manager.restore(step, args=args)[PROGRESS]
             if (wrong := _BEST_STEP(progress["best_step"])) is not None:
                 raise ValueError(f"its best step must be {wrong}")
         if (saved := progress.get("step", step)) != step:
@@ -284,12 +247,12 @@ class Checkpointer:
         """Called by orbax on one process, when the files are written and not yet renamed."""
         (folder,) = self._directory.glob(f"{self._step_in_flight}{ocp.utils.TMP_DIR_SUFFIX}*")
         # Not of the metadata beside the two, which orbax writes once more, later.
-        found = (file for part in (_STATE, _PROGRESS) for file in (folder / part).rglob("*"))
+        found = (file for part in (STATE, PROGRESS) for file in (folder / part).rglob("*"))
         checksums.write(folder, filter(Path.is_file, found))
 
     def _check_files(self, step: int) -> None:
         """Raises an error unless the files of a checkpoint are those that were written for it."""
-        checksums.check(self._directory / str(step), (_STATE, _PROGRESS))
+        checksums.check(self._directory / str(step), (STATE, PROGRESS))
         self._read_progress(step)
 
     def _check_best(self, step: int, best_step: int) -> None:
@@ -311,64 +274,6 @@ class Checkpointer:
                 shutil.rmtree(folder)
         self._is_clean = True
 
-    @contextmanager
-    def _reading(self, step: int) -> Iterator[None]:
-        """Raises the errors of a damaged checkpoint as OSError: orbax's can be any."""
-        try:
-            yield
-        except Exception as error:
-            let_through(error)
-            if isinstance(error, OSError | UserError):
-                raise
-            folder = self._directory / str(step)
-            raise OSError(f"{folder} cannot be read: {first_line(error)}") from error
-
-    @contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Raises orbax's errors as OSError: a full disk, for example, is a ValueError of orbax."""
-        try:
-            with interruption.patient():
-                yield
-        except (OSError, ValueError, RuntimeError) as error:
-            reason = full_disks.reason(error, self._directory) or error
-            raise OSError(f"cannot save a checkpoint in {self._directory}: {reason}") from error
-
-
-def check_path(directory: Path) -> None:
-    """Refuses a folder that cannot hold checkpoints, which the background would find out later.
-
-    Raises:
-        UserError: it is a file, or has a name that the storage takes for another.
-    """
-    directory = directory.absolute()
-    # Of os.path, whose functions fail for no name; where no folder can be, others say so.
-    if os.path.exists(directory) and not os.path.isdir(directory):  # noqa: PTH110, PTH112
-        raise UserError(f"{directory} must be a folder, for checkpoints; it is none")
-    # Tensorstore takes a backslash for a slash, and names in UTF-8 alone.
-    if "\\" in str(directory) or any("\ud800" <= letter <= "\udfff" for letter in str(directory)):
-        raise UserError(
-            f"{directory} cannot hold checkpoints: its path must be in UTF-8, without a backslash"
-        )
-    # The storage takes /gs/name and gs:/name for a bucket.
-    within = {f"{cloud}:" for cloud in _CLOUDS}
-    if directory.parts[1] in _CLOUDS or within.intersection(directory.parts):
-        raise UserError(
-            f"{directory} cannot hold checkpoints: it must be a folder of this machine, or one "
-            "that is mounted. Its path must not have gs:, s3:, az: or hf: in it, nor begin with "
-            "/gs, /s3, /az or /hf"
-        )
-
-
-def _check_content(directory: Path) -> None:
-    """Refuses what the storage would wait for or read for ever: pipes, devices, huge JSON."""
-    for folder, _, names in os.walk(directory):
-        for path in (Path(folder, name) for name in names):
-            if path.exists() and not path.is_file():
-                raise OSError(f"{path} {files.why_no_file(path)}")
-            # Numbers are in folders of this name, and are read as far as they are needed.
-            if path.exists() and path.parent.name != "d" and path.stat().st_size > _LARGEST:
-                raise OSError(f"{path} has more than {_LARGEST:,} bytes, and is not read")
-
 
 class _TwoLatestAndTheirBest(checkpoint_managers.PreservationPolicy):
     """Keeps the two latest steps and the best steps that they name."""
@@ -385,32 +290,6 @@ class _TwoLatestAndTheirBest(checkpoint_managers.PreservationPolicy):
         del context
         kept = {*self.best_of, *self.best_of.values()}
         return [checkpoint.step in kept for checkpoint in checkpoints]
-
-
-@functools.cache
-def _silence_orbax_log() -> None:
-    """Leaves orbax's messages out of the log, once in a process: its errors are raised as well."""
-    absl_logging.get_absl_logger().addFilter(
-        lambda record: not Path(record.pathname).is_relative_to(_ORBAX)
-    )
-
-
-@functools.cache
-def _ignore_closed_event_loops() -> None:
-    """Leaves out the tracebacks of the writes that go on after one of a save has failed.
-
-    Orbax writes the arrays of a save concurrently. When one write fails, on a full disk for
-    example, orbax raises its error and closes the event loop; each of the others then fails in a
-    thread of tensorstore, where no caller can catch it, and Python prints its traceback. That can
-    be after the checkpointer is closed, so this lasts as long as the process.
-    """
-    hook = sys.unraisablehook
-
-    def filtered(unraisable: "sys.UnraisableHookArgs") -> None:
-        if str(unraisable.exc_value) != "Event loop is closed":
-            hook(unraisable)
-
-    sys.unraisablehook = filtered
 
 
 _to_json: Callable[[Any], str] = json.JSONEncoder(sort_keys=True).encode

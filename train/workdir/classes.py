@@ -17,6 +17,11 @@ class Classes:
     names: tuple[str, ...]
     training_images: tuple[int, ...]
 
+    def are_some_of(self, others: "Classes") -> bool:
+        """Whether they are other classes with no more training images."""
+        counts = zip(self.training_images, others.training_images, strict=False)
+        return self.names == others.names and all(own <= other for own, other in counts)
+
     @classmethod
     def from_plain(cls, plain: Sequence[Mapping[str, Any]]) -> "Classes":
         """The classes from the result of `to_plain`.

@@ -33,6 +33,15 @@ class Facts:
     mean: tuple[float, ...] | None = field(default=None, compare=False)
     std: tuple[float, ...] | None = field(default=None, compare=False)
 
+    def are_of(self, others: "Facts") -> bool:
+        """Whether they are of the data of other facts.
+
+        A digest says of all files what the numbers of images say of those that are not left out.
+        """
+        if self.digest is not None and self.classes.are_some_of(others.classes):
+            others = dataclasses.replace(others, classes=self.classes)
+        return self == others
+
     def complete(self, spec: "DatasetSpec") -> "DatasetSpec":
         """The data set with the shape of its examples, and the mean and deviation of the run."""
         if spec.image_shape is None:

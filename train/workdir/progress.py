@@ -108,6 +108,8 @@ class Progress:
             compiled: whether the seconds of the epoch include compilation.
         """
         epoch = self.epochs + 1
+        # NaN is neither lower nor higher than another loss.
+        loss = math.inf if math.isnan(loss) else loss
         is_best = (score, -loss) > (self.best_score, -self.best_loss)
         return dataclasses.replace(
             self,

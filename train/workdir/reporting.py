@@ -51,7 +51,7 @@ class Reporter:
         config: the configuration of the run.
         facts: what is known of the data set.
         listed: its files, where they may be gone when the run goes on.
-        num_epochs: the epochs of the whole run.
+        num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one.
         batch_size: the examples of a step, for the speed.
         first_step: the steps that an earlier run has made and that are not repeated.
@@ -92,13 +92,14 @@ class Reporter:
         self._window_steps = 0
         workdir.mkdir(parents=True, exist_ok=True)
         write_config(config, workdir)
-        if not (workdir / run_files.CLASSES).exists():
-            files.write_whole(
-                workdir / run_files.CLASSES, files.to_json(facts.classes.to_plain(), indent=1)
-            )
-        elif run_files.read_classes(workdir) != facts.classes:
+        classes = workdir / run_files.CLASSES
+        is_kept = classes.exists() and run_files.read_classes(workdir) == facts.classes
+        # A run that begins anew may leave other images out than an earlier start.
+        if not is_kept and (first_step == 0 or not classes.exists()):
+            files.write_whole(classes, files.to_json(facts.classes.to_plain(), indent=1))
+        elif not is_kept:
             raise UserError(
-                f"{workdir / run_files.CLASSES} has not the classes of the data set, and was "
+                f"{classes} has not the classes of the data set, and was "
                 "changed or damaged since the run began; delete it, and the run writes it again"
             )
         # A run that begins anew may be normalized in another way than an earlier version began it.
@@ -144,7 +145,7 @@ class Reporter:
 
         Args:
             step: the steps made, this one included.
-            metrics: those of the step.
+            metrics: the metrics of the step.
         """
         self._pending.append(metrics)
         self._last_step = step

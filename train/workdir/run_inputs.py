@@ -15,7 +15,7 @@ _FOLDER = "dataset.path"
 
 
 def of_run(workdir: Path) -> dict[Path, str]:
-    """What the configuration of the run in a workdir names; nothing where there is no run.
+    """What the configuration of the run in a workdir names; nothing if there is no run.
 
     Returns:
         Paths that exist, and what messages call each.
@@ -45,7 +45,7 @@ def telling_where(path: str | None, flag: str) -> Iterator[None]:
     """Has the error of data that are not there name the flag that says where they are now.
 
     Args:
-        path: `config.dataset.path` of a run that has begun; None if it has no such field.
+        path: `config.dataset.path` of a run that has started; None if it has no such field.
         flag: the flag.
     """
     try:

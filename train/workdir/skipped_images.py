@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 from absl import logging
 
 from train.data.batches import SkippedImage
-from train.foundation import files
+from train.foundation import files, names
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.workdir import run_files
@@ -33,7 +33,8 @@ class SkippedImages:
 
     def __init__(self, workdir: Path | None) -> None:
         self._path = None if workdir is None else workdir / run_files.SKIPPED
-        self._seen: set[tuple[str, str]] = set()  # Each the split and the image.
+        self._seen: set[tuple[str, str]] = set()  # Each the split and the image; see `_key`.
+        self._found = 0  # Those that `add` has told of, or could have.
         self._end = 0  # Of the part of the file that has been read.
         self._read_what_is_there()
 
@@ -44,13 +45,25 @@ class SkippedImages:
 
     def add(self, skipped: SkippedImage, split: str) -> None:
         """Lists an image of a split, unless it is listed; some images are also warned of."""
-        # Not the source, which may have been moved since.
-        key = (split, skipped.image)
-        if key in self._seen:
+        if not self.add_told(skipped, split):
             return
-        if self._path is None:
-            is_new, listed = True, ""
-        else:
+        self._found += 1
+        # The 1st, 10th, 100th and so on: there may be many.
+        if self._found == 10 ** (len(str(self._found)) - 1):
+            logging.warning(
+                "images left out, unreadable so far: %d%s; %s",
+                len(self._seen),
+                "" if self._path is None else f", listed in {self._path}",
+                skipped.message,
+            )
+
+    def add_told(self, skipped: SkippedImage, split: str) -> bool:
+        """Lists an image that the user was told of; returns whether it was not listed before."""
+        key = _key(split, skipped.image)
+        if key in self._seen:
+            return False
+        is_new = True
+        if self._path is not None:
             with _locked(self._path) as file:
                 torn = self._read(file)
                 if torn:
@@ -60,14 +73,8 @@ class SkippedImages:
                     line = files.to_json({**asdict(skipped), "split": split})
                     file.write(line)
                     self._end += len(line)
-            listed = f", listed in {self._path}"
         self._seen.add(key)
-        count = len(self._seen)
-        # The 1st, 10th, 100th and so on: there may be many.
-        if is_new and count == 10 ** (len(str(count)) - 1):
-            logging.warning(
-                "images left out, unreadable so far: %d%s; %s", count, listed, skipped.message
-            )
+        return is_new
 
     def _read_what_is_there(self) -> None:
         if self._path is not None and self._path.exists():
@@ -83,7 +90,7 @@ class SkippedImages:
             # Somebody may have edited the file; what is no entry names no image.
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 entry = json.loads(line)
-                self._seen.add((entry["split"], entry["image"]))
+                self._seen.add(_key(entry["split"], entry["image"]))
         return torn
 
 
@@ -100,6 +107,14 @@ def show(workdir: Path, results: Mapping[str, Any]) -> None:
         with _opened(path) as file:
             numbers = str(file.read().count(b"\n"))
     show_line(f"images left out as unreadable: {numbers}; listed in {path}")
+
+
+def _key(split: str, image: str) -> tuple[str, str]:
+    """What an image is told apart by, also when its folder was moved.
+
+    A copy on another file system may have its name in another form of Unicode.
+    """
+    return split, names.same_form(image)
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -32,7 +32,7 @@ class Terminal:
     """Shows a run on standard output; plain lines and no animation where that is not a terminal.
 
     Args:
-        num_epochs: the epochs of the whole run.
+        num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one.
         first_step: the steps that an earlier run has made.
         select_by: the validation metric that selects an epoch.
@@ -100,12 +100,13 @@ def show_results(
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
     """
     console = make_console()
+    evaluated = results.get("evaluated", {})
     test, select_by = from_json(results["test"]), Metric.parse(config.select_by)
     show_line(
         f"test, with the parameters of epoch {results['best_epoch']}, which has the best "
         f"{select_by.in_words} on validation: loss {LOSS.format(test[LOSS])}"
+        f"{_of_unknown(results, evaluated.get('test'))}"
     )
-    evaluated = results.get("evaluated", {})
     _show_table(console, test, evaluated.get("test"))
     if "balanced_test" in results:
         show_line("on test examples of which every class has as many:")
@@ -132,12 +133,10 @@ def show_results(
 def show_report(title: str, report: Mapping[str, Any]) -> None:
     """Prints the report of an evaluation."""
     console = make_console()
-    unknown = report.get("num_examples_of_unknown_classes", 0)
-    of_unknown = f" ({unknown:,} of classes without training examples)" if unknown else ""
     show_line(
-        f"{title}: {report['num_examples']:,} examples{of_unknown}, {report['num_classes']:,} "
-        f"classes; thresholds from {report['num_calibration_examples']:,}, "
-        f"{report['calibrated_on']}",
+        f"{title}: {report['num_examples']:,} examples, {report['num_classes']:,} classes"
+        f"{_of_unknown(report, report['evaluated'])}; thresholds from {report['calibrated_on']} "
+        f"({report['num_calibration_examples']:,})",
     )
     _show_table(console, from_json(report["metrics"]), report["evaluated"])
     if "bayes" in report:
@@ -172,6 +171,20 @@ def show_files(files: Mapping[str, Path], console: Console | None = None) -> Non
         show_line(f"{what:<{width}}  {_shortest(path)}", console)
 
 
+def _of_unknown(fields: Mapping[str, Any], evaluated: Mapping[str, Any] | None) -> str:
+    """How many of the examples are of how many classes that the classifier does not know."""
+    unknown = fields.get("num_examples_of_unknown_classes", 0)
+    if not unknown or evaluated is None:
+        return ""
+    all_classes = evaluated["groups"]["all"]["classes"] + evaluated["classes_without_examples"]
+    further = all_classes - fields["num_classes"]
+    what = "class" if further == 1 else "classes"
+    return (
+        f"; {unknown:,} examples are of {further:,} further {what} without training examples, and "
+        "count as misses"
+    )
+
+
 def _note_on_metrics(name: str, k: int) -> str:
     return (
         f"Note: {name} with k = {k} is a top-{k} loss. It does not optimise the top-1 accuracy, "
@@ -197,7 +210,7 @@ def _show_table(
 
     Args:
         console: where it is printed.
-        metrics: those of the split.
+        metrics: the metrics of the split.
         evaluated: what `train.evaluation.evaluated` says of it; None in results of earlier
             versions.
     """

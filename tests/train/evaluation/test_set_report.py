@@ -240,6 +240,17 @@ def test_what_conformal_rules_are_worth_equals_the_references(
     ]
 
 
+def test_names_of_unknown_classes_without_examples_change_nothing(examples, validation):
+    names = [f"class {index}" for index in range(NUM_CLASSES)]
+    of_known, of_all = (
+        set_report(
+            examples, validation, ks=KS, coverages=(), class_counts=COUNTS, class_names=given
+        )
+        for given in (names, [*names, "only for validation"])
+    )
+    assert of_all.evaluated == of_known.evaluated
+
+
 def test_without_rules_nothing_is_said_of_them(report):
     assert "conformal_rules" not in report
 

@@ -44,33 +44,11 @@ FILES = {
         "    with open('noted', 'a') as file:\n"
         "        file.write(f'{os.getpid()} ')\n"
     ),
-    "recipe": (
-        "from configs.folder import get_config as of_a_folder\n\n\n"
-        "def get_config():\n"
-        "    config = of_a_folder('cross_entropy')\n"
-        "    config.eval.ks = (1,)\n"
-        "    config.select_by = 'loss'\n"
-        "    return config\n"
-    ),
-}
-FIELDS = {
-    "dataset.path": "photos",
-    "dataset.name": "mine:FAMILY",
-    "dataset.num_workers": 1,
-    "dataset.image_size": 8,
-    "dataset.batch_size": 4,
-    "loss.k": 1,
-    "model.name": "mlp",
-    "num_epochs": 1,
-    "optimizer.warmup_epochs": 0.0,
+    "recipe": installation.RECIPE,
 }
 CALLS = {
     # The processes that decode find the user's own modules, and nothing else.
-    "train": (
-        "--config=recipe.py",
-        "--workdir=run",
-        *(f"--config.{name}={value}" for name, value in FIELDS.items()),
-    ),
+    "train": ("--config=recipe.py", *installation.TINY_RUN, "--config.dataset.name=mine:FAMILY"),
     "prepare": ("--dataset=digits",),
     "evaluate": ("--workdir=run",),
     "predict": ("--workdir=run", "--images=photos/oak/0.png", "--top_k=1", "--html=sets.html"),

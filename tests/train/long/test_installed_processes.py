@@ -24,33 +24,9 @@ def folder(tmp_path):
 
 def test_processes_decode_the_photographs_of_an_own_recipe(commands, folder):
     write_classes(folder / "photos", ["beech", "oak"], 12, size=(40, 30))
-    # Recipes of one's own find ours.
-    (folder / "mine.py").write_text(
-        "from configs.folder import get_config as of_a_folder\n\n\n"
-        "def get_config():\n"
-        "    config = of_a_folder('cross_entropy')\n"
-        "    config.eval.ks = (1,)\n"
-        "    config.select_by = 'loss'\n"
-        "    return config\n"
-    )
-    fields = {
-        "dataset.path": "photos",
-        "dataset.num_workers": 1,
-        "dataset.image_size": 8,
-        "dataset.batch_size": 4,
-        "loss.k": 1,
-        "model.name": "mlp",
-        "num_epochs": 1,
-        "optimizer.warmup_epochs": 0.0,
-    }
-    done = installation.run(
-        commands,
-        folder,
-        "train",
-        "--config=mine.py",
-        "--workdir=run",
-        *(f"--config.{name}={value}" for name, value in fields.items()),
-    )
+    # A user's recipe finds the recipes of the program.
+    (folder / "mine.py").write_text(installation.RECIPE)
+    done = installation.run(commands, folder, "train", "--config=mine.py", *installation.TINY_RUN)
     assert done.returncode == 0, done.stderr
     assert json.loads((folder / "run" / "results.json").read_text())["num_classes"] == 2
 

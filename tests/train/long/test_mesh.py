@@ -10,9 +10,11 @@ import pytest
 from configs import synthetic_latents
 from tests.train.data.test_place_names_run import keep
 from tests.train.forked import start
+from tests.train.roundings import check_same_metrics, check_with_some_seed
 from train import experiment
 from train.assembly import assemble
 from train.configuration.parsing import parse
+from train.evaluation.thresholds import average_k_thresholds
 from train.prediction import trained
 from train.training import stop_signals
 from train.training.losses import LOSSES
@@ -22,10 +24,11 @@ pytestmark = [pytest.mark.long, pytest.mark.usefixtures("standard_promotion")]
 NUM_CLASSES, NUM_STEPS = 40, 3
 
 
-def configured(loss, class_devices=None, **fields):
-    """The configuration of a small run; without a number of devices they split the batch alone."""
+def configured(loss, class_devices=None, *, seed=0, **fields):
+    """The configuration of a small run; without a number of devices they only split the batch."""
     config = synthetic_latents.get_config(loss)
     small = {
+        "seed": seed,
         "dataset.num_classes": NUM_CLASSES,
         "dataset.num_genera": 8,
         "dataset.num_train": 8 * NUM_CLASSES,
@@ -77,14 +80,6 @@ def assert_equal(found, expected):
     )
 
 
-def assert_same_metrics(found, expected):
-    """Equal up to sums in another order, which move no label to another side of a threshold."""
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        # Without examples of a kind, such as classes of many images, there is no value.
-        assert found[name] == (value if value is None else pytest.approx(value, rel=1e-5)), name
-
-
 SPLITTING = sorted(name for name, loss in LOSSES.items() if loss.splits_classes)
 OPTIONS = {
     "clipped": ("cross_entropy", {"optimizer.clip_norm": 0.1, "loss.label_smoothing": 0.1}),
@@ -111,16 +106,24 @@ OPTIONS = {
 
 @pytest.mark.parametrize("loss", SPLITTING)
 def test_each_loss_that_splits_classes(loss):
-    expected = after_some_steps(configured(loss))
-    for class_devices in (2, 8) if loss in ("noised_balanced", "average_k") else (4,):
-        assert_equal(after_some_steps(configured(loss, class_devices)), expected)
+    def check(seed):
+        expected = after_some_steps(configured(loss, seed=seed))
+        for class_devices in (2, 8) if loss in ("noised_balanced", "average_k") else (4,):
+            found = after_some_steps(configured(loss, class_devices, seed=seed))
+            assert_equal(found, expected)
+
+    check_with_some_seed(check)
 
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_each_option_that_depends_on_classes(option):
     loss, fields = OPTIONS[option]
-    expected = after_some_steps(configured(loss, **fields))
-    assert_equal(after_some_steps(configured(loss, 4, **fields)), expected)
+
+    def check(seed):
+        expected = after_some_steps(configured(loss, seed=seed, **fields))
+        assert_equal(after_some_steps(configured(loss, 4, seed=seed, **fields)), expected)
+
+    check_with_some_seed(check)
 
 
 def test_without_shared_classes_a_mesh_is_shard_map():
@@ -176,26 +179,35 @@ class StopError(Exception):
 
 
 def test_a_run_goes_on_along_another_mesh_and_is_used_on_one_device(tmp_path):
-    workdir = tmp_path / "run"
-    fields = {"num_epochs": 3, "optimizer.decay_epochs": ()}
-    expected = experiment.run(configured("noised_balanced", **fields), tmp_path / "whole")
+    def check(seed):
+        workdir, unbroken = tmp_path / f"{seed}-run", tmp_path / f"{seed}-unbroken"
+        fields = {"seed": seed, "num_epochs": 3, "optimizer.decay_epochs": ()}
+        expected = experiment.run(configured("noised_balanced", **fields), unbroken)
 
-    def stop(_epoch, _metrics):
-        raise StopError
+        def stop(_epoch, _metrics):
+            raise StopError
 
-    for class_devices in (4, 2):
-        with pytest.raises(StopError):
-            experiment.run(
-                configured("noised_balanced", class_devices, **fields), workdir, after_epoch=stop
-            )
-        config = json.loads((workdir / "config.json").read_text())
-        assert (config["parallel"], config["class_devices"]) == ("mesh", class_devices)
-    results = experiment.run(configured("noised_balanced", parallel="pmap", **fields), workdir)
-    last, best = (tmp_path / name for name in ("run", "whole"))
-    params = [trained.load(folder).params for folder in (last, best)]
-    assert_equal(*params)
-    for split in ("validation", "test"):
-        assert_same_metrics(results[split], expected[split])
+        for class_devices in (4, 2):
+            config = configured("noised_balanced", class_devices, **fields)
+            with pytest.raises(StopError):
+                experiment.run(config, workdir, after_epoch=stop)
+            config = json.loads((workdir / "config.json").read_text())
+            assert (config["parallel"], config["class_devices"]) == ("mesh", class_devices)
+        results = experiment.run(configured("noised_balanced", parallel="pmap", **fields), workdir)
+        found, whole = (trained.load(folder) for folder in (workdir, unbroken))
+        assert_equal(found.params, whole.params)
+        for split in ("validation", "test"):
+            check_metrics(results[split], expected[split], found, split)
+
+    check_with_some_seed(check)
+
+
+def check_metrics(found, expected, classifier, split):
+    predicted = classifier.predict(split)
+    thresholds = average_k_thresholds(
+        classifier.predict("validation"), classifier.config["eval"]["ks"]
+    )
+    check_same_metrics(found, expected, predicted.scores, predicted.labels, thresholds.values())
 
 
 SMALL_RECIPES = {
@@ -219,20 +231,28 @@ SMALL_RECIPES = {
 )
 def test_a_recipe_that_splits_classes_is_the_same_on_one_device(tmp_path, recipe, class_devices):
     keep(600, tmp_path / "data")
-    fields = {
-        "dataset.data_dir": tmp_path / "data",
-        "num_epochs": 1,
-        **SMALL_RECIPES[recipe],
-    }
-    flags = [f"--config.{name}={value}" for name, value in fields.items()]
-    found = {}
-    for devices in (8, 1):
-        workdir = tmp_path / str(devices)
+
+    def check(seed):
+        found = {devices: trained_on(devices, seed) for devices in (8, 1)}
+        (losses, test_loss), (expected, expected_test_loss) = found[8], found[1]
+        assert len(losses) >= 3
+        # Sums in another order, whose differences ten steps of Adam enlarge.
+        assert losses == pytest.approx(expected, rel=1e-4)
+        assert test_loss == pytest.approx(expected_test_loss, rel=1e-4)
+
+    def trained_on(devices, seed):
+        workdir = tmp_path / f"{devices}-{seed}"
+        fields = {
+            "seed": seed,
+            "dataset.data_dir": tmp_path / "data",
+            "num_epochs": 1,
+            **SMALL_RECIPES[recipe],
+        }
         done = start(
             "train.main",
             f"--config=configs/{recipe}.py",
             f"--workdir={workdir}",
-            *flags,
+            *(f"--config.{name}={value}" for name, value in fields.items()),
             environment=virtual(devices),
         )
         assert done.returncode == 0, done.stderr
@@ -241,12 +261,9 @@ def test_a_recipe_that_splits_classes_is_the_same_on_one_device(tmp_path, recipe
         lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
         results = json.loads((workdir / "results.json").read_text())
         assert results["devices"] == devices
-        found[devices] = [line["loss"] for line in lines], results["test"]["loss"]
-    (losses, test_loss), (expected, expected_test_loss) = found[8], found[1]
-    assert len(losses) >= 3
-    # Sums in another order, whose differences ten steps of Adam enlarge.
-    assert losses == pytest.approx(expected, rel=1e-4)
-    assert test_loss == pytest.approx(expected_test_loss, rel=1e-4)
+        return [line["loss"] for line in lines], results["test"]["loss"]
+
+    check_with_some_seed(check)
 
 
 def test_what_the_machine_cannot_share_is_one_line(tmp_path):
@@ -271,16 +288,16 @@ def test_what_the_machine_cannot_share_is_one_line(tmp_path):
 def test_a_finished_run_is_evaluated_predicted_and_exported_on_any_devices(tmp_path):
     workdir = tmp_path / "run"
     results = experiment.run(configured("average_k", 4, num_epochs=1), workdir)
+    classifier = trained.load(workdir)
     for devices in (1, 4):
         done = start("train.evaluate", f"--workdir={workdir}", environment=virtual(devices))
         assert done.returncode == 0, done.stderr
         evaluation = json.loads((workdir / "evaluation_test.json").read_text())
-        assert_same_metrics(evaluation["metrics"], results["test"])
+        check_metrics(evaluation["metrics"], results["test"], classifier, "test")
     out = tmp_path / "exported"
     done = start("train.export", f"--workdir={workdir}", f"--out={out}", "--average_k=5")
     assert done.returncode == 0, done.stderr
     program = jax.export.deserialize(bytearray(out.read_bytes()))
-    classifier = trained.load(workdir)
     split = classifier.load_dataset().test
     _, chosen = program.call(split.images[:20])
     assert chosen.shape == (20, NUM_CLASSES)

@@ -137,7 +137,7 @@ def test_images_go_to_the_devices_as_bytes(photos, run_by_clip, sent, tmp_path, 
 
 
 @pytest.mark.slow
-def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, monkeypatch, capsys):
+def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(MODELS, "resnet50", dataclasses.replace(SMALL_RESNET, normalization=HALVES))
     file, run = {"name": "resnet50", "pretrained": "w.pth"}, {"start_from": str(run_by_clip)}
     for model, expected in (
@@ -153,7 +153,7 @@ def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, monkeypatch
         assert of_spec(assembly) == expected, model
         assert (assembly.facts.mean is None) == (expected == IMAGENET)
         capsys.readouterr()
-        experiment._show_data(assembly, {})
+        experiment._show_data(assembly, tmp_path, {})
         told = "images are normalized as" in capsys.readouterr().out
         assert told == (expected != IMAGENET)
     assert IMAGENET == (photographs.IMAGENET_MEAN, photographs.IMAGENET_STD)

@@ -374,6 +374,16 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, monkeypatch):
         train(report, range(1, 6))
 
 
+def test_a_run_that_begins_anew_counts_anew(tmp_path):
+    """A run that was stopped before its first checkpoint may leave other images out."""
+    path = tmp_path / "classes.json"
+    others = dataclasses.replace(FACTS.classes, training_images=(1,) * len(FACTS.classes.names))
+    path.write_bytes(files.to_json(others.to_plain()))
+    with reporter(tmp_path):
+        pass
+    assert json.loads(path.read_text()) == FACTS.classes.to_plain()
+
+
 def closing_words(tmp_path, capsys, results=RESULTS):
     with reporter(tmp_path) as report:
         train(report, range(1, 61))

@@ -178,7 +178,8 @@ def hold_out(
     """The role of each file: a fraction of every class is held out for validation, one for test.
 
     Which files are held out is a function of their keys, so that a new file moves few others. Files
-    of one key stay together. A class keeps at least one key for training.
+    of one key stay together. Each class keeps at least one key for training. A key with files of
+    several classes counts for the fraction of the class of its first file.
 
     Args:
         labels: the class of each file, [n].
@@ -195,8 +196,11 @@ def hold_out(
     for index, key in enumerate(keys):
         members.setdefault(key, []).append(index)
     by_class: dict[int, list[str]] = {}
+    classes = {key: np.unique(labels[indices]) for key, indices in members.items()}
+    keys_for_training = np.zeros(labels.max(initial=-1) + 1, np.int64)
     for key, indices in members.items():
         by_class.setdefault(int(labels[indices[0]]), []).append(key)
+        keys_for_training[classes[key]] += 1
     for keys_of_class in by_class.values():
         keys_of_class.sort(key=order.__getitem__)
         total = sum(len(members[key]) for key in keys_of_class)
@@ -209,10 +213,13 @@ def hold_out(
         for role, size in wanted.items():
             taken, rest = 0, []
             for key in left:
-                # A group that is too large is passed over: smaller ones may come after it.
-                if taken + len(members[key]) <= size:
+                # A group that is too large is passed over: smaller ones may come after it. So is
+                # one that has all training files of another class.
+                fits = taken + len(members[key]) <= size
+                if fits and (keys_for_training[classes[key]] > 1).all():
                     roles[members[key]] = role
                     taken += len(members[key])
+                    keys_for_training[classes[key]] -= 1
                 else:
                     rest.append(key)
             left = rest

@@ -43,7 +43,7 @@ class OwnImagesSpec(DatasetSpec):
         kind: the kind of the reader.
         options: what is made of images that are not opaque, or not whole.
         train_images: which training images are used, and with which labels.
-        files: those of the run that goes on; `None` for a run that begins.
+        files: the files of the run that goes on; `None` for a run that begins.
     """
 
     find: Callable[[str | None], FoundImages]

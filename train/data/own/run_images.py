@@ -1,5 +1,6 @@
 """The images of a run that goes on, some of which may be gone since it began."""
 
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -70,13 +71,18 @@ def _same_classes_and_splits(
     now: Listing, at: np.ndarray, listed: ListedFiles, kept: np.ndarray
 ) -> bool:
     """Whether the images that are still there have their class, and were given in their split."""
-    classes = np.array((*now.class_names, *now.unseen_names))
-    before = np.array((*listed.class_names, *listed.unseen_class_names))
+    classes = _classes((*now.class_names, *now.unseen_names), now.labels[at])
+    before = _classes((*listed.class_names, *listed.unseen_class_names), listed.labels[kept])
     roles, roles_before = now.roles[at], listed.roles[kept]
     is_same = _given_role(roles, now.given) == _given_role(roles_before, listed.given)
     # A class whose training images are gone may be left out now.
     has_role = is_same | (roles == NO_SPLIT)
-    return bool((classes[now.labels[at]] == before[listed.labels[kept]]).all() and has_role.all())
+    return bool((classes == before).all() and has_role.all())
+
+
+def _classes(names: Sequence[str], labels: np.ndarray) -> np.ndarray:
+    """The class of each image; empty for classes that are left out, whose labels follow."""
+    return np.array((*names, ""))[np.minimum(labels, len(names))]
 
 
 def _given_role(roles: np.ndarray, given: frozenset[Any]) -> np.ndarray:

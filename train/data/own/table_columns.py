@@ -66,7 +66,7 @@ def _read_text(table: Path, usual: str) -> Columns:
     except UnicodeError as error:
         raise UserError(
             f"config.dataset.path {table} is not a text in UTF-8, or as its mark of byte order "
-            f"says: {error}"
+            f"says: {error}; save it as CSV UTF-8"
         ) from error
     except csv.Error as error:
         raise UserError(f"config.dataset.path {table} is not a table: {error}") from error

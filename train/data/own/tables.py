@@ -1,7 +1,7 @@
 """Finds the images that a table lists: a CSV, TSV or Parquet file with paths and labels."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +20,8 @@ from train.foundation.errors import UserError
 
 # The start of an absolute path of Windows.
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+# Of the files that are missing, in the message.
+_MOST_NAMED = 10
 
 
 def find(table: Path) -> GivenImages:
@@ -61,41 +63,44 @@ def find(table: Path) -> GivenImages:
 def _paths(root: Path, listed: Sequence[str], where: str) -> tuple[str, ...]:
     """The paths of the files; refuses one that is listed twice, or paths if none is a file.
 
-    A path finds a file whose name looks the same, and one with "/" in place of backslashes.
+    A path finds a file whose name looks the same, and one with "/" in place of backslashes. Of a
+    file that is missing, too, backslashes become "/".
     """
     similar = names.SimilarFiles(root)
     paths: list[str] = []
     first: dict[str, int] = {}
-    missing = []
+    missing = {}
     for row, path in enumerate(listed):
         found = path if (root / path).is_file() else similar.find(path)
         if found is None or not (root / found).is_file():
-            missing.append(path)
-            found = path
+            missing[row + 1] = path
+            found = path.replace("\\", "/")
         before = first.setdefault(found, row)
         if before != row:
             raise UserError(
                 f"{where}: rows {before + 1} and {row + 1} have the same path, {names.shown(found)}"
             )
         paths.append(found)
-    of_windows = [path for path in missing if "\\" in path]
-    # If some of the files are there, the others cannot be read: all of them are reported later.
-    if of_windows or len(missing) == len(listed):
-        raise UserError(f"{where}: {_no_file(root, of_windows or missing)}")
+    if missing:
+        named = _in_words(root, missing)
+        if len(missing) == len(listed):
+            raise UserError(f"{where}: no file is there: {named}")
+        # These are images that cannot be read, as others may be.
+        logging.warning("%s: missing files: %s of %s: %s", where, len(missing), len(listed), named)
     _tell_of_other_paths(listed, paths, where)
     return tuple(paths)
 
 
-def _no_file(root: Path, missing: Sequence[str]) -> str:
-    """Why paths were not found, in words."""
-    path = missing[0]
-    more = f" ({len(missing)} such paths)" if len(missing) > 1 else ""
-    there_is = f"there is no file {names.shown(str(root / path))}{more}"
-    if _DRIVE.match(path):
-        return f"{there_is}: a path with a drive of Windows must be made relative to the table"
-    if "\\" in path:
-        return f"{there_is}, also not with / in place of its backslashes"
-    return f"{there_is}; paths are relative to the folder of the table"
+def _in_words(root: Path, missing: Mapping[int, str]) -> str:
+    """The paths that were not found, by their rows, and where they were looked for."""
+    rows = [f"{names.shown(path)} (row {row})" for row, path in missing.items()]
+    named = ", ".join([*rows[:_MOST_NAMED], *(["…"] if len(rows) > _MOST_NAMED else [])])
+    told = f"{named}; paths are relative to {root}"
+    if any(map(_DRIVE.match, missing.values())):
+        return f"{told}, and one with a drive of Windows must be made so"
+    if any("\\" in path for path in missing.values()):
+        return f"{told}, and their backslashes were also read as /"
+    return told
 
 
 def _tell_of_other_paths(listed: Sequence[str], paths: Sequence[str], where: str) -> None:

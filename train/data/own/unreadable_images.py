@@ -13,7 +13,7 @@ from PIL import Image
 
 from train.data import image_formats, image_opening
 from train.data.batches import SkippedImage
-from train.data.images import UnreadableImageError
+from train.data.images import TruncatedImageError, UnreadableImageError
 from train.data.own.listing import EncodedImages
 from train.data.records import Records
 from train.foundation import messages, reading
@@ -62,8 +62,15 @@ def why(records: Records, index: int) -> UnreadableImageError | None:
     try:
         records.reader.for_evaluation(*records.encoded(index))
     except UnreadableImageError as error:
-        return error
+        return advised(error, records)
     return None
+
+
+def advised(error: UnreadableImageError, records: Records) -> UnreadableImageError:
+    """The error of one of the images, with what reads the rest of a file that lacks its end."""
+    if not isinstance(error, TruncatedImageError) or records.reader.options.read_truncated:
+        return error
+    return TruncatedImageError(f"{error} (config.dataset.read_truncated=True reads what is there)")
 
 
 def refused(images: Sequence[SkippedImage], advice: str) -> UserError:

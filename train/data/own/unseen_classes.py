@@ -27,10 +27,10 @@ class Divided:
     """Examples that are divided into splits.
 
     Attributes:
-        labels: the class of each example, int32 [n]; those of unseen classes come last.
+        labels: the class of each example, int32 [n]; unseen classes come last.
         roles: the `Role` of each example, int8 [n]; `NO_SPLIT` for one that is left out.
         class_names: the names of the classes with training examples.
-        unseen_names: the names of the others, whose labels follow.
+        unseen_names: the names of the classes that are counted as unknown, whose labels follow.
     """
 
     labels: np.ndarray
@@ -61,18 +61,22 @@ def sort_out(examples: Divided, unseen: str | None, where: str, example: str) ->
     of_validation, of_test = (is_unseen & (roles == role) for role in (Role.VALIDATION, Role.TEST))
     without = [names[label] for label in np.flatnonzero(~trained).tolist()]
     found = f"{where} has no training {example} of {in_words(without, 'classes')}"
-    if is_unseen.any():
-        found += f", but {of_validation.sum():,} for validation and {of_test.sum():,} for the test"
+    numbers = {"validation": of_validation.sum(), "the test": of_test.sum()}
+    given = [split for split, number in numbers.items() if number]
+    if given:
+        found += f", but {' and '.join(f'{numbers[split]:,} for {split}' for split in given)}"
     if unseen == REFUSE:
         raise UserError(
             f"{found}; config.dataset.unseen_classes={_LEAVE_OUT} leaves them out, and "
             f"{COUNT_AS_UNKNOWN} counts those of the test as misses"
         )
     counted = unseen == COUNT_AS_UNKNOWN
-    kept = "the first are left out, and the second are misses" if counted else "all are left out"
-    logging.warning("%s; %s", found, kept)
-    # In their order, the unseen ones last.
-    order = np.argsort(~trained, kind="stable")
+    becomes = {"validation": "are left out", "the test": "count as misses"}
+    each = (f"those for {split} {becomes[split]}" for split in given)
+    logging.warning("%s; %s", found, ", and ".join(each) if counted else "all are left out")
+    is_counted = counted & (np.bincount(examples.labels[of_test], minlength=len(names)) > 0)
+    # Classes that are trained first, then those that are counted, each in their order.
+    order = np.argsort(np.where(trained, 0, np.where(is_counted, 1, 2)), kind="stable")
     number = np.empty(len(order), np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
     left_out = of_validation if counted else is_unseen
@@ -80,5 +84,5 @@ def sort_out(examples: Divided, unseen: str | None, where: str, example: str) ->
         labels=number[examples.labels],
         roles=np.where(left_out, np.int8(NO_SPLIT), roles),
         class_names=tuple(name for name, seen in zip(names, trained, strict=True) if seen),
-        unseen_names=tuple(without) if counted else (),
+        unseen_names=tuple(names[label] for label in np.flatnonzero(is_counted).tolist()),
     )

@@ -13,7 +13,7 @@ import numpy as np
 
 from train.data import images
 from train.data.batches import SkippedImage
-from train.data.images import UnreadableImageError
+from train.data.images import DecodeOptions, UnreadableImageError
 from train.data.own import image_records, unreadable_images
 from train.data.own.found_images import Files
 from train.data.own.image_records import DESCRIPTION, RECORDS
@@ -37,6 +37,7 @@ def write(
     nested: bool,
     most_bytes: int = files.MOST_IMAGE_BYTES,
     skip_unreadable: bool = False,
+    read_truncated: bool = False,
 ) -> tuple[str, ...]:
     """Writes the files of the images, and what is known of them, into a new folder.
 
@@ -48,6 +49,7 @@ def write(
         nested: whether each folder with images is a class.
         most_bytes: the largest size of a file of an image.
         skip_unreadable: whether images that cannot be read are left out.
+        read_truncated: whether files that lack their end are among those that can be read.
 
     Returns:
         The names of the images that were left out.
@@ -66,7 +68,11 @@ def write(
             if left.name != LOCK:
                 left.unlink()
         source = Files(given.root, given.paths, most_bytes)
-        kept, sizes, sums, unreadable = _write_records(source, str(given.root), unfinished)
+        # The size that a run will want is not known, and nothing is resized.
+        options = DecodeOptions(read_truncated=read_truncated)
+        reader = OwnImageReader((1, 1, 3), upright=True, augmentation="none", options=options)
+        every = Records(source, np.arange(len(source)), str(given.root), reader)
+        kept, sizes, sums, unreadable = _write_records(every, unfinished)
         written = given.take(kept)
         try:
             if unreadable and not skip_unreadable:
@@ -96,7 +102,7 @@ def _check_classes(given: GivenImages, written: GivenImages) -> None:
 
 
 def _write_records(
-    source: Files, name: str, folder: Path
+    every: Records, folder: Path
 ) -> tuple[list[int], np.ndarray, np.ndarray, list[SkippedImage]]:
     """Writes the records of the images that can be read.
 
@@ -107,28 +113,25 @@ def _write_records(
     sizes: list[int] = []
     sums: list[int] = []
     unreadable = []
-    # Its reader is not used: the size that a run will want is not known.
-    reader = OwnImageReader((1, 1, 3), upright=True, augmentation="none")
-    every = Records(source, np.arange(len(source)), name, reader)
 
     def read(index: int) -> bytes | UnreadableImageError:
         try:
             encoded, where = every.encoded(index)
-            images.decode(encoded, where)
+            images.decode(encoded, where, every.reader.options)
         except UnreadableImageError as error:
-            return error
+            return unreadable_images.advised(error, every)
         return encoded
 
     path = folder / RECORDS
     with (
         files.naming(path),
         path.open("wb") as file,
-        ImageProgress("checking and writing", len(source)) as progress,
+        ImageProgress("checking and writing", len(every)) as progress,
     ):
-        for index, encoded in enumerate(reading.in_threads(read, range(len(source)), ahead=_AHEAD)):
+        for index, encoded in enumerate(reading.in_threads(read, range(len(every)), ahead=_AHEAD)):
             progress.advance(1)
             if isinstance(encoded, UnreadableImageError):
-                unreadable.append(SkippedImage(every.file_name(index), name, str(encoded)))
+                unreadable.append(SkippedImage(every.file_name(index), every.name, str(encoded)))
                 continue
             file.write(encoded)
             kept.append(index)

@@ -31,7 +31,7 @@ class Stage(NamedTuple):
     Attributes:
         expansion: how many times as many channels are inside of a block as there are in its inputs.
         size: the rows and columns of the depthwise convolutions.
-        stride: that of the first block.
+        stride: the stride of the first block.
         channels: the channels of the results.
         num_blocks: the number of blocks.
     """
@@ -52,7 +52,7 @@ class EfficientNet(nn.Module):
         stem: the channels of the first convolution.
         last: the number of features.
         squeezes: whether each block has a squeeze-and-excite, of a quarter of its inputs' channels.
-        activation: that of all layers.
+        activation: the activation of all layers.
         of_tensorflow: whether the padding and batch norm's epsilon are TensorFlow's.
         dropout: the probability that a feature is set to 0 in training.
         stochastic_depth: see `mobile_features`.

@@ -24,9 +24,9 @@ class Conv:
     """A convolution, batch norm and ReLU.
 
     Attributes:
-        channels: those of the output.
+        channels: the channels of the output.
         size: the rows and columns of the kernel.
-        stride: that of rows and columns.
+        stride: the stride of rows and columns.
         padded: whether there are zeros around the image, half the size of the kernel.
     """
 
@@ -73,7 +73,7 @@ class Fork:
     """Two convolutions side by side, of 1 by 3 pixels and of 3 by 1.
 
     Attributes:
-        channels: those of each.
+        channels: the channels of each.
     """
 
     channels: int

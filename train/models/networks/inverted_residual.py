@@ -28,7 +28,7 @@ class Block(NamedTuple):
     Attributes:
         expanded: the channels inside.
         size: the rows and columns of the depthwise convolution.
-        stride: that of the depthwise convolution.
+        stride: the stride of the depthwise convolution.
         channels: the channels of the result.
         activation: that after the first two convolutions.
         squeeze: the squeeze-and-excite before the last one, or None.

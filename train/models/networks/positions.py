@@ -7,7 +7,7 @@ def resized(positions: jax.Array, old: int, new: tuple[int, int]) -> jax.Array:
     """Positions [1, old * old, d] of a square of patches to [1, rows * columns, d], as in timm.
 
     Args:
-        positions: those of the rows of the square, one row after the other.
+        positions: the positions of the rows of the square, one row after the other.
         old: the rows and columns of the square.
         new: the rows and columns that are wanted.
     """

@@ -36,7 +36,7 @@ class Block(nn.Module):
 
     Attributes:
         num_heads: the heads of the attention.
-        activation: that of the hidden layer.
+        activation: the activation of the hidden layer.
         layer_scale: the first factors of the two branches; None for branches without.
         dropout: the rate after each dense layer but that of queries, keys and values.
         stochastic_depth: the rate at which an example skips a branch.
@@ -97,7 +97,7 @@ class VisionTransformer(nn.Module):
         layer_scale: the first factors of the branches; None for branches without.
         projection: the features of the embedding that a tower of CLIP ends with. Such a tower has
             a norm before its blocks too, and patches without a bias. None for other networks.
-        activation: that of the hidden layers.
+        activation: the activation of the hidden layers.
         dropout: the rate after the positions are added, and after each dense layer but that of
             queries, keys and values.
         stochastic_depth: the rate at which an example skips a branch of the last block.

@@ -84,7 +84,7 @@ class PartialFeatures:
         return min(BATCH_SIZE, self._num_examples - self.done)
 
     def _next_batch(self, size: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """The batch at this place of the file; None where there is no whole one."""
+        """The batch at this place of the file; None if there is no whole one."""
         content = self._file.read(size * (1 + 4 * self._num_features))
         # After a power cut, a file may have its length and not its content.
         if size == 0 or self._file.read(_CHECKSUM_BYTES) != _checksum(content):

@@ -132,7 +132,7 @@ FOLDERS = {
     "a loop of links": (linked("ash/a.png", "a.png"), "read ash/a.png of ROOT: Too many", {}),
     "not trained on": (
         splits(train=CLASSES, val=(*CLASSES, "dogwood")),
-        "ROOT has no training image of dogwood, but 5 for validation and 0 for the test; config",
+        "ROOT has no training image of dogwood, but 5 for validation; config",
         {},
     ),
     "two validations": (
@@ -303,6 +303,10 @@ TABLES = {
     "an empty file": (holding(b""), "TABLE is empty"),
     "blank lines": (holding(b"\n\n"), "TABLE is empty"),
     "not UTF-8": (holding(b"\xff\xfe\x00"), "TABLE is not a text in UTF-8"),
+    "a table of an old Excel": (
+        holding("path,label\na.png,hêtre\n".encode("cp1252")),
+        "invalid continuation byte; save it as CSV UTF-8",
+    ),
     "an open quote": (holding(b'path,label\n"a'), "TABLE is not a table: unexpected end of data"),
     "no rows": (written(), "TABLE must list images; it has no rows"),
     "no label": (
@@ -335,15 +339,15 @@ TABLES = {
     ),
     "a path with backslashes": (
         holding(b"path,label\nimg\\a.png,ash\n"),
-        "TABLE: there is no file ROOT/img\\a.png, also not with / in place of its backslashes",
+        "TABLE: no file is there: img\\a.png (row 1); paths are relative to ROOT, and their backs",
     ),
     "a path of Windows": (
         holding(b"path,label\nC:\\img\\a.png,ash\n"),
-        "TABLE: there is no file ROOT/C:\\img\\a.png: a path with a drive of Windows must be made",
+        "C:\\img\\a.png (row 1); paths are relative to ROOT, and one with a drive of Windows must",
     ),
     "a path that cannot be seen as it is": (
         holding("path,label\na\u200b.png,ash\n".encode()),
-        "there is no file ROOT/a\u200b.png (ROOT/a<U+200B>.png); paths are relative",
+        "no file is there: a\u200b.png (a<U+200B>.png) (row 1); paths are relative to ROOT",
     ),
     "one path in two forms": (
         written(*rows(), ("ash-0\u200b.png", "birch"), missing=["ash-0\u200b.png"]),
@@ -373,9 +377,11 @@ TABLES = {
     ),
     "no file": (
         written(*rows(), missing=[path for path, _ in rows()]),
-        "TABLE: there is no file ROOT/ash-0.png (15 such paths); paths are relative to the folder",
+        "TABLE: no file is there: ash-0.png (row 1), ash-1.png (row 2), ash-2.png (row 3), "
+        "ash-3.png (row 4), ash-4.png (row 5), birch-0.png (row 6), birch-1.png (row 7), "
+        "birch-2.png (row 8), birch-3.png (row 9), birch-4.png (row 10), …; paths are relative to",
     ),
-    "the path of a folder": (holding(b"path,label\n.,ash\n"), "TABLE: there is no file ROOT"),
+    "the path of a folder": (holding(b"path,label\n.,ash\n"), "TABLE: no file is there: . (row 1)"),
     "one class": (written(*rows(classes=["ash"])), "at least two classes; it has 1 (ash)"),
     "an unknown split": (
         written(("a.png", "ash", "extra"), header=SPLIT),
@@ -388,7 +394,7 @@ TABLES = {
     ),
     "not trained on": (
         written(("a.png", "ash", "train"), ("b.png", "birch", "test"), header=SPLIT),
-        "TABLE has no training image of birch, but 0 for validation and 1 for the test; config.data"
+        "TABLE has no training image of birch, but 1 for the test; config.data"
         "set.unseen_classes=leave_out leaves them out, and count_as_unknown counts those of the",
     ),
     "too few images": (

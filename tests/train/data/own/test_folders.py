@@ -313,6 +313,20 @@ def test_a_large_group_does_not_keep_smaller_ones_from_being_held_out():
         assert np.bincount(roles[labels == label]).tolist() == [70, 15, 15]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_groups_of_several_classes_leave_each_class_something_for_training(seed):
+    """As the places in which several species were seen."""
+    draw = np.random.default_rng(seed)
+    labels, places = draw.integers(6, size=60), draw.integers(15, size=60)
+    # A species that was seen in one place, after others.
+    labels, places = np.append(labels, [6, 6]), np.append(places, [places[0]] * 2)
+    roles = listing.hold_out(labels, [f"place {one}" for one in places], validation=0.3, test=0.4)
+    assert set(labels[roles == listing.Role.TRAIN]) == set(labels)
+    for place in range(15):
+        assert len(set(roles[places == place])) <= 1
+    assert listing.Role.TEST in roles
+
+
 def test_a_folder_that_cannot_be_read_is_told(tmp_path, monkeypatch):
     pictures.write_classes(tmp_path, CLASSES, 5)
 

@@ -1,10 +1,12 @@
 """Records of a folder or a table: the same data as the files, written whole or not at all."""
 
 import csv
+import dataclasses
 import errno
 import json
 import os
 import pickle
+import re
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from tests.train.data.specs import dataset_spec
 from tests.train.forked import start, start_each
 from train import prepare
 from train.data.batches import EvaluationBatches, TrainingBatches
-from train.data.own import division, image_records, listing
+from train.data.own import division, image_records, listing, unreadable_images
 from train.data.own.division import Division
 from train.foundation.errors import InterruptedRunError, UserError
 
@@ -309,6 +311,32 @@ def test_a_place_that_cannot_be_used_is_told(prepared, tmp_path):
     with pytest.raises(UserError, match=r"^--path must be a folder with images; \S+/gone does not"):
         prepare.write_records("folder", tmp_path / "gone", tmp_path / "records", nested=False)
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_truncated_file_is_packed_where_asked(tmp_path):
+    photos, records = tmp_path / "photos", tmp_path / "records"
+    pictures.write_classes(photos, CLASSES, 5)
+    damaged = photos / "ash" / "0.png"
+    damaged.write_bytes(damaged.read_bytes()[:-50])
+    flags = (f"--path={photos}", f"--out={records}")
+    told = r"image file is truncated .*\(--read_truncated reads what is there\); --skip_unreadable"
+    done = start("train.prepare", "--dataset=folder", *flags)
+    assert done.returncode == 2
+    assert re.search(told, done.stderr)
+    done = start("train.prepare", "--dataset=folder", *flags, "--read_truncated")
+    assert done.returncode == 0, done.stderr
+    assert "3 classes, 15 images; prepared" in done.stdout
+    # Also in training, in the words of the configuration.
+    dataset = load("folder", records)
+    every = dataclasses.replace(dataset.train.images, indices=np.arange(15))
+    errors = [error for chunk in unreadable_images.find(every, check="headers") for error in chunk]
+    ((_, error),) = errors
+    assert str(error).endswith("(config.dataset.read_truncated=True reads what is there)")
+    reads = load("folder", records, read_truncated=True).train.images
+    every = dataclasses.replace(reads, indices=np.arange(15))
+    assert [*unreadable_images.find(every, check="all")] == [[]]
+    done = start("train.prepare", "--dataset=digits", "--read_truncated")
+    assert "--read_truncated is for --dataset=folder or table" in done.stderr
 
 
 @pytest.mark.slow

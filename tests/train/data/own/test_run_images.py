@@ -416,6 +416,52 @@ def test_a_stop_does_not_change_what_is_left_out(tmp_path):
 
 
 @pytest.mark.slow
+def test_images_that_are_left_out_do_not_count(tmp_path, capfd):
+    """Neither in the classes nor in the groups by shots; a run that goes on keeps its numbers."""
+    pictures.write_classes(tmp_path / "photos", CLASSES, 10)
+    before = small(folder, tmp_path / "photos")
+    names = {
+        path: name
+        for path, name in zip(*listed_training(before), strict=True)
+        if name in ("ash", "birch")
+    }
+    gone = [path for path, name in names.items() if name == "ash"][:2]
+    later = next(path for path, name in names.items() if name == "birch")
+    for path in gone:
+        (tmp_path / "photos" / path).write_bytes(b"no image")
+    config = config_of(tmp_path, **SKIP)
+    with pytest.raises(StoppedError):
+        experiment.run(config, tmp_path / "run", after_epoch=stop)
+    shown = capfd.readouterr()
+    told = "left out: 2 of train; the next one that can be read replaces an image in training; list"
+    assert told in shown.out
+    assert "unreadable so far" not in shown.err
+    counts = (4, 6, 6, 6, 6, 6)
+    assert run_files.read_classes(tmp_path / "run").training_images == counts
+    # The file can be written again.
+    shutil.copytree(tmp_path / "run", tmp_path / "again")
+    (tmp_path / "again" / "classes.json").unlink()
+    with pytest.raises(StoppedError):
+        experiment.run(config, tmp_path / "again", after_epoch=stop)
+    assert run_files.read_classes(tmp_path / "again").training_images == counts
+    (tmp_path / "photos" / later).unlink()
+    results = experiment.run(config, tmp_path / "run")
+    assert results["left_out"]["train"] == 3
+    classifier = trained.load(tmp_path / "run")
+    assert classifier.classes.training_images == counts
+    assert classifier.class_counts.tolist() == list(counts)
+    classifier.predict("test")
+
+
+def listed_training(config):
+    """The paths of the training images of a configuration, and the names of their classes."""
+    dataset = dataset_spec(config["dataset"]).load(None)
+    train = dataset.train
+    paths = [train.images.file_name(index) for index in range(len(train))]
+    return paths, [dataset.class_names[label] for label in train.labels]
+
+
+@pytest.mark.slow
 def test_a_run_of_an_earlier_version_has_no_list(moved):
     """It goes on with all its files, or not at all; then it has one."""
     (moved / "run" / "data_files.json").unlink()

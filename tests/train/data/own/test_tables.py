@@ -136,6 +136,24 @@ def test_a_path_finds_a_file_whose_name_looks_the_same(tmp_path, caplog):
     assert "names that look the same are one class: " in messages[2]
 
 
+def test_missing_files_are_told_with_their_rows_and_can_be_left_out(tmp_path, caplog):
+    table = write(tmp_path, rows(5))
+    table.write_text("path,label\n" + LISTED.replace("ash-", ".\\ash-"))
+    for name in ("ash-1.png", "cedar-4.png"):
+        (tmp_path / name).unlink()
+    found = find(table)
+    where = f"config.dataset.path {table}"
+    told = ".\\ash-1.png (row 2), cedar-4.png (row 15); paths are relative to"
+    assert caplog.records[0].getMessage() == (
+        f"{where}: missing files: 2 of 15: {told} {tmp_path}, and their backslashes were also read "
+        "as /"
+    )
+    # As others that cannot be read.
+    files = Files(found.root, found.paths)
+    gone = [files[n]["file_name"] for n in range(15) if "unreadable" in files[n]]
+    assert gone == ["./ash-1.png", "cedar-4.png"]
+
+
 def test_quoted_names_with_commas_and_line_breaks(tmp_path):
     classes = ("Acer, field", 'the "red" one')
     found = find(write(tmp_path, [(f"{n}.png", classes[n % 2]) for n in range(10)]))

@@ -13,6 +13,7 @@ from tests.train.data.specs import dataset_spec
 from tests.train.forked import start
 from tests.train.sealed import unsealed
 from train import experiment, prepare
+from train.configuration.parsing import parse
 from train.data.own import division, folders, image_records
 from train.data.own.division import Division
 from train.data.own.listing import Role
@@ -20,11 +21,15 @@ from train.evaluation.outcomes import Outcomes
 from train.foundation.errors import UserError
 from train.prediction import trained
 from train.prediction.embedding import found
+from train.workdir import terminal
 
 CLASSES = ("ash", "birch", "cedar")
 # Between two classes of the training, in their order.
 UNSEEN = "beech"
 NO_TRAINING = "has no training image of beech, but 3 for validation and 4 for the test"
+
+
+UNKNOWN = "; 48 examples are of 1 further class without training examples, and count as misses"
 
 
 def photos(root):
@@ -39,6 +44,16 @@ def divided(images, unseen):
     return division.split(images, "here", Division(0.2, 0.2, unseen))
 
 
+@pytest.mark.parametrize("of_validation", ["aspen", "willow"])
+def test_a_class_of_validation_is_not_a_class_of_the_test(tmp_path, of_validation):
+    """Whether its name is before or after the others."""
+    root = photos(tmp_path)
+    pictures.write_classes(root / "val", [of_validation], 2)
+    listing = divided(folders.find(root, nested=False), "count_as_unknown")
+    assert (listing.class_names, listing.unseen_names) == (CLASSES, (UNSEEN,))
+    assert listing.labels[listing.roles == Role.TEST].max() == len(CLASSES)
+
+
 @pytest.mark.parametrize("in_records", [False, True])
 def test_a_folder_or_its_records(tmp_path, caplog, in_records):
     images = folders.find(photos(tmp_path / "photos"), nested=False)
@@ -50,7 +65,8 @@ def test_a_folder_or_its_records(tmp_path, caplog, in_records):
     left_out, counted = divided(images, "leave_out"), divided(images, "count_as_unknown")
     assert [record.getMessage() for record in caplog.records] == [
         f"here {NO_TRAINING}; all are left out",
-        f"here {NO_TRAINING}; the first are left out, and the second are misses",
+        f"here {NO_TRAINING}; those for validation are left out, and those for the test count as "
+        "misses",
     ]
     is_unseen = np.array([f"/{UNSEEN}/" in path for path in left_out.paths])
     assert (left_out.class_names, counted.class_names) == (CLASSES, CLASSES)
@@ -62,6 +78,22 @@ def test_a_folder_or_its_records(tmp_path, caplog, in_records):
         named = (listing.paths[index].split("/")[1] for index in listing.of_role(Role.TRAIN))
         assert [CLASSES[label] for label in listing.labels[listing.of_role(Role.TRAIN)]] == [*named]
     assert left_out.digest(np.zeros(36)) != counted.digest(np.zeros(36))
+
+
+@pytest.mark.parametrize(
+    ("split", "told"),
+    [
+        ("val", "but 3 for validation; those for validation are left out"),
+        ("test", "but 3 for the test; those for the test count as misses"),
+    ],
+)
+def test_a_split_without_images_of_the_class_is_not_told_of(tmp_path, caplog, split, told):
+    for name in ("train", "val", "test"):
+        pictures.write_classes(tmp_path / name, CLASSES, 3)
+    pictures.write_classes(tmp_path / split, (UNSEEN,), 3)
+    divided(folders.find(tmp_path, nested=False), "count_as_unknown")
+    (record,) = caplog.records
+    assert record.getMessage() == f"here has no training image of beech, {told}"
 
 
 def test_embedding_keeps_all_classes(tmp_path):
@@ -147,6 +179,18 @@ def test_unknown_classes_are_misses(runs):
     # A class without training examples has few.
     assert left_out["test"]["few_top_1_accuracy"] is None
     assert counted["test"]["few_top_1_accuracy"] == 0
+    assert counted["num_examples_of_unknown_classes"] == 48
+    assert "num_examples_of_unknown_classes" not in left_out
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("standard_promotion")
+def test_the_closing_table_says_how_many_are_unknown(runs, capsys):
+    for name, is_told in (("count_as_unknown", True), ("leave_out", False)):
+        results = json.loads((runs / name / "results.json").read_text())
+        config = parse(results["config"])
+        terminal.show_results(results, config, {}, optimizes_top_k=False)
+        assert (UNKNOWN in capsys.readouterr().out) == is_told
 
 
 @pytest.mark.slow
@@ -155,7 +199,9 @@ def test_the_report_says_how_many_are_unknown(runs, tmp_path):
     flags = ("--coverages=0.9", "--rules=all", f"--scores={tmp_path}/scores.npz")
     done = start("train.evaluate", f"--workdir={runs}/count_as_unknown", *flags)
     assert done.returncode == 0, done.stderr
-    assert "(48 of classes without training examples), 3 classes; " in done.stdout
+    known = unsealed(runs / "leave_out" / "results.json")["evaluated"]["validation"]
+    calibrated_on = f"validation examples ({known['groups']['all']['examples']})"
+    assert f", 3 classes{UNKNOWN}; thresholds from {calibrated_on}\n" in done.stdout
     report = unsealed(runs / "count_as_unknown" / "evaluation_test.json")
     assert report["num_examples_of_unknown_classes"] == 48
     share = 1 - 48 / report["num_examples"]

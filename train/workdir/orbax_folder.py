@@ -1,0 +1,164 @@
+"""A folder of checkpoints as orbax keeps it, without what orbax does that a run must not do.
+
+Orbax logs what it raises, waits for folders that cannot be made, goes on writing after a failure,
+takes some paths for those of clouds, reads files without an end, and raises errors of any type.
+Only this module and `checkpoint` import it.
+"""
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import jax
+import orbax.checkpoint as ocp
+from absl import logging as absl_logging
+from orbax.checkpoint import checkpoint_managers
+
+from train.foundation import files, full_disks, interruption, json_files
+from train.foundation.errors import UserError, first_line, let_through
+
+# The folders of a checkpoint.
+STATE = "state"
+PROGRESS = "progress"
+_ORBAX = Path(ocp.__file__).parent
+# The storage takes these for the schemes of clouds.
+_CLOUDS = ("gs", "s3", "az", "hf")
+# In bytes, of the files that describe the numbers of a checkpoint.
+_LARGEST = json_files.LARGEST
+
+
+def open_manager(
+    directory: Path,
+    policy: checkpoint_managers.PreservationPolicy,
+    write_checksums: Callable[[], None],
+) -> ocp.CheckpointManager:
+    """Orbax's manager of the checkpoints in a folder, which is made if it does not exist.
+
+    Args:
+        directory: the folder, an absolute path.
+        policy: which checkpoints are kept.
+        write_checksums: called on one process before the temporary folder of a save is renamed.
+
+    Raises:
+        UserError: the folder is a file, or has a name that the storage takes for another.
+        OSError: what is in the folder cannot be read.
+    """
+    _silence_log()
+    check_path(directory)
+    _check_content(directory)
+    # Orbax asks for the devices. A machine without devices says nothing about the checkpoints.
+    jax.devices()
+    try:
+        manager = ocp.CheckpointManager(
+            directory,
+            item_handlers={
+                STATE: ocp.StandardCheckpointHandler(),
+                PROGRESS: ocp.JsonCheckpointHandler(),
+            },
+            options=ocp.CheckpointManagerOptions(
+                preservation_policy=policy,
+                async_options=ocp.AsyncOptions(
+                    post_finalization_callback=write_checksums,
+                    # Orbax's threads wait for a folder that another one makes, and wait for
+                    # five minutes if it cannot be made. The process does not end before them.
+                    create_directories_asynchronously=False,
+                ),
+            ),
+        )
+    except OSError:
+        raise
+    except Exception as error:  # A damaged description of a checkpoint can make orbax raise any.
+        let_through(error)
+        raise OSError(
+            f"the checkpoints in {directory} cannot be read: {first_line(error)}"
+        ) from error
+    _ignore_closed_event_loops()
+    return manager
+
+
+@contextmanager
+def reading(folder: Path) -> Iterator[None]:
+    """Raises the errors of a damaged checkpoint as OSError: orbax's can be any."""
+    try:
+        yield
+    except Exception as error:
+        let_through(error)
+        if isinstance(error, OSError | UserError):
+            raise
+        raise OSError(f"{folder} cannot be read: {first_line(error)}") from error
+
+
+@contextmanager
+def writing(directory: Path) -> Iterator[None]:
+    """Raises orbax's errors as OSError: a full disk, for example, is a ValueError of orbax."""
+    try:
+        with interruption.patient():
+            yield
+    except (OSError, ValueError, RuntimeError) as error:
+        reason = full_disks.reason(error, directory) or error
+        raise OSError(f"cannot save a checkpoint in {directory}: {reason}") from error
+
+
+def check_path(directory: Path) -> None:
+    """Refuses a folder that cannot hold checkpoints, which the background would find out later.
+
+    Raises:
+        UserError: it is a file, or has a name that the storage takes for another.
+    """
+    directory = directory.absolute()
+    # The functions of os.path fail for no name. Others report where no folder can be.
+    if os.path.exists(directory) and not os.path.isdir(directory):  # noqa: PTH110, PTH112
+        raise UserError(f"{directory} must be a folder, for checkpoints; it is none")
+    # Tensorstore takes a backslash for a slash, and names in UTF-8 alone.
+    if "\\" in str(directory) or any("\ud800" <= letter <= "\udfff" for letter in str(directory)):
+        raise UserError(
+            f"{directory} cannot hold checkpoints: its path must be in UTF-8, without a backslash"
+        )
+    # The storage takes /gs/name and gs:/name for a bucket.
+    within = {f"{cloud}:" for cloud in _CLOUDS}
+    if directory.parts[1] in _CLOUDS or within.intersection(directory.parts):
+        raise UserError(
+            f"{directory} cannot hold checkpoints: it must be a folder of this machine, or one "
+            "that is mounted. Its path must not have gs:, s3:, az: or hf: in it, nor begin with "
+            "/gs, /s3, /az or /hf"
+        )
+
+
+def _check_content(directory: Path) -> None:
+    """Refuses what the storage would wait for or read for ever: pipes, devices, huge JSON."""
+    for folder, _, names in os.walk(directory):
+        for path in (Path(folder, name) for name in names):
+            if path.exists() and not path.is_file():
+                raise OSError(f"{path} {files.why_no_file(path)}")
+            # Numbers are in folders of this name, and are read as far as they are needed.
+            if path.exists() and path.parent.name != "d" and path.stat().st_size > _LARGEST:
+                raise OSError(f"{path} has more than {_LARGEST:,} bytes, and is not read")
+
+
+@functools.cache
+def _silence_log() -> None:
+    """Leaves orbax's messages out of the log, once in a process: its errors are raised as well."""
+    absl_logging.get_absl_logger().addFilter(
+        lambda record: not Path(record.pathname).is_relative_to(_ORBAX)
+    )
+
+
+@functools.cache
+def _ignore_closed_event_loops() -> None:
+    """Leaves out the tracebacks of the writes that go on after one of a save has failed.
+
+    Orbax writes the arrays of a save concurrently. When one write fails, on a full disk for
+    example, orbax raises its error and closes the event loop; each of the others then fails in a
+    thread of tensorstore, where no caller can catch it, and Python prints its traceback. That can
+    be after the checkpointer is closed, so this lasts as long as the process.
+    """
+    hook = sys.unraisablehook
+
+    def filtered(unraisable: "sys.UnraisableHookArgs") -> None:
+        if str(unraisable.exc_value) != "Event loop is closed":
+            hook(unraisable)
+
+    sys.unraisablehook = filtered
