@@ -47,7 +47,7 @@ def parse(config: Mapping[str, Any]) -> Config:
     for name, one in declared.items():
         if (one.in_recipes or name in values) and name not in rules.DEPENDENT:
             rules.check_field(values, name, NAMES.get(name, one.check))
-    for name in sorted(rules.DEPENDENT - values.keys()):
+    for name in sorted(rules.DEPENDENT.keys() - values.keys()):
         raise UserError(f"config.{name} is missing")
     for name in find_loss(values["loss.name"]).parameters:
         if f"loss.{name}" not in values:
