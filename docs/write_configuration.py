@@ -31,7 +31,8 @@ A recipe has the parameters of its losses in `loss`. [Which loss](which_loss.md)
 def page() -> str:
     """The page as the declarations say it."""
     fields = by_dotted_name(Config)
-    groups = dict.fromkeys(name.rpartition(".")[0] for name in fields)
+    # The fields outside the groups come first.
+    groups = sorted(dict.fromkeys(name.rpartition(".")[0] for name in fields), key=bool)
     parts = [_START]
     for group in groups:
         own = {name: one for name, one in fields.items() if name.rpartition(".")[0] == group}

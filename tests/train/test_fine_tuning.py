@@ -252,6 +252,8 @@ def test_weights_of_normalized_features_are_those_of_the_published_network(
             "model.pretrained": str(tmp_path / "resnet50.pth"),
             "model.freeze": True,
             "eval.ks": [1],
+            "select_by": "top_1_accuracy",
+            "loss.k": 1,
         },
     )
     assembly = assemble(parse(config))

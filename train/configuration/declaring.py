@@ -103,9 +103,13 @@ def by_dotted_name(
         prefix: what names begin with.
         groups: kinds of the groups inside, if they are other ones than the declared ones.
     """
-    found = {f"{prefix}{name}": one for name, one in of_group(group).items()}
-    for name, inside in _groups(group):
-        found |= by_dotted_name(groups.get(name, inside), f"{prefix}{name}.")
+    known, inside, found = of_group(group), dict(_groups(group)), dict[str, Declared]()
+    for one in dataclasses.fields(group):
+        if one.name in known:
+            found[f"{prefix}{one.name}"] = known[one.name]
+        elif one.name in inside:
+            kind = groups.get(one.name, inside[one.name])
+            found |= by_dotted_name(kind, f"{prefix}{one.name}.")
     return found
 
 

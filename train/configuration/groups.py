@@ -260,6 +260,12 @@ def _epochs_and_steps(value: Any) -> str | None:
 class Config:
     """The configuration of a run."""
 
+    dataset: DatasetFields
+    model: ModelFields
+    optimizer: OptimizerFields
+    loss: LossFields
+    eval: EvaluationFields
+    checkpoint: CheckpointFields
     seed: int = field(
         "The seed of everything that is random.", integer(0, 2**32 - 1), is_input=True
     )
@@ -297,12 +303,6 @@ class Config:
         default=(),
         in_recipes=False,
     )
-    dataset: DatasetFields
-    model: ModelFields
-    loss: LossFields
-    optimizer: OptimizerFields
-    eval: EvaluationFields
-    checkpoint: CheckpointFields
 
     def to_plain(self) -> dict[str, Any]:
         """The configuration as `config.json` has it."""
