@@ -351,8 +351,8 @@ def test_what_cannot_be_extended_is_refused(of_two_epochs, tmp_path):
     refused({**config, "num_epochs": 1}, workdir, message, extend=True)
     refused(config, tmp_path / "none", "--extend needs a run in --workdir; .* none", extend=True)
     progress = Progress(step=38, best_epoch=1, epoch_seconds=(1.0, 1.0))
+    stopped = SimpleNamespace(config=SimpleNamespace(stop_after=1))
     with pytest.raises(UserError, match="it stopped in epoch 2, 1 epochs after its best one"):
-        stopped = SimpleNamespace(config=SimpleNamespace(stop_after=1))
         experiment._extend(stopped, workdir, progress, shorter=2)
     assert not (workdir / "until_epoch_2").exists()
 
