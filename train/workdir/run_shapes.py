@@ -103,6 +103,7 @@ WHOLE_RESULTS: Field = record(
         "test": record({"loss": NUMBER_OR_NULL}),
         "validation": METRICS,
         "best_epoch": integer(1),
+        "config": CONFIG,
     },
 )
 
