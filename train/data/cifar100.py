@@ -5,7 +5,7 @@ import functools
 import tensorflow_datasets as tfds
 
 from train.configuration.datasets import Cifar100Fields
-from train.data import options
+from train.data import label_noise
 from train.data.augmentation import pad_crop_flip
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.prepared_spec import PreparedSpec
@@ -61,7 +61,7 @@ def _spec(fields: Cifar100Fields) -> DatasetSpec:
         train_size=fields.train_size,
         balanced_subset=True,
         imbalance_factor=fields.imbalance_factor,
-        label_noise=options.label_noise_of(fields, SUPERCLASSES),
+        label_noise=label_noise.asked_for(fields, SUPERCLASSES),
     )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.configuration.datasets import LatentsFields
-from train.data import augmentation, label_noise, options, species_options
+from train.data import augmentation, label_noise, species_options
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.label_noise import LabelNoise
 from train.data.latent_species import LATENT_SIZE, LatentSpecies, check_whole_number
@@ -106,7 +106,7 @@ def _spec(fields: LatentsFields) -> DatasetSpec:
             "test": fields.num_test,
             "balanced_test": fields.balanced_per_class * law.num_classes,
         },
-        label_noise=options.label_noise_of(fields, tuple(law.genera.tolist())),
+        label_noise=label_noise.asked_for(fields, tuple(law.genera.tolist())),
     )
 
 

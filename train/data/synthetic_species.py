@@ -11,7 +11,7 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from train.configuration.datasets import SpeciesFields
-from train.data import augmentation, options, species_options
+from train.data import augmentation, label_noise, species_options
 from train.data.dataset import DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.latent_species import Examples, check_whole_number
 from train.data.prepared_spec import PreparedSpec
@@ -121,7 +121,7 @@ def _spec(fields: SpeciesFields) -> DatasetSpec:
         mean=model.channel_mean,
         std=model.channel_std,
         generated_on_use=True,
-        label_noise=options.label_noise_of(fields, tuple(model.genera.tolist())),
+        label_noise=label_noise.asked_for(fields, tuple(model.genera.tolist())),
         true_distribution=TrueDistribution(model.bayes_probabilities, np.exp(model.log_prior)),
     )
 

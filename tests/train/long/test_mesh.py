@@ -204,9 +204,7 @@ def test_a_run_goes_on_along_another_mesh_and_is_used_on_one_device(tmp_path):
 
 def check_metrics(found, expected, classifier, split):
     predicted = classifier.predict(split)
-    thresholds = average_k_thresholds(
-        classifier.predict("validation"), classifier.config.eval.ks
-    )
+    thresholds = average_k_thresholds(classifier.predict("validation"), classifier.config.eval.ks)
     check_same_metrics(found, expected, predicted.scores, predicted.labels, thresholds.values())
 
 
