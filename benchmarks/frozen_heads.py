@@ -10,7 +10,6 @@ optimizer and schedule, for each of some learning rates. Repetitions are other s
 
 import argparse
 import dataclasses
-import json
 import statistics
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,9 @@ from configs import features as features_recipe
 from configs import folder
 from topk_jax.losses import cross_entropy
 from topk_jax.metrics import label_ranks
-from train.data import Dataset, dataset_spec
+from train import data
+from train.configuration import OptimizerFields
+from train.data import Dataset
 from train.models import feature_norm
 from train.models.heads import LinearHead
 from train.training import optimizer
@@ -110,7 +111,7 @@ def _measure(path: Path, repetitions: int) -> dict[str, Any]:
 def _load(path: Path) -> Dataset:
     config = features_recipe.get_config().dataset
     config.path = str(path)
-    return dataset_spec(config.to_dict()).load(None)
+    return data.read(config.to_dict()).load(None)
 
 
 def _rows(split: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -119,12 +120,9 @@ def _rows(split: Any) -> tuple[np.ndarray, np.ndarray]:
 
 def _trainer(num_examples: int, num_classes: int) -> Callable[[Features, float, int], list[float]]:
     """Trains a head on features at a rate, with a seed: validation loss, top-1, top-3 accuracy."""
-    config = json.loads(folder.get_config().to_json())
-    settings, batch_size, epochs = (
-        config["optimizer"],
-        config["dataset"]["batch_size"],
-        config["num_epochs"],
-    )
+    recipe = folder.get_config()
+    settings = OptimizerFields(**recipe.optimizer)
+    batch_size, epochs = recipe.dataset.batch_size, recipe.num_epochs
     steps = num_examples // batch_size
     head = LinearHead(num_classes)
 

@@ -21,8 +21,8 @@ from typing import Any
 from benchmarks import command, markdown, timing
 from benchmarks.data import SIZE, photographs
 from configs import folder
-from train import prepare
-from train.data import Split, dataset_spec
+from train import data, prepare
+from train.data import Split
 from train.data.own import folders
 from train.data.pipeline import Pipeline
 
@@ -134,7 +134,7 @@ def _rates(path: Path, records: Path, repetitions: int) -> dict[str, Any]:
 def _train(path: Path) -> Split:
     config = folder.get_config()
     config.dataset.path = str(path)
-    return dataset_spec(config.dataset.to_dict()).load(None).train
+    return data.read(config.dataset.to_dict()).load(None).train
 
 
 def _rate(split: Split, batches: int) -> dict[str, float]:

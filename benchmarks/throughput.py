@@ -27,6 +27,8 @@ import numpy as np
 from benchmarks import command, data, markdown, timing
 from configs import cifar100, digits, imagenet, synthetic_species
 from train.assembly import Assembly, assemble
+from train.configuration import Config
+from train.configuration.parsing import parse
 from train.data import Dataset, dataset_spec
 from train.data.batches import Batch
 from train.data.pipeline import Pipeline
@@ -39,7 +41,6 @@ from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 from train.workdir.progress import Progress
 from train.workdir.reporting import SilentReporter
-from train.workdir.runs import with_added_fields
 
 WORKERS = 2
 
@@ -106,10 +107,11 @@ def measure(name: str, repetitions: int) -> dict[str, Any]:
     """Images per second of the loop and of the step alone, and the share of time without data."""
     workload = WORKLOADS[name]
     on_cpu = jax.default_backend() == "cpu"
-    config = workload.config().to_dict()
+    recipe = workload.config()
     if on_cpu and workload.cpu_batch is not None:
-        config["dataset"]["batch_size"] = workload.cpu_batch
-    batch_size = config["dataset"]["batch_size"]
+        recipe.dataset.batch_size = workload.cpu_batch
+    config = parse(recipe.to_dict())
+    batch_size = config.dataset.batch_size
     num_steps = workload.cpu_steps if on_cpu else workload.steps
     assembly = _assembled(config, workload)
     split, devices, train_step = assembly.dataset.train, assembly.devices, assembly.train_step
@@ -131,8 +133,8 @@ def measure(name: str, repetitions: int) -> dict[str, Any]:
     images = num_steps * batch_size
     return {
         "workload": name,
-        "model": config["model"]["name"],
-        "loss": config["loss"]["name"],
+        "model": config.model.name,
+        "loss": config.loss.name,
         "batch": batch_size,
         "steps": num_steps,
         "images_per_second": _rates(images, progress.epoch_seconds[1:]),
@@ -141,12 +143,11 @@ def measure(name: str, repetitions: int) -> dict[str, Any]:
     }
 
 
-def _assembled(config: Mapping[str, Any], workload: Workload) -> Assembly:
+def _assembled(config: Config, workload: Workload) -> Assembly:
     """The parts of the recipe, on its own data set or on the images of the workload."""
-    config = with_added_fields(config)
     if workload.split is None:
         return assemble(config)
-    spec, split = dataset_spec(config["dataset"]), workload.split()
+    spec, split = dataset_spec(config.dataset), workload.split()
     names = tuple(str(label) for label in range(spec.num_classes or 0))
     counts = np.bincount(split.labels, minlength=len(names))
     assert spec.image_shape is not None

@@ -25,7 +25,7 @@ chapter 5 with cross_entropy or noised_balanced add --config.dataset.holdout=bal
 
 from typing import Any
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.recipe import for_loss
 
@@ -51,14 +51,8 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
             "dataset": {
                 "name": "cifar100",
                 "batch_size": 64,
-                "data_dir": config_dict.placeholder(str),
                 "validation_size": 5000,
                 "holdout": "permuted",
-                "train_size": config_dict.placeholder(int),
-                # The largest class has so many times the training images of the smallest one: 10,
-                # 50 or 100 for CIFAR-100-LT.
-                "imbalance_factor": 1.0,
-                "label_noise": 0.0,
                 # "blocks" of five classes in alphabetical order, as the published numbers have;
                 # "superclass", as the papers say; or "across" superclasses.
                 "label_noise_kind": "blocks",

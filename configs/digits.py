@@ -14,7 +14,7 @@ epsilon of 0.2, a run with the default loss got stuck: the same three classes ra
 image. The noise should be about as large as the margin, 1.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.own_data import loss_fields
 from configs.recipe import complete
@@ -28,8 +28,6 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
             "dataset": {
                 "name": "digits",
                 "batch_size": 64,
-                # The folder of the prepared data sets; None for ~/tensorflow_datasets.
-                "data_dir": config_dict.placeholder(str),
             },
             "model": {"name": "small_cnn"},
             "loss": loss_fields(loss),

@@ -11,7 +11,7 @@ the program may stand after the colon: docs/which_loss.md.
 --config.model.name=mlp has hidden layers: --config.model.width, depth and dropout.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.own_data import OPTIMIZER, loss_fields
 from configs.recipe import complete
@@ -24,16 +24,7 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
             "num_epochs": 20,
             "dataset": {
                 "name": "features",
-                # Where the features are; it is needed.
-                "path": config_dict.placeholder(str),
                 "batch_size": 256,
-                "data_dir": config_dict.placeholder(str),
-                # The parts of each class that are held out where there are no splits.
-                "validation_fraction": 0.15,
-                "test_fraction": 0.15,
-                # What becomes of classes without training rows: "refuse", "leave_out", or
-                # "count_as_unknown", which makes their test rows misses.
-                "unseen_classes": "refuse",
             },
             # "linear" has no hidden layer.
             "model": {"name": "linear"},

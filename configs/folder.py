@@ -11,17 +11,10 @@ The network starts from random weights. With few photographs, start from trained
 --config.model.pretrained=FILE.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.own_data import own_images
 
 
 def get_config(loss: str = "cross_entropy") -> ConfigDict:
-    return own_images(
-        loss,
-        name="folder",
-        # Where the images are; it is needed.
-        path=config_dict.placeholder(str),
-        # Whether each folder with images is a class, as in genus/species.
-        nested=False,
-    )
+    return own_images(loss, name="folder")

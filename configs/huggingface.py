@@ -9,26 +9,10 @@ Splits that are missing are held out of the training images. The loss is cross-e
 the program may stand after the colon: docs/which_loss.md.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.own_data import own_images
 
 
 def get_config(loss: str = "cross_entropy") -> ConfigDict:
-    return own_images(
-        loss,
-        name="huggingface",
-        # A folder or a .parquet file.
-        path=config_dict.placeholder(str),
-        # The name of the data set on the hub, as in user/name, if there is no path.
-        huggingface_name=config_dict.placeholder(str),
-        # The part of the data set that is meant, where it has several.
-        huggingface_config=config_dict.placeholder(str),
-        # The columns, where there are several of their type.
-        image_column=config_dict.placeholder(str),
-        label_column=config_dict.placeholder(str),
-        # The splits, where they are not named train, validation and test.
-        train_split=config_dict.placeholder(str),
-        validation_split=config_dict.placeholder(str),
-        test_split=config_dict.placeholder(str),
-    )
+    return own_images(loss, name="huggingface")

@@ -14,7 +14,7 @@ The test set is the official validation set. 50 images per class are held out of
 for selection.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.recipe import for_loss
 
@@ -44,14 +44,8 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
             "dataset": {
                 "name": "imagenet",
                 "batch_size": 256,
-                "data_dir": config_dict.placeholder(str),
                 "validation_size": 50_000,
-                # 64,000, 128,000, 320,000 or 640,000 for the papers' subsets.
-                "train_size": config_dict.placeholder(int),
                 "num_workers": 8,
-                "skip_unreadable": False,
-                # "fast" takes 0.6 of the time, and pixels are at most a step of 255 apart.
-                "decoding": "exact",
             },
             "model": {"name": "resnet18"},
             "optimizer": {

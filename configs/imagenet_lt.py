@@ -17,7 +17,7 @@ the losses with margins, 30 and 50, are good default values by the thesis (4.6.5
 which ones these numbers have.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.recipe import for_loss
 
@@ -45,11 +45,7 @@ def get_config(loss: str = "noised_imbalanced") -> ConfigDict:
             "dataset": {
                 "name": "imagenet_lt",
                 "batch_size": 128,
-                "data_dir": config_dict.placeholder(str),
                 "num_workers": 8,
-                "skip_unreadable": False,
-                # "fast" takes 0.6 of the time, and pixels are at most a step of 255 apart.
-                "decoding": "exact",
             },
             "model": {"name": "resnet34"},
             "optimizer": {

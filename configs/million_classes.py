@@ -17,7 +17,7 @@ counts: most of the classes have no training example. Of 80.5 % of the test exam
 classifier has the label among the 20 best; expect 56 % here, and more after more epochs.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.own_data import loss_fields
 from configs.recipe import complete
@@ -32,20 +32,15 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
                 "name": "synthetic_latents",
                 "generator": "power_law",
                 "batch_size": 64,
-                # Not used: the examples are made in memory.
-                "data_dir": config_dict.placeholder(str),
                 "num_classes": 1_000_000,
                 "num_genera": 40,
                 "ambiguity": 0.8,
                 "long_tail_exponent": 3.0,
-                "data_seed": 0,
                 "num_train": 3_200,
                 "num_validation": 256,
                 "num_test": 256,
                 # A balanced test would have a million examples.
                 "balanced_per_class": 0,
-                "label_noise": 0.0,
-                "label_noise_kind": "superclass",
             },
             "model": {"name": "mlp", "width": 32, "depth": 1},
             "loss": loss_fields(loss, k=20, num_samples=3),

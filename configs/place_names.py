@@ -10,7 +10,7 @@ those of GeoNames (https://www.geonames.org), under the licence Creative Commons
 accuracy of 0.90 with the default loss. Any loss of the program may stand after the colon.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.own_data import loss_fields
 from configs.recipe import complete
@@ -25,17 +25,7 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
                 "name": "place_names",
                 # "country" or "region".
                 "target": "country",
-                # The names that a country or region needs to be a class; None for any number that
-                # leaves 3 for training.
-                "fewest_names": config_dict.placeholder(int),
-                # The names of each class in the balanced test; None for 10 of a country and 2 of a
-                # region.
-                "balanced_per_class": config_dict.placeholder(int),
-                # The number of training names, in the same proportions of classes; None for all.
-                "train_size": config_dict.placeholder(int),
                 "batch_size": 512,
-                # The folder where the names are kept; None for ~/tensorflow_datasets.
-                "data_dir": config_dict.placeholder(str),
             },
             "model": {"name": "ngram_bag", "dropout": 0.25},
             "loss": loss_fields(loss, k=5),

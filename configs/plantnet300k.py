@@ -19,7 +19,7 @@ not reach these results. Here K = 5. For another K: --config.loss.k=3
 --config.select_by=macro_top_3_accuracy.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.recipe import for_loss
 
@@ -49,11 +49,7 @@ def get_config(loss: str = "noised_imbalanced") -> ConfigDict:
             "dataset": {
                 "name": "plantnet300k",
                 "batch_size": 32,
-                "data_dir": config_dict.placeholder(str),
                 "num_workers": 8,
-                "skip_unreadable": False,
-                # "fast" takes 0.6 of the time, and pixels are at most a step of 255 apart.
-                "decoding": "exact",
             },
             "model": {"name": "resnet50"},
             "optimizer": {

@@ -8,7 +8,7 @@ For fast experiments: needs no download and takes seconds. The true distribution
 known, so the results include those of the best classifier on the same examples ("bayes").
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.recipe import for_loss
 from configs.species_losses import LOSSES as _LOSSES
@@ -24,20 +24,15 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
                 # "organs" or "gaussian": whether the posterior is no softmax of linear scores.
                 "generator": "organs",
                 "batch_size": 100,
-                # Not used: the examples are made in memory.
-                "data_dir": config_dict.placeholder(str),
                 "num_classes": 100,
                 "num_genera": 20,
                 "ambiguity": 0.8,
                 "long_tail_exponent": 0.0,
-                "data_seed": 0,
                 "num_train": 4_000,
                 "num_validation": 5_000,
                 "num_test": 10_000,
                 # The examples of each class in the class-balanced test.
                 "balanced_per_class": 30,
-                "label_noise": 0.0,
-                "label_noise_kind": "superclass",
             },
             # "linear" has no hidden layer.
             "model": {"name": "mlp"},

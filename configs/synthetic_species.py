@@ -8,7 +8,7 @@ the results include those of the best classifier on the same test images ("bayes
 of 0.792, a top-5 accuracy of 0.982 and an average-5 accuracy of 0.994.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.recipe import for_loss
 from configs.species_losses import LOSSES as _LOSSES
@@ -22,19 +22,13 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
             "dataset": {
                 "name": "synthetic_species",
                 "batch_size": 100,
-                "data_dir": config_dict.placeholder(str),
                 "num_classes": 100,
                 "num_genera": 20,
                 "ambiguity": 0.8,
                 "long_tail_exponent": 6.0,
-                "data_seed": 0,
                 "num_train": 20_000,
                 "num_validation": 5_000,
                 "num_test": 10_000,
-                "label_noise": 0.0,
-                # "superclass" for genera; "blocks" of five classes, which with 20 genera are the
-                # genera too; or "across" genera.
-                "label_noise_kind": "superclass",
             },
             "model": {"name": "mlp"},
             "optimizer": {

@@ -9,15 +9,10 @@ Images with the same text in the column `group`, as the photographs of one plant
 The loss is cross-entropy; any other of the program may stand after the colon: docs/which_loss.md.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.own_data import own_images
 
 
 def get_config(loss: str = "cross_entropy") -> ConfigDict:
-    return own_images(
-        loss,
-        name="table",
-        # Where the table is; it is needed.
-        path=config_dict.placeholder(str),
-    )
+    return own_images(loss, name="table")

@@ -8,7 +8,7 @@ Preparing needs TensorFlow; training does not. The name may have a config and a 
 cross-entropy; any other of the program may stand after the colon: docs/which_loss.md.
 """
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from configs.own_data import own_images
 
@@ -17,12 +17,6 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
     return own_images(
         loss,
         name="tfds",
-        # The name of the data set; it is needed.
-        tfds_name=config_dict.placeholder(str),
-        # The prepared splits, where they are not named train, validation and test.
-        train_split=config_dict.placeholder(str),
-        validation_split=config_dict.placeholder(str),
-        test_split=config_dict.placeholder(str),
         # tensorflow-datasets does not look at it either.
         respect_exif_orientation=False,
     )

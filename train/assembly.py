@@ -12,7 +12,8 @@ import jax
 import numpy as np
 import optax
 
-from train import configuration
+from train.configuration import Config, rules
+from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
 from train.data.batches import Batch, steps_in_epoch
@@ -25,7 +26,7 @@ from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation import host_memory
 from train.foundation.errors import UserError
-from train.models import MODEL_OPTIONS, build_model, check_image_shape, feature_norm
+from train.models import build_model, check_image_shape, feature_norm
 from train.models.classifier import Classifier
 from train.models.layers_by_depth import distances_from_head
 from train.training import (
@@ -47,7 +48,7 @@ from train.training.state import (
     parameters_digest,
     start_from,
 )
-from train.workdir import extensions, run_files, terminal
+from train.workdir import run_files, terminal
 from train.workdir.classes import Classes
 from train.workdir.facts import Facts
 from train.workdir.skipped_images import SkippedImages
@@ -58,12 +59,12 @@ _MOST_MEASURED = 1024
 
 
 def assemble(
-    config: Mapping[str, Any], facts: Facts | None = None, *, workdir: Path | None = None
+    config: Config, facts: Facts | None = None, *, workdir: Path | None = None
 ) -> "Assembly":
     """The parts of a run.
 
     Args:
-        config: the fields of the configuration, nested and checked.
+        config: the configuration.
         facts: those of a finished run, which is used without its data set. Training leaves them
             out: the data set is opened, and has them.
         workdir: the folder of the run. What it kept of its data set is used where the run goes on,
@@ -75,10 +76,10 @@ def assemble(
     """
     assembly = Assembly(config, facts, workdir)
     if assembly.has_images:
-        check_image_shape(config["model"]["name"], assembly.image_shape)
+        check_image_shape(config.model.name, assembly.image_shape)
     if facts is None:
         assembly.check_memory()
-    configuration.check_classes(config, len(assembly.classes.names))
+    rules.check_classes(config, assembly.spec, len(assembly.classes.names))
     return assembly
 
 
@@ -116,17 +117,15 @@ class Assembly:
     """The parts of a run, each made when it is first used.
 
     Args:
-        config: the fields of the configuration, nested and checked.
+        config: the configuration.
         facts: what is known of the data set; None to ask the data set.
         workdir: the folder of the run; None for a run without one.
     """
 
-    def __init__(
-        self, config: Mapping[str, Any], facts: Facts | None, workdir: Path | None
-    ) -> None:
+    def __init__(self, config: Config, facts: Facts | None, workdir: Path | None) -> None:
         self.config = config
-        self.loss = find_loss(config["loss"]["name"])
-        self._unopened = dataset_spec(config["dataset"])
+        self.loss = find_loss(config.loss.name)
+        self._unopened = dataset_spec(config.dataset)
         self._facts = facts
         self._workdir = workdir
         self.skipped = SkippedImages(workdir)
@@ -143,7 +142,7 @@ class Assembly:
         unopened = self._unopened if files is None else self._unopened.going_on(files)
         # The first use prepares some data sets.
         dataset = processes.first_then_others(
-            lambda: unopened.load(self.config["dataset"]["data_dir"], seed=self.config["seed"])
+            lambda: unopened.load(self.config.dataset.data_dir, seed=self.config.seed)
         )
         splits = (dataset.train, dataset.validation, dataset.test, dataset.balanced_test)
         labels = [split.labels for split in splits if split is not None]
@@ -162,13 +161,13 @@ class Assembly:
             mean, std = kept.mean, kept.std
         else:
             mean, std = normalization.of_new_run(
-                self.config["model"], facts.complete(self._unopened)
+                self.config.model, facts.complete(self._unopened)
             ) or (None, None)
         return facts if mean is None else dataclasses.replace(facts, mean=mean, std=std)
 
     def _kept_classes(self, found: Classes) -> Classes:
         """The classes as the run counted them when it began, which may have left images out."""
-        checks = "check_images" in self.config["dataset"]
+        checks = isinstance(self.config.dataset, OwnImageFields)
         if self._workdir is None or not checks or not (self._workdir / run_files.CLASSES).exists():
             return found
         kept = run_files.read_classes(self._workdir)
@@ -191,12 +190,12 @@ class Assembly:
         Its shapes are computed, and nothing of it is made. The data set is opened only if its
         number of classes is not known without it.
         """
-        values = optimizer.hyperparameters(self.config["optimizer"])
+        values = optimizer.hyperparameters(self.config.optimizer)
         # Neither the number of steps nor the rates of layers change a shape.
         transformation = optimizer.build(
-            self.config["optimizer"], values, num_epochs=1, steps_per_epoch=1
+            self.config.optimizer, values, num_epochs=1, steps_per_epoch=1
         ).transformation
-        key = randomness.initialization_key(self.config["seed"])
+        key = randomness.initialization_key(self.config.seed)
         state = jax.eval_shape(self._initial_state_of(transformation), key)
         parameters = sum(leaf.size for leaf in jax.tree.leaves(state.params))
         host_memory.check_fits(
@@ -238,7 +237,7 @@ class Assembly:
     @cached_property
     def steps_per_epoch(self) -> int:
         """The full batches of an epoch."""
-        batch_size = self.config["dataset"]["batch_size"]
+        batch_size = self.config.dataset.batch_size
         steps_per_epoch = steps_in_epoch(len(self.dataset.train), batch_size)
         if steps_per_epoch == 0:
             raise UserError(
@@ -246,23 +245,23 @@ class Assembly:
                 f"examples; got {batch_size}"
             )
         most_epochs = optimizer.MOST_STEPS // steps_per_epoch
-        if self.config["num_epochs"] > most_epochs:
+        if self.config.num_epochs > most_epochs:
             raise UserError(
                 f"config.num_epochs must be at most {most_epochs} with {steps_per_epoch} steps an "
-                f"epoch; got {self.config['num_epochs']}"
+                f"epoch; got {self.config.num_epochs}"
             )
         return steps_per_epoch
 
     @property
     def head(self) -> str:
         """The name of the model's head."""
-        return self.config["model"]["head"] or self.loss.head
+        return self.config.model.head or self.loss.head
 
     @property
     def normalizes_features(self) -> bool:
         """Whether the head gets normalized features. The cosines of others have no scale."""
-        settings = self.config["model"]
-        return settings["freeze"] and settings["normalize_features"] and self.head != "cosine"
+        settings = self.config.model
+        return settings.freeze and settings.normalize_features and self.head != "cosine"
 
     @cached_property
     def model(self) -> Classifier:
@@ -270,43 +269,43 @@ class Assembly:
         return self._model(self.num_classes)
 
     def _model(self, num_classes: int) -> Classifier:
-        settings = self.config["model"]
+        settings = self.config.model
         return build_model(
-            settings["name"],
+            settings.name,
             num_classes=num_classes,
             head=self.head,
-            scale=settings["scale"],
-            learn_scale=settings["learn_scale"],
-            axis_name=parallel.AXIS_NAME if settings["sync_batch_norm"] else None,
-            half_precision=settings["half_precision"],
-            freeze=settings["freeze"],
+            scale=settings.scale,
+            learn_scale=settings.learn_scale,
+            axis_name=parallel.AXIS_NAME if settings.sync_batch_norm else None,
+            half_precision=settings.half_precision,
+            freeze=settings.freeze,
             normalize_features=self.normalizes_features,
-            options={name: settings[name] for name in MODEL_OPTIONS if settings[name] is not None},
+            options=settings.options,
         )
 
     @cached_property
     def devices(self) -> Devices:
         """All devices of all processes."""
         return parallel.find_devices(
-            self.config["parallel"],
-            class_devices=self.config["class_devices"],
+            self.config.parallel,
+            class_devices=self.config.class_devices,
             num_classes=self.num_classes,
         )
 
     @cached_property
     def hyperparameters(self) -> dict[str, Any]:
         """The numbers of the configuration that are inputs of the compiled steps."""
-        loss, settings = self.config["loss"], self.config["optimizer"]
+        loss, settings = self.config.loss, self.config.optimizer
         values = {
-            "seed": np.uint32(self.config["seed"]),
-            "loss": self.loss.hyperparameters(loss, self.class_counts),
+            "seed": np.uint32(self.config.seed),
+            "loss": self.loss.hyperparameters(loss.parameters, self.class_counts),
             "optimizer": optimizer.hyperparameters(settings),
         }
         if self.loss.estimates_labels:
-            # Divided in 64 bits and rounded once.
-            ratio = loss["label_learning_rate"] / settings["learning_rate"]
-            values["label_rate_ratio"] = np.float32(ratio)
-        mixup_alpha = self.config["dataset"]["mixup"]
+            values["label_rate_ratio"] = self.loss.label_rate_ratio(
+                loss.parameters, settings.learning_rate
+            )
+        mixup_alpha = self.config.dataset.mixup
         if mixup_alpha > 0:
             values["mixup_alpha"] = np.float32(mixup_alpha)
         return values
@@ -328,20 +327,20 @@ class Assembly:
             normalize=self.normalize,
             axis_name=parallel.AXIS_NAME,
             class_axis=class_axis,
-            sync_batch_norm=self.config["model"]["sync_batch_norm"],
-            accumulation_steps=self.config["optimizer"]["accumulation_steps"],
+            sync_batch_norm=self.config.model.sync_batch_norm,
+            accumulation_steps=self.config.optimizer.accumulation_steps,
             frozen=self._frozen,
         )
         compiled = self.devices.compile_train_step(
             stop_signals.agreeing(step, axis_name=parallel.AXIS_NAME)
         )
         weights = class_weights.hyperparameters(
-            self.config["loss"],
+            self.config.loss,
             self.class_counts,
-            sampling=self.config["dataset"]["sampling"],
-            num_epochs=self.config["num_epochs"],
+            sampling=self.config.dataset.sampling,
+            num_epochs=self.config.num_epochs,
             steps_per_epoch=self.steps_per_epoch,
-            extensions=self.config.get(extensions.FIELD, ()),
+            extensions=self.config.extensions,
         )
         hyperparameters = self.devices.replicate({**self.hyperparameters, **weights})
         return lambda state, batch: compiled(state, hyperparameters, batch)
@@ -368,18 +367,18 @@ class Assembly:
         """The state before the first step, on the host."""
         transformation = self._make_optimizer(self.hyperparameters["optimizer"]).transformation
         make = self._initial_state_of(transformation)
-        key = randomness.initialization_key(self.config["seed"])
+        key = randomness.initialization_key(self.config.seed)
         state: TrainState = self.devices.make(make, key)
         if not self.loss.estimates_labels:
             return state
         labels = self.dataset.train.labels
         host_memory.check_fits(
-            f"the estimated labels of config.loss.name={self.config['loss']['name']} for "
+            f"the estimated labels of config.loss.name={self.config.loss.name} for "
             f"{len(labels):,} training {self.spec.example}s and {self.num_classes:,} classes",
             len(labels) * self.num_classes * 4,
         )
         estimates = label_estimates.initial(
-            labels, num_classes=self.num_classes, seed=self.config["seed"]
+            labels, num_classes=self.num_classes, seed=self.config.seed
         )
         return dataclasses.replace(state, label_logits=estimates)
 
@@ -392,9 +391,9 @@ class Assembly:
         Raises:
             UserError: none of these examples can be read.
         """
-        train, seed = self.dataset.train, self.config["seed"]
+        train, seed = self.dataset.train, self.config.seed
         chosen = np.random.default_rng(seed).permutation(len(train))[:_MOST_MEASURED]
-        batch_size = self.config["dataset"]["batch_size"]
+        batch_size = self.config.dataset.batch_size
         share = math.ceil(batch_size / jax.device_count())
         pipeline = self._pipeline(batch_size, "train")
         pipeline = dataclasses.replace(
@@ -434,8 +433,8 @@ class Assembly:
 
     def training_batches(self, first_step: int) -> Generator[Batch, None, None]:
         """The batches of the steps from `first_step` to the last, to be closed by the caller."""
-        pipeline = self._pipeline(self.config["dataset"]["batch_size"], "train")
-        last_step = self.config["num_epochs"] * self.steps_per_epoch
+        pipeline = self._pipeline(self.config.dataset.batch_size, "train")
+        last_step = self.config.num_epochs * self.steps_per_epoch
         return pipeline.training(self.dataset.train, first_step=first_step, last_step=last_step)
 
     def predict(
@@ -468,7 +467,7 @@ class Assembly:
             )
             return temperature.with_probabilities(logits, at_temperature)
         # A finished run may be evaluated on other devices; the size of a batch changes no result.
-        share = math.ceil(self.config["dataset"]["batch_size"] / jax.device_count())
+        share = math.ceil(self.config.dataset.batch_size / jax.device_count())
         batch_size = share * jax.device_count()
         examples = getattr(self.dataset, split)
         batches: Iterable[Batch] = self._pipeline(batch_size, split).evaluation(examples)
@@ -489,13 +488,13 @@ class Assembly:
         return found
 
     def _none_can_be_read(self, number: int, split: str) -> UserError:
-        name = self.config["dataset"].get("path", self.spec.name)
+        name = path_of(self.config.dataset) or self.spec.name
         return UserError(f"none of the {number} {split} {self.spec.example}s of {name} can be read")
 
     def validate(self, state: TrainState) -> Evaluation:
         """What is reported of the validation split after an epoch, for a state on the devices."""
         found = self.predict(*state.evaluated, "validation")
-        thresholds = average_k_thresholds(found, self.config["eval"]["ks"])
+        thresholds = average_k_thresholds(found, self.config.eval.ks)
         return summaries.summarize(found, thresholds, self.class_counts)
 
     def evaluate_selected(self, state: TrainState) -> "SelectedEvaluation":
@@ -504,13 +503,13 @@ class Assembly:
         Temperature and thresholds are those of the validation split.
         """
         fitted = None
-        if self.config["eval"]["temperature"]:
+        if self.config.eval.temperature:
             logits = self.predict(*state.evaluated, "validation", with_logits=True)
             fitted = temperature.fit(logits)
             found = temperature.with_probabilities(logits, fitted)
         else:
             found = self.predict(*state.evaluated, "validation")
-        thresholds = average_k_thresholds(found, self.config["eval"]["ks"])
+        thresholds = average_k_thresholds(found, self.config.eval.ks)
 
         def summarize(found: Predictions) -> Evaluation:
             return summaries.summarize(found, thresholds, self.class_counts)
@@ -548,34 +547,34 @@ class Assembly:
             initial_state,
             self._initializer,
             transformation,
-            averaged=self.config["optimizer"]["average_decay"] is not None,
+            averaged=self.config.optimizer.average_decay is not None,
             frozen=self._frozen,
         )
 
     @property
     def _frozen(self) -> tuple[str, ...]:
         """The parts of the network that are not trained."""
-        return ("features", "norm") if self.config["model"]["freeze"] else ()
+        return ("features", "norm") if self.config.model.freeze else ()
 
     @cached_property
     def _distances_from_head(self) -> Any:
         """How many layers below the head each parameter is, where rates depend on that."""
-        if not optimizer.has_rates_by_layer(self.config["optimizer"]):
+        if not optimizer.has_rates_by_layer(self.config.optimizer):
             return None
         return distances_from_head(self.model, self.image_shape)
 
     def _pipeline(self, batch_size: int, split: str) -> Pipeline:
-        dataset = self.config["dataset"]
-        skips = dataset.get("skip_unreadable", False)
+        dataset, num_workers, skips = self.config.dataset, 0, False
+        if isinstance(dataset, StreamedFields):
+            num_workers, skips = dataset.num_workers, dataset.skip_unreadable
         return Pipeline(
             batch_size,
-            self.config["seed"],
+            self.config.seed,
             process_index=jax.process_index(),
             process_count=jax.process_count(),
-            # Only streamed data sets have these two fields.
-            num_workers=dataset.get("num_workers", 0),
+            num_workers=num_workers,
             on_skipped=partial(self.skipped.add, split=split) if skips else None,
-            sampling=dataset["sampling"],
+            sampling=dataset.sampling,
         )
 
     def _compile_eval_step(
@@ -606,20 +605,20 @@ class Assembly:
         self, values: Hyperparameters, *, class_axis_name: str | None = None
     ) -> Objective:
         return self.loss.objective(
-            self.config["loss"],
+            self.config.loss.parameters,
             values,
             axis_name=parallel.AXIS_NAME,
             class_axis_name=class_axis_name,
-            scores=self.config["eval"]["scores"],
+            scores=self.config.eval.scores,
         )
 
     def _make_optimizer(
         self, values: Hyperparameters, *, norm: Norm = optax.tree.norm
     ) -> Optimizer:
         return optimizer.build(
-            self.config["optimizer"],
+            self.config.optimizer,
             values,
-            num_epochs=self.config["num_epochs"],
+            num_epochs=self.config.num_epochs,
             steps_per_epoch=self.steps_per_epoch,
             distances=self._distances_from_head,
             norm=norm,

@@ -117,7 +117,8 @@ def main() -> None:
     kept = {images_path: f"what --{images_flag} names"} | used_files
     out = output_files.checked("out", _OUT.value, kept)
 
-    from train.data.own import own_images
+    from train.configuration.datasets import FolderFields
+    from train.configuration.declaring import of_group
     from train.models import NORMALIZATIONS
     from train.prediction.embedding import archive, found, network
     from train.prediction.embedding.embedding import embed
@@ -126,8 +127,9 @@ def main() -> None:
         wrong := fields.one_of(NORMALIZATIONS)(_NORMALIZATION.value)
     ):
         raise UserError(f"--normalization must be {wrong}; got {_NORMALIZATION.value!r}")
+    declared = of_group(FolderFields)
     for name, value in given.items():
-        if wrong := own_images.OPTIONS[name](value):
+        if wrong := declared[name].check(value):
             raise UserError(f"--{name} must be {wrong}; got {value!r}")
     if out.exists() and archive.identity_of(out) is None:
         raise UserError(f"--out must not be a file of another kind; {out} is no .npz file")

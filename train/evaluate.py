@@ -135,7 +135,7 @@ def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
     split = _SPLIT.value
     classifier = classifiers.load(named)
     spec, class_counts = classifier.spec, classifier.class_counts
-    ks = _ks(classifier.num_classes) or classifier.config["eval"]["ks"]
+    ks = _ks(classifier.num_classes) or [*classifier.config.eval.ks]
     dataset = classifier.load_dataset()
     if getattr(dataset, split) is None:
         raise UserError(
@@ -166,7 +166,7 @@ def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
         document["gap_to_bayes"] = metric.to_json(bayes.gap(best, report.metrics))
     about: dict[str, Any] = {
         "split": split,
-        "config": classifier.config,
+        "config": classifier.config.to_plain(),
         "calibrated_on": _calibrated_on("validation examples", same=same),
     }
     _, origin = classifier.origin

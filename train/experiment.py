@@ -16,8 +16,10 @@ import jax
 import numpy as np
 from absl import logging
 
-from train import configuration
 from train.assembly import Assembly, assemble
+from train.configuration import Config
+from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
+from train.configuration.parsing import parse
 from train.data.batches import LEAVES_OUT
 from train.data.own import unreadable_images
 from train.devices import parallel, processes
@@ -26,7 +28,7 @@ from train.evaluation.metric import Metric
 from train.foundation import folder_lock, json_files
 from train.foundation.console import show_line
 from train.foundation.errors import NO_PATH, UserError
-from train.foundation.nested import differences
+from train.foundation.nested import differences, flatten
 from train.models import load_pretrained
 from train.training import class_weights, earlier_run, normalization, optimizer
 from train.training.loop import AfterEpoch, Loop
@@ -62,8 +64,7 @@ def run(
     """Trains, selects and tests one classifier; goes on where an earlier run of it stopped.
 
     Args:
-        config: the fields of the configuration, nested; fields that were added since an earlier
-            version may be missing.
+        config: the fields of the configuration, nested.
         workdir: where the run leaves everything; nothing is written before the configuration, the
             data set and the devices have been found to fit.
         extend: whether the run in the workdir may have fewer epochs; it is then trained further.
@@ -81,20 +82,19 @@ def run(
         UserError: the configuration, the data set or the workdir does not fit the run.
         InterruptedRunError: a signal came; the run has saved, and goes on when called again.
     """
-    asked = config
     # Before anything is made.
     check_path(workdir / run_files.CHECKPOINTS)
-    config, shorter = _checked(asked, workdir, extend=extend)
-    finished = _earlier_results(config, workdir)
+    parsed, shorter = _parsed(config, workdir, extend=extend)
+    finished = _earlier_results(parsed, workdir)
     if finished is not None and shorter is None:
-        runs.check_same_run(workdir, config, finished)
-        _note_changes(config, workdir, finished)
+        runs.check_same_run(workdir, parsed.to_plain(), finished)
+        _note_changes(parsed, workdir, finished)
         if processes.is_first():
-            loss = find_loss(config["loss"]["name"])
-            reporting.show_finished(workdir, finished, optimizes_top_k=loss.optimizes_top_k)
+            loss = find_loss(parsed.loss.name)
+            reporting.show_finished(workdir, parsed, finished, optimizes_top_k=loss.optimizes_top_k)
         return finished
     run_files.check_places(workdir)
-    assembly = _assembled(config, workdir)
+    assembly = _assembled(parsed, workdir)
     unreadable = _checked_images(assembly, workdir)
     # Weights that do not fit are refused here, before anything is written.
     state = None if run_files.has_checkpoints(workdir) else _first_state(assembly)
@@ -102,7 +102,7 @@ def run(
         _alone_in(workdir),
         Checkpointer(workdir / run_files.CHECKPOINTS) as checkpointer,
     ):
-        if _checked(asked, workdir, extend=extend) != (config, shorter):
+        if _parsed(config, workdir, extend=extend) != (parsed, shorter):
             raise UserError(
                 f"another command has extended the run in --workdir {workdir} in the meantime; "
                 "the same command, given again, looks at it anew"
@@ -131,26 +131,19 @@ def run(
             return reporter.results(results, found.tests)
 
 
-def _checked(
-    config: Mapping[str, Any], workdir: Path, *, extend: bool
-) -> tuple[dict[str, Any], int | None]:
-    """The whole configuration, once it is checked; see `extensions.continued`."""
+def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[Config, int | None]:
+    """The configuration of the run; see `extensions.continued`."""
     # What a run has written may be given as it is.
-    config = runs.with_added_fields(
-        {name: value for name, value in config.items() if name != json_files.SEAL}
-    )
-    configuration.check(config)
-    if runs.TAU_NORMALIZED in runs.all_fields(config):
+    parsed = parse({name: value for name, value in config.items() if name != json_files.SEAL})
+    if parsed.model.tau_normalized is not None:
         raise UserError(
-            f"config.{runs.TAU_NORMALIZED} is of runs that train.export has written; they are not "
+            "config.model.tau_normalized is of runs that train.export has written; they are not "
             "trained, and config.model.start_from starts from one"
         )
-    return _config_of_workdir(config, workdir, extend=extend)
+    return _config_of_workdir(parsed, workdir, extend=extend)
 
 
-def _config_of_workdir(
-    config: Mapping[str, Any], workdir: Path, *, extend: bool
-) -> tuple[dict[str, Any], int | None]:
+def _config_of_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[Config, int | None]:
     """The configuration with the extensions of the run in the workdir; see `extensions.continued`.
 
     Refuses a workdir that is a file, or that holds a run of another configuration. Fields of the
@@ -179,8 +172,8 @@ def _config_of_workdir(
     if earlier is None:
         return continued, shorter
     # An extension changes these two, and nothing else.
-    extended = () if shorter is None else ("num_epochs", extensions.FIELD)
-    before, now = (runs.canonical(runs.all_fields(one)) for one in (earlier, continued))
+    extended = () if shorter is None else ("num_epochs", "extensions")
+    before, now = (runs.canonical(one) for one in (earlier, continued.to_plain()))
     may_change = {*runs.MAY_CHANGE, *extended}
     if run_files.read_digest(workdir) is None:
         # Nothing says whether the data at another path are the same.
@@ -189,7 +182,7 @@ def _config_of_workdir(
     differing = differences(before, now)
     if differing:
         epochs = earlier.get("num_epochs")
-        is_shorter = isinstance(epochs, int) and epochs < config["num_epochs"]
+        is_shorter = isinstance(epochs, int) and epochs < config.num_epochs
         hint = (
             " or --extend, which trains the run further"
             if is_shorter and len(differing) == 1
@@ -202,7 +195,7 @@ def _config_of_workdir(
     return continued, shorter
 
 
-def _note_changes(config: Mapping[str, Any], workdir: Path, finished: Mapping[str, Any]) -> None:
+def _note_changes(config: Config, workdir: Path, finished: Mapping[str, Any]) -> None:
     """Notes in the folder of a finished run where its data are now, and the like.
 
     What a run has left out stays left out, for the commands that read it, whatever is given now.
@@ -210,23 +203,26 @@ def _note_changes(config: Mapping[str, Any], workdir: Path, finished: Mapping[st
     Raises:
         UserError: they are other data.
     """
-    earlier = runs.all_fields(run_files.read_config(workdir) or {})
-    now = runs.all_fields(config)
+    earlier, now = (
+        dict(flatten(one)) for one in (run_files.read_config(workdir) or {}, config.to_plain())
+    )
     if any(earlier.get(name) != now.get(name) for name in runs.PLACES_OF_DATA):
         _assembled(config, workdir)
     if skipped_images.FIELD in finished:
-        config = {**config, "dataset": {**config["dataset"], "skip_unreadable": True}}
+        assert isinstance(config.dataset, StreamedFields)
+        dataset = dataclasses.replace(config.dataset, skip_unreadable=True)
+        config = dataclasses.replace(config, dataset=dataset)
     if processes.is_first():
         reporting.write_config(config, workdir)
 
 
-def _earlier_results(config: Mapping[str, Any], workdir: Path) -> dict[str, Any] | None:
+def _earlier_results(config: Config, workdir: Path) -> dict[str, Any] | None:
     """The results of the run where it was finished before."""
     finished = run_files.read_whole_results(workdir)
     reason = run_files.why_no_results(workdir, whole=True) if processes.is_first() else None
     if finished is None and reason is not None:
         logging.warning("%s; they are made anew", reason)
-    processes.check_same("the configuration", lambda: json.dumps(config, sort_keys=True))
+    processes.check_same("the configuration", lambda: json.dumps(config.to_plain(), sort_keys=True))
     processes.check_same("what --workdir holds", lambda: json.dumps(finished, sort_keys=True))
     return finished
 
@@ -240,7 +236,7 @@ def _alone_in(workdir: Path) -> AbstractContextManager[None]:
 
 def _extend(assembly: Assembly, workdir: Path, progress: Progress, shorter: int) -> None:
     """Makes the run in the workdir one of more epochs than `shorter`."""
-    stop_after = assembly.config["stop_after"]
+    stop_after = assembly.config.stop_after
     if stop_after is not None and progress.epochs - progress.best_epoch >= stop_after:
         raise UserError(
             f"--extend cannot train the run in {workdir} further: it stopped in epoch "
@@ -250,18 +246,18 @@ def _extend(assembly: Assembly, workdir: Path, progress: Progress, shorter: int)
         extensions.write(workdir, assembly.config, shorter)
 
 
-def _assembled(config: Mapping[str, Any], workdir: Path) -> Assembly:
+def _assembled(config: Config, workdir: Path) -> Assembly:
     """The parts of the run, once they are found to fit the run in the workdir and each other."""
     # Before the data set is opened, which can take long.
-    class_devices = config["class_devices"]
+    class_devices = config.class_devices
     parallel.check_class_devices(class_devices)
-    is_found = class_devices is None and config["parallel"] == "mesh"
+    is_found = class_devices is None and config.parallel == "mesh"
     if not is_found:
         _check_batch_size(config, class_devices or 1)
     if run_files.read_config(workdir) is None:
         assembly = assemble(config, workdir=workdir)
     else:
-        with run_inputs.telling_where(config, "--config.dataset.path"):
+        with run_inputs.telling_where(path_of(config.dataset), "--config.dataset.path"):
             assembly = assemble(config, workdir=workdir)
     if is_found:
         _check_batch_size(config, assembly.devices.class_axis.size)
@@ -269,12 +265,12 @@ def _assembled(config: Mapping[str, Any], workdir: Path) -> Assembly:
     return assembly
 
 
-def _check_batch_size(config: Mapping[str, Any], class_devices: int) -> None:
+def _check_batch_size(config: Config, class_devices: int) -> None:
     """Refuses a batch that groups of so many devices cannot share equally."""
     parallel.check_batch_size(
-        config["dataset"]["batch_size"],
-        config["optimizer"]["accumulation_steps"],
-        in_pairs=config["dataset"]["mixup"] > 0,
+        config.dataset.batch_size,
+        config.optimizer.accumulation_steps,
+        in_pairs=config.dataset.mixup > 0,
         class_devices=class_devices,
     )
 
@@ -285,14 +281,12 @@ def _checked_images(assembly: Assembly, workdir: Path) -> Unreadable:
     Raises:
         UserError: there are some, and the run does not leave such images out; or one split of them.
     """
-    settings = assembly.config["dataset"]
-    if "check_images" not in settings:
+    settings = assembly.config.dataset
+    if not isinstance(settings, OwnImageFields):
         return {}
     begins = not run_files.has_checkpoints(workdir)
-    found = checked_images.find_unreadable(
-        assembly.dataset, settings["check_images"], begins=begins
-    )
-    if found and not settings["skip_unreadable"]:
+    found = checked_images.find_unreadable(assembly.dataset, settings.check_images, begins=begins)
+    if found and not settings.skip_unreadable:
         images = itertools.chain.from_iterable(one.values() for one in found.values())
         raise unreadable_images.refused([*images], LEAVES_OUT)
     is_counted = not begins and (workdir / run_files.CLASSES).exists()
@@ -309,7 +303,7 @@ def _check_fits(assembly: Assembly, workdir: Path) -> None:
         if earlier.digest != assembly.facts.digest:
             # Only people's own files have a path.
             name = assembly.spec.name
-            which = assembly.config["dataset"].get("path", f"the data set {name}")
+            which = path_of(assembly.config.dataset) or f"the data set {name}"
             raise UserError(
                 f"the files of {which}, their labels or their splits changed since the run in "
                 f"--workdir {workdir} began; give another --workdir"
@@ -321,7 +315,7 @@ def _check_fits(assembly: Assembly, workdir: Path) -> None:
 def _check_selects(assembly: Assembly) -> None:
     """Refuses a metric to select by that the validation split does not have."""
     # An epoch can take an hour, at the end of which this would be found otherwise.
-    select_by = Metric.parse(assembly.config["select_by"])
+    select_by = Metric.parse(assembly.config.select_by)
     summaries.check_has_value(select_by, assembly.dataset.validation.labels, assembly.class_counts)
 
 
@@ -358,27 +352,27 @@ def _restore(
 def _first_state(assembly: Assembly) -> TrainState:
     """The state before the first step, with the weights that the configuration names in it."""
     initial = assembly.initial_state()
-    settings = assembly.config["model"]
-    name = settings["name"]
-    if settings["pretrained"] is not None:
+    settings = assembly.config.model
+    name = settings.name
+    if settings.pretrained is not None:
         loaded = load_pretrained(
             name,
-            settings["pretrained"],
+            settings.pretrained,
             initial.params,
             initial.batch_stats,
-            new_head=settings["new_head"],
+            new_head=settings.new_head,
         )
-    elif settings["start_from"] is not None:
+    elif settings.start_from is not None:
         loaded = earlier_run.load(
-            settings["start_from"],
+            settings.start_from,
             initial.params,
             initial.batch_stats,
             model_name=name,
             facts=assembly.facts,
-            new_head=settings["new_head"],
+            new_head=settings.new_head,
         )
     else:
-        if settings["freeze"] and processes.is_first():
+        if settings.freeze and processes.is_first():
             logging.warning(
                 "config.model.freeze: the frozen network has random weights; "
                 "config.model.pretrained or config.model.start_from gives it trained ones"
@@ -416,14 +410,14 @@ def _show_data(assembly: Assembly, workdir: Path, unreadable: Unreadable) -> Non
             f"images that cannot be read, and are left out: {numbers}"
             f"{replaced if 'train' in unreadable else ''}; listed in {workdir / run_files.SKIPPED}"
         )
-    settings, num_epochs = assembly.config["optimizer"], assembly.config["num_epochs"]
-    if (warmup := optimizer.warmup_epochs(settings, num_epochs)) < settings["warmup_epochs"]:
+    settings, num_epochs = assembly.config.optimizer, assembly.config.num_epochs
+    if (warmup := optimizer.warmup_epochs(settings, num_epochs)) < settings.warmup_epochs:
         show_line(
             f"the warm-up takes {warmup:g} epochs, half of the run, in place of "
-            f"{settings['warmup_epochs']:g} (config.optimizer.warmup_epochs)"
+            f"{settings.warmup_epochs:g} (config.optimizer.warmup_epochs)"
         )
     if assembly.spec.has_images and assembly.facts.mean is not None:
-        show_line(normalization.in_words(assembly.config["model"], assembly.spec))
+        show_line(normalization.in_words(assembly.config.model, assembly.spec))
 
 
 def _reporter(
@@ -437,12 +431,12 @@ def _reporter(
     _show_data(assembly, workdir, unreadable)
     reporter = Reporter(
         workdir,
-        dict(assembly.config),
+        assembly.config,
         assembly.facts,
         assembly.dataset.files,
-        num_epochs=assembly.config["num_epochs"],
+        num_epochs=assembly.config.num_epochs,
         steps_per_epoch=assembly.steps_per_epoch,
-        batch_size=assembly.config["dataset"]["batch_size"],
+        batch_size=assembly.config.dataset.batch_size,
         first_step=progress.step,
         optimizes_top_k=assembly.loss.optimizes_top_k,
         unlogged=progress.unlogged,
@@ -467,7 +461,7 @@ def _train(
     config, devices = assembly.config, assembly.devices
     with (
         contextlib.closing(assembly.training_batches(progress.step)) as batches,
-        StopSignals(config["checkpoint"]["every_minutes"]) as stop_signals,
+        StopSignals(config.checkpoint.every_minutes) as stop_signals,
     ):
         loop = Loop(
             train_step=assembly.train_step,
@@ -476,11 +470,11 @@ def _train(
             checkpointer=checkpointer,
             reporter=reporter,
             stop_signals=stop_signals,
-            num_epochs=config["num_epochs"],
+            num_epochs=config.num_epochs,
             steps_per_epoch=assembly.steps_per_epoch,
-            select_by=Metric.parse(config["select_by"]),
-            stop_after=config["stop_after"],
-            save_every=config["checkpoint"]["every_steps"],
+            select_by=Metric.parse(config.select_by),
+            stop_after=config.stop_after,
+            save_every=config.checkpoint.every_steps,
             after_epoch=after_epoch,
         )
         state, progress = loop.run(state, progress, batches)
@@ -489,16 +483,16 @@ def _train(
 
 def _facts(assembly: Assembly, final: TrainState, progress: Progress) -> dict[str, Any]:
     """The fields of `results.json` that are not metrics."""
-    images = assembly.steps_per_epoch * assembly.config["dataset"]["batch_size"]
+    images = assembly.steps_per_epoch * assembly.config.dataset.batch_size
     return {
-        "config": dict(assembly.config),
+        "config": assembly.config.to_plain(),
         "num_parameters": num_parameters(final.params),
         "parameters_digest": parameters_digest(final.params),
         "num_classes": assembly.num_classes,
         "devices": jax.device_count(),
         "versions": {name: importlib.metadata.version(name) for name in _REPORTED_VERSIONS},
         "best_epoch": progress.best_epoch,
-        "selected_by": assembly.config["select_by"],
+        "selected_by": assembly.config.select_by,
         "epoch_seconds": list(progress.epoch_seconds),
         "examples_per_second": images / progress.seconds_per_epoch(),
         "data_wait_share": progress.data_wait_share(),
@@ -514,7 +508,7 @@ def _best_possible(assembly: Assembly) -> dict[str, Any]:
         bayes.summarize,
         assembly.spec.true_distribution,
         calibrated_on=dataset.validation,
-        ks=assembly.config["eval"]["ks"],
+        ks=assembly.config.eval.ks,
         class_counts=assembly.class_counts,
     )
     best = {"bayes": metric.to_json(summarize(dataset.test))}
@@ -527,13 +521,13 @@ def _best_possible(assembly: Assembly) -> dict[str, Any]:
 def _class_weights(assembly: Assembly) -> dict[str, Any]:
     """The epoch in which the class weights begin, where there are weights."""
     config = assembly.config
-    if config["loss"]["class_weights"] == "none":
+    if config.loss.class_weights == "none":
         return {}
     first = class_weights.first_epoch(
-        config["loss"],
-        num_epochs=config["num_epochs"],
+        config.loss,
+        num_epochs=config.num_epochs,
         steps_per_epoch=assembly.steps_per_epoch,
-        extensions=config.get(extensions.FIELD, ()),
+        extensions=config.extensions,
     )
     return {"class_weights_epoch": first}
 

@@ -155,8 +155,8 @@ def _write_tau_normalized(chosen: ChosenClassifier, out: Path) -> None:
     tau_normalized.check(classifier)
     tau = _TAU.value
     if tau is None:
-        name = _SELECT_BY.value or classifier.config["select_by"]
-        known = [one.name for one in metric.selectable(classifier.config["eval"]["ks"])]
+        name = _SELECT_BY.value or classifier.config.select_by
+        known = [one.name for one in metric.selectable(classifier.config.eval.ks)]
         if wrong := fields.one_of(known)(name):
             raise UserError(f"--select_by must be {wrong}; got {name!r}")
         tau = tau_normalized.choose(classifier, Metric.parse(name))
@@ -165,7 +165,10 @@ def _write_tau_normalized(chosen: ChosenClassifier, out: Path) -> None:
         tau_normalized.check_tau(classifier, tau)
     results = tau_normalized.write(classifier, tau, out)
     terminal.show_results(
-        results, {"workdir": out}, optimizes_top_k=classifier.assembly.loss.optimizes_top_k
+        results,
+        classifier.config,
+        {"workdir": out},
+        optimizes_top_k=classifier.assembly.loss.optimizes_top_k,
     )
 
 

@@ -9,8 +9,8 @@ from train.foundation.errors import UserError
 
 _CONFIG = flag_types.define_configuration(
     "Needed. The configuration: a recipe, for example digits, or the path of a Python file with "
-    "get_config(). A loss of the recipe follows a colon, as in digits:ldam. Any field of it, and "
-    "of configs/recipe.py, can be changed: --config.num_epochs=5."
+    "get_config(). A loss of the recipe follows a colon, as in digits:ldam. Any field, of which "
+    "docs/configuration.md has the list, can be changed: --config.num_epochs=5."
 )
 _WORKDIR = flags.DEFINE_string(
     "workdir",

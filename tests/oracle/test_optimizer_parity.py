@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from train.configuration import OptimizerFields
 from train.training import optimizer
 
 
@@ -33,6 +34,7 @@ def test_sgd_is_that_of_pytorch(rng, nesterov):
         "layer_decay": None,
         "decay_biases_and_norms": True,
     }
+    settings = OptimizerFields(**settings)
     values = optimizer.hyperparameters(settings)
     sgd = optimizer.build(settings, values, num_epochs=6, steps_per_epoch=5).transformation
     ours = {"weights": start}

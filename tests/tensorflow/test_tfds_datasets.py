@@ -13,8 +13,8 @@ from PIL import Image
 from configs import tfds as recipe
 from tests.train import test_recipes
 from tests.train.data import archives
+from tests.train.data.specs import dataset_spec
 from train import prepare
-from train.data import dataset_spec
 from train.data.prepared_files import split_labels
 from train.data.preparing import imagenet, tfds_datasets
 from train.foundation.errors import UserError

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from configs import plantnet300k_networks
-from train import configuration
+from train.configuration.parsing import parse
 from train.models import MODELS
 from train.papers.networks import NETWORKS
 
@@ -38,13 +38,13 @@ def test_the_recipes_of_the_papers_are_there():
 def test_every_loss_of_every_recipe_is_a_configuration(recipe, loss):
     config = importlib.import_module(f"configs.{recipe}").get_config(loss)
     assert config.loss.name == loss
-    configuration.check(config.to_dict())
+    parse(config.to_dict())
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_the_default_is_one_of_them_and_others_are_refused(recipe):
     module = importlib.import_module(f"configs.{recipe}")
-    configuration.check(module.get_config().to_dict())
+    parse(module.get_config().to_dict())
     with pytest.raises(ValueError, match="the recipe has no loss 'adaboost'; after the colon may"):
         module.get_config("adaboost")
 
@@ -64,7 +64,7 @@ def test_every_recipe_can_be_tried_for_one_epoch(recipe):
         config["dataset"]["path"] = "somewhere"
     elif "tfds_name" in config["dataset"]:
         config["dataset"]["tfds_name"] = "mnist"
-    configuration.check({**config, "num_epochs": 1})
+    parse({**config, "num_epochs": 1})
 
 
 def test_a_loss_changes_what_the_paper_changes_with_it():
@@ -108,7 +108,7 @@ def test_recipes_whose_classes_are_split_take_any_number_of_devices(recipe, loss
     if recipe == "million_classes":
         assert config.dataset.num_classes == 1_000_000
         config.dataset.num_classes = 1000
-    configuration.check(config.to_dict())
+    parse(config.to_dict())
 
 
 # Table 3.3 of the thesis: the rate, the epochs and the decays of each network.
@@ -143,7 +143,7 @@ def test_each_network_is_trained_as_the_thesis_says():
 
 @pytest.mark.parametrize("name", [name for name in NETWORKS if name in MODELS])
 def test_every_network_of_the_thesis_is_a_configuration(name):
-    configuration.check(plantnet300k_networks.get_config(name).to_dict())
+    parse(plantnet300k_networks.get_config(name).to_dict())
 
 
 def test_the_default_network_is_a_resnet50_and_unknown_ones_are_refused():

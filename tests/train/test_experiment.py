@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from configs import cifar100, digits
+from tests.train.data.specs import dataset_spec
 from tests.train.power_cut import power_cut_at
 from tests.train.sealed import unsealed
 from train import experiment
-from train.data import dataset_spec
 from train.evaluation.metric import LOSS, Metric, from_json
 from train.evaluation.outcomes import Outcomes
 from train.foundation import files, folder_lock
@@ -25,7 +25,6 @@ from train.prediction import trained
 from train.training import loop
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter
-from train.workdir.runs import ADDED_FIELDS
 
 NUM_EPOCHS = 3
 
@@ -208,11 +207,9 @@ def test_a_signal_after_the_last_step_stops_the_run_before_the_test(config, unbr
 
 
 @pytest.mark.slow
-def test_a_run_of_an_earlier_version_goes_on(config, unbroken, tmp_path, monkeypatch):
-    earlier = copy.deepcopy(config)
-    for name in ADDED_FIELDS:
-        *group, field = name.split(".")
-        del (earlier[group[0]] if group else earlier)[field]
+def test_a_run_without_its_results_writes_its_outcomes_again(
+    config, unbroken, tmp_path, monkeypatch
+):
     workdir = tmp_path / "run"
     write_whole = files.write_whole
 
@@ -228,7 +225,6 @@ def test_a_run_of_an_earlier_version_goes_on(config, unbroken, tmp_path, monkeyp
     # A run with results has its outcomes; without results they are written again.
     assert outcomes_in(workdir) == outcomes_in(unbroken[0])
     (workdir / "outcomes_test.npz").write_bytes(b"")
-    (workdir / "config.json").write_text(json.dumps(earlier))
     results = experiment.run(config, workdir)
     assert without_times(results) == without_times(unbroken[1])
     assert outcomes_in(workdir) == outcomes_in(unbroken[0])
@@ -355,8 +351,9 @@ def test_what_cannot_be_extended_is_refused(of_two_epochs, tmp_path):
     refused({**config, "num_epochs": 1}, workdir, message, extend=True)
     refused(config, tmp_path / "none", "--extend needs a run in --workdir; .* none", extend=True)
     progress = Progress(step=38, best_epoch=1, epoch_seconds=(1.0, 1.0))
+    stopped = SimpleNamespace(config=SimpleNamespace(stop_after=1))
     with pytest.raises(UserError, match="it stopped in epoch 2, 1 epochs after its best one"):
-        experiment._extend(SimpleNamespace(config={"stop_after": 1}), workdir, progress, shorter=2)
+        experiment._extend(stopped, workdir, progress, shorter=2)
     assert not (workdir / "until_epoch_2").exists()
 
 

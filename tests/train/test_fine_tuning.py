@@ -20,6 +20,7 @@ from tests.train.power_cut import power_cut_at
 from tests.train.sealed import unsealed
 from train import experiment
 from train.assembly import assemble
+from train.configuration.parsing import parse
 from train.foundation.errors import UserError
 from train.models import HEADS, MODELS, load_alone
 from train.models.classifier import Classifier
@@ -98,7 +99,7 @@ def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
     images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 1), np.uint8)
     for freeze in (False, True):
         changes = {"model.start_from": str(workdir), "model.freeze": freeze}
-        assembly = assemble(changed(config, {"model.new_head": False, **changes}))
+        assembly = assemble(parse(changed(config, {"model.new_head": False, **changes})))
         state = experiment._first_state(assembly)
         assert (as_bytes(state.batch_stats.get("norm")) == norm) is freeze
         going_on = TrainedClassifier(None, {}, assembly, state.params, state.batch_stats)
@@ -109,7 +110,7 @@ def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
 @pytest.fixture
 def ready(config):
     """The first state of a run, and what it knows of its data set."""
-    assembly = assemble(config)
+    assembly = assemble(parse(config))
     return assembly.initial_state(), assembly.facts
 
 
@@ -132,7 +133,7 @@ def test_the_head_is_taken_over_for_the_same_classes(finished_run, ready):
 
 def test_the_head_starts_anew_where_that_is_asked_for(config, finished_run, capsys):
     changes = {"model.start_from": str(finished_run), "model.new_head": True}
-    assembly = assemble(changed(config, changes))
+    assembly = assemble(parse(changed(config, changes)))
     initial, found = assembly.initial_state().params, experiment._first_state(assembly).params
     assert as_bytes(found["head"]) == as_bytes(initial["head"])
     selected = trained.load(finished_run).params
@@ -190,7 +191,7 @@ def test_the_rates_of_a_configuration_reach_its_layers(config):
         "optimizer.layer_decay": 0.5,
         "optimizer.decay_biases_and_norms": False,
     }
-    assembly = assemble(changed(config, settings))
+    assembly = assemble(parse(changed(config, settings)))
     params = assembly.initial_state().params
     made = assembly._make_optimizer(assembly.hyperparameters["optimizer"]).transformation
     ones = jax.tree.map(np.ones_like, params)
@@ -208,7 +209,7 @@ def test_the_rates_of_a_configuration_reach_its_layers(config):
 def test_features_are_normalized_below_a_new_linear_head(config, finished_run):
     frozen = {"model.start_from": str(finished_run), "model.freeze": True}
     new_head = {**frozen, "model.new_head": True}
-    assembly = assemble(changed(config, new_head))
+    assembly = assemble(parse(changed(config, new_head)))
     state = experiment._first_state(assembly)
     features = assembly.model.apply(
         {"params": state.params, "batch_stats": state.batch_stats},
@@ -219,14 +220,16 @@ def test_features_are_normalized_below_a_new_linear_head(config, finished_run):
     normalized = (np.asarray(features) - norm["mean"][None]) / norm["scale"][None]
     # Of 1,024 of the 1,257 images.
     np.testing.assert_allclose(np.square(normalized).sum(axis=1).mean(), 100, rtol=0.05)
-    taken_over = experiment._first_state(assemble(changed(config, frozen))).batch_stats["norm"]
+    taken_over = experiment._first_state(assemble(parse(changed(config, frozen)))).batch_stats[
+        "norm"
+    ]
     np.testing.assert_array_equal(taken_over["scale"], 1)
     np.testing.assert_array_equal(taken_over["mean"], 0)
     for changes in (
         {"model.normalize_features": False},
         {"model.head": "cosine", "model.scale": 20.0},
     ):
-        state = experiment._first_state(assemble(changed(config, {**new_head, **changes})))
+        state = experiment._first_state(assemble(parse(changed(config, {**new_head, **changes}))))
         assert "norm" not in state.batch_stats
 
 
@@ -249,14 +252,16 @@ def test_weights_of_normalized_features_are_those_of_the_published_network(
             "model.pretrained": str(tmp_path / "resnet50.pth"),
             "model.freeze": True,
             "eval.ks": [1],
+            "select_by": "top_1_accuracy",
+            "loss.k": 1,
         },
     )
-    assembly = assemble(config)
+    assembly = assemble(parse(config))
     state = experiment._first_state(assembly)
     classifier = TrainedClassifier(None, {}, assembly, state.params, state.batch_stats)
     assert "norm" in state.batch_stats
     (tmp_path / "out.safetensors").write_bytes(exported_weights.serialize(classifier))
-    published = assemble(changed(config, {"model.freeze": False}))
+    published = assemble(parse(changed(config, {"model.freeze": False})))
     loaded = load_alone(
         published.model, "resnet50", str(tmp_path / "out.safetensors"), assembly.image_shape
     )
@@ -271,7 +276,7 @@ def test_weights_of_normalized_features_are_those_of_the_published_network(
 def test_a_frozen_network_of_random_weights_is_warned_of(config, finished_run, caplog):
     for start_from, warnings in ((None, 1), (str(finished_run), 0)):
         changes = {"model.freeze": True, "model.start_from": start_from}
-        assembly = assemble(changed(config, changes))
+        assembly = assemble(parse(changed(config, changes)))
         caplog.clear()
         experiment._first_state(assembly)
         assert caplog.text.count("config.model.freeze: the frozen network has rand") == warnings

@@ -11,6 +11,7 @@ from configs import digits
 from tests.train.power_cut import power_cut_at
 from train import experiment
 from train.assembly import assemble
+from train.configuration.parsing import parse
 from train.prediction import trained
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
@@ -65,7 +66,11 @@ def test_a_run_goes_on_around_the_first_step_of_its_weights(finished_run, unbrok
     scores = classifier.scores()(np.zeros((2, 8, 8, 1), np.uint8))
     assert scores.shape == (2, 10)
     found = experiment._first_state(
-        assemble(make_config(finished_run, {**WEIGHTED, "model.start_from": str(tmp_path / "run")}))
+        assemble(
+            parse(
+                make_config(finished_run, {**WEIGHTED, "model.start_from": str(tmp_path / "run")})
+            )
+        )
     )
     assert found.params["head"]["log_scale"] == classifier.params["head"]["log_scale"]
 
@@ -83,11 +88,13 @@ def test_weights_stay_on_in_an_extended_run(finished_run, unbroken, tmp_path):
 
 
 def test_a_scaled_cosine_head_makes_cross_entropy_of_ldam_without_margins(finished_run, rng):
-    by_head = assemble(make_config(finished_run, {"model.head": "cosine", "model.scale": 20.0}))
+    by_head = assemble(
+        parse(make_config(finished_run, {"model.head": "cosine", "model.scale": 20.0}))
+    )
     without_margins = {"loss.max_margin": 0.0, "loss.scale": 20.0}
-    by_loss = assemble(make_config(finished_run, without_margins, "ldam"))
+    by_loss = assemble(parse(make_config(finished_run, without_margins, "ldam")))
     cosines_of_linear = assemble(
-        make_config(finished_run, {"model.head": "linear", "loss.scale": 1.0}, "ldam")
+        parse(make_config(finished_run, {"model.head": "linear", "loss.scale": 1.0}, "ldam"))
     )
     images = rng.normal(size=(4, 8, 8, 1)).astype(np.float32)
     labels = np.arange(4, dtype=np.int32)

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from tests import lowered
+from tests.train.data.specs import dataset_spec
 from train.assembly import Assembly
-from train.data import dataset_spec
+from train.configuration.parsing import parse
 from train.models import MODELS
 from train.papers.networks import NETWORKS
 from train.training.losses import LOSSES
@@ -66,7 +67,7 @@ def assembly_of(argument, class_devices=None):
     zeros = (0.0,) * shape[-1]
     ones = (1.0,) * shape[-1]
     facts = Facts(classes, shape, mean=spec.mean or zeros, std=spec.std or ones)
-    assembly = Assembly(config, facts, None)
+    assembly = Assembly(parse(config), facts, None)
     assembly.steps_per_epoch = 10
     labels = np.arange(BATCH_SIZE) % num_classes
     assembly.dataset = SimpleNamespace(train=SimpleNamespace(labels=labels))

@@ -6,6 +6,7 @@ import pytest
 
 from configs import digits, synthetic_latents
 from train.assembly import Assembly, assemble
+from train.configuration.parsing import parse
 from train.data.synthetic_latents import SyntheticLatentsSpec
 from train.foundation import host_memory
 from train.foundation.errors import UserError
@@ -25,7 +26,7 @@ def test_a_network_is_refused_before_the_data_set_is_opened(monkeypatch):
     # Also of a width and a depth of which the product overflows 64 bits.
     config = config_of(synthetic_latents.get_config(), width=10**9, depth=20)
     with pytest.raises(UserError, match=r"parameters of config.model, .* EB of memory; this mach"):
-        assemble(config)
+        assemble(parse(config))
 
 
 @pytest.mark.parametrize(("optimizer", "copies"), [("sgd", 2), ("adamw", 3)])
@@ -35,14 +36,14 @@ def test_the_state_of_the_optimizer_and_averages_are_counted(monkeypatch, optimi
     # Each copy is of 64 times 10 weights and 10 biases. A few counts of steps are left.
     least = (copies + 1) * (64 * 10 + 10) * 4
     monkeypatch.setattr(host_memory, "_physical", lambda: least + 100)
-    Assembly(config, None, None).check_memory()
+    Assembly(parse(config), None, None).check_memory()
     monkeypatch.setattr(host_memory, "_physical", lambda: least)
     with pytest.raises(UserError, match=r"^the 650 parameters of config.model, with the state of"):
-        Assembly(config, None, None).check_memory()
+        Assembly(parse(config), None, None).check_memory()
 
 
 def test_estimated_labels_are_counted(monkeypatch):
-    assembly = assemble(config_of(digits.get_config("role"), name="linear"))
+    assembly = assemble(parse(config_of(digits.get_config("role"), name="linear")))
     monkeypatch.setattr(host_memory, "_physical", lambda: 20_000)
     refused = (
         r"^the estimated labels of config.loss.name=role for 1,257 training images and 10 classes "
@@ -56,4 +57,4 @@ def test_prepared_images_that_are_read_into_memory_are_counted(monkeypatch):
     monkeypatch.setattr(host_memory, "_physical", lambda: 20_000)
     refused = "^the 1,257 images of a split of the prepared data set need 80 kB of memory; this mac"
     with pytest.raises(UserError, match=refused):
-        assemble(config_of(digits.get_config("cross_entropy"), name="linear"))
+        assemble(parse(config_of(digits.get_config("cross_entropy"), name="linear")))

@@ -11,6 +11,7 @@ from tests.train.data.own import pictures
 from tests.train.power_cut import power_cut_at
 from train import experiment
 from train.assembly import assemble
+from train.configuration.parsing import parse
 from train.foundation.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
@@ -35,7 +36,7 @@ def config(tmp_path_factory):
 
 
 def test_the_fields_reach_the_step_and_the_batches(config):
-    assembly = assemble(config)
+    assembly = assemble(parse(config))
     assert assembly.steps_per_epoch == STEPS_PER_EPOCH
     assert assembly.hyperparameters["mixup_alpha"] == np.float32(0.4)
     assert assembly.hyperparameters["loss"] == {"label_smoothing": np.float32(0.1)}

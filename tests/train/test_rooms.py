@@ -11,12 +11,14 @@ ROOT = Path(__file__).parents[2]
 # From the ground up: a room may import those of the lines below its own, and itself.
 FLOORS = (
     ("train.foundation",),
+    ("train.configuration",),
     ("train.devices", "train.models"),
     ("train.data",),
     ("train.data.preparing", "train.evaluation"),
     ("train.workdir",),
     ("train.training",),
-    ("train.configuration",),
+    ("train.configuration.rules",),
+    ("train.configuration.parsing",),
     ("train.assembly",),
     ("train.series",),
     ("train.prediction", "train.papers", "train.comparison"),

@@ -6,6 +6,8 @@ An entry of `DATASETS` is an import path, so that only the data set of a run is 
 from collections.abc import Mapping
 from typing import Any
 
+from train.configuration import DatasetFields
+from train.configuration.declaring import build
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.prepared_spec import PreparedSpec
 from train.data.records import Records, Rows, Split
@@ -38,9 +40,19 @@ def find(name: str) -> DatasetFamily:
     return family
 
 
-def dataset_spec(config: Mapping[str, Any]) -> DatasetSpec:
+def read(values: Mapping[str, Any]) -> DatasetSpec:
+    """The data set of `config.dataset` as a recipe or a file has it; its fields are not checked.
+
+    Raises:
+        KeyError: the fields have no name.
+        TypeError: a field is missing.
+    """
+    return dataset_spec(build(find(str(values["name"])).fields, values))
+
+
+def dataset_spec(fields: DatasetFields) -> DatasetSpec:
     """The data set of `config.dataset`."""
-    return find(config["name"]).spec(config)
+    return find(fields.name).spec(fields)
 
 
 __all__ = [
@@ -56,4 +68,5 @@ __all__ = [
     "TrueDistribution",
     "dataset_spec",
     "find",
+    "read",
 ]

@@ -1,17 +1,15 @@
 """CIFAR-100: tfds's own builder, 45,000 training and 5,000 validation images, label noise."""
 
 import functools
-from collections.abc import Mapping
-from typing import Any
 
 import tensorflow_datasets as tfds
 
-from train.data import options
+from train.configuration.datasets import Cifar100Fields
+from train.data import label_noise
 from train.data.augmentation import pad_crop_flip
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.prepared_spec import PreparedSpec
 from train.data.splits import Holdout
-from train.foundation import fields
 
 # From the data set's page, https://www.cs.toronto.edu/~kriz/cifar.html; the class index is the rank
 # of the class in alphabetical order.
@@ -50,20 +48,20 @@ SUPERCLASSES = tuple(
 _BUILDER = functools.partial(tfds.builder, "cifar100")
 
 
-def _spec(config: Mapping[str, Any]) -> DatasetSpec:
+def _spec(fields: Cifar100Fields) -> DatasetSpec:
     return PreparedSpec(
-        name=config["name"],
+        name=fields.name,
         num_classes=100,
         image_shape=(32, 32, 3),
         builder=_BUILDER,
         augment=functools.partial(pad_crop_flip, pixels=4),
         mean=(125.3 / 255, 123.0 / 255, 113.9 / 255),
         std=(63.0 / 255, 62.1 / 255, 66.7 / 255),
-        validation=Holdout(config["validation_size"], balanced=config["holdout"] == "balanced"),
-        train_size=config["train_size"],
+        validation=Holdout(fields.validation_size, balanced=fields.holdout == "balanced"),
+        train_size=fields.train_size,
         balanced_subset=True,
-        imbalance_factor=config["imbalance_factor"],
-        label_noise=options.label_noise_of(config, SUPERCLASSES),
+        imbalance_factor=fields.imbalance_factor,
+        label_noise=label_noise.asked_for(fields, SUPERCLASSES),
     )
 
 
@@ -71,12 +69,5 @@ CIFAR100 = DatasetFamily(
     _spec,
     _BUILDER,
     prepare="train.data.preparing.cifar100:prepare",
-    options={
-        **options.VALIDATION_SIZE,
-        # As many validation images of every class, or any: thesis chapters 5 and 4.
-        "holdout": fields.one_of(("balanced", "permuted")),
-        **options.TRAIN_SIZE,
-        **options.IMBALANCE_FACTOR,
-        **options.LABEL_NOISE,
-    },
+    fields=Cifar100Fields,
 )

@@ -2,17 +2,17 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
+from train.configuration import DatasetFields
 from train.data.image_reader import ImageReader
 from train.data.listed_files import ListedFiles
 from train.data.records import Split
-from train.foundation.fields import Field
 
 if TYPE_CHECKING:
     import tensorflow_datasets as tfds
@@ -156,10 +156,10 @@ class DatasetFamily:
             generates them itself. The function is called with the builder, the folder of the
             downloads and the keyword `skip_unreadable`. It returns the numbers of images that it
             left out, by split.
-        options: the fields of `config.dataset` that only this data set has.
+        fields: the fields of `config.dataset`, a subclass of `DatasetFields` if it has more.
     """
 
-    spec: Callable[[Mapping[str, Any]], DatasetSpec]
+    spec: Callable[[Any], DatasetSpec]
     builder: Callable[..., "tfds.core.DatasetBuilder"] | None = None
     prepare: str | None = None
-    options: Mapping[str, Field] = field(default_factory=dict)
+    fields: type[DatasetFields] = DatasetFields

@@ -1,16 +1,10 @@
 """`config.dataset.decoding`: the packages that decode and resize images."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TypeVar
 
-from train.foundation import fields, packages
+from train.foundation import packages
 from train.foundation.errors import UserError
-
-EXACT, _FAST = "exact", "fast"
-# Pillow, with which the published results were obtained, or other packages in 0.6 of the time,
-# whose pixels are at most a step of 255 apart.
-FIELD = fields.one_of((EXACT, _FAST))
-OPTIONS: Mapping[str, fields.Field] = {"decoding": FIELD}
 
 _Reader = TypeVar("_Reader")
 
@@ -26,10 +20,10 @@ def chosen(value: str, exact: _Reader, fast: Callable[[], _Reader]) -> _Reader:
     Raises:
         UserError: one of these packages is not installed.
     """
-    if value == EXACT:
+    if value == "exact":
         return exact
     try:
         return fast()
     except ModuleNotFoundError as error:
-        field = f"config.dataset.decoding={_FAST!r}"
+        field = "config.dataset.decoding='fast'"
         raise UserError(packages.missing(field, str(error.name), "fast-images")) from error

@@ -1,13 +1,14 @@
 """scikit-learn's 1,797 handwritten digits."""
 
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
 
+from train.configuration import DatasetFields
 from train.data.augmentation import random_shift
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.prepared_spec import PreparedSpec
@@ -73,9 +74,9 @@ class Digits(tfds.core.GeneratorBasedBuilder):
             yield index, {"image": Image.fromarray(pixels), "label": label}
 
 
-def _spec(config: Mapping[str, Any]) -> DatasetSpec:
+def _spec(fields: DatasetFields) -> DatasetSpec:
     return PreparedSpec(
-        name=config["name"],
+        name=fields.name,
         num_classes=10,
         image_shape=IMAGE_SHAPE,
         builder=Digits,

@@ -1,15 +1,13 @@
 """ImageNet-LT: a long-tailed part of ImageNet, by three published lists."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 import tensorflow_datasets as tfds
 
+from train.configuration.datasets import StreamedFields
 from train.data import augmentation
 from train.data.builders import ReadOnlyBuilder
 from train.data.dataset import DatasetFamily, DatasetSpec
-from train.data.photographs import OPTIONS, photograph_spec
+from train.data.photographs import photograph_spec
 
 NUM_CLASSES = 1000
 URL = "https://github.com/facebookresearch/classifier-balancing/tree/main/data/ImageNet_LT"
@@ -37,9 +35,9 @@ class ImagenetLt(ReadOnlyBuilder):
         )
 
 
-def _spec(config: Mapping[str, Any]) -> DatasetSpec:
+def _spec(fields: StreamedFields) -> DatasetSpec:
     return photograph_spec(
-        config,
+        fields,
         num_classes=NUM_CLASSES,
         builder=ImagenetLt,
         augment=augmentation.random_flip,
@@ -50,5 +48,5 @@ IMAGENET_LT = DatasetFamily(
     _spec,
     ImagenetLt,
     prepare="train.data.preparing.imagenet_lt:prepare",
-    options=OPTIONS,
+    fields=StreamedFields,
 )

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from train.configuration.datasets import GroupedFields
 from train.data import streams
 
 _SIZE = 5
@@ -54,6 +55,20 @@ GROUPINGS: Mapping[str, Callable[[int], tuple[int, ...]]] = {
     "across": across,
     "uniform": uniform,
 }
+
+
+def asked_for(fields: GroupedFields, superclasses: tuple[int, ...]) -> LabelNoise | None:
+    """The label noise that `config.dataset` asks for.
+
+    Args:
+        fields: `config.dataset`.
+        superclasses: the superclass of each class.
+    """
+    if fields.label_noise == 0:
+        return None
+    if fields.label_noise_kind == "superclass":
+        return LabelNoise(fields.label_noise, superclasses)
+    return LabelNoise(fields.label_noise, GROUPINGS[fields.label_noise_kind](len(superclasses)))
 
 
 def apply(noise: LabelNoise, labels: np.ndarray, *, seed: int) -> np.ndarray:

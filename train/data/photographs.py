@@ -1,35 +1,31 @@
 """What the published data sets of photographs share."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from train.data import decoding, images, options
+from train.configuration.datasets import StreamedFields
+from train.data import decoding, images
 from train.data.photograph_reader import PhotographReader
 from train.data.prepared_spec import PreparedSpec
-from train.foundation import fields
 
 # Of ImageNet's training images, which pretrained networks expect for every data set.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
-# The fields of `config.dataset` of all data sets of photographs.
-OPTIONS: Mapping[str, fields.Field] = {**options.STREAMED, **decoding.OPTIONS}
 
-
-def photograph_spec(config: Mapping[str, Any], **own: Any) -> PreparedSpec:
+def photograph_spec(fields: StreamedFields, **own: Any) -> PreparedSpec:
     """A data set of photographs.
 
     Args:
-        config: `config.dataset`.
+        fields: `config.dataset`.
         own: the attributes of `PreparedSpec` that are its own.
     """
     shape = (images.CROP, images.CROP, 3)
     return PreparedSpec(
-        name=config["name"],
+        name=fields.name,
         image_shape=shape,
         mean=IMAGENET_MEAN,
         std=IMAGENET_STD,
-        reader=decoding.chosen(config["decoding"], PhotographReader, _fast)(shape),
+        reader=decoding.chosen(fields.decoding, PhotographReader, _fast)(shape),
         **own,
     )
 

@@ -7,18 +7,16 @@ are those of GeoNames (https://www.geonames.org), under the licence Creative Com
 
 import hashlib
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 
-from train.data import augmentation, characters, gazetteer, options, splits
+from train.configuration.datasets import PlaceNamesFields
+from train.data import augmentation, characters, gazetteer, splits
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.gazetteer import Gazetteer
 from train.data.records import Rows, Split
-from train.foundation import fields
 from train.foundation.errors import UserError
 
 # The names of each class in the class-balanced test set, if no other number is asked for. There are
@@ -191,9 +189,9 @@ def _digest(
     return digest.hexdigest()
 
 
-def _spec(config: Mapping[str, Any]) -> DatasetSpec:
+def _spec(fields: PlaceNamesFields) -> DatasetSpec:
     return PlaceNamesSpec(
-        name=config["name"],
+        name=fields.name,
         num_classes=None,
         image_shape=(characters.LENGTH,),
         augment=augmentation.unchanged,
@@ -201,21 +199,11 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         std=(),
         inputs="names",
         attribution=gazetteer.ATTRIBUTION,
-        target=config["target"],
-        fewest_names=config["fewest_names"],
-        balanced_per_class=config["balanced_per_class"] or BALANCED[config["target"]],
-        train_size=config["train_size"],
+        target=fields.target,
+        fewest_names=fields.fewest_names,
+        balanced_per_class=fields.balanced_per_class or BALANCED[fields.target],
+        train_size=fields.train_size,
     )
 
 
-PLACE_NAMES = DatasetFamily(
-    _spec,
-    options={
-        "target": fields.one_of(tuple(BALANCED)),
-        # The names that a class needs in all; None for 3 for training alone.
-        "fewest_names": fields.optional(fields.integer(1)),
-        # The names of each class in the class-balanced test; None for `BALANCED`.
-        "balanced_per_class": fields.optional(fields.integer(1)),
-        **options.TRAIN_SIZE,
-    },
-)
+PLACE_NAMES = DatasetFamily(_spec, fields=PlaceNamesFields)

@@ -1,15 +1,15 @@
 """Pl@ntNet-300K, versions 1.1 and 2: photographs of plants, labelled with the species."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import tensorflow_datasets as tfds
 
+from train.configuration.datasets import StreamedFields
 from train.data import augmentation
 from train.data.builders import ReadOnlyBuilder
 from train.data.dataset import DatasetFamily, DatasetSpec
-from train.data.photographs import OPTIONS, photograph_spec
+from train.data.photographs import photograph_spec
 
 
 class Plantnet(ReadOnlyBuilder):
@@ -63,9 +63,9 @@ class Plantnet300kV2(Plantnet):
 
 
 def _family(builder: type[Plantnet]) -> DatasetFamily:
-    def spec(config: Mapping[str, Any]) -> DatasetSpec:
+    def spec(fields: StreamedFields) -> DatasetSpec:
         return photograph_spec(
-            config,
+            fields,
             num_classes=builder.NUM_CLASSES,
             builder=builder,
             # Without flips, as in the published results.
@@ -76,7 +76,7 @@ def _family(builder: type[Plantnet]) -> DatasetFamily:
         spec,
         builder,
         prepare="train.data.preparing.plantnet300k:prepare",
-        options=OPTIONS,
+        fields=StreamedFields,
     )
 
 

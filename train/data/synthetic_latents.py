@@ -7,11 +7,11 @@ known.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from train.data import augmentation, label_noise, options, species_options
+from train.configuration.datasets import LatentsFields
+from train.data import augmentation, label_noise, species_options
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.label_noise import LabelNoise
 from train.data.latent_species import LATENT_SIZE, LatentSpecies, check_whole_number
@@ -19,7 +19,7 @@ from train.data.organs_model import OrgansModel
 from train.data.power_law_model import PowerLawModel
 from train.data.records import Split
 from train.data.species_model import SpeciesModel
-from train.foundation import fields, host_memory
+from train.foundation import host_memory
 
 # The laws by the name that `config.dataset.generator` has for them.
 GENERATORS: dict[str, type[LatentSpecies]] = {
@@ -87,11 +87,11 @@ class SyntheticLatentsSpec(DatasetSpec):
         return latents.astype(np.float32), labels.astype(np.int32)
 
 
-def _spec(config: Mapping[str, Any]) -> DatasetSpec:
-    law = GENERATORS[config["generator"]](**species_options.law_arguments(config))
-    check_whole_number("num_train", config["num_train"], minimum=law.fewest_training_examples)
+def _spec(fields: LatentsFields) -> DatasetSpec:
+    law = GENERATORS[fields.generator](**species_options.law_arguments(fields))
+    check_whole_number("num_train", fields.num_train, minimum=law.fewest_training_examples)
     return SyntheticLatentsSpec(
-        name=config["name"],
+        name=fields.name,
         num_classes=law.num_classes,
         image_shape=(LATENT_SIZE,),
         augment=augmentation.unchanged,
@@ -101,21 +101,13 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         true_distribution=TrueDistribution(law.posterior, np.exp(law.log_prior)),
         law=law,
         sizes={
-            "train": config["num_train"],
-            "validation": config["num_validation"],
-            "test": config["num_test"],
-            "balanced_test": config["balanced_per_class"] * law.num_classes,
+            "train": fields.num_train,
+            "validation": fields.num_validation,
+            "test": fields.num_test,
+            "balanced_test": fields.balanced_per_class * law.num_classes,
         },
-        label_noise=options.label_noise_of(config, tuple(law.genera.tolist())),
+        label_noise=label_noise.asked_for(fields, tuple(law.genera.tolist())),
     )
 
 
-SYNTHETIC_LATENTS = DatasetFamily(
-    _spec,
-    options={
-        "generator": fields.one_of(tuple(GENERATORS)),
-        **species_options.OPTIONS,
-        "balanced_per_class": fields.integer(0, species_options.MOST_EXAMPLES),
-        **options.LABEL_NOISE,
-    },
-)
+SYNTHETIC_LATENTS = DatasetFamily(_spec, fields=LatentsFields)

@@ -3,14 +3,15 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 from PIL import Image
 
-from train.data import augmentation, options, species_options
+from train.configuration.datasets import SpeciesFields
+from train.data import augmentation, label_noise, species_options
 from train.data.dataset import DatasetFamily, DatasetSpec, TrueDistribution
 from train.data.latent_species import Examples, check_whole_number
 from train.data.prepared_spec import PreparedSpec
@@ -102,13 +103,16 @@ class SyntheticSpecies(tfds.core.GeneratorBasedBuilder):
                 yield index, {"image": Image.fromarray(image), "label": labels[index]}
 
 
-def _spec(config: Mapping[str, Any]) -> DatasetSpec:
-    model = SpeciesModel(**species_options.law_arguments(config))
+def _spec(fields: SpeciesFields) -> DatasetSpec:
+    model = SpeciesModel(**species_options.law_arguments(fields))
     builder_config = SpeciesConfig(
-        model=model, **{name: config[name] for name in species_options.SIZES}
+        model=model,
+        num_train=fields.num_train,
+        num_validation=fields.num_validation,
+        num_test=fields.num_test,
     )
     return PreparedSpec(
-        name=config["name"],
+        name=fields.name,
         num_classes=model.num_classes,
         image_shape=IMAGE_SHAPE,
         builder=functools.partial(SyntheticSpecies, config=builder_config),
@@ -117,13 +121,9 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         mean=model.channel_mean,
         std=model.channel_std,
         generated_on_use=True,
-        label_noise=options.label_noise_of(config, tuple(model.genera.tolist())),
+        label_noise=label_noise.asked_for(fields, tuple(model.genera.tolist())),
         true_distribution=TrueDistribution(model.bayes_probabilities, np.exp(model.log_prior)),
     )
 
 
-SYNTHETIC_SPECIES = DatasetFamily(
-    _spec,
-    SyntheticSpecies,
-    options={**species_options.OPTIONS, **options.LABEL_NOISE},
-)
+SYNTHETIC_SPECIES = DatasetFamily(_spec, SyntheticSpecies, fields=SpeciesFields)

@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from train.foundation import fields, import_paths
+from train.foundation import import_paths
 from train.foundation.errors import UserError
-from train.foundation.fields import Field
 from train.models import pretrained
 from train.models.classifier import Classifier
 from train.models.feature_norm import FeatureNorm
@@ -43,23 +42,6 @@ from train.models.networks.strided_cnn import StridedCNN
 from train.models.normalization import NORMALIZATIONS, Normalization
 from train.models.pretrained import NEW_HEAD, Pretrained
 from train.models.weights import files
-
-# No memory holds a layer of more units, and JAX counts those of much larger ones wrongly.
-MOST_WIDTH = 10**9
-# Each layer is compiled several times: a hundred of them in a minute or two on two cores.
-MOST_DEPTH = 100
-# Fields of `config.model` that only some networks have. None is the default of the network.
-MODEL_OPTIONS: Mapping[str, Field] = {
-    # The units of each hidden layer, or the features that n-grams are embedded to.
-    "width": fields.optional(fields.integer(1, MOST_WIDTH)),
-    # The number of hidden layers.
-    "depth": fields.optional(fields.integer(1, MOST_DEPTH)),
-    # The probability that a unit is set to 0 in training.
-    "dropout": fields.optional(fields.Number(at_least=0, below=1)),
-    # The probability that the last residual branch is left out in training; those before it are
-    # left out less often.
-    "stochastic_depth": fields.optional(fields.Number(at_least=0, below=1)),
-}
 
 # Files of networks that are published with weights.
 FAMILIES = (
@@ -156,7 +138,7 @@ def build_model(
         learn_scale: whether that factor is trained.
         freeze: whether the layers below the head evaluate in training too.
         normalize_features: whether the head gets normalized features; see `feature_norm`.
-        options: the fields of `MODEL_OPTIONS` that are not the default of the network.
+        options: see `ModelFields.options`.
     """
     dtype = jnp.bfloat16 if half_precision else jnp.float32
     scaling = {} if scale is None else {"scale": scale, "learn_scale": learn_scale}
@@ -241,7 +223,6 @@ __all__ = [
     "HEADS",
     "MODELS",
     "MODEL_NAME",
-    "MODEL_OPTIONS",
     "NEW_HEAD",
     "NORMALIZATIONS",
     "ModelSpec",

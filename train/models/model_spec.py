@@ -18,7 +18,8 @@ class ModelSpec:
             float32 [n, d], or [n, height, width, d] where the head is applied at every place: its
             logits are then rectified and averaged over the image.
         inputs: what it takes: "images", "features" or "names"; see `DatasetSpec`.
-        options: the fields of `config.model` that `build` takes too, of `MODEL_OPTIONS`.
+        options: the fields of `config.model` that `build` takes too, of
+            `configuration.groups.MODEL_OPTIONS`.
         names: what files of weights call its variables; None if the program reads none.
         num_parameters: the number of its parameters, without the head and without those that
             depend on the size of the images. Files of weights are told apart by it.

@@ -28,7 +28,7 @@ def serialize(classifier: TrainedClassifier) -> bytes:
     if head != "linear":
         raise UserError(
             "--format=safetensors is for linear heads, as published networks have them; this run "
-            f"with {classifier.config['loss']['name']} has trained one of the kind {head}"
+            f"with {classifier.config.loss.name} has trained one of the kind {head}"
         )
     params, batch_stats = dict(classifier.params), dict(classifier.batch_stats)
     if (norm := batch_stats.pop("norm", None)) is not None:
@@ -55,6 +55,6 @@ def describe(classifier: TrainedClassifier) -> dict[str, Any]:
 
 def _names(classifier: TrainedClassifier) -> PublishedNames:
     with naming_flags(_MESSAGES):
-        names = published(classifier.config["model"]["name"]).names
+        names = published(classifier.config.model.name).names
     assert names is not None
     return names

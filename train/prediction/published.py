@@ -1,12 +1,14 @@
 """Networks with published weights as classifiers, which no run has trained here."""
 
 import dataclasses
-import json
-from collections.abc import Mapping
 from typing import Any
 
-from train import configuration
+from train import data
 from train.assembly import Assembly, assemble
+from train.configuration import Config
+from train.configuration.datasets import FolderFields
+from train.configuration.groups import MODEL_OPTIONS
+from train.configuration.parsing import parse
 from train.data import dataset_spec
 from train.devices import compilation_cache
 from train.foundation import fields, flag_types
@@ -14,7 +16,6 @@ from train.foundation.errors import UserError
 from train.foundation.messages import naming_flags
 from train.models import (
     MODEL_NAME,
-    MODEL_OPTIONS,
     Pretrained,
     find,
     load_alone,
@@ -62,9 +63,8 @@ def load(chosen: ChosenClassifier) -> TrainedClassifier:
         names = None
         if chosen.classes is not None:
             names = class_names.read("classes", chosen.classes).names
-        config = _configuration(chosen, _network(chosen), names)
-        configuration.check(config)
-        if config["compilation_cache"]:
+        config = parse(_configuration(chosen, _network(chosen), names))
+        if config.compilation_cache:
             compilation_cache.use()
         assembly = assemble(config, None if names is None else _facts(config, names))
         loaded = _loaded(assembly)
@@ -94,26 +94,27 @@ def _configuration(
     """The configuration of a run with cross-entropy that might have trained the network."""
     # The scores of cross-entropy are the softmax of the logits.
     recipe = flag_types.read_configuration(f"{_recipe(chosen)}:cross_entropy")
-    config: dict[str, Any] = json.loads(recipe.to_json())
-    dataset = config["dataset"]
-    if names is None:
-        dataset |= {"name": chosen.dataset, "data_dir": chosen.data_dir}
-    else:
+    dataset: dict[str, Any] = {"name": chosen.dataset, "data_dir": chosen.data_dir}
+    if names is not None:
         size = find(model).image_size if chosen.image_size is None else chosen.image_size
-        dataset |= {"name": _CLASS_LIST, "path": chosen.classes, "image_size": size}
-    if "num_workers" in dataset:
+        dataset = {"name": _CLASS_LIST, "path": chosen.classes, "image_size": size}
+    if "num_workers" in recipe.dataset:
         # Threads decode: to start processes takes longer than many an evaluation.
         dataset["num_workers"] = 0
-    # The recipe's own network may have options.
-    config["model"] |= dict.fromkeys(MODEL_OPTIONS)
-    config["model"] |= {"name": model, "pretrained": chosen.weights}
-    config["model"]["normalization"] = chosen.normalization
-    num_classes = dataset_spec(dataset).num_classes if names is None else len(names)
+    network = {"name": model, "pretrained": chosen.weights, "normalization": chosen.normalization}
+    dataset = {**recipe.dataset, **dataset}
+    num_classes = data.read(dataset).num_classes if names is None else len(names)
     assert num_classes is not None
-    config["eval"]["ks"] = [k for k in config["eval"]["ks"] if k <= num_classes]
-    # Nothing is selected, and the size in the recipe's metric may be left out.
-    config["select_by"] = "loss"
-    return config
+    ks = [k for k in recipe.eval.ks if k <= num_classes]
+    return {
+        **recipe.to_dict(),
+        "dataset": dataset,
+        # The recipe's own network may have options.
+        "model": {**recipe.model, **dict.fromkeys(MODEL_OPTIONS), **network},
+        "eval": {**recipe.eval, "ks": ks},
+        # Nothing is selected, and the size in the recipe's metric may be left out.
+        "select_by": "loss",
+    }
 
 
 def _recipe(chosen: ChosenClassifier) -> str:
@@ -125,16 +126,19 @@ def _recipe(chosen: ChosenClassifier) -> str:
     return RECIPES[chosen.dataset]
 
 
-def _facts(config: Mapping[str, Any], names: tuple[str, ...]) -> Facts:
+def _facts(config: Config, names: tuple[str, ...]) -> Facts:
     """What a data set would tell, for classes alone."""
-    size = config["dataset"]["image_size"]
+    assert isinstance(config.dataset, FolderFields)
+    size = config.dataset.image_size
+    assert size is not None
     facts = Facts(Classes(names, (0,) * len(names)), (size, size, 3))
-    spec = facts.complete(dataset_spec(config["dataset"]))
-    found = normalization.of_new_run(config["model"], spec)
+    spec = facts.complete(dataset_spec(config.dataset))
+    found = normalization.of_new_run(config.model, spec)
     return facts if found is None else dataclasses.replace(facts, mean=found.mean, std=found.std)
 
 
 def _loaded(assembly: Assembly) -> Pretrained:
     """The variables of the network, read from the file."""
-    network = assembly.config["model"]
-    return load_alone(assembly.model, network["name"], network["pretrained"], assembly.image_shape)
+    network = assembly.config.model
+    assert network.pretrained is not None
+    return load_alone(assembly.model, network.name, network.pretrained, assembly.image_shape)

@@ -5,7 +5,6 @@ The weights w_c of class c become w_c / norm(w_c)^tau, and the biases 0 (Kang et
 tend to have the longer weights. A tau of 0 leaves all lengths as they are; 1 makes them equal.
 """
 
-import copy
 import dataclasses
 import json
 import math
@@ -30,7 +29,7 @@ from train.foundation.errors import UserError
 from train.prediction.trained import TrainedClassifier
 from train.training.objectives import Objective
 from train.training.state import parameters_digest
-from train.workdir import run_files, runs
+from train.workdir import run_files
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.progress import Progress
 
@@ -53,8 +52,7 @@ def check(classifier: TrainedClassifier) -> None:
             "--format=tau_normalized is for linear heads; the run in --workdir "
             f"{classifier.workdir} has one of the kind {head}"
         )
-    group, field = runs.TAU_NORMALIZED.split(".")
-    if field in classifier.config[group]:
+    if classifier.config.model.tau_normalized is not None:
         raise UserError(
             f"--workdir {classifier.workdir} is tau-normalized already; give the run that it was "
             "made of"
@@ -139,9 +137,8 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
         split: _evaluate(classifier, normalized.predict(split), thresholds)[0]
         for split in classifier.assembly.test_splits
     }
-    config = copy.deepcopy(dict(classifier.config))
-    group, field = runs.TAU_NORMALIZED.split(".")
-    config[group][field] = tau
+    model = dataclasses.replace(classifier.config.model, tau_normalized=tau)
+    config = dataclasses.replace(classifier.config, model=model).to_plain()
     results = {
         **classifier.results,
         "config": config,
@@ -214,5 +211,5 @@ def _evaluate(
 ) -> tuple[Evaluation, Mapping[int, jax.Array]]:
     """What is reported, and the thresholds of average-K sets, calibrated here if they are None."""
     if thresholds is None:
-        thresholds = average_k_thresholds(found, classifier.config["eval"]["ks"])
+        thresholds = average_k_thresholds(found, classifier.config.eval.ks)
     return summaries.summarize(found, thresholds, classifier.class_counts), thresholds

@@ -9,8 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from train import configuration
 from train.assembly import Assembly, assemble, facts_of
+from train.configuration import Config
+from train.configuration.datasets import path_of
+from train.configuration.parsing import parse
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.devices import compilation_cache
 from train.evaluation import temperature
@@ -45,16 +47,16 @@ class TrainedClassifier:
     batch_stats: Any
 
     @property
-    def config(self) -> Mapping[str, Any]:
-        """The configuration of the run, nested."""
+    def config(self) -> Config:
+        """The configuration of the run."""
         return self.assembly.config
 
     @property
     def origin(self) -> tuple[str, str]:
         """What it is told by, and its name: the loss of the run, or the file of weights."""
         if self.workdir is None:
-            return "weights", self.config["model"]["pretrained"]
-        return "loss", self.config["loss"]["name"]
+            return "weights", str(self.config.model.pretrained)
+        return "loss", self.config.loss.name
 
     @property
     def spec(self) -> DatasetSpec:
@@ -135,7 +137,7 @@ class TrainedClassifier:
         Raises:
             UserError: it is not prepared on this machine, or is not the one of the run.
         """
-        with run_inputs.telling_where(self.config, "--path"):
+        with run_inputs.telling_where(path_of(self.config.dataset), "--path"):
             dataset = self.assembly.dataset
         if not self.assembly.facts.are_of(facts_of(dataset)):
             raise UserError(
@@ -178,30 +180,28 @@ def load(workdir: Path, places: Mapping[str, str] = MappingProxyType({})) -> Tra
     Raises:
         UserError: there is no finished run, or its files are damaged or of another version.
     """
-    config, results = _finished_run(workdir)
-    config = runs.with_added_fields(config)
-    for field, place in places.items():
-        if field not in config["dataset"]:
-            raise UserError(
-                f"--{field} is for runs whose data are at a {field}; that in --workdir {workdir} "
-                f"is on the data set {config['dataset']['name']}"
-            )
-        config["dataset"][field] = place
+    written, results = _finished_run(workdir)
+    dataset = written.get("dataset", {})
+    for field in places.keys() - dataset.keys():
+        raise UserError(
+            f"--{field} is for runs whose data are at a {field}; that in --workdir {workdir} is on "
+            f"the data set {dataset.get('name')}"
+        )
     try:
-        configuration.check(config)
+        config = parse({**written, "dataset": {**dataset, **places}})
     except UserError as error:
         raise UserError(
             f"--workdir {workdir} holds a run of another version of the program: {error}"
         ) from error
     classes = run_files.read_classes(workdir)
-    spec = dataset_spec(config["dataset"])
+    spec = dataset_spec(config.dataset)
     num_classes = spec.num_classes
     if num_classes not in (None, len(classes.names)):
         raise UserError(
             f"--workdir {workdir} has {len(classes.names)} classes in its classes.json, and "
             f"{num_classes} in its configuration"
         )
-    if config["compilation_cache"]:
+    if config.compilation_cache:
         compilation_cache.use()
     facts = run_files.read_facts(workdir, classes, spec.image_shape)
     assembly = assemble(config, facts, workdir=workdir)

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
-from train import configuration
+from train.configuration.parsing import parse
 from train.foundation import fields, flag_types, nested
 from train.foundation.errors import UserError
 from train.series.recipe import Recipe
@@ -110,7 +110,7 @@ def check(run: PlannedRun) -> None:
             raise UserError(f"--override cannot change {name}, which the table itself sets")
     config = run.config
     try:
-        configuration.check(config)
+        parse(config)
     except UserError as error:
         raise UserError(f"{run.recipe.file}: {error}") from error
 

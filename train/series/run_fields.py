@@ -24,7 +24,9 @@ def used_fields(run: Run) -> dict[str, Any]:
     taken = {"loss.name", *(f"loss.{name}" for name in find_loss(loss).parameters)}
     weights = "loss.class_weights"
     taken |= {weights} | (
-        {f"{weights}_beta", f"{weights}_from"} if run.fields[weights] != "none" else set()
+        {f"{weights}_beta", f"{weights}_from"}
+        if run.fields.get(weights, "none") != "none"
+        else set()
     )
     return {
         name: value

@@ -8,15 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from topk_jax.losses import class_balanced_weights
+from train.configuration import LossFields
 from train.devices.class_axis import ALL_CLASSES, ClassAxis
 from train.training.class_counts import check_all_positive
 
-# The values of `config.loss.class_weights`.
-KINDS = ("none", "class_balanced")
-
 
 def hyperparameters(
-    settings: Mapping[str, Any],
+    settings: LossFields,
     class_counts: np.ndarray,
     *,
     sampling: str,
@@ -40,11 +38,11 @@ def hyperparameters(
     Raises:
         UserError: a class has no training images.
     """
-    if settings["class_weights"] == "none":
+    if settings.class_weights == "none":
         return {}
     check_all_positive(class_counts, "config.loss.class_weights must be 'none'")
-    first = _first_step(settings["class_weights_from"], num_epochs, steps_per_epoch, extensions)
-    beta = settings["class_weights_beta"]
+    first = _first_step(settings.class_weights_from, num_epochs, steps_per_epoch, extensions)
+    beta = settings.class_weights_beta
     weights = np.asarray(class_balanced_weights(class_counts, beta=beta), np.float64)
     draws = np.ones(len(class_counts)) if sampling == "class_balanced" else class_counts
     return {
@@ -56,7 +54,7 @@ def hyperparameters(
 
 
 def first_epoch(
-    settings: Mapping[str, Any],
+    settings: LossFields,
     *,
     num_epochs: int,
     steps_per_epoch: int,
@@ -70,7 +68,7 @@ def first_epoch(
         steps_per_epoch: the steps of one epoch.
         extensions: as of `hyperparameters`.
     """
-    first = _first_step(settings["class_weights_from"], num_epochs, steps_per_epoch, extensions)
+    first = _first_step(settings.class_weights_from, num_epochs, steps_per_epoch, extensions)
     return first // steps_per_epoch + 1
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from train.data import DatasetSpec, dataset_spec
+from train import data
+from train.data import DatasetSpec
 from train.foundation.errors import UserError
 from train.models import NEW_HEAD, Pretrained, feature_norm
-from train.workdir import array_types, run_files, runs
+from train.workdir import array_types, run_files
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.facts import Facts
 
@@ -106,10 +107,8 @@ def _describe(workdir: Path) -> tuple[str, DatasetSpec, Facts]:
             f"{_FIELD} must be the workdir of a finished run; that in {workdir} is not finished: "
             "the command that started it goes on with it"
         )
-    config = runs.with_added_fields(config)
     try:
-        name = str(config["model"]["name"])
-        spec = dataset_spec(config["dataset"])
+        name, spec = str(config["model"]["name"]), data.read(config["dataset"])
     except (KeyError, TypeError) as error:
         raise UserError(f"{_FIELD}: {workdir} is a run of another version: {error}") from error
     classes = run_files.read_classes(workdir)

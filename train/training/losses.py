@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from topk_jax import losses
+from train.configuration import LossFields, declaring
 from train.foundation import import_paths
 from train.foundation.fields import Number, SetSize, integer, one_of
 from train.models.heads import TwoLogits
@@ -216,8 +217,8 @@ _NOISE = {"epsilon": Number(at_least=0)}
 _SAMPLES = {"num_samples": integer(1, 10_000)}
 _TAU = {"tau": Number(at_least=0)}
 _MARGINS = {"max_margin": Number(at_least=0), "scale": Number(above=0)}
-# Of losses that take smoothed labels. Every configuration has the field.
-LABEL_SMOOTHING = Number(at_least=0, below=1)
+# Every configuration has the field.
+_LABEL_SMOOTHING = declaring.of_group(LossFields)["label_smoothing"].check
 # Each class can have a probability of its own.
 _MULTI_LABEL = ("softmax", "sigmoid")
 
@@ -225,7 +226,7 @@ LOSSES = {
     "cross_entropy": LossSpec(
         "cross-entropy",
         _cross_entropy,
-        {"label_smoothing": LABEL_SMOOTHING},
+        {"label_smoothing": _LABEL_SMOOTHING},
         derive=_without_zero_smoothing,
         splits_classes=True,
     ),

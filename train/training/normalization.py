@@ -1,8 +1,6 @@
 """How the images of a run are normalized: as the data set says, or as the weights expect."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from train.configuration import ModelFields
 from train.data import DatasetSpec
 from train.foundation.errors import UserError
 from train.models import NORMALIZATIONS, Normalization, find
@@ -11,7 +9,7 @@ from train.training import earlier_run
 _FIELD = "config.model.normalization"
 
 
-def of_new_run(settings: Mapping[str, Any], spec: DatasetSpec) -> Normalization | None:
+def of_new_run(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
     """The normalization of a run that begins; None for that of its data set.
 
     Args:
@@ -25,19 +23,19 @@ def of_new_run(settings: Mapping[str, Any], spec: DatasetSpec) -> Normalization 
     return None if chosen in (None, (spec.mean, spec.std)) else chosen
 
 
-def in_words(settings: Mapping[str, Any], spec: DatasetSpec) -> str:
+def in_words(settings: ModelFields, spec: DatasetSpec) -> str:
     """A line that says how images are normalized, where it is not as the data set says.
 
     Args:
         settings: the fields of `config.model`.
         spec: the data set, with the normalization of the run.
     """
-    if settings["normalization"] is not None:
-        reason = f"{_FIELD}={settings['normalization']} says"
-    elif settings["start_from"] is not None:
-        reason = f"the run in {settings['start_from']} did"
+    if settings.normalization is not None:
+        reason = f"{_FIELD}={settings.normalization} says"
+    elif settings.start_from is not None:
+        reason = f"the run in {settings.start_from} did"
     else:
-        reason = f"weights of {settings['name']} expect"
+        reason = f"weights of {settings.name} expect"
     return f"images are normalized as {reason}, not as the data set says: {numbers_in_words(spec)}"
 
 
@@ -47,8 +45,8 @@ def numbers_in_words(spec: DatasetSpec) -> str:
     return f"mean {mean}; standard deviation {std}"
 
 
-def _chosen(settings: Mapping[str, Any], spec: DatasetSpec) -> Normalization | None:
-    name = settings["normalization"]
+def _chosen(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
+    name = settings.normalization
     if name == "dataset":
         return None
     shape = spec.image_shape
@@ -61,11 +59,11 @@ def _chosen(settings: Mapping[str, Any], spec: DatasetSpec) -> Normalization | N
                 "channels"
             )
         return NORMALIZATIONS[name]
-    if settings["start_from"] is not None:
-        earlier = earlier_run.inputs(settings["start_from"])
+    if settings.start_from is not None:
+        earlier = earlier_run.inputs(settings.start_from)
         # An earlier run on other channels does not fit, which is told where its weights are read.
         same = spec.has_images and earlier.has_images and len(earlier.mean) == len(spec.mean)
         return Normalization(earlier.mean, earlier.std) if same else None
-    if settings["pretrained"] is not None and in_colour:
-        return find(settings["name"]).normalization
+    if settings.pretrained is not None and in_colour:
+        return find(settings.name).normalization
     return None

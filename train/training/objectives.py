@@ -16,6 +16,8 @@ from train.models.heads import TwoLogits
 # steps, so that other values do not make another program; whole numbers such as K are constants.
 Hyperparameters = dict[str, Any]
 
+# The parameter of losses that estimate the labels of training examples.
+_LABEL_RATE = "label_learning_rate"
 # The functions from logits to scores, by the names that `config.eval.scores` has for them.
 _SCORES = {"softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
 
@@ -87,22 +89,27 @@ class LossSpec:
     @property
     def estimates_labels(self) -> bool:
         """Whether the labels of the training examples are estimated beside the network."""
-        return "label_learning_rate" in self.parameters
+        return _LABEL_RATE in self.parameters
+
+    def label_rate_ratio(self, values: Mapping[str, Any], learning_rate: float) -> np.float32:
+        """The rate of the estimated labels in units of the network's; see `estimates_labels`."""
+        # Divided in 64 bits and rounded once.
+        return np.float32(values[_LABEL_RATE] / learning_rate)
 
     def hyperparameters(
-        self, config: Mapping[str, Any], class_counts: np.ndarray
+        self, values: Mapping[str, Any], class_counts: np.ndarray
     ) -> Hyperparameters:
-        """The parameters in `config.loss` that are inputs of the compiled steps."""
-        values = {
-            name: np.float32(config[name])
+        """The parameters among these values that are inputs of the compiled steps."""
+        inputs = {
+            name: np.float32(values[name])
             for name, field in self.parameters.items()
             if isinstance(field, fields.Number)
         }
-        return self.derive(values, class_counts)
+        return self.derive(inputs, class_counts)
 
     def objective(
         self,
-        config: Mapping[str, Any],
+        values: Mapping[str, Any],
         hyperparameters: Hyperparameters,
         *,
         axis_name: str,
@@ -112,7 +119,7 @@ class LossSpec:
         """The objective.
 
         Args:
-            config: `config.loss`; the parameters that are constants are taken from it.
+            values: the parameters in `config.loss`; those that are constants are used.
             hyperparameters: what the method `hyperparameters` returned; they may be traced.
             axis_name: the axis over devices.
             class_axis_name: the axis over devices that the classes are split along; None if each
@@ -120,7 +127,7 @@ class LossSpec:
             scores: `config.eval.scores`.
         """
         constants = {
-            name: config[name]
+            name: values[name]
             for name, field in self.parameters.items()
             if not isinstance(field, fields.Number)
         }

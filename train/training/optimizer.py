@@ -1,27 +1,17 @@
 """Optimizers by name and the learning rate by step. To add an optimizer, add it to `OPTIMIZERS`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 import optax
 
+from train.configuration import OptimizerFields, declaring
 from train.training.objectives import Hyperparameters
 
-SCHEDULES = ("step", "cosine")
 # The compiled step counts in 32 bits.
 MOST_STEPS = 2**31 - 1
-# The fields of `config.optimizer` that are inputs of the compiled step. Some may be None.
-_HYPERPARAMETERS = (
-    "learning_rate",
-    "momentum",
-    "beta2",
-    "weight_decay",
-    "clip_norm",
-    "average_decay",
-    "layer_decay",
-)
 
 # The transformations that an optimizer chains.
 Parts = tuple[optax.GradientTransformation, ...]
@@ -41,28 +31,25 @@ class Optimizer(NamedTuple):
     schedule: optax.Schedule
 
 
-def hyperparameters(settings: Mapping[str, Any]) -> Hyperparameters:
+def hyperparameters(settings: OptimizerFields) -> Hyperparameters:
     """The fields of `config.optimizer` that are inputs of the compiled step, without None.
 
     The rate of the head is in units of the learning rate, whose schedule it shares.
     """
-    values = {
-        name: np.float32(settings[name]) for name in _HYPERPARAMETERS if settings[name] is not None
-    }
-    if settings["head_learning_rate"] is not None:
+    values = declaring.inputs(settings)
+    if (head := values.pop("head_learning_rate")) is not None:
         # Divided in 64 bits and rounded once.
-        ratio = settings["head_learning_rate"] / settings["learning_rate"]
-        values["head_rate_ratio"] = np.float32(ratio)
-    return values
+        values["head_rate_ratio"] = head / settings.learning_rate
+    return {name: np.float32(value) for name, value in values.items() if value is not None}
 
 
-def has_rates_by_layer(settings: Mapping[str, Any]) -> bool:
+def has_rates_by_layer(settings: OptimizerFields) -> bool:
     """Whether some parameters have another learning rate than `config.optimizer.learning_rate`."""
-    return settings["head_learning_rate"] is not None or settings["layer_decay"] is not None
+    return settings.head_learning_rate is not None or settings.layer_decay is not None
 
 
 def build(
-    settings: Mapping[str, Any],
+    settings: OptimizerFields,
     values: Hyperparameters,
     *,
     num_epochs: int,
@@ -86,8 +73,8 @@ def build(
     )
     # The gradient is clipped before the weight decay is added.
     clip = [_clip(values["clip_norm"], norm)] if "clip_norm" in values else []
-    decayed = None if settings["decay_biases_and_norms"] else _is_kernel
-    parts = OPTIMIZERS[settings["name"]](rate, values, settings["nesterov"], decayed)
+    decayed = None if settings.decay_biases_and_norms else _is_kernel
+    parts = OPTIMIZERS[settings.name](rate, values, settings.nesterov, decayed)
     by_layer = [_times_relative_rates(values, distances)] if has_rates_by_layer(settings) else []
     return Optimizer(optax.chain(*clip, *parts, *by_layer), rate)
 
@@ -127,28 +114,28 @@ def _times_relative_rates(values: Hyperparameters, distances: Any) -> optax.Grad
 
 
 def schedule(
-    settings: Mapping[str, Any], learning_rate: Any, *, num_epochs: int, steps_per_epoch: int
+    settings: OptimizerFields, learning_rate: Any, *, num_epochs: int, steps_per_epoch: int
 ) -> optax.Schedule:
     """The learning rate by step that `config.optimizer` asks for."""
-    if settings["schedule"] == "cosine":
+    if settings.schedule == "cosine":
         decaying = cosine_decay(learning_rate, num_steps=num_epochs * steps_per_epoch)
     else:
         decaying = step_decay(
             learning_rate,
-            decay_epochs=settings["decay_epochs"],
-            decay_factor=settings["decay_factor"],
+            decay_epochs=settings.decay_epochs,
+            decay_factor=settings.decay_factor,
             steps_per_epoch=steps_per_epoch,
         )
     warmup = warmup_epochs(settings, num_epochs)
     return with_warmup(decaying, warmup_steps=round(warmup * steps_per_epoch))
 
 
-def warmup_epochs(settings: Mapping[str, Any], num_epochs: int) -> float:
+def warmup_epochs(settings: OptimizerFields, num_epochs: int) -> float:
     """The epochs of the warm-up: half of the run where it would take all of it.
 
     So a recipe with a warm-up of an epoch can be tried for one epoch.
     """
-    asked: float = settings["warmup_epochs"]
+    asked = settings.warmup_epochs
     return asked if asked < num_epochs else num_epochs / 2
 
 

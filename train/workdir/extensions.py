@@ -1,24 +1,19 @@
 """Runs that are trained for more epochs than they were started with."""
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from train.foundation import fields, files, json_files
+from train.configuration import Config
+from train.foundation import files, json_files
 from train.foundation.errors import UserError
 from train.workdir import run_files
 
-# In the configuration of a run that was extended, and in no recipe: for each extension the epochs
-# that the run had before it, and the steps that it had made. With a cosine schedule, or with
-# class weights that begin late, these steps are other ones than those of a run that was started
-# with more epochs.
-FIELD = "extensions"
-CHECK = fields.several(fields.several(fields.integer(0)))
-
 
 def continued(
-    config: Mapping[str, Any], earlier: Mapping[str, Any] | None, workdir: Path, *, extend: bool
-) -> tuple[dict[str, Any], int | None]:
+    config: Config, earlier: Mapping[str, Any] | None, workdir: Path, *, extend: bool
+) -> tuple[Config, int | None]:
     """The configuration of the run in a workdir as it goes on.
 
     Args:
@@ -37,10 +32,10 @@ def continued(
     if earlier is None:
         if extend:
             raise UserError(f"--extend needs a run in --workdir; {workdir} holds none")
-        return dict(config), None
-    made = {FIELD: earlier[FIELD]} if FIELD in earlier else {}
-    config = {**config, **made}
-    before, after = earlier.get("num_epochs"), config["num_epochs"]
+        return config, None
+    made = tuple(map(tuple, earlier.get("extensions", ())))
+    config = dataclasses.replace(config, extensions=made)
+    before, after = earlier.get("num_epochs"), config.num_epochs
     if not extend or not isinstance(before, int) or before == after:
         return config, None
     if before > after:
@@ -48,11 +43,11 @@ def continued(
             f"config.num_epochs must be larger than that of the run that is extended, {before}; "
             f"got {after}"
         )
-    extension = [before, run_files.latest_step(workdir)]
-    return {**config, FIELD: [*made.get(FIELD, ()), extension]}, before
+    extension = (before, run_files.latest_step(workdir))
+    return dataclasses.replace(config, extensions=(*made, extension)), before
 
 
-def write(workdir: Path, config: Mapping[str, Any], num_epochs_before: int) -> None:
+def write(workdir: Path, config: Config, num_epochs_before: int) -> None:
     """Makes the run in a workdir the longer one.
 
     The results of the shorter run, its evaluations and its thresholds are kept in a folder of
@@ -63,4 +58,4 @@ def write(workdir: Path, config: Mapping[str, Any], num_epochs_before: int) -> N
     for file in run_files.of_finished_run(workdir):
         folder.mkdir(exist_ok=True)
         file.rename(folder / file.name)
-    files.write_whole(workdir / run_files.CONFIG, json_files.sealed(config, indent=2))
+    files.write_whole(workdir / run_files.CONFIG, json_files.sealed(config.to_plain(), indent=2))

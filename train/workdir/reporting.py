@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from train.configuration import Config
 from train.data.listed_files import ListedFiles
 from train.evaluation import metric
 from train.evaluation.metric import LOSS, Metric
@@ -20,17 +21,22 @@ from train.evaluation.summaries import Evaluation
 from train.foundation import files, json_files
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
+from train.foundation.nested import flatten
 from train.workdir import metrics_file, run_files, runs, skipped_images, terminal
 from train.workdir.events import Events
 from train.workdir.facts import Facts
 from train.workdir.metrics_file import MetricsFile
 
 
-def show_finished(workdir: Path, results: dict[str, Any], *, optimizes_top_k: bool) -> None:
+def show_finished(
+    workdir: Path, config: Config, results: dict[str, Any], *, optimizes_top_k: bool
+) -> None:
     """Prints the closing table of a run that was finished before; see `terminal.show_results`."""
     show_line("this run is finished; these are its results")
     skipped_images.show(workdir, results)
-    terminal.show_results(results, run_files.present(workdir), optimizes_top_k=optimizes_top_k)
+    terminal.show_results(
+        results, config, run_files.present(workdir), optimizes_top_k=optimizes_top_k
+    )
 
 
 class Reporter:
@@ -61,7 +67,7 @@ class Reporter:
     def __init__(
         self,
         workdir: Path,
-        config: dict[str, Any],
+        config: Config,
         facts: Facts,
         listed: ListedFiles | None = None,
         *,
@@ -74,13 +80,14 @@ class Reporter:
         metrics_digest: str | None = None,
     ) -> None:
         self._workdir = workdir
+        self._config = config
         self._steps_per_epoch = steps_per_epoch
         self._batch_size = batch_size
         self._optimizes_top_k = optimizes_top_k
         self._steps_between_logs = min(max(5, steps_per_epoch // 10), 100)
         self._pending = list(unlogged)
         self._last_step = first_step
-        self._select_by = Metric.parse(config["select_by"])
+        self._select_by = Metric.parse(config.select_by)
         self._window_start: float | None = None
         self._window_steps = 0
         workdir.mkdir(parents=True, exist_ok=True)
@@ -211,7 +218,10 @@ class Reporter:
         written = _as_written(results)
         skipped_images.show(self._workdir, written)
         terminal.show_results(
-            written, run_files.present(self._workdir), optimizes_top_k=self._optimizes_top_k
+            written,
+            self._config,
+            run_files.present(self._workdir),
+            optimizes_top_k=self._optimizes_top_k,
         )
         return written
 
@@ -292,14 +302,14 @@ class SilentReporter:
         return _as_written(results)
 
 
-def write_config(config: Mapping[str, Any], workdir: Path) -> None:
+def write_config(config: Config, workdir: Path) -> None:
     """Writes the configuration of a run, unless it is there with all that may change."""
-    earlier = run_files.read_config(workdir)
+    plain, earlier = config.to_plain(), run_files.read_config(workdir)
     if earlier is not None:
-        before, now = runs.all_fields(earlier), runs.all_fields(config)
+        before, now = dict(flatten(earlier)), dict(flatten(plain))
         if all(before.get(name) == now.get(name) for name in runs.MAY_CHANGE):
             return
-    files.write_whole(workdir / run_files.CONFIG, json_files.sealed(config, indent=2))
+    files.write_whole(workdir / run_files.CONFIG, json_files.sealed(plain, indent=2))
 
 
 def _as_written(results: dict[str, Any]) -> dict[str, Any]:

@@ -41,17 +41,16 @@ def of_configs(configs: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
 
 
 @contextlib.contextmanager
-def telling_where(config: Mapping[str, Any], flag: str) -> Iterator[None]:
+def telling_where(path: str | None, flag: str) -> Iterator[None]:
     """Has the error of data that are not there name the flag that says where they are now.
 
     Args:
-        config: the nested configuration of a run that has started.
+        path: `config.dataset.path` of a run that has started; None if it has no such field.
         flag: the flag.
     """
     try:
         yield
     except UserError as error:
-        path = config["dataset"].get("path")
         if path is None or os.path.lexists(os.path.expanduser(path)):  # noqa: PTH111
             raise
         raise UserError(

@@ -103,13 +103,7 @@ WHOLE_RESULTS: Field = record(
         "test": record({"loss": NUMBER_OR_NULL}),
         "validation": METRICS,
         "best_epoch": integer(1),
-        "config": record(
-            {
-                "loss": record({"name": text(), "k": integer(1)}),
-                "select_by": text(),
-                "eval": record({"ks": list_of(integer(1), at_least=1)}),
-            }
-        ),
+        "config": CONFIG,
     },
 )
 

@@ -1,6 +1,5 @@
 """A run on disk, its name, and when two runs are the same."""
 
-import copy
 import functools
 import hashlib
 import json
@@ -11,142 +10,55 @@ from typing import Any
 
 import numpy as np
 
+from train.configuration import FIELDS_OF, Config, DatasetFields, declaring
 from train.evaluation.metric import Metric
 from train.foundation.errors import UserError
 from train.foundation.nested import differences, flatten
 from train.workdir import run_files
 
-# These may differ from one start of a run to the next, as the number of devices may.
-FIELDS_OF_DEVICES = frozenset({"parallel", "class_devices"})
+DATASET_PATH = "dataset.path"
+PLACES_OF_DATA = (DATASET_PATH, "dataset.data_dir")
+_DECLARED = {
+    name: one
+    for kind in FIELDS_OF.values()
+    for name, one in declaring.by_dotted_name(Config, dataset=kind).items()
+}
 # These may differ from machine to machine: the results do not depend on them. Images that cannot be
 # read are refused or left out, so that the results are the same without them.
-FIELDS_OF_THE_MACHINE = frozenset(
-    {
-        *FIELDS_OF_DEVICES,
-        "dataset.data_dir",
-        "dataset.num_workers",
-        "dataset.max_image_mb",
-        "dataset.check_images",
-        "dataset.skip_unreadable",
-        "checkpoint.every_steps",
-        "checkpoint.every_minutes",
-        "compilation_cache",
-    }
-)
-DATASET_PATH = "dataset.path"
+FIELDS_OF_THE_MACHINE = frozenset(name for name, one in _DECLARED.items() if one.of_machine)
 # These may change when a run goes on, or is finished. The files at another path must be the same.
-MAY_CHANGE = FIELDS_OF_THE_MACHINE | {DATASET_PATH}
-PLACES_OF_DATA = (DATASET_PATH, "dataset.data_dir")
-# Fields that configurations of earlier versions do not have, with the values that their runs used.
-ADDED_FIELDS: Mapping[str, Any] = {
-    "optimizer.name": "sgd",
-    "optimizer.beta2": None,
-    "model.width": None,
-    "model.depth": None,
-    "model.dropout": None,
-    "model.stochastic_depth": None,
-    "compilation_cache": True,
-    "model.start_from": None,
-    # Runs of earlier versions normalized as the data set says. They go on so: a run that has
-    # begun takes what its `data.json` says, and without it the data set's numbers.
-    "model.normalization": None,
-    "model.freeze": False,
-    "model.normalize_features": False,
-    "optimizer.head_learning_rate": None,
-    "optimizer.layer_decay": None,
-    "optimizer.decay_biases_and_norms": True,
-    "loss.label_smoothing": 0.0,
-    "dataset.mixup": 0.0,
-    "dataset.max_image_mb": 256,
-    "dataset.sampling": "uniform",
-    "model.new_head": False,
-    "model.head": None,
-    "model.scale": None,
-    "model.learn_scale": False,
-    "loss.class_weights": "none",
-    "loss.class_weights_beta": 0.9999,
-    "loss.class_weights_from": 0.0,
-    "eval.temperature": False,
-    "class_devices": None,
-}
-
-_DECODING = {"dataset.decoding": "exact"}
-_UNSEEN_CLASSES = {"dataset.unseen_classes": "refuse"}
-_OWN_IMAGES = {
-    **_DECODING,
-    **_UNSEEN_CLASSES,
-    "dataset.transparency": "drop",
-    "dataset.read_truncated": False,
-    "dataset.check_images": "headers",
-    "dataset.train_per_class": None,
-    "dataset.imbalance_factor": 1.0,
-    "dataset.label_noise": 0.0,
-    "dataset.label_noise_kind": "blocks",
-}
-# The same, of the fields that some data sets alone have.
-_ADDED_TO_DATA_SETS: Mapping[str, Mapping[str, Any]] = {
-    "cifar100": {"dataset.imbalance_factor": 1.0},
-    "features": _UNSEEN_CLASSES,
-    **dict.fromkeys(("folder", "huggingface", "table", "tfds"), _OWN_IMAGES),
-    **dict.fromkeys(("imagenet", "imagenet_lt", "plantnet300k", "plantnet300k_v2"), _DECODING),
-    "place_names": {
-        "dataset.fewest_names": None,
-        "dataset.balanced_per_class": None,
-        "dataset.train_size": None,
-    },
-}
-_LABEL_NOISE, _LABEL_NOISE_KIND = "dataset.label_noise", "dataset.label_noise_kind"
-# Without a frozen network the second has no meaning.
-_FREEZE, _NORMALIZE_FEATURES = "model.freeze", "model.normalize_features"
-# Without label noise its kind has no meaning. It is then what all recipes had in earlier versions.
-_KIND_WITHOUT_NOISE = "superclass"
-
-# What a run is to do about images that cannot be read, as recipes have it.
-_WITHOUT_NAME = {"dataset.skip_unreadable": False, "dataset.check_images": "headers"}
-
-# In the configuration of a finished run whose head was tau-normalized afterwards, and in no recipe.
-TAU_NORMALIZED = "model.tau_normalized"
-
-
-def added_fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that earlier versions did not have, of a configuration with its data set."""
-    name = str(dict(flatten(config)).get("dataset.name"))
-    return {**ADDED_FIELDS, **_ADDED_TO_DATA_SETS.get(name, {})}
-
-
-def with_added_fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration, perhaps of an earlier version, with the fields that were added since."""
-    filled = copy.deepcopy(dict(config))
-    for name, value in added_fields(config).items():
-        group, field = _group_and_field(filled, name)
-        group.setdefault(field, value)
-    return filled
+MAY_CHANGE = frozenset(name for name, one in _DECLARED.items() if one.may_change)
+# What a run is to do about images that cannot be read. Without --workdir a run is found by its
+# name, also if one of these is another.
+_NOT_IN_NAME = ("dataset.skip_unreadable", "dataset.check_images")
+# The second of each pair means nothing if the first is 0 or False.
+_ONLY_WITH = (
+    ("dataset.label_noise", "dataset.label_noise_kind"),
+    ("model.freeze", "model.normalize_features"),
+)
 
 
 def all_fields(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a configuration by dotted names, with those that were added since."""
+    """The fields of a nested configuration by dotted names; one that is missing has its default."""
     fields = dict(flatten(config))
-    for name, value in added_fields(config).items():
-        fields.setdefault(name, value)
+    return fields | {name: value for name, value in _defaults(fields).items() if name not in fields}
+
+
+def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
+    """As `all_fields`, but a field that means nothing in this run has its default."""
+    fields = all_fields(config)
+    usual = _defaults(fields)
+    for needed, name in _ONLY_WITH:
+        if name in fields and not fields.get(needed):
+            fields[name] = usual.get(name)
     return fields
-
-
-def canonical(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields by dotted names, where one that means nothing in this run has its usual value."""
-    result = dict(fields)
-    if fields.get(_LABEL_NOISE) == 0 and _LABEL_NOISE_KIND in fields:
-        usual = added_fields(fields).get(_LABEL_NOISE_KIND, _KIND_WITHOUT_NOISE)
-        result[_LABEL_NOISE_KIND] = usual
-    if not fields.get(_FREEZE) and _NORMALIZE_FEATURES in fields:
-        result[_NORMALIZE_FEATURES] = ADDED_FIELDS[_NORMALIZE_FEATURES]
-    return result
 
 
 def identity(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields by dotted names that the results of a run depend on."""
     return {
         name: value
-        for name, value in canonical(all_fields(config)).items()
+        for name, value in canonical(config).items()
         if name not in FIELDS_OF_THE_MACHINE
     }
 
@@ -162,25 +74,25 @@ def key(config: Mapping[str, Any]) -> str:
 
 
 def run_name(config: Mapping[str, Any]) -> str:
-    """A name that is different for each configuration and says the data set and the loss."""
-    earlier = copy.deepcopy(dict(config))
-    for name in (_LABEL_NOISE_KIND, _NORMALIZE_FEATURES):
-        group, field = _group_and_field(earlier, name)
-        if field in group:
-            group[field] = canonical(dict(flatten(config)))[name]
-    # Without --workdir a run is found by its name, also when one of these is another.
-    for name, value in _WITHOUT_NAME.items():
-        group, field = _group_and_field(earlier, name)
-        if field in group:
-            group[field] = value
-    # Added fields with their default are left out: the name is then that of earlier versions.
-    for name, value in added_fields(config).items():
-        group, field = _group_and_field(earlier, name)
-        if group.get(field) == value:
-            group.pop(field, None)
-    digest = hashlib.sha256(json.dumps(earlier, sort_keys=True).encode()).hexdigest()
-    values = dict(flatten(config))
-    return f"{values.get('dataset.name')}-{values.get('loss.name')}-{digest[:8]}"
+    """A name that is different for each configuration and has the data set and the loss.
+
+    Fields with their default do not change the name.
+    """
+    fields = canonical(config)
+    usual = _defaults(fields)
+    told = {
+        name: value
+        for name, value in fields.items()
+        if name not in _NOT_IN_NAME and (name not in usual or value != usual[name])
+    }
+    digest = hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    return f"{fields.get('dataset.name')}-{fields.get('loss.name')}-{digest[:8]}"
+
+
+def _defaults(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The defaults of the fields of a configuration that have one."""
+    kind = FIELDS_OF.get(str(fields.get("dataset.name")), DatasetFields)
+    return declaring.defaults(Config, dataset=kind)
 
 
 @dataclass(frozen=True)
@@ -211,7 +123,7 @@ class Run:
 
     @functools.cached_property
     def fields(self) -> dict[str, Any]:
-        """The fields of the configuration by dotted names, with those that were added since."""
+        """The fields of the configuration by dotted names."""
         return all_fields(self.config)
 
     @functools.cached_property
@@ -303,14 +215,3 @@ def check_same_run(workdir: Path, config: Mapping[str, Any], results: Mapping[st
             f"{run_files.CONFIG} and {run_files.RESULTS} in {workdir} are not of one run, for they "
             f"differ in {differing[0]}: one of them was changed"
         )
-
-
-def _group_and_field(config: dict[str, Any], name: str) -> tuple[dict[str, Any], str]:
-    """The group of a field and its name there; a new group if the configuration has none."""
-    *groups, field = name.split(".")
-    group: Any = config
-    for part in groups:
-        group = group.get(part)
-        if not isinstance(group, dict):
-            return {}, field
-    return group, field

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.progress import TextColumn
 from rich.table import Column, Table
 
+from train.configuration import Config
 from train.evaluation.metric import AVERAGES, LOSS, Metric, Rule, from_json
 from train.foundation.console import make_console, show_line
 from train.foundation.printable import printable
@@ -88,18 +89,19 @@ class Terminal:
 
 
 def show_results(
-    results: Mapping[str, Any], files: Mapping[str, Path], *, optimizes_top_k: bool
+    results: Mapping[str, Any], config: Config, files: Mapping[str, Path], *, optimizes_top_k: bool
 ) -> None:
     """Prints the closing table: the test metrics, notes on them, and where every file is.
 
     Args:
         results: what `results.json` has.
+        config: the configuration of the run.
         files: where every file is, by what it is.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
     """
     console = make_console()
     evaluated = results.get("evaluated", {})
-    test, select_by = from_json(results["test"]), Metric.parse(results["config"]["select_by"])
+    test, select_by = from_json(results["test"]), Metric.parse(config.select_by)
     show_line(
         f"test, with the parameters of epoch {results['best_epoch']}, which has the best "
         f"{select_by.in_words} on validation: loss {LOSS.format(test[LOSS])}"
@@ -116,13 +118,12 @@ def show_results(
     if "bayes_balanced_test" in results:
         show_line("and on test examples of which every class has as many:")
         console.print(_table(from_json(results["bayes_balanced_test"])))
-    loss = results["config"]["loss"]
     notes = []
-    if optimizes_top_k and loss["k"] > 1:
-        notes.append(_note_on_metrics(loss["name"], loss["k"]))
+    if optimizes_top_k and (k := config.loss.parameters["k"]) > 1:
+        notes.append(_note_on_metrics(config.loss.name, k))
     # Without class weights, and in a run of an earlier version, the field is not there.
     if results["best_epoch"] < results.get("class_weights_epoch", 1):
-        notes.append(_note_on_class_weights(results))
+        notes.append(_note_on_class_weights(results, config))
     for note in notes:
         console.print(note)
         show_line("")
@@ -191,14 +192,13 @@ def _note_on_metrics(name: str, k: int) -> str:
     )
 
 
-def _note_on_class_weights(results: Mapping[str, Any]) -> str:
-    config = results["config"]
+def _note_on_class_weights(results: Mapping[str, Any], config: Config) -> str:
     note = (
         f"Note: the selected epoch {results['best_epoch']} is before the class weights begin, in "
         f"epoch {results['class_weights_epoch']}. Its parameters were trained without them."
     )
-    other = Metric.accuracy("top", min(config["eval"]["ks"]), "macro").name
-    if config["select_by"] == other:
+    other = Metric.accuracy("top", min(config.eval.ks), "macro").name
+    if config.select_by == other:
         return note
     return f"{note} --config.select_by={other} may select a later epoch."
 

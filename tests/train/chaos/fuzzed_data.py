@@ -13,8 +13,8 @@ from tests.train.chaos import blocks
 from tests.train.chaos.mutations import damage
 from tests.train.chaos.trials import drawn
 from tests.train.data import small
+from tests.train.data.specs import dataset_spec
 from train import prepare
-from train.data import dataset_spec
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
 

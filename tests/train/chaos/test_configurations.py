@@ -3,6 +3,7 @@
 import copy
 import json
 import random
+import re
 from typing import Any
 
 import hypothesis
@@ -12,10 +13,14 @@ from hypothesis import strategies as st
 from configs import digits, features, folder, place_names, synthetic_species, table
 from tests.train.forked import start
 from train import experiment
+from train.configuration import Config
+from train.configuration.declaring import NO_DEFAULT, by_dotted_name
 from train.data import dataset_spec
 from train.foundation import files
 from train.foundation.errors import UserError
+from train.foundation.fields import Number
 from train.foundation.nested import flatten
+from train.training.losses import LOSSES as ALL_LOSSES
 from train.workdir.runs import run_name
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -130,13 +135,14 @@ def configurations(draw):
 def check(config, workdir):
     """Whether a configuration is valid, found at the door of the program."""
     try:
-        checked, _ = experiment._checked(config, workdir, extend=False)
+        parsed, _ = experiment._parsed(config, workdir, extend=False)
     except UserError:
         return None
     # What is done with it before anything is opened.
+    checked = parsed.to_plain()
     assert json.loads(files.to_json(checked)) is not None
     assert run_name(checked)
-    dataset_spec(checked["dataset"])
+    dataset_spec(parsed.dataset)
     return checked
 
 
@@ -168,54 +174,60 @@ def test_any_value_in_any_field_is_one_line_or_a_configuration(trials_of, tmp_pa
     assert NUM_CONFIGURATIONS / 50 < len(valid) < NUM_CONFIGURATIONS / 2
 
 
-# Values of fields that any configuration of the digits may have, and a run of seconds.
-QUICK = {
+# What a number may be, if its declaration allows it.
+TRIED = (
+    0,
+    1,
+    3,
+    20,
+    2**32 - 1,
+    10**30,
+    0.1,
+    0.9,
+    0.999999999999,
+    5e-324,
+    1e-300,
+    1e-30,
+    1e30,
+    1e300,
+)
+
+
+def allowed(check):
+    """Values that a field may have; of texts, those of a short list."""
+    words = () if check("any text") is None else re.findall(r"\w+", check(""))
+    return [value for value in (None, False, True, *TRIED, *words) if check(value) is None]
+
+
+# Values of fields that any configuration of the digits may have. Most have their default.
+VALUES_OF = {
+    **{
+        name: [*[one.default] * 2, *allowed(one.check)]
+        for name, one in by_dotted_name(Config).items()
+        if one.in_recipes and one.default is not NO_DEFAULT
+    },
+    **{
+        f"loss.{name}": allowed(check)
+        for loss in ALL_LOSSES.values()
+        for name, check in loss.parameters.items()
+    },
+    # A run takes seconds.
     "num_epochs": (1, 2),
     "seed": (0, 1, 2**32 - 1),
     "dataset.batch_size": (128, 256, 1000),
-    "dataset.mixup": (0.0, 0.0, 0.3, 1000),
-    "dataset.sampling": ("uniform", "class_balanced"),
     "model.name": ("mlp", "linear"),
     "model.width": (None, 1, 7),
     "model.depth": (None, 1, 3),
-    "model.dropout": (None, 0, 0.9),
-    "model.freeze": (False, False, True),
-    "model.normalize_features": (False, True),
-    "model.head": (None, "linear", "cosine"),
-    "model.scale": (None, 20, 1e-30, 1e30),
-    "model.learn_scale": (False, False, True),
-    "model.half_precision": (False, True),
-    "model.normalization": (None, "clip", "dataset", "halves"),
     "optimizer.name": ("sgd", "adamw", "lamb", "lars", "lion", "rmsprop"),
-    "optimizer.learning_rate": (1e-3, 0.1, 1, 1e-300, 1e300, 10**30),
-    "optimizer.momentum": (0, 0.9, 0.999999999999),
-    "optimizer.nesterov": (False, True),
-    "optimizer.beta2": (None, 0, 0.99),
-    "optimizer.weight_decay": (0, 1e-4, 1e300),
-    "optimizer.schedule": ("step", "cosine"),
+    "optimizer.learning_rate": allowed(Number(above=0)),
+    "optimizer.weight_decay": allowed(Number(at_least=0)),
     "optimizer.decay_epochs": ((), (1,), (1, 10**12)),
-    "optimizer.warmup_epochs": (0, 0.5, 5e-324),
-    "optimizer.clip_norm": (None, 1, 1e-300, 1e300),
     "optimizer.accumulation_steps": (1, 2),
-    "optimizer.average_decay": (None, 0, 0.9),
-    "optimizer.layer_decay": (None, 1, 0.5, 1e-300),
-    "optimizer.head_learning_rate": (None, 0.1),
-    "loss.label_smoothing": (0, 0, 0.1),
-    "loss.class_weights": ("none", "class_balanced"),
-    "loss.class_weights_beta": (0, 0.9999),
-    "loss.k": (1, 3, 9),
-    "loss.epsilon": (0, 1, 1e-300, 1e300),
-    "loss.gamma": (0, 2, 1e300),
-    "loss.tau": (1, 1e-300, 1e300),
-    "stop_after": (None, 1),
-    "eval.temperature": (False, True),
+    "loss.num_samples": (1, 3),
     "eval.ks": ((1,), (1, 3), (10,)),
     "select_by": ("loss", "top_1_accuracy"),
     "checkpoint.every_steps": (None, 1),
-    "checkpoint.every_minutes": (1e-9, 1e300),
-    "parallel": ("pmap", "shard_map", "mesh"),
     "class_devices": (1, 2, 4),
-    "compilation_cache": (False, True),
 }
 # One in some tens is valid.
 MOST_DRAWS = 10_000
@@ -238,11 +250,11 @@ def drawn_config(draw, workdir):
         config = digits.get_config(draw.choice(LOSSES)).to_dict()
         config["num_epochs"], config["model"]["name"] = 1, "mlp"
         config["dataset"]["batch_size"] = 256
-        for name in draw.sample(list(QUICK), 12):
+        for name in draw.sample(list(VALUES_OF), 12):
             *groups, field = name.split(".")
             place = config[groups[0]] if groups else config
             if field in place:
-                place[field] = draw.choice(QUICK[name])
+                place[field] = draw.choice(VALUES_OF[name])
         found = check(json.loads(json.dumps(config)), workdir)
         if found is not None:
             return found

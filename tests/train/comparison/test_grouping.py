@@ -21,7 +21,6 @@ def test_a_group_has_the_seeds_of_one_configuration(tmp_path):
 def test_the_machine_and_the_parameters_of_other_losses_make_no_group(tmp_path):
     make(tmp_path, (0, 0.5))
     make(tmp_path, (1, 0.5), loss__epsilon=7.0, dataset__data_dir="/elsewhere")
-    # What an earlier version did not write has the value that it used.
     finish(tmp_path, "now", {**config(seed=2), "compilation_cache": True}, test={"loss": 1.0})
     assert labels(compare(tmp_path)) == ["loss=cross_entropy"]
 

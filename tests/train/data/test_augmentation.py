@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from train.data import dataset_spec
+from tests.train.data.specs import dataset_spec
 from train.data.species_model import SpeciesModel
 
 # Every pixel is another, and none is black.

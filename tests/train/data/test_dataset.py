@@ -9,8 +9,9 @@ import tensorflow_datasets as tfds
 from PIL import Image
 
 from configs import digits
-from train import configuration
-from train.data import dataset_spec, label_noise
+from tests.train.data.specs import dataset_spec
+from train.configuration.parsing import parse
+from train.data import label_noise
 from train.data.cifar100 import SUPERCLASSES
 from train.foundation.errors import UserError
 
@@ -193,7 +194,7 @@ def test_options_are_checked_and_belong_to_their_data_set():
         "sampling": "uniform",
     }
     config["dataset"] = CIFAR100 | common
-    configuration.check(config)
+    parse(config)
     for name, value, message in (
         ("label_noise", 1.1, "label_noise must be a finite number at least 0 and at most 1"),
         ("label_noise", -0.1, "label_noise must be"),
@@ -206,11 +207,11 @@ def test_options_are_checked_and_belong_to_their_data_set():
     ):
         config["dataset"] = CIFAR100 | common | {name: value}
         with pytest.raises(UserError, match=message):
-            configuration.check(config)
+            parse(config)
     for name, value in (("num_workers", -1), ("skip_unreadable", 1), ("decoding", "draft")):
         config["dataset"] = IMAGENET | common | {name: value}
         with pytest.raises(UserError, match=f"config.dataset.{name} must be"):
-            configuration.check(config)
+            parse(config)
     config["dataset"] = {key: CIFAR100[key] for key in CIFAR100 if key != "holdout"} | common
     with pytest.raises(UserError, match=r"config.dataset.holdout is missing"):
-        configuration.check(config)
+        parse(config)

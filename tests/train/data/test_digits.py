@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from train.data import Split, dataset_spec
+from tests.train.data.specs import dataset_spec
+from train.data import Split
 from train.data.augmentation import normalize, pad_crop_flip, random_shift
 from train.data.batches import epoch_order, steps_in_epoch
 from train.data.pipeline import Pipeline

@@ -11,12 +11,12 @@ import pytest
 from PIL import Image
 
 import train.data
-from train.data import dataset_spec, fast_images, images
+from tests.train.data.specs import dataset_spec
+from train.data import fast_images, images
 from train.data.fast_photographs import FastPhotographReader
 from train.data.images import UnreadableImageError
 from train.data.photograph_reader import PhotographReader
 from train.foundation.errors import UserError
-from train.workdir import runs
 
 SHAPE = (images.CROP, images.CROP, 3)
 EXACT, FAST = PhotographReader(SHAPE), FastPhotographReader(SHAPE)
@@ -171,12 +171,6 @@ def test_the_configuration_chooses():
     assert type(dataset_spec(CONFIG | {"decoding": "exact"}).reader) is PhotographReader
     # It is sent to the processes that decode.
     assert isinstance(pickle.loads(pickle.dumps(dataset_spec(CONFIG).reader)), FastPhotographReader)
-
-
-def test_a_run_of_an_earlier_version_is_exact():
-    earlier = {name: value for name, value in CONFIG.items() if name != "decoding"}
-    exact, fast = (runs.key({"dataset": CONFIG | {"decoding": one}}) for one in ("exact", "fast"))
-    assert runs.key({"dataset": earlier}) == exact != fast
 
 
 @pytest.mark.parametrize("package", ["simplejpeg", "cykooz_resizer"])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 PROGRAM = """
 import sys
-import train.data, train.data.pipeline
+import train.configuration, train.data, train.data.pipeline
 heavy = ("datasets", "grain", "sklearn", "tensorflow", "tensorflow_datasets")
 assert not [name for name in heavy if name in sys.modules]
-train.data.dataset_spec({"name": "digits"})
+train.data.dataset_spec(train.configuration.DatasetFields(name="digits", batch_size=1))
 assert [name for name in heavy if name in sys.modules] == ["tensorflow_datasets"]
 """
 

@@ -11,7 +11,10 @@ from flax import linen as nn
 from PIL import Image
 
 from configs import digits
+from tests.train.data.specs import dataset_spec
 from train import experiment, prepare
+from train.configuration import DatasetFields
+from train.configuration.declaring import field
 from train.data import DATASETS, DatasetFamily, PreparedSpec, augmentation, find
 from train.foundation import fields, import_paths
 from train.foundation.errors import UserError
@@ -52,21 +55,28 @@ class Shades(tfds.core.GeneratorBasedBuilder):
             yield index, {"image": Image.fromarray(pixels.astype(np.uint8)), "label": label}
 
 
-def spec(config):
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShadesFields(DatasetFields):
+    """The fields of `config.dataset`."""
+
+    flip: bool = field("Whether training images are flipped.", default=True)
+
+
+def spec(fields):
     return PreparedSpec(
-        name=config["name"],
+        name=fields.name,
         # Only the data say it.
         num_classes=None,
         image_shape=(4, 4, 1),
         builder=Shades,
-        augment=augmentation.random_flip if config["flip"] else augmentation.unchanged,
+        augment=augmentation.random_flip if fields.flip else augmentation.unchanged,
         mean=(0.4,),
         std=(0.3,),
         generated_on_use=True,
     )
 
 
-SHADES_FAMILY = DatasetFamily(spec, Shades, options={"flip": fields.boolean()})
+SHADES_FAMILY = DatasetFamily(spec, Shades, fields=ShadesFields)
 
 
 class Mean(nn.Module):
@@ -172,7 +182,7 @@ def test_a_wrong_import_path_is_told_in_a_line(tmp_path, config, section, path, 
 
 
 def test_images_of_another_shape_than_is_said_are_refused(tmp_path, config):
-    wrong = dataclasses.replace(spec(config["dataset"]), image_shape=(4, 4, 3))
+    wrong = dataclasses.replace(dataset_spec(config["dataset"]), image_shape=(4, 4, 3))
     message = r"has images of shape \(4, 4, 1\), and \S+ as it is configured has \(4, 4, 3\); prep"
     with pytest.raises(UserError, match=message):
         wrong.load(str(tmp_path))

@@ -10,7 +10,8 @@ import pytest
 
 from configs import place_names as recipe
 from tests.train.data import some_places
-from train.data import characters, dataset_spec, gazetteer, place_names
+from tests.train.data.specs import dataset_spec
+from train.data import characters, gazetteer, place_names
 from train.data.place_names import BALANCED, FEWEST_FOR_TRAINING, Role
 from train.foundation.errors import UserError
 

@@ -12,7 +12,8 @@ from configs import place_names as recipe
 from tests.train.data import some_places
 from tests.train.forked import start, start_each
 from tests.train.sealed import unsealed
-from train import configuration, experiment
+from train import experiment
+from train.configuration.parsing import parse
 from train.data import characters, gazetteer
 from train.evaluation.metric import Metric
 from train.evaluation.outcomes import Outcomes
@@ -185,11 +186,11 @@ def test_the_recipe_is_a_configuration_with_every_loss(loss, target):
     config = recipe.get_config(loss)
     config.dataset.target = target
     assert config.loss.name == loss
-    configuration.check(config.to_dict())
+    parse(config.to_dict())
 
 
 def test_a_target_is_country_or_region():
     config = recipe.get_config()
     config.dataset.target = "town"
     with pytest.raises(UserError, match=r"target must be one of country, region; got 'town'"):
-        configuration.check(config.to_dict())
+        parse(config.to_dict())

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from configs import million_classes as recipe
-from train import configuration
-from train.data import dataset_spec
+from tests.train.data.specs import dataset_spec
+from train.configuration.parsing import parse
 from train.data.latent_species import LATENT_SIZE
 from train.data.power_law_model import MOST_WIDTH, PowerLawModel
 from train.foundation.errors import UserError
@@ -84,7 +84,7 @@ def test_more_classes_than_a_host_has_memory_for_are_refused():
     config = recipe.get_config().to_dict()
     config["dataset"]["num_classes"] = 10**13
     with pytest.raises(UserError, match=r"num_classes must be .* 2 to 100000000; got 1000"):
-        configuration.check(config)
+        parse(config)
 
 
 def test_a_tail_that_float64_cannot_hold_is_refused():

@@ -9,7 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from configs import synthetic_latents as recipe
 from tests.train.data import bayes_accuracies
-from train.data import dataset_spec, label_noise
+from tests.train.data.specs import dataset_spec
+from train.data import label_noise
 from train.data.latent_species import LATENT_SIZE
 from train.data.organs_model import OrgansModel
 from train.data.species_model import SpeciesModel

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from train.configuration.datasets import FolderFields
 from train.data.batches import SkippedImage
 from train.data.images import UnreadableImageError
 from train.data.own import feature_files, folders, found_images, tables
@@ -64,15 +65,15 @@ def test_the_largest_image_has_the_size_of_the_field(tmp_path):
         for number in range(2):
             (tmp_path / f"class {number}").mkdir(exist_ok=True)
             (tmp_path / f"class {number}/{name}.jpg").write_bytes(bytes(size))
-    config = {
-        "path": str(tmp_path),
-        "validation_fraction": 0.3,
-        "test_fraction": 0.3,
-        "unseen_classes": "refuse",
-        "max_image_mb": 1,
-        "nested": False,
-    }
-    found = found_images.find(config, lambda path: folders.find(path, nested=False))
+    fields = FolderFields(
+        name="folder",
+        batch_size=1,
+        path=str(tmp_path),
+        validation_fraction=0.3,
+        test_fraction=0.3,
+        max_image_mb=1,
+    )
+    found = found_images.find(fields, lambda path: folders.find(path, nested=False))
     larger, _, whole = (found.source[index] for index in range(3))
     assert larger["unreadable"] == "it has 1,048,577 bytes, and max_image_mb allows 1 MiB"
     assert len(whole["image"]) == MIB

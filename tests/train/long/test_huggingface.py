@@ -7,8 +7,8 @@ import pytest
 
 from configs import huggingface as recipe
 from tests.train.data.own import page, parquet_pictures, small_hub
+from tests.train.data.specs import dataset_spec
 from tests.train.forked import start
-from train.data import dataset_spec
 from train.data.pipeline import Pipeline
 
 pytestmark = pytest.mark.long

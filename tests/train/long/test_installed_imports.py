@@ -26,9 +26,9 @@ FILES = {
         "import helper\n"
         "from train.data import DatasetFamily\n"
         "from train.data.own.folder import FOLDER\n\n\n"
-        "def spec(config):\n"
-        "    return dataclasses.replace(FOLDER.spec(config), kind=helper.Reader)\n\n\n"
-        "FAMILY = DatasetFamily(spec, options=FOLDER.options)\n"
+        "def spec(fields):\n"
+        "    return dataclasses.replace(FOLDER.spec(fields), kind=helper.Reader)\n\n\n"
+        "FAMILY = DatasetFamily(spec, fields=FOLDER.fields)\n"
     ),
     "helper": (
         "from train.data.own.own_image_reader import OwnImageReader\n\n\n"

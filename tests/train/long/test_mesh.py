@@ -11,8 +11,9 @@ from configs import synthetic_latents
 from tests.train.data.test_place_names_run import keep
 from tests.train.forked import start
 from tests.train.roundings import check_same_metrics, check_with_some_seed
-from train import configuration, experiment
+from train import experiment
 from train.assembly import assemble
+from train.configuration.parsing import parse
 from train.evaluation.thresholds import average_k_thresholds
 from train.prediction import trained
 from train.training import stop_signals
@@ -41,13 +42,13 @@ def configured(loss, class_devices=None, *, seed=0, **fields):
     unmeshed = {"parallel": "shard_map"} if class_devices is None else {}
     config.update_from_flattened_dict({**small, **unmeshed, **mesh, **fields})
     plain = json.loads(config.to_json())
-    configuration.check(plain)
+    parse(plain)
     return plain
 
 
 def after_some_steps(config):
     """The parameters, the averages, the metrics of each step, and the predictions."""
-    assembly = assemble(config)
+    assembly = assemble(parse(config))
     devices = assembly.devices
     state = devices.replicate(assembly.initial_state())
     batches = assembly.training_batches(0)
@@ -203,9 +204,7 @@ def test_a_run_goes_on_along_another_mesh_and_is_used_on_one_device(tmp_path):
 
 def check_metrics(found, expected, classifier, split):
     predicted = classifier.predict(split)
-    thresholds = average_k_thresholds(
-        classifier.predict("validation"), classifier.config["eval"]["ks"]
-    )
+    thresholds = average_k_thresholds(classifier.predict("validation"), classifier.config.eval.ks)
     check_same_metrics(found, expected, predicted.scores, predicted.labels, thresholds.values())
 
 

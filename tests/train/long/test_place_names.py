@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from configs import place_names as recipe
+from tests.train.data.specs import dataset_spec
 from tests.train.data.test_place_names_run import ENVIRONMENT, keep
 from tests.train.forked import ROOT, start
-from train.data import dataset_spec, gazetteer
+from train.data import gazetteer
 
 pytestmark = pytest.mark.long
 PAGE = ROOT / "docs" / "place_names.md"

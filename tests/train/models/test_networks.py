@@ -11,8 +11,8 @@ import pytest
 
 from configs import digits
 from tests.train.models import reference, tiny
-from train import configuration
 from train.assembly import assemble
+from train.configuration.parsing import parse
 from train.foundation.errors import UserError
 from train.models import MODELS, ModelSpec, build_model, check_image_shape
 from train.models.networks.small_cnn import SmallCNN
@@ -88,10 +88,10 @@ def test_images_of_a_size_that_a_network_does_not_take(monkeypatch):
     config = json.loads(digits.get_config("cross_entropy").to_json())
     config["model"]["name"] = "patches"
     with pytest.raises(UserError, match=r"name=patches takes .* got images of shape \(8, 8, 1\)"):
-        assemble(config)
+        assemble(parse(config))
     monkeypatch.setitem(MODELS, "patches", ModelSpec(SmallCNN, smallest=9))
     with pytest.raises(UserError, match=r"height and width are at least 9; got images of shape"):
-        assemble(config)
+        assemble(parse(config))
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_half_precision_is_a_field_of_the_configuration():
     assert config["model"]["half_precision"] is False
     config["model"]["half_precision"] = 1
     with pytest.raises(UserError, match=r"config\.model\.half_precision must be True or False"):
-        configuration.check(config)
+        parse(config)
 
 
 def test_convolutions_start_he_normal_by_fan_out(key):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.train.models import tiny
-from train import configuration
+from train.configuration.parsing import parse
 from train.data import characters
 from train.foundation.errors import UserError
 from train.models import build_model
@@ -119,11 +119,11 @@ def test_a_network_of_other_inputs_is_refused(recipe, network, message):
     if recipe == "features":
         config.dataset.path = "features.npz"
     with pytest.raises(UserError, match=message):
-        configuration.check(config.to_dict())
+        parse(config.to_dict())
 
 
 def test_names_are_not_mixed():
     config = importlib.import_module("configs.place_names").get_config()
     config.dataset.mixup = 0.2
     with pytest.raises(UserError, match=r"config.dataset.mixup must be 0 for names, .* got 0.2"):
-        configuration.check(config.to_dict())
+        parse(config.to_dict())

@@ -1,6 +1,4 @@
-"""Tables and figures have one idea of the same run, also of one that an earlier version made."""
-
-import json
+"""Tables and figures have one idea of the same run."""
 
 import pytest
 
@@ -10,7 +8,7 @@ from train.papers.figures import selection
 from train.series.planned_runs import PlannedRun
 from train.series.recipe import Recipe
 from train.series.runs_folder import RunsFolder, Status
-from train.workdir.runs import FIELDS_OF_THE_MACHINE, all_fields, identity
+from train.workdir.runs import FIELDS_OF_THE_MACHINE, all_fields
 
 OTHER_VALUES = {
     "dataset.data_dir": "/elsewhere",
@@ -60,20 +58,6 @@ def test_a_run_on_another_machine_is_the_same_for_tables_and_figures(tmp_path, p
         selection.check_seeds(selection.read([ours, other]))
     seed = make(tmp_path, "seed", {**elsewhere, "seed": 1})
     selection.check_seeds(selection.read([ours, seed]))
-
-
-def test_a_run_of_an_earlier_version_is_the_same_for_tables_and_figures(tmp_path, planned):
-    earlier = json.loads(json.dumps(planned.config))
-    earlier["optimizer"].pop("name", None)
-    earlier["optimizer"].pop("beta2", None)
-    earlier.pop("compilation_cache", None)
-    assert identity(earlier) == identity(planned.config)
-    other = make(tmp_path, "other", {**earlier, "seed": 1})
-    ours = make(tmp_path, "ours", earlier)
-    assert RunsFolder(tmp_path).workdir(planned) == tmp_path / "ours"
-    selection.check_seeds(selection.read([ours, other]))
-    now = changed({**earlier, "compilation_cache": True, "seed": 2}, "optimizer.name", "sgd")
-    selection.check_seeds(selection.read([ours, make(tmp_path, "now", now)]))
 
 
 def test_another_optimizer_makes_another_run(tmp_path, planned):

@@ -20,6 +20,7 @@ import train.data
 from tests.train.data.own import pictures
 from tests.train.forked import ROOT, start
 from tests.train.prediction import small_network
+from train.configuration.datasets import FeaturesFields
 from train.data import dataset_spec, photographs
 from train.data.images import UnreadableImageError
 from train.data.own import feature_files
@@ -241,14 +242,8 @@ def test_rows_have_the_labels_and_splits_of_a_run_on_the_images(photos, tmp_path
         (rows,) = np.nonzero(content["split"] == word)
         np.testing.assert_array_equal(rows, split.images.indices)
         np.testing.assert_array_equal(content["labels"][rows], split.labels)
-    config = {
-        "name": "features",
-        "path": str(out),
-        "validation_fraction": 0.15,
-        "test_fraction": 0.15,
-        "unseen_classes": "refuse",
-    }
-    of_features = dataset_spec(config).load(None)
+    fields = FeaturesFields(name="features", batch_size=1, path=str(out))
+    of_features = dataset_spec(fields).load(None)
     np.testing.assert_array_equal(of_features.test.images.indices, dataset.test.images.indices)
     assert of_features.class_names == CLASSES
     # They stay in their file: the arrays are not compressed.

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from train.data import dataset_spec, images
+from tests.train.data.specs import dataset_spec
+from train.data import images
 from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
 from train.prediction import image_files

@@ -1,5 +1,6 @@
 """Published networks without a run: evaluated, served, and written for torchvision again."""
 
+import dataclasses
 import json
 
 import jax
@@ -86,7 +87,7 @@ def by_hand(pixels, normalization=IMAGENET):
 @pytest.mark.usefixtures("_small")
 def test_it_is_evaluated_and_calibrated_on_a_data_set(data):
     classifier = published.load(on_plantnet(data))
-    assert classifier.config["model"]["name"] == "resnet50"
+    assert classifier.config.model.name == "resnet50"
     dataset = classifier.load_dataset()
     assert classifier.classes.names == dataset.class_names
     records = dataset.validation.images
@@ -195,7 +196,9 @@ def test_its_weights_are_written_as_they_were_published(data):
 def test_weights_that_no_other_program_reads_are_not_written(data, monkeypatch):
     classifier = published.load(of_names(data))
     with monkeypatch.context() as patch:
-        patch.setitem(classifier.config["model"], "name", "small_cnn")
+        model = dataclasses.replace(classifier.config.model, name="small_cnn")
+        config = dataclasses.replace(classifier.config, model=model)
+        patch.setattr(classifier.assembly, "config", config)
         message = "--format=safetensors is for networks .*; this network is 'small_cnn'"
         with pytest.raises(UserError, match=message):
             exported_weights.serialize(classifier)

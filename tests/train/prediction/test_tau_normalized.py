@@ -1,5 +1,6 @@
 """A finished run with a tau-normalized head is a finished run of its own."""
 
+import dataclasses
 import re
 
 import jax
@@ -50,7 +51,7 @@ def test_the_run_is_that_with_the_best_tau(finished_run, normalized):
     assert tau == max(accuracies, key=accuracies.get)
     assert len(set(losses.values())) == len(losses)
     assert tau_normalized.choose(earlier, LOSS) == min(losses, key=losses.get)
-    counts, ks = earlier.class_counts, earlier.config["eval"]["ks"]
+    counts, ks = earlier.class_counts, earlier.config.eval.ks
     thresholds = {one: average_k_thresholds(predicted[one], ks) for one in predicted}
     average = Metric.accuracy("average", 1)
     accuracies_of_sets = {
@@ -152,7 +153,8 @@ def test_a_tau_that_leaves_the_precision_of_float32_is_refused(finished_run):
 
 def test_other_heads_are_refused(finished_run):
     classifier = trained.load(finished_run)
-    classifier.config["model"] |= {"head": "cosine", "scale": 20.0}
+    model = dataclasses.replace(classifier.config.model, head="cosine", scale=20.0)
+    classifier.assembly.config = dataclasses.replace(classifier.config, model=model)
     with pytest.raises(UserError, match=r"is for linear heads; .* has one of the kind cosine"):
         tau_normalized.check(classifier)
 

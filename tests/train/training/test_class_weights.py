@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from train.configuration import LossFields
 from train.foundation.errors import UserError
 from train.training import class_weights
 
@@ -13,11 +14,12 @@ LOSSES = np.array([1.0, 2.0, 3.0, 0.5], np.float32)
 
 
 def hyperparameters(first=0.0, *, counts=COUNTS, sampling="uniform", num_epochs=10, **run):
-    settings = {
-        "class_weights": "class_balanced",
-        "class_weights_beta": 0.99,
-        "class_weights_from": first,
-    }
+    settings = LossFields(
+        name="focal",
+        class_weights="class_balanced",
+        class_weights_beta=0.99,
+        class_weights_from=first,
+    )
     run = {"num_epochs": num_epochs, "steps_per_epoch": 1, "extensions": (), **run}
     return class_weights.hyperparameters(settings, counts, sampling=sampling, **run)
 
@@ -72,7 +74,7 @@ def test_weights_that_have_begun_stay_on_in_an_extended_run(extensions, expected
     values = hyperparameters(0.6, **run)
     assert values["class_weights"]["first_step"] == expected
     # Epoch 1 has the steps from 0 to 18.
-    epoch = class_weights.first_epoch({"class_weights_from": 0.6}, **run)
+    epoch = class_weights.first_epoch(LossFields(name="focal", class_weights_from=0.6), **run)
     assert epoch == {57: 4, 91: 5, 114: 7}[expected]
 
 
@@ -83,7 +85,7 @@ def test_weights_apply_to_a_step_however_few_there_are(steps):
 
 
 def test_without_weights_losses_stay_as_they_are():
-    settings = {"class_weights": "none"}
+    settings = LossFields(name="focal", class_weights="none")
     run = {"num_epochs": 1, "steps_per_epoch": 1, "extensions": ()}
     values = class_weights.hyperparameters(settings, COUNTS, sampling="uniform", **run)
     assert values == {}

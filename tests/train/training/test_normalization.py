@@ -1,9 +1,7 @@
 """A run normalizes images as its weights expect, and goes on as it began."""
 
-import copy
 import dataclasses
 import json
-import shutil
 
 import jax
 import numpy as np
@@ -11,11 +9,13 @@ import pytest
 
 from configs import digits, folder
 from tests.train.data.own import pictures
+from tests.train.data.specs import dataset_spec
 from tests.train.models.tiny import SMALL_RESNET
-from tests.train.sealed import unsealed
 from train import experiment
 from train.assembly import assemble
-from train.data import dataset_spec, photographs
+from train.configuration import ModelFields
+from train.configuration.parsing import parse
+from train.data import photographs
 from train.devices.parallel import PmapDevices
 from train.foundation.errors import UserError
 from train.models import MODELS, NORMALIZATIONS
@@ -24,7 +24,6 @@ from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.embedding import found, network
 from train.prediction.embedding.embedding import embed
 from train.training import normalization
-from train.workdir.runs import run_name
 
 CLIP, HALVES, IMAGENET = (NORMALIZATIONS[name] for name in ("clip", "halves", "imagenet"))
 
@@ -90,8 +89,8 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
     np.testing.assert_allclose(embedded, inputs, rtol=1e-4, atol=1e-5)
     described = exported_program.describe(classifier, CalibratedRule("top_k", 1.0, None))
     assert "mean 0.481, 0.458, 0.408" in described["images"]["preparation"]
-    assert assemble(config_of(photos, normalization="imagenet")).facts.mean is None
-    line = normalization.in_words(classifier.config["model"], classifier.spec)
+    assert assemble(parse(config_of(photos, normalization="imagenet"))).facts.mean is None
+    line = normalization.in_words(classifier.config.model, classifier.spec)
     assert line == (
         "images are normalized as config.model.normalization=clip says, not as the data set says: "
         "mean 0.481, 0.458, 0.408; standard deviation 0.269, 0.261, 0.276"
@@ -138,7 +137,7 @@ def test_images_go_to_the_devices_as_bytes(photos, run_by_clip, sent, tmp_path, 
 
 
 @pytest.mark.slow
-def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, monkeypatch, capsys):
+def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(MODELS, "resnet50", dataclasses.replace(SMALL_RESNET, normalization=HALVES))
     file, run = {"name": "resnet50", "pretrained": "w.pth"}, {"start_from": str(run_by_clip)}
     for model, expected in (
@@ -150,42 +149,14 @@ def test_the_weights_choose_unless_a_field_does(photos, run_by_clip, monkeypatch
         ({**run, "normalization": "dataset"}, IMAGENET),
     ):
         config = config_of(photos, **model)
-        assembly = assemble(config)
+        assembly = assemble(parse(config))
         assert of_spec(assembly) == expected, model
         assert (assembly.facts.mean is None) == (expected == IMAGENET)
         capsys.readouterr()
-        experiment._show_data(assembly, {})
+        experiment._show_data(assembly, tmp_path, {})
         told = "images are normalized as" in capsys.readouterr().out
         assert told == (expected != IMAGENET)
     assert IMAGENET == (photographs.IMAGENET_MEAN, photographs.IMAGENET_STD)
-
-
-@pytest.mark.slow
-def test_a_run_of_an_earlier_version_goes_on_as_its_data_set_says(
-    photos, run_by_clip, tmp_path, monkeypatch
-):
-    halves = dataclasses.replace(MODELS["linear"], normalization=HALVES)
-    monkeypatch.setitem(MODELS, "linear", halves)
-    workdir = tmp_path / "run"
-    shutil.copytree(run_by_clip, workdir)
-    config = config_of(photos, pretrained="w.pth")
-    data = unsealed(workdir / "data.json")
-    del data["mean"], data["std"]
-    earlier = copy.deepcopy(config)
-    del earlier["model"]["normalization"]
-    (workdir / "data.json").write_text(json.dumps(data))
-    (workdir / "config.json").write_text(json.dumps(earlier))
-    results = unsealed(workdir / "results.json")
-    (workdir / "results.json").write_text(json.dumps({**results, "config": earlier}))
-    monkeypatch.setattr("train.configuration.published", lambda name: None)
-    # The recipe of today has None, as the file of that run means.
-    assert experiment._checked(config, workdir, extend=False) == (config, None)
-    assert run_name(config) == run_name(earlier)
-    assert of_spec(assemble(config, workdir=workdir)) == IMAGENET
-    assert of_spec(trained.load(workdir).assembly) == IMAGENET
-    # Broken off before its first checkpoint, it begins as a run of today does.
-    shutil.rmtree(workdir / "checkpoints")
-    assert of_spec(assemble(config, workdir=workdir)) == HALVES
 
 
 @pytest.mark.parametrize(
@@ -206,10 +177,13 @@ def test_a_run_of_an_earlier_version_goes_on_as_its_data_set_says(
     ids=["grey", "features"],
 )
 def test_a_named_normalization_is_for_images_of_three_channels(dataset, reason):
-    settings = {"normalization": "clip", "start_from": None, "pretrained": None}
+    settings = ModelFields(name="small_cnn", normalization="clip")
     spec = dataset_spec(dataset)
     message = f"^config.model.normalization must be 'dataset' or None for {reason}"
     with pytest.raises(UserError, match=message):
         normalization.of_new_run(settings, spec)
     for name in (None, "dataset"):
-        assert normalization.of_new_run(settings | {"normalization": name}, spec) is None
+        assert (
+            normalization.of_new_run(dataclasses.replace(settings, normalization=name), spec)
+            is None
+        )

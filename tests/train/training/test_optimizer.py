@@ -1,37 +1,24 @@
 """Every optimizer against its recurrence or its peer; the learning rate by step."""
 
+import dataclasses
+
 import jax
 import numpy as np
 import optax
 import pytest
 
+from train.configuration import OptimizerFields
 from train.training import optimizer
 from train.training.optimizer import OPTIMIZERS, cosine_decay, schedule, step_decay, with_warmup
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
 
-SETTINGS = {
-    "name": "sgd",
-    "learning_rate": 0.1,
-    "momentum": 0.9,
-    "nesterov": True,
-    "beta2": None,
-    "weight_decay": 0.01,
-    "schedule": "step",
-    "decay_epochs": (),
-    "decay_factor": 0.1,
-    "warmup_epochs": 0.0,
-    "clip_norm": None,
-    "average_decay": None,
-    "head_learning_rate": None,
-    "layer_decay": None,
-    "decay_biases_and_norms": True,
-}
+SETTINGS = OptimizerFields(learning_rate=0.1, weight_decay=0.01)
 
 
 def build(*, distances=None, **changes):
     """The optimizer of two epochs of two steps, with its hyperparameters as constants."""
-    settings = {**SETTINGS, **changes}
+    settings = dataclasses.replace(SETTINGS, **changes)
     values = optimizer.hyperparameters(settings)
     made = optimizer.build(settings, values, num_epochs=4, steps_per_epoch=2, distances=distances)
     return made.transformation
@@ -104,11 +91,13 @@ def test_warm_up_rises_to_the_schedule_and_never_starts_at_zero():
 
 
 def test_the_schedule_is_the_one_of_the_configuration():
-    settings = {**SETTINGS, "decay_epochs": (1,), "warmup_epochs": 0.5}
+    settings = dataclasses.replace(SETTINGS, decay_epochs=(1,), warmup_epochs=0.5)
     rate = schedule(settings, 0.5, num_epochs=2, steps_per_epoch=4)
     rates = [float(rate(step)) for step in range(8)]
     np.testing.assert_allclose(rates, [0.25, 0.5, 0.5, 0.5, *[0.05] * 4], rtol=1e-6)
-    cosine = schedule({**settings, "schedule": "cosine"}, 0.5, num_epochs=2, steps_per_epoch=4)
+    cosine = schedule(
+        dataclasses.replace(settings, schedule="cosine"), 0.5, num_epochs=2, steps_per_epoch=4
+    )
     assert float(cosine(8)) == pytest.approx(0, abs=1e-7)
     assert float(cosine(4)) == pytest.approx(0.25)
 
@@ -118,9 +107,9 @@ def test_a_warm_up_that_would_take_all_of_the_run_takes_half_of_it():
         *((1.0, 1, 0.5), (5, 3, 1.5), (10**300, 1, 0.5)),
         *((1.0, 2, 1.0), (2.5, 3, 2.5), (0.0, 1, 0.0), (0.75, 1, 0.75)),
     ):
-        settings = {**SETTINGS, "warmup_epochs": asked}
+        settings = dataclasses.replace(SETTINGS, warmup_epochs=asked)
         assert optimizer.warmup_epochs(settings, num_epochs) == expected
-    settings = {**SETTINGS, "warmup_epochs": 1.0}
+    settings = dataclasses.replace(SETTINGS, warmup_epochs=1.0)
     rate = schedule(settings, 0.1, num_epochs=1, steps_per_epoch=8)
     rates = [float(rate(step)) for step in range(8)]
     np.testing.assert_allclose(rates, 0.1 * np.array([0.25, 0.5, 0.75, 1, 1, 1, 1, 1]), rtol=1e-6)
@@ -129,7 +118,9 @@ def test_a_warm_up_that_would_take_all_of_the_run_takes_half_of_it():
 @pytest.mark.parametrize("name", OPTIMIZERS)
 @pytest.mark.parametrize("beta2", [None, 0.95])
 def test_hyperparameters_may_be_inputs_of_a_compiled_step(name, beta2, rng):
-    settings = {**SETTINGS, "name": name, "beta2": beta2, "clip_norm": 1.0, "decay_epochs": (1,)}
+    settings = dataclasses.replace(
+        SETTINGS, name=name, beta2=beta2, clip_norm=1.0, decay_epochs=(1,)
+    )
     values = optimizer.hyperparameters(settings)
     params = {"weights": rng.normal(size=(3, 4)).astype(np.float32)}
     gradients = {"weights": rng.normal(size=(3, 4)).astype(np.float32)}
@@ -248,7 +239,10 @@ def test_rates_by_layer_are_those_of_sgd_written_out(rng):
 def test_biases_and_norms_may_keep_clear_of_the_weight_decay(rng, name):
     settings = {"name": name, "weight_decay": 0.3}
     ours = build(decay_biases_and_norms=False, **settings)
-    peers = {True: build(**settings), False: build(**{**settings, "weight_decay": 0.0})}
+    peers = {
+        True: build(**settings),
+        False: build(**{**settings, "weight_decay": 0.0}),
+    }
     decayed = jax.tree_util.tree_map_with_path(
         lambda path, _distance: path[-1].key == "kernel", DISTANCES
     )
@@ -256,7 +250,7 @@ def test_biases_and_norms_may_keep_clear_of_the_weight_decay(rng, name):
 
 
 def test_other_rates_are_no_other_program(rng):
-    settings = {**SETTINGS, "head_learning_rate": 0.3, "layer_decay": 0.5}
+    settings = dataclasses.replace(SETTINGS, head_learning_rate=0.3, layer_decay=0.5)
     params, gradients = of_two_layers(rng), of_two_layers(rng)
 
     @jax.jit
@@ -268,7 +262,9 @@ def test_other_rates_are_no_other_program(rng):
 
     some = updates(optimizer.hyperparameters(settings))
     others = updates(
-        optimizer.hyperparameters({**settings, "head_learning_rate": 0.6, "layer_decay": 0.25})
+        optimizer.hyperparameters(
+            dataclasses.replace(settings, head_learning_rate=0.6, layer_decay=0.25)
+        )
     )
     # A quarter in place of a half, squared two layers below the head.
     for found, factor in (

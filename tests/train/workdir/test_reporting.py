@@ -19,6 +19,15 @@ import pytest
 from PIL import Image
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 
+from train.configuration import (
+    CheckpointFields,
+    Config,
+    DatasetFields,
+    EvaluationFields,
+    LossFields,
+    ModelFields,
+    OptimizerFields,
+)
 from train.evaluation import evaluated
 from train.evaluation.metric import LOSS, Metric, from_json
 from train.evaluation.outcomes import Outcomes
@@ -32,14 +41,19 @@ from train.workdir.facts import Facts
 from train.workdir.reporting import Reporter, show_finished
 from train.workdir.run_files import read_config, read_facts, read_results
 
-CONFIG = {
-    "seed": 0,
-    "select_by": "macro_top_3_accuracy",
-    "loss": {"name": "noised_balanced", "k": 3},
-    "optimizer": {"decay_epochs": (2, 3), "clip": float("inf")},
-}
+CONFIG = Config(
+    seed=0,
+    num_epochs=3,
+    select_by="macro_top_3_accuracy",
+    dataset=DatasetFields(name="digits", batch_size=4),
+    model=ModelFields(name="linear"),
+    loss=LossFields(name="noised_balanced", of_losses={"k": 3}),
+    optimizer=OptimizerFields(learning_rate=0.1, weight_decay=0.0, decay_epochs=(2, 3)),
+    eval=EvaluationFields(ks=(1, 3)),
+    checkpoint=CheckpointFields(),
+)
 RESULTS = {
-    "config": CONFIG,
+    "config": CONFIG.to_plain(),
     "num_parameters": np.int64(12),
     "parameters_digest": "ab",
     "num_classes": 10,
@@ -79,7 +93,7 @@ def reporter(workdir, *, first_step=0, config=CONFIG, facts=FACTS, unlogged=()):
         steps_per_epoch=STEPS_PER_EPOCH,
         batch_size=4,
         first_step=first_step,
-        optimizes_top_k=LOSSES[config["loss"]["name"]].optimizes_top_k,
+        optimizes_top_k=LOSSES[config.loss.name].optimizes_top_k,
         unlogged=unlogged,
     )
 
@@ -285,8 +299,9 @@ def test_the_configuration_is_written_once_and_read_back(tmp_path):
     assert read_config(tmp_path / "run") is None
     with reporter(tmp_path / "run"):
         written = read_config(tmp_path / "run")
-    assert written == {**CONFIG, "optimizer": {"decay_epochs": [2, 3], "clip": None}}
-    with reporter(tmp_path / "run", config={**CONFIG, "seed": 1}):
+    assert written == CONFIG.to_plain()
+    assert written["optimizer"]["decay_epochs"] == [2, 3]
+    with reporter(tmp_path / "run", config=dataclasses.replace(CONFIG, seed=1)):
         assert read_config(tmp_path / "run") == written
     for broken in ('{"seed": 0', "[]"):
         (tmp_path / "run" / "config.json").write_text(broken)
@@ -350,7 +365,7 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, monkeypatch):
     assert not (tmp_path / "results.json").exists()
     assert not list(tmp_path.glob(".*"))
     (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "config.json").write_text("{}")
+    (tmp_path / "other" / "config.json").write_text(json.dumps(CONFIG.to_plain()))
     (tmp_path / "other" / "classes.json").write_bytes(files.to_json(FACTS.classes.to_plain()))
     with (
         pytest.raises(OSError, match=r"No space left on device: '.*tfevents.*'"),
@@ -456,7 +471,7 @@ def test_a_table_says_of_how_many_classes_and_examples_it_is(tmp_path, capsys):
     assert (absent["classes_without_examples"], len(absent["named"])) == (1999, 1000)
     assert absent["groups"] == {"all": {"classes": 1, "examples": 1}}
     shown = {**results, "evaluated": {"test": absent}}
-    terminal.show_results(shown, {}, optimizes_top_k=False)
+    terminal.show_results(shown, CONFIG, {}, optimizes_top_k=False)
     line = next(one for one in capsys.readouterr().out.split("\n") if "without examples" in one)
     assert line.endswith(": 1,999 (c1, c2, c3, c4, c5, c6, c7, c8, c9, c10 and 1,989 more)")
 
@@ -467,7 +482,7 @@ def test_a_finished_run_is_shown_again_without_being_touched(tmp_path, capsys):
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     results = read_results(tmp_path)
     assert results["test"]["few_top_3_accuracy"] is None
-    show_finished(tmp_path, results, optimizes_top_k=True)
+    show_finished(tmp_path, CONFIG, results, optimizes_top_k=True)
     again = capsys.readouterr().out
     assert again.startswith("this run is finished")
     assert again.splitlines()[1:] == shown.splitlines()[-len(again.splitlines()) + 1 :]
@@ -485,27 +500,27 @@ def test_a_path_is_printed_whole_however_long(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("loss", "k"),
+    ("loss", "parameters", "k"),
     [
-        ({"name": "noised_balanced", "k": 3}, 3),
-        ({"name": "expected_imbalanced", "k": 5}, 5),
-        ({"name": "smooth_top_k_hinge", "k": 2, "tau": 1.0}, 2),
-        ({"name": "noised_balanced", "k": 1}, None),
-        ({"name": "cross_entropy", "k": 3}, None),
-        ({"name": "cross_entropy"}, None),
-        ({"name": "expected_positive_regularization", "k": 3}, None),
+        ("noised_balanced", {"k": 3}, 3),
+        ("expected_imbalanced", {"k": 5}, 5),
+        ("smooth_top_k_hinge", {"k": 2, "tau": 1.0}, 2),
+        ("noised_balanced", {"k": 1}, None),
+        ("cross_entropy", {"k": 3}, None),
+        ("cross_entropy", {}, None),
+        ("expected_positive_regularization", {"k": 3}, None),
     ],
 )
-def test_the_numbers_of_a_top_k_loss_come_with_a_note(tmp_path, capsys, loss, k):
-    config = {**CONFIG, "loss": loss}
+def test_the_numbers_of_a_top_k_loss_come_with_a_note(tmp_path, capsys, loss, parameters, k):
+    config = dataclasses.replace(CONFIG, loss=LossFields(name=loss, of_losses=parameters))
     with reporter(tmp_path, config=config) as report:
         train(report, range(1, 21))
-        report.results({**RESULTS, "config": config}, TESTS)
+        report.results({**RESULTS, "config": config.to_plain()}, TESTS)
     output = " ".join(capsys.readouterr().out.split())
     if k is None:
         assert "Note" not in output
     else:
-        assert f"{loss['name']} with k = {k} is a top-{k} loss" in output
+        assert f"{loss} with k = {k} is a top-{k} loss" in output
         assert "does not optimise the top-1 accuracy, which is not the number to read" in output
 
 
@@ -527,11 +542,10 @@ def test_the_numbers_of_a_top_k_loss_come_with_a_note(tmp_path, capsys, loss, k)
 def test_an_epoch_before_the_class_weights_comes_with_a_note(
     capsys, select_by, best_epoch, first_epoch, hint
 ):
-    loss = {"name": "cross_entropy"}
-    config = {"select_by": select_by, "eval": {"ks": (1, 3)}, "loss": loss}
+    config = dataclasses.replace(CONFIG, select_by=select_by, loss=LossFields(name="cross_entropy"))
     begins = {} if first_epoch is None else {"class_weights_epoch": first_epoch}
-    results = {**RESULTS, "config": config, "best_epoch": best_epoch, **begins}
-    terminal.show_results(results, {}, optimizes_top_k=False)
+    results = {**RESULTS, "best_epoch": best_epoch, **begins}
+    terminal.show_results(results, config, {}, optimizes_top_k=False)
     output = " ".join(capsys.readouterr().out.split())
     if hint is None:
         assert "Note" not in output

@@ -2,30 +2,20 @@
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from absl import logging
 
+from train.configuration.datasets import DividedFields
 from train.data.own import class_names, listing, unseen_classes
 from train.data.own.listing import NO_SPLIT, GivenImages, Listing, Role
 from train.data.own.unseen_classes import Divided
-from train.foundation import fields
 from train.foundation.errors import UserError
-
-# The fields of `config.dataset`.
-OPTIONS: Mapping[str, fields.Field] = {
-    # Of every class, for splits that are not given.
-    "validation_fraction": fields.Number(at_least=0, below=1),
-    "test_fraction": fields.Number(at_least=0, below=1),
-    # What becomes of classes that have no training examples.
-    "unseen_classes": unseen_classes.FIELD,
-}
 
 
 @dataclass(frozen=True)
 class Division:
-    """What the fields `OPTIONS` say.
+    """How examples are divided.
 
     Attributes:
         validation: the fraction of each class that is held out for validation if no split is given.
@@ -39,9 +29,9 @@ class Division:
     unseen: str | None = unseen_classes.REFUSE
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "Division":
+    def of(cls, fields: DividedFields) -> "Division":
         """What `config.dataset` says."""
-        return cls(config["validation_fraction"], config["test_fraction"], config["unseen_classes"])
+        return cls(fields.validation_fraction, fields.test_fraction, fields.unseen_classes)
 
     def missing(self, given: Container[int]) -> dict[Role, float]:
         """The fractions that are held out for the splits that are not among the given ones."""
@@ -49,17 +39,18 @@ class Division:
         return {role: fraction for role, fraction in fractions.items() if role not in given}
 
 
-def check_fractions(config: Mapping[str, Any]) -> None:
+def check_fractions(fields: DividedFields) -> None:
     """Refuses fractions of `config.dataset` that leave nothing for training.
 
     Raises:
         UserError: they do.
     """
-    fractions = ("validation_fraction", "test_fraction")
-    if sum(config[name] for name in fractions) >= 1:
-        names = " and ".join(f"config.dataset.{name}" for name in fractions)
-        values = " and ".join(str(config[name]) for name in fractions)
-        raise UserError(f"{names} must leave examples for training; got {values}")
+    validation, test = fields.validation_fraction, fields.test_fraction
+    if validation + test >= 1:
+        raise UserError(
+            "config.dataset.validation_fraction and config.dataset.test_fraction must leave "
+            f"examples for training; got {validation} and {test}"
+        )
 
 
 def split(images: GivenImages, where: str, division: Division) -> Listing:

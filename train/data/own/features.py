@@ -2,16 +2,16 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from train.configuration.datasets import FeaturesFields
 from train.data import augmentation
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
-from train.data.own import class_names, division, feature_columns, feature_files, own_images
+from train.data.own import class_names, division, feature_columns, feature_files
 from train.data.own.division import Division
 from train.data.own.feature_files import Arrays
 from train.data.own.listing import SPLIT_WORDS, Role, role_or_no_split
@@ -153,22 +153,19 @@ def _digest(
     return digest.hexdigest()
 
 
-def _spec(config: Mapping[str, Any]) -> DatasetSpec:
-    division.check_fractions(config)
+def _spec(fields: FeaturesFields) -> DatasetSpec:
+    division.check_fractions(fields)
     return FeaturesSpec(
-        name=config["name"],
+        name=fields.name,
         num_classes=None,
         image_shape=None,
         augment=augmentation.unchanged,
         mean=(),
         std=(),
         inputs="features",
-        path=Path(config["path"]).expanduser().absolute(),
-        division=Division.of(config),
+        path=Path(fields.path).expanduser().absolute(),
+        division=Division.of(fields),
     )
 
 
-FEATURES = DatasetFamily(
-    _spec,
-    options={**own_images.PATH, **division.OPTIONS},
-)
+FEATURES = DatasetFamily(_spec, fields=FeaturesFields)

@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from typing_extensions import override
 
+from train.configuration.datasets import DatasetFields, FolderFields, TableFields
 from train.data.own import division, image_records, listing
 from train.data.own.division import Division
 from train.data.own.listing import EncodedImages, GivenImages, Listing, MarkedImages
@@ -84,36 +85,38 @@ class Files(MarkedImages):
         return os.path.join(self._root, self._paths[index])  # noqa: PTH118
 
 
-def most_bytes(config: Mapping[str, Any]) -> int:
-    """The largest size of a file of an image, of the fields of `config.dataset`."""
-    return 2**20 * int(config.get("max_image_mb", MOST_IMAGE_BYTES // 2**20))
+def most_bytes(fields: DatasetFields) -> int:
+    """The largest size of a file of an image that `config.dataset` allows."""
+    return 2**20 * fields.max_image_mb
 
 
-def find(config: Mapping[str, Any], in_files: Callable[[Path], GivenImages]) -> FoundImages:
+def find(
+    fields: FolderFields | TableFields, in_files: Callable[[Path], GivenImages]
+) -> FoundImages:
     """The images of `config.dataset.path`, in files or in records, with the missing splits.
 
     Args:
-        config: the fields of `config.dataset`.
+        fields: `config.dataset`.
         in_files: finds images that are no records at the path.
 
     Raises:
         UserError: they cannot be found, or no classifier can be trained with them.
     """
-    path = names.existing(Path(config["path"]).expanduser().absolute())
+    path = names.existing(Path(fields.path).expanduser().absolute())
     where = f"config.dataset.path {path}"
     source: MarkedImages
     if image_records.are_at(path):
         records = image_records.read(path)
-        if config.get("nested", records.nested) != records.nested:
+        if isinstance(fields, FolderFields) and fields.nested != records.nested:
             raise UserError(
                 f"config.dataset.nested must be {records.nested}, as the records in {path} were "
-                f"prepared; got {config['nested']}"
+                f"prepared; got {fields.nested}"
             )
-        files = division.split(records.images, where, Division.of(config))
+        files = division.split(records.images, where, Division.of(fields))
         sizes, source = records.sizes, records.source
     else:
-        files = division.split(in_files(path), where, Division.of(config))
+        files = division.split(in_files(path), where, Division.of(fields))
         sizes = listing.file_sizes(files.root, files.paths)
-        source = Files(files.root, files.paths, most_bytes(config))
+        source = Files(files.root, files.paths, most_bytes(fields))
     listing.warn_of_duplicates(files, sizes, source)
     return FoundImages(files, sizes, source, files.digest(sizes))

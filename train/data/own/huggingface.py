@@ -1,21 +1,19 @@
 """A data set of Hugging Face: `--config=configs/huggingface.py`."""
 
 import importlib.util
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from train.data import options
+from train.configuration.datasets import HuggingfaceFields
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.own import named_splits, own_images
 from train.data.own.division import Division
 from train.data.own.found_images import FoundImages, most_bytes
-from train.foundation import fields, packages
+from train.foundation import packages
 from train.foundation.errors import UserError
 
 
-def _spec(config: Mapping[str, Any]) -> DatasetSpec:
-    path, name = config["path"], config["huggingface_name"]
+def _spec(fields: HuggingfaceFields) -> DatasetSpec:
+    path, name = fields.path, fields.huggingface_name
     if (path is None) == (name is None):
         raise UserError(
             "either config.dataset.path, a folder of Parquet files, or "
@@ -35,32 +33,16 @@ def _spec(config: Mapping[str, Any]) -> DatasetSpec:
         return huggingface_images.find(
             path=None if path is None else Path(path).expanduser().absolute(),
             name=name,
-            config=config["huggingface_config"],
+            config=fields.huggingface_config,
             cache=None if data_dir is None else str(Path(data_dir).expanduser().absolute()),
-            image_column=config["image_column"],
-            label_column=config["label_column"],
-            splits=named_splits.chosen(config),
-            divided=Division.of(config),
-            most_bytes=most_bytes(config),
+            image_column=fields.image_column,
+            label_column=fields.label_column,
+            splits=named_splits.chosen(fields),
+            divided=Division.of(fields),
+            most_bytes=most_bytes(fields),
         )
 
-    return own_images.make(config, find)
+    return own_images.make(fields, find)
 
 
-HUGGINGFACE = DatasetFamily(
-    _spec,
-    options={
-        **options.STREAMED,
-        # A folder or a .parquet file.
-        "path": fields.text(optional=True),
-        # On the hub, as in "user/name".
-        "huggingface_name": fields.text(optional=True),
-        # The part of the data set that is meant, where it has several.
-        "huggingface_config": fields.text(optional=True),
-        # None for the only column of their type.
-        "image_column": fields.text(optional=True),
-        "label_column": fields.text(optional=True),
-        **named_splits.OPTIONS,
-        **own_images.OPTIONS,
-    },
-)
+HUGGINGFACE = DatasetFamily(_spec, fields=HuggingfaceFields)

@@ -9,16 +9,11 @@ import numpy as np
 from absl import logging
 from typing_extensions import override
 
+from train.configuration.datasets import NamedSplitFields
 from train.data.own import class_names, division
 from train.data.own.division import Division
 from train.data.own.listing import EncodedImages, GivenImages, Listing, Role, role_named
-from train.foundation import fields
 from train.foundation.errors import UserError
-
-# The fields of `config.dataset` that name the split of each role; None for the one with its name.
-OPTIONS: Mapping[str, fields.Field] = {
-    f"{role.name.lower()}_split": fields.text(optional=True) for role in Role
-}
 
 
 class Examples(EncodedImages):
@@ -57,9 +52,13 @@ class Examples(EncodedImages):
         return split, int(index) - int(self._ends[number]) + len(examples)
 
 
-def chosen(config: Mapping[str, Any]) -> dict[Role, str | None]:
+def chosen(fields: NamedSplitFields) -> dict[Role, str | None]:
     """The split that `config.dataset` names for each role; None for the one with its name."""
-    return {role: config[f"{role.name.lower()}_split"] for role in Role}
+    return {
+        Role.TRAIN: fields.train_split,
+        Role.VALIDATION: fields.validation_split,
+        Role.TEST: fields.test_split,
+    }
 
 
 def labels_of_roles(

@@ -2,12 +2,12 @@
 
 import dataclasses
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
+from train.configuration.datasets import OwnImageFields
 from train.data import augmentation, decoding, image_opening, photographs
 from train.data.dataset import Dataset, DatasetSpec
 from train.data.images import DecodeOptions, turned_upright
@@ -16,36 +16,13 @@ from train.data.own import (
     decoded_images,
     division,
     run_images,
-    train_images,
-    unreadable_images,
 )
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Role
-from train.data.own.own_image_reader import CHANGES, OwnImageReader
+from train.data.own.own_image_reader import OwnImageReader
 from train.data.own.train_images import TrainImages
 from train.data.records import Records, Split
-from train.foundation import fields
 
-_WHITE = "white"
-# Where the images are.
-PATH: Mapping[str, fields.Field] = {"path": fields.text("the path of a file or a folder")}
-# The other fields of `config.dataset` of all kinds of own images.
-OPTIONS: Mapping[str, fields.Field] = {
-    **division.OPTIONS,
-    # The height and width that the network gets; None to find it in the images.
-    "image_size": fields.optional(fields.integer(1, 4096)),
-    "augmentation": fields.one_of(CHANGES),
-    **decoding.OPTIONS,
-    "respect_exif_orientation": fields.boolean(),
-    # What a transparent pixel becomes: its colour without the transparency, or that on white.
-    "transparency": fields.one_of(("drop", _WHITE)),
-    # Whether a file that lacks its end is read as far as it goes; otherwise it is unreadable.
-    "read_truncated": fields.boolean(),
-    # How images are looked at before the first step.
-    "check_images": fields.one_of(unreadable_images.CHECKS),
-    "normalization": fields.one_of(("imagenet", "half")),
-    **train_images.OPTIONS,
-}
 # What the network gets where the images are of many sizes, or large.
 _USUAL_SIZE = 224
 # Images of one size up to this one are used as they are.
@@ -137,12 +114,12 @@ class OwnImagesSpec(DatasetSpec):
         return self.kind(shape, self.upright, self.changes, self.options)
 
 
-def make(config: Mapping[str, Any], find: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
+def make(fields: OwnImageFields, find: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
     """The data set of `config.dataset`, whose images a function finds; see `OwnImagesSpec`."""
-    division.check_fractions(config)
-    imagenet = config["normalization"] == "imagenet"
+    division.check_fractions(fields)
+    imagenet = fields.normalization == "imagenet"
     return OwnImagesSpec(
-        name=config["name"],
+        name=fields.name,
         num_classes=None,
         image_shape=None,
         # Images are changed where they are decoded.
@@ -150,14 +127,14 @@ def make(config: Mapping[str, Any], find: Callable[[str | None], FoundImages]) -
         mean=photographs.IMAGENET_MEAN if imagenet else (0.5,) * 3,
         std=photographs.IMAGENET_STD if imagenet else (0.5,) * 3,
         find=find,
-        image_size=config["image_size"],
-        upright=config["respect_exif_orientation"],
-        changes=config["augmentation"],
-        kind=decoding.chosen(config["decoding"], OwnImageReader, _fast),
+        image_size=fields.image_size,
+        upright=fields.respect_exif_orientation,
+        changes=fields.augmentation,
+        kind=decoding.chosen(fields.decoding, OwnImageReader, _fast),
         options=DecodeOptions(
-            on_white=config["transparency"] == _WHITE, read_truncated=config["read_truncated"]
+            on_white=fields.transparency == "white", read_truncated=fields.read_truncated
         ),
-        train_images=TrainImages.of(config),
+        train_images=TrainImages.of(fields),
     )
 
 

@@ -1,19 +1,16 @@
 """A table of image files and labels: `--config=configs/table.py`."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from train.data import options
+from train.configuration.datasets import TableFields
 from train.data.dataset import DatasetFamily, DatasetSpec
 from train.data.own import found_images, own_images, tables
 from train.data.own.found_images import FoundImages
 
 
-def _spec(config: Mapping[str, Any]) -> DatasetSpec:
+def _spec(fields: TableFields) -> DatasetSpec:
     def find(_data_dir: str | None) -> FoundImages:
-        return found_images.find(config, tables.find)
+        return found_images.find(fields, tables.find)
 
-    return own_images.make(config, find)
+    return own_images.make(fields, find)
 
 
-TABLE = DatasetFamily(_spec, options={**options.STREAMED, **own_images.PATH, **own_images.OPTIONS})
+TABLE = DatasetFamily(_spec, fields=TableFields)

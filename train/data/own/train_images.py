@@ -1,41 +1,24 @@
 """Which of somebody's own training images are used, and with which labels."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from train.data import label_noise, options, splits
+from train.configuration.datasets import OwnImageFields
+from train.data import label_noise, splits
 from train.data.label_noise import GROUPINGS, LabelNoise
 from train.data.own.listing import Listing, Role
-from train.foundation import fields
 
 # Constants of the data: with another text, other images would be chosen and other labels drawn.
 _CHOICE_SALT = "topk_jax train_per_class 1"
 _NOISE_SALT = "topk_jax label_noise 1"
 
-OPTIONS: Mapping[str, fields.Field] = {
-    # The largest number of training images of a class; None for all.
-    "train_per_class": fields.optional(fields.integer(1)),
-    **options.IMBALANCE_FACTOR,
-    "label_noise": options.LABEL_NOISE["label_noise"],
-    # There are no superclasses.
-    "label_noise_kind": fields.one_of(GROUPINGS),
-}
-# The fields for all images with their own labels.
-UNCHANGED: Mapping[str, Any] = {
-    "train_per_class": None,
-    "imbalance_factor": 1.0,
-    "label_noise": 0.0,
-    "label_noise_kind": "blocks",
-}
-
 
 @dataclass(frozen=True)
 class TrainImages:
-    """What the fields `OPTIONS` say.
+    """Which training images are used, and with which labels.
 
     Attributes:
         per_class: the largest number of images of a class; None for all.
@@ -51,13 +34,13 @@ class TrainImages:
     label_noise_kind: str
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> "TrainImages":
+    def of(cls, fields: OwnImageFields) -> "TrainImages":
         """What `config.dataset` says."""
         return cls(
-            config["train_per_class"],
-            config["imbalance_factor"],
-            config["label_noise"],
-            config["label_noise_kind"],
+            fields.train_per_class,
+            fields.imbalance_factor,
+            fields.label_noise,
+            fields.label_noise_kind,
         )
 
     def chosen(self, images: Listing) -> np.ndarray:

@@ -16,12 +16,10 @@ import numpy as np
 from absl import logging
 
 from train.data.own.listing import NO_SPLIT, Role
-from train.foundation import fields
 from train.foundation.errors import UserError
 from train.foundation.messages import in_words
 
 REFUSE, _LEAVE_OUT, COUNT_AS_UNKNOWN = "refuse", "leave_out", "count_as_unknown"
-FIELD = fields.one_of((REFUSE, _LEAVE_OUT, COUNT_AS_UNKNOWN))
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,13 @@
 """The images that --images or --table names, with their classes and splits if they have some."""
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from train.configuration.datasets import FolderFields, TableFields
 from train.data import dataset_spec, image_formats
-from train.data.decoding import EXACT
-from train.data.own import train_images
 from train.data.own.found_images import Files, FoundImages, most_bytes
 from train.data.own.listing import Listing, Role, file_sizes
 from train.data.own.own_images import OwnImagesSpec
@@ -17,36 +15,24 @@ from train.data.side_files import PassedOver
 from train.foundation import names
 from train.foundation.messages import naming_flags
 
-# As in the recipes for people's own images.
-FRACTION = 0.15
 
-
-def configuration(name: str, path: Path, **fields: Any) -> Mapping[str, Any]:
+def configuration(name: str, path: Path, **fields: Any) -> FolderFields | TableFields:
     """The fields of `config.dataset` for images that a pretrained network gets.
 
     Args:
         name: "folder" or "table".
         path: where the images are.
-        fields: those that are not as in the recipes.
+        fields: those that do not have their default.
     """
-    return {
-        "name": name,
+    changed = {
         "path": str(path),
-        "nested": False,
-        "validation_fraction": FRACTION,
-        "test_fraction": FRACTION,
+        "augmentation": "none",
         # The file of features has all classes. A run with them decides.
         "unseen_classes": None,
-        "image_size": None,
-        "augmentation": "none",
-        "decoding": EXACT,
-        "respect_exif_orientation": True,
-        "transparency": "drop",
-        "read_truncated": False,
-        "normalization": "imagenet",
-        **train_images.UNCHANGED,
         **fields,
     }
+    kind = FolderFields if name == "folder" else TableFields
+    return kind(name=name, batch_size=1, **changed)
 
 
 def in_folder(path: Path, **fields: Any) -> FoundImages:
@@ -77,7 +63,7 @@ def in_table(path: Path, **fields: Any) -> FoundImages:
     return _labelled("table", configuration("table", path, **fields))
 
 
-def _labelled(flag: str, config: Mapping[str, Any]) -> FoundImages:
+def _labelled(flag: str, config: FolderFields | TableFields) -> FoundImages:
     with naming_flags({"config.dataset.path": f"--{flag}", "config.dataset.": "--"}):
         spec = dataset_spec(config)
         assert isinstance(spec, OwnImagesSpec)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from train.configuration.declaring import plain
 from train.data import DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
 from train.data.images import USUAL
@@ -140,7 +141,7 @@ def of_run(workdir: Path) -> Network:
     return Network(
         classifier.spec,
         classifier.assembly.model,
-        json.dumps(classifier.config["model"], sort_keys=True),
+        json.dumps(plain(classifier.config.model), sort_keys=True),
         classifier.params.get("features", {}),
         classifier.batch_stats.get("features", {}),
     )

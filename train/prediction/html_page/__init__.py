@@ -74,7 +74,7 @@ class Facts:
         origin, name = classifier.origin
         table = {
             "Data set": f"{classifier.spec.name}, {len(names):,} classes",
-            "Network": str(classifier.config["model"]["name"]),
+            "Network": classifier.config.model.name,
             origin.capitalize(): name,
             "Rule": str(rule),
         }

@@ -11,12 +11,12 @@ from PIL import Image
 import train.data
 from configs import folder, huggingface, table, tfds
 from tests.train.data.own.pictures import picture, write
-from train.data import dataset_spec, images
+from tests.train.data.specs import dataset_spec
+from train.data import images
 from train.data.own import image_changes
 from train.data.own.fast_own_image_reader import FastOwnImageReader
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
 from train.foundation.errors import UserError
-from train.workdir import runs
 
 ORIENTATION = 0x0112
 # All but those that change colours by the whole image, where a step may become several.
@@ -157,14 +157,6 @@ def test_the_configuration_chooses(tmp_path):
         assert type(spec.of_shape((224, 224, 3)).reader) is kind
         # It is sent to the processes that decode.
         assert pickle.loads(pickle.dumps(reader)) == reader
-
-
-def test_a_run_of_an_earlier_version_is_exact():
-    earlier = config("photos", "exact")
-    for name in ("decoding", "transparency", "read_truncated"):
-        del earlier[name]
-    exact, fast = (runs.key({"dataset": config("photos", one)}) for one in ("exact", "fast"))
-    assert runs.key({"dataset": earlier}) == exact != fast
 
 
 @pytest.mark.parametrize("package", ["simplejpeg", "cykooz_resizer"])

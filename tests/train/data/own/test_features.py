@@ -13,9 +13,9 @@ from absl import logging
 
 from configs import features as recipe
 from tests.train.data.own import matrices
+from tests.train.data.specs import dataset_spec
 from tests.train.forked import start_each
-from train import configuration
-from train.data import dataset_spec
+from train.configuration.parsing import parse
 from train.data.batches import EvaluationBatches, TrainingBatches
 from train.data.own import feature_columns, feature_files, listing
 from train.data.own.listing import Role
@@ -533,4 +533,4 @@ def test_code_is_not_run(tmp_path):
 def test_every_loss_is_a_configuration(loss, tmp_path):
     config = recipe.get_config(loss)
     config.dataset.path = str(tmp_path)
-    configuration.check(json.loads(config.to_json()))
+    parse(json.loads(config.to_json()))

@@ -14,6 +14,7 @@ from tests.train.forked import start, start_each
 from tests.train.sealed import unsealed
 from train import experiment
 from train.assembly import assemble
+from train.configuration.parsing import parse
 from train.foundation.errors import UserError
 from train.prediction import exported_program, inference, trained
 from train.prediction.calibrated_rule import CalibratedRule
@@ -99,7 +100,7 @@ def test_a_run_with_dropout_goes_on_with_the_same_numbers(content, tmp_path):
     config = small(path, **fields)
     whole = experiment.run(config, tmp_path / "run")
     assert whole["num_parameters"] == 4 * 8 + 2 * 8 + 8 * 3 + 3
-    assert assemble(config).model.features.dropout == 0.5
+    assert assemble(parse(config)).model.features.dropout == 0.5
     # As if it had been stopped after its second epoch.
     (tmp_path / "run" / "results.json").unlink()
     shutil.rmtree(tmp_path / "run" / "checkpoints" / str(3 * (126 // 24)))

@@ -17,8 +17,9 @@ from PIL import Image
 
 from configs import huggingface as recipe
 from tests.train.data.own import parquet_pictures, pictures, refused, small_hub
-from train import configuration, experiment
-from train.data import dataset_spec
+from tests.train.data.specs import dataset_spec
+from train import experiment
+from train.configuration.parsing import parse
 from train.data.images import UnreadableImageError
 from train.data.own import listing, unreadable_images
 from train.data.own.listing import MARK_BYTES
@@ -535,7 +536,7 @@ def test_what_is_not_installed_is_told(folder, cache, monkeypatch):
 def test_every_loss_is_a_configuration(loss):
     config = recipe.get_config(loss)
     config.dataset.huggingface_name = "user/trees"
-    configuration.check(json.loads(config.to_json()))
+    parse(json.loads(config.to_json()))
 
 
 @pytest.mark.slow

@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from tests.train.data.own import pictures
+from tests.train.data.specs import dataset_spec
 from tests.train.forked import start, start_each
 from train import prepare
-from train.data import dataset_spec
 from train.data.batches import EvaluationBatches, TrainingBatches
-from train.data.own import division, image_records, listing, train_images, unreadable_images
+from train.data.own import division, image_records, listing, unreadable_images
 from train.data.own.division import Division
 from train.foundation.errors import InterruptedRunError, UserError
 
@@ -38,7 +38,6 @@ def config(kind, path, **fields):
         "transparency": "drop",
         "read_truncated": False,
         "normalization": "half",
-        **train_images.UNCHANGED,
         **({"nested": False} if kind == "folder" else {}),
     }
     return own | fields

@@ -10,9 +10,8 @@ from PIL import Image
 
 from tests.train.data.encoded_images import encode, png
 from tests.train.data.own.pictures import picture, write_classes
-from train.data import dataset_spec
+from tests.train.data.specs import dataset_spec
 from train.data.batches import EvaluationBatches, TrainingBatches
-from train.data.own import train_images
 from train.foundation.errors import UserError
 
 SIZE = (12, 10)
@@ -97,7 +96,6 @@ def load(root, image_size=None, *, upright=True):
     fields |= {"augmentation": "none", "decoding": "exact"}
     fields |= {"transparency": "drop", "read_truncated": False}
     fields |= {"respect_exif_orientation": upright, "normalization": "half"}
-    fields |= train_images.UNCHANGED
     return dataset_spec({"name": "folder", **fields}).load(None)
 
 

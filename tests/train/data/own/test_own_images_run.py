@@ -7,7 +7,8 @@ import pytest
 
 from configs import folder, table
 from tests.train.data.own import pictures
-from train import configuration, experiment, prepare
+from train import experiment, prepare
+from train.configuration.parsing import parse
 from train.data.images import DecodeOptions
 from train.foundation.errors import UserError
 from train.prediction import image_files, trained
@@ -147,7 +148,7 @@ def test_unreadable_images_are_left_out_where_asked(tmp_path, capsys):
 def test_every_loss_is_a_configuration(recipe, loss, tmp_path):
     config = recipe.get_config(loss)
     config.dataset.path = str(tmp_path)
-    configuration.check(json.loads(config.to_json()))
+    parse(json.loads(config.to_json()))
 
 
 def test_preparing_is_not_needed():

@@ -11,7 +11,7 @@ import pytest
 from configs import folder
 from tests.train.data.own import pictures
 from tests.train.data.own.test_own_images_run import CLASSES, small
-from train import experiment, prepare
+from train import data, experiment, prepare
 from train.data import dataset_spec
 from train.data.batches import TrainingBatches
 from train.data.listed_files import ListedFiles
@@ -455,7 +455,7 @@ def test_images_that_are_left_out_do_not_count(tmp_path, capfd):
 
 def listed_training(config):
     """The paths of the training images of a configuration, and the names of their classes."""
-    dataset = dataset_spec(config["dataset"]).load(None)
+    dataset = data.read(config["dataset"]).load(None)
     train = dataset.train
     paths = [train.images.file_name(index) for index in range(len(train))]
     return paths, [dataset.class_names[label] for label in train.labels]

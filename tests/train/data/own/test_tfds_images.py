@@ -9,9 +9,10 @@ import tensorflow_datasets as tfds
 
 from configs import tfds as recipe
 from tests.train.data.own import pictures, refused
+from tests.train.data.specs import dataset_spec
 from tests.train.forked import start
-from train import configuration, experiment
-from train.data import dataset_spec
+from train import experiment
+from train.configuration.parsing import parse
 from train.data.own.listing import Role
 from train.foundation.errors import UserError
 from train.prediction import trained
@@ -213,7 +214,7 @@ def test_another_label_is_another_digest(data_dir, tmp_path):
 def test_every_loss_is_a_configuration(loss):
     config = recipe.get_config(loss)
     config.dataset.tfds_name = "trees"
-    configuration.check(json.loads(config.to_json()))
+    parse(json.loads(config.to_json()))
 
 
 @pytest.mark.parametrize("role", Role)

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from configs import folder, huggingface, table, tfds
+from configs import folder
 from tests.train.data.own import pictures
+from tests.train.data.specs import dataset_spec
 from train import prepare
-from train.data import dataset_spec, label_noise, splits
-from train.data.own import train_images
+from train.configuration.datasets import TableFields
+from train.data import label_noise, splits
 from train.data.own.listing import Listing, Role
 from train.data.own.train_images import TrainImages
 from train.foundation.errors import UserError
@@ -16,7 +17,7 @@ CLASSES = tuple(f"class {index:02}" for index in range(12))
 
 
 def training(**changes):
-    return TrainImages.of({**train_images.UNCHANGED, **changes})
+    return TrainImages.of(TableFields(name="table", batch_size=1, path="photos.csv", **changes))
 
 
 def listing_of(counts, *, reverse=False):
@@ -174,9 +175,3 @@ def test_records_give_the_same_images_and_labels(photos, tmp_path):
     np.testing.assert_array_equal(packed.labels, files.labels)
     for index in range(len(files)):
         assert packed.images.file_name(index) == files.images.file_name(index)
-
-
-@pytest.mark.parametrize("recipe", [folder, table, huggingface, tfds])
-def test_every_recipe_of_own_images_has_the_fields(recipe):
-    fields = recipe.get_config().dataset.to_dict()
-    assert fields | train_images.UNCHANGED == fields

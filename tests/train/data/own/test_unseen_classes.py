@@ -9,10 +9,11 @@ import pytest
 from configs import features as recipe
 from configs import huggingface
 from tests.train.data.own import matrices, parquet_pictures, pictures
+from tests.train.data.specs import dataset_spec
 from tests.train.forked import start
 from tests.train.sealed import unsealed
 from train import experiment, prepare
-from train.data import dataset_spec
+from train.configuration.parsing import parse
 from train.data.own import division, folders, image_records
 from train.data.own.division import Division
 from train.data.own.listing import Role
@@ -187,7 +188,8 @@ def test_unknown_classes_are_misses(runs):
 def test_the_closing_table_says_how_many_are_unknown(runs, capsys):
     for name, is_told in (("count_as_unknown", True), ("leave_out", False)):
         results = json.loads((runs / name / "results.json").read_text())
-        terminal.show_results(results, {}, optimizes_top_k=False)
+        config = parse(results["config"])
+        terminal.show_results(results, config, {}, optimizes_top_k=False)
         assert (UNKNOWN in capsys.readouterr().out) == is_told
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from train import configuration
+from train.configuration.parsing import parse
 from train.evaluation import metric
 from train.foundation.nested import flatten
 from train.models import MODELS
@@ -79,7 +79,7 @@ def test_every_run_of_a_table_can_be_made_and_leaves_the_cells_metric(key):
         if row in NETWORKS and row not in MODELS:
             continue
         config = PlannedRun(cell.recipe, 0).config
-        configuration.check(config)
+        parse(config)
         selectable = metric.selectable(config["eval"]["ks"])
         if isinstance(cell.metric, ResultMetric):
             metrics = (cell.metric, *cell.metric.shots.values())
@@ -89,7 +89,7 @@ def test_every_run_of_a_table_can_be_made_and_leaves_the_cells_metric(key):
         assert len(search.recipes) == math.prod(len(choice.values) for choice in search.space)
         for recipe in search.recipes:
             config = PlannedRun(recipe, 0).config
-            configuration.check(config)
+            parse(config)
             assert search.metric in metric.selectable(config["eval"]["ks"])
 
 

@@ -1,0 +1,74 @@
+"""Writes the table of all fields of a configuration: `python docs/write_configuration.py`."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from train.configuration import FIELDS_OF, Config
+from train.configuration.datasets import DatasetFields
+from train.configuration.declaring import NO_DEFAULT, Declared, by_dotted_name, of_group
+from train.configuration.parsing import NAMES
+from train.training.losses import LOSSES
+
+PAGE = Path(__file__).with_name("configuration.md")
+_START = """# The fields of a configuration
+
+`--config.FIELD=VALUE` changes a field of a recipe. A field without a default has to be in the
+recipe or on the command line. *May change*: the field may have another value when a run goes on, or
+when its data are somewhere else. No result depends on such a field.
+`python docs/write_configuration.py` writes this page from the declarations in
+`train/configuration/`.
+"""
+_LOSSES = """
+## Parameters of losses
+
+A recipe has the parameters of its losses in `loss`. [Which loss](which_loss.md) says what they do.
+
+| loss | parameters |
+|---|---|
+"""
+
+
+def page() -> str:
+    """The page as the declarations say it."""
+    fields = by_dotted_name(Config)
+    # The fields outside the groups come first.
+    groups = sorted(dict.fromkeys(name.rpartition(".")[0] for name in fields), key=bool)
+    parts = [_START]
+    for group in groups:
+        own = {name: one for name, one in fields.items() if name.rpartition(".")[0] == group}
+        parts.append(f"\n## {f'`{group}`' if group else 'The run'}\n\n{_table(own)}")
+        if group == "dataset":
+            parts += _of_some_data_sets()
+    parts.append(_LOSSES)
+    for name, loss in LOSSES.items():
+        listed = "; ".join(f"`{one}`: {check(object())}" for one, check in loss.parameters.items())
+        parts.append(f"| `{name}` | {listed} |\n")
+    return "".join(parts)
+
+
+def _of_some_data_sets() -> Iterable[str]:
+    """A table for the fields of each class of `config.dataset` beyond those of all data sets."""
+    kinds = dict.fromkeys(kind for one in FIELDS_OF.values() for kind in reversed(one.mro()))
+    for kind in kinds:
+        if DatasetFields in kind.mro()[1:]:
+            declared = of_group(kind)
+            own = {f"dataset.{name}": declared[name] for name in vars(kind)["__annotations__"]}
+            having = ", ".join(
+                f"`{name}`" for name, one in FIELDS_OF.items() if issubclass(one, kind)
+            )
+            yield f"\n### `dataset` of {having}\n\n{_table(own)}"
+
+
+def _table(fields: Mapping[str, Declared]) -> str:
+    rows = ["| field | default | may be | |", "|---|---|---|---|"]
+    for name, one in fields.items():
+        if one.in_recipes:
+            default = "" if one.default is NO_DEFAULT else f"`{one.default}`"
+            allowed = "a network" if name == "model.name" else NAMES.get(name, one.check)(object())
+            changes = " *May change.*" if one.may_change else ""
+            rows.append(f"| `{name}` | {default} | {allowed} | {one.doc}{changes} |")
+    return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

@@ -1,0 +1,296 @@
+"""Which fields of a configuration fit each other: a row for each rule."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from train.configuration.groups import MODEL_OPTIONS, Config
+from train.data import DatasetSpec
+from train.evaluation import metric
+from train.foundation import fields
+from train.foundation.errors import UserError
+from train.foundation.fields import Field
+from train.foundation.nested import flatten
+from train.models import MODELS, published
+from train.models import find as find_network
+from train.training.losses import LOSSES, find_loss
+from train.training.optimizer import NEED_WHOLE_LAYERS, OPTIMIZERS
+
+_Entry = TypeVar("_Entry")
+# Of numbers of devices that a message names.
+_MOST_SHOWN = 256
+
+
+class _Run:
+    """A configuration whose fields are checked together; messages name its attributes."""
+
+    def __init__(
+        self, config: Config, values: Mapping[str, Any], data: DatasetSpec, num_classes: int | None
+    ) -> None:
+        self.config, self.values = config, values
+        self.model, self.loss = config.model, config.loss
+        self.optimizer, self.eval = config.optimizer, config.eval
+        self.data, self.num_classes = data, num_classes
+        self.network = find_network(config.model.name)
+        self.objective = find_loss(config.loss.name)
+        self.has_cosine_head = (config.model.head or self.objective.head) == "cosine"
+        takes_cosines = self.objective.head == "cosine"
+        # Another loss may have a parameter of this name that means something else.
+        of_loss = config.loss.parameters.get("scale")
+        self.scale = of_loss if takes_cosines and "scale" in self.objective.parameters else 1
+        size = config.class_devices
+        self.may_split_classes = size != 1 and (size is not None or config.parallel == "mesh")
+
+
+class _Rule(NamedTuple):
+    """A rule that a configuration keeps.
+
+    Attributes:
+        field: the field that has to be another one if the configuration breaks the rule.
+        is_broken: whether it does.
+        words: what the field must be, and why; with attributes of the run in braces.
+    """
+
+    field: str
+    is_broken: Callable[[_Run], Any]
+    words: str
+
+
+def _listed(entries: Mapping[str, _Entry], fits: Callable[[_Entry], Any]) -> str:
+    """The names of the entries that fit."""
+    return ", ".join(name for name, entry in entries.items() if fits(entry))
+
+
+_SMOOTHING = _listed(LOSSES, lambda loss: "label_smoothing" in loss.parameters)
+_MULTI_LABEL = _listed(LOSSES, lambda loss: "sigmoid" in loss.scores)
+_SPLITTING = _listed(dict(sorted(LOSSES.items())), lambda loss: loss.splits_classes)
+_OF_PARTS = ", ".join(sorted(OPTIMIZERS.keys() - set(NEED_WHOLE_LAYERS)))
+
+
+def _with_option(option: str) -> _Rule:
+    """The rule for a field that some networks have."""
+    return _Rule(
+        f"model.{option}",
+        lambda run: option in run.model.options and option not in run.network.options,
+        f"is for {_listed(MODELS, lambda spec: option in spec.options)}; config.model.name is "
+        "{model.name!r}",
+    )
+
+
+def _for_inputs(inputs: str) -> _Rule:
+    """The rule for the networks on examples of a kind."""
+    return _Rule(
+        "model.name",
+        lambda run: inputs == run.data.inputs and inputs not in run.network.inputs,
+        f"must be one of {_listed(MODELS, lambda spec: inputs in spec.inputs)} for {inputs}; got "
+        "{model.name!r}",
+    )
+
+
+def _of_single_examples(field: str, value: Any) -> _Rule:
+    """The rule for a field that treats the examples of a batch singly."""
+    return _Rule(
+        field,
+        lambda run: run.objective.of_batch and run.values[field] != value,
+        f"must be {value} with {{loss.name}}, a loss of the whole batch; got {{values[{field}]}}",
+    )
+
+
+def _of_trained_layers(field: str) -> _Rule:
+    """The rule for a rate of layers, of which only the head is trained if the others are frozen."""
+    return _Rule(
+        field,
+        lambda run: run.model.freeze and run.values[field] is not None,
+        "must be None with config.model.freeze, where the head alone is trained, with "
+        f"config.optimizer.learning_rate; got {{values[{field}]!r}}",
+    )
+
+
+_RULES = (
+    *map(_for_inputs, ("images", "features", "names")),
+    *map(_with_option, MODEL_OPTIONS),
+    _Rule(
+        "loss.label_smoothing",
+        lambda run: (
+            run.loss.label_smoothing != 0 and "label_smoothing" not in run.objective.parameters
+        ),
+        f"must be 0 with {{loss.name}}; it is for {_SMOOTHING}; got {{loss.label_smoothing}}",
+    ),
+    _Rule(
+        "model.head",
+        lambda run: run.model.head and run.objective.head not in ("linear", "cosine"),
+        "must be None with {loss.name}, whose head is of the kind {objective.head}; got "
+        "{model.head!r}",
+    ),
+    _Rule(
+        "model.scale",
+        lambda run: not run.has_cosine_head and run.model.scale is not None,
+        "must be None without a cosine head; got {model.scale}",
+    ),
+    _Rule(
+        "loss.scale",
+        lambda run: not run.has_cosine_head and run.scale != 1,
+        "must be 1 with a linear head, whose logits have any scale: margins and noise are then in "
+        "units of the logits; got {scale}",
+    ),
+    _Rule(
+        "model.scale",
+        lambda run: (
+            run.has_cosine_head and run.objective.head != "cosine" and run.model.scale is None
+        ),
+        "must be a number with {loss.name} and a cosine head, the factor of the cosines, such as "
+        "20; got None",
+    ),
+    _Rule(
+        "loss.scale",
+        lambda run: run.model.scale is not None and run.scale != 1,
+        "must be 1 with config.model.scale, {model.scale}, which scales the cosines before the "
+        "loss; got {scale}",
+    ),
+    _Rule(
+        "model.learn_scale",
+        lambda run: run.model.learn_scale and run.model.scale is None,
+        "must be False without config.model.scale, which training starts from",
+    ),
+    _Rule(
+        "eval.scores",
+        lambda run: run.eval.scores == "sigmoid" and "sigmoid" not in run.objective.scores,
+        f"may be 'sigmoid' with the multi-label losses alone, {_MULTI_LABEL}; config.loss.name is "
+        "{loss.name!r}",
+    ),
+    _Rule(
+        "eval.temperature",
+        lambda run: run.eval.temperature and run.eval.scores == "sigmoid",
+        "must be False with config.eval.scores={eval.scores}: the temperature is fitted to "
+        "probabilities that add up to 1",
+    ),
+    _Rule(
+        "model.start_from",
+        lambda run: run.model.start_from and run.model.pretrained,
+        "must be None with config.model.pretrained: a network starts from an earlier run or from a "
+        "file of weights",
+    ),
+    _Rule(
+        "model.new_head",
+        lambda run: run.model.new_head and not (run.model.start_from or run.model.pretrained),
+        "must be False without config.model.start_from and config.model.pretrained, where all "
+        "layers start anew",
+    ),
+    _of_trained_layers("optimizer.head_learning_rate"),
+    _of_trained_layers("optimizer.layer_decay"),
+    _of_single_examples("optimizer.accumulation_steps", 1),
+    _of_single_examples("dataset.mixup", 0),
+    _of_single_examples("loss.class_weights", "none"),
+    _Rule(
+        "loss.class_weights_from",
+        lambda run: run.loss.class_weights == "none" and run.loss.class_weights_from != 0,
+        "must be 0 with config.loss.class_weights=none; got {loss.class_weights_from}",
+    ),
+    _Rule(
+        "class_devices",
+        lambda run: run.may_split_classes and run.config.parallel != "mesh",
+        "must be 1 with config.parallel={config.parallel}; it is for mesh; got "
+        "{config.class_devices}",
+    ),
+    _Rule(
+        "class_devices",
+        lambda run: run.may_split_classes and not run.objective.splits_classes,
+        "must be 1 with {loss.name}, which needs all classes on each device; more are for "
+        f"{_SPLITTING}; got {{config.class_devices}}",
+    ),
+    _Rule(
+        "optimizer.name",
+        lambda run: run.may_split_classes and run.optimizer.name in NEED_WHOLE_LAYERS,
+        f"must be one of {_OF_PARTS} with config.parallel=mesh, unless config.class_devices is 1: "
+        "else no device has the norm of the head; got {optimizer.name!r}",
+    ),
+    _Rule(
+        "dataset.mixup",
+        lambda run: run.data.inputs == "names" and run.config.dataset.mixup != 0,
+        "must be 0 for names, whose characters cannot be mixed; got {config.dataset.mixup}",
+    ),
+)
+# What these fields may hold depends on other fields, and on the number of classes.
+DEPENDENT: Mapping[str, Callable[[_Run], Field]] = {
+    "eval.scores": lambda run: fields.one_of(run.objective.scores),
+    "eval.ks": lambda run: fields.several(_among(fields.SetSize(), run), increasing=True),
+    "select_by": lambda run: fields.one_of(
+        [one.name for one in metric.selectable(run.config.eval.ks)]
+    ),
+}
+
+
+def check(config: Config, data: DatasetSpec, values: Mapping[str, Any]) -> None:
+    """Raises `UserError` for the first rule that a configuration breaks.
+
+    Args:
+        config: the configuration.
+        data: its data set.
+        values: its fields by dotted names, as they were given.
+    """
+    run = _Run(config, values, data, data.num_classes)
+    _check_parameters(run)
+    for rule in _RULES:
+        if rule.is_broken(run):
+            raise UserError(f"config.{rule.field} {rule.words.format_map(vars(run))}")
+    if run.model.pretrained is not None:
+        published(run.model.name)
+    _check_shares(run)
+    for name, field in DEPENDENT.items():
+        check_field(values, name, field(run))
+
+
+def check_classes(config: Config, data: DatasetSpec, num_classes: int) -> None:
+    """Raises `UserError` for the first size of sets that the number of classes does not allow.
+
+    The opened data set may be the first to know that number.
+    """
+    run = _Run(config, dict(flatten(config.to_plain())), data, num_classes)
+    _check_shares(run)
+    try:
+        _check_parameters(run)
+        check_field(run.values, "eval.ks", DEPENDENT["eval.ks"](run))
+    except UserError as error:
+        raise UserError(f"{error}; {_fitting(run, num_classes)}") from error
+
+
+def check_field(values: Mapping[str, Any], name: str, field: Field) -> None:
+    """Raises `UserError` if a field is missing, or holds what it may not."""
+    if name not in values:
+        raise UserError(f"config.{name} is missing")
+    if (wrong := field(values[name])) is not None:
+        raise UserError(f"config.{name} must be {wrong}; got {values[name]!r}")
+
+
+def _check_parameters(run: _Run) -> None:
+    """Raises `UserError` for the first parameter of the loss that is out of range."""
+    for name, field in run.objective.parameters.items():
+        check_field(run.values, f"loss.{name}", _among(field, run))
+
+
+def _among(field: Field, run: _Run) -> Field:
+    """The field for the number of classes, if that is known and the field depends on it."""
+    if run.num_classes is None or not isinstance(field, fields.SetSize):
+        return field
+    return field.among(run.num_classes)
+
+
+def _check_shares(run: _Run) -> None:
+    """Raises `UserError` unless the devices can share the classes, if known, equally."""
+    size, num_classes = run.config.class_devices, run.num_classes
+    if num_classes is not None and size is not None and num_classes % size:
+        fewer = range(1, min(size, _MOST_SHOWN + 1))
+        dividing = ", ".join(str(one) for one in fewer if num_classes % one == 0)
+        raise UserError(
+            f"config.class_devices must divide the number of classes, {num_classes}, such as "
+            f"{dividing}; got {size}"
+        )
+
+
+def _fitting(run: _Run, num_classes: int) -> str:
+    """The flags of sets that are not too large for the number of classes."""
+    ks = [k for k in run.eval.ks if k < num_classes] or [1]
+    listed = f"({ks[0]},)" if len(ks) == 1 else f"({','.join(map(str, ks))})"
+    given = [f"--config.eval.ks='{listed}'", f"--config.select_by=top_{ks[-1]}_accuracy"]
+    if run.values.get("loss.k", 0) >= num_classes:
+        given.insert(0, f"--config.loss.k={num_classes - 1}")
+    return f"for {num_classes} classes give {' '.join(given)}"
