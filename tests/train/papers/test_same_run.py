@@ -1,5 +1,7 @@
 """Tables and figures have one idea of the same run."""
 
+import json
+
 import pytest
 
 from tests.train.papers.finished_runs import finish

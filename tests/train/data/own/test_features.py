@@ -467,7 +467,7 @@ REFUSED = {
     "no training rows": (changed(split=np.full(60, "test")), "has no rows for training"),
     "a class without training rows": (
         changed(split=np.where(matrices.arrays()["labels"] == "ash", "test", SPLIT)),
-        "has no training row of ash, but 0 for validation and 20 for the test; config.dataset.uns",
+        "has no training row of ash, but 20 for the test; config.dataset.unseen_classes=leave_out",
     ),
     "a short split": (changed(split=SPLIT[:59]), "split must have an entry for each of the 60"),
     "too few rows": (
