@@ -46,6 +46,9 @@ def adjust_logits(logits: ArrayLike, *, class_counts: ArrayLike, tau: ArrayLike 
         >>> print(sets.top_k_set(adjusted, k=2))
         [False  True  True]
 
+    See Also:
+        `logit_adjusted_cross_entropy`, `temperature`.
+
     Source: Menon et al. (2021), "Long-tail learning via logit adjustment", equation 9.
     """
     scores = _checks.floating_array(logits, "logits")

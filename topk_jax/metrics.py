@@ -115,6 +115,9 @@ def tally(values: ArrayLike, where: ArrayLike | None = None) -> Tally:
         >>> print(metrics.tally(sizes).mean())
         1.5
 
+    See Also:
+        `tally_by_class`, `accuracy`.
+
     Source: masked sums and counts, so padding and streaming do not change the result.
     """
     values, where = _values_and_where(values, where)
@@ -147,6 +150,9 @@ def tally_by_class(
         >>> counts = metrics.tally_by_class(hits, labels, num_classes=3)
         >>> print(counts.total, counts.count, counts.macro_mean())
         [1 0 1] [2 0 1] 0.75
+
+    See Also:
+        `tally`, `macro_accuracy`.
 
     Source: masked sums and counts, so padding and streaming do not change the result.
     """
@@ -192,6 +198,9 @@ def label_ranks(
         >>> print(metrics.label_ranks(scores, jnp.array([0, 2])))
         [0 2]
 
+    See Also:
+        `top_k_hits`, `rank_calibrated_quantiles`.
+
     Source: Garcin (2023), thesis, equation 2.13.
     """
     scores, labels = _checks.logits_and_labels(scores, labels, name="scores")
@@ -232,6 +241,9 @@ def top_k_hits(
         >>> scores = jnp.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
         >>> print(metrics.top_k_hits(scores, jnp.array([1, 2]), k=2))
         [ True False]
+
+    See Also:
+        `accuracy`, `label_ranks`, `top_k_set`.
 
     Source: Garcin (2023), thesis, equation 2.13.
     """
@@ -274,6 +286,9 @@ def threshold_hits(
         >>> print(metrics.threshold_hits(probabilities, jnp.array([1, 2]), 0.25))
         [ True False]
 
+    See Also:
+        `accuracy`, `threshold_set`.
+
     Source: Garcin (2023), thesis, equations 5.16 and 5.17.
     """
     values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
@@ -303,6 +318,9 @@ def set_sizes(chosen: ArrayLike, *, class_axis_name: Hashable | None = None) -> 
         >>> from topk_jax import metrics
         >>> print(metrics.set_sizes(jnp.array([[True, True, False], [True, False, False]])))
         [2 1]
+
+    See Also:
+        `threshold_hits`, `tally`.
 
     Source: Garcin (2023), thesis, equation 2.1.
     """
@@ -334,6 +352,9 @@ def accuracy(hits: ArrayLike, where: ArrayLike | None = None) -> jax.Array:
         >>> hits, where = jnp.array([True, False, True]), jnp.array([True, True, False])
         >>> print(metrics.accuracy(hits), metrics.accuracy(hits, where))
         0.6666667 0.5
+
+    See Also:
+        `macro_accuracy`, `shot_accuracy`.
 
     Source: Garcin (2023), thesis, equations 5.16 and 5.17.
     """
@@ -369,6 +390,9 @@ def macro_accuracy(
         >>> hits, labels = jnp.array([True, False, True]), jnp.array([0, 0, 2])
         >>> print(metrics.macro_accuracy(hits, labels, num_classes=3))
         0.75
+
+    See Also:
+        `accuracy`, `shot_accuracy`.
 
     Source: Garcin (2023), thesis, section 3.3.1.
     """
@@ -418,6 +442,9 @@ def shot_accuracy(
         >>> print({name: float(value) for name, value in by_shot.items()})
         {'few': 0.5, 'medium': 1.0, 'many': 1.0}
 
+    See Also:
+        `shot_groups`, `macro_accuracy`.
+
     Source: Garcin (2023), thesis, tables 4.5 and 5.2.
     """
     hits = _checks.boolean_array(hits, "hits")
@@ -456,6 +483,9 @@ def shot_groups(class_counts: ArrayLike, *, few: int = 20, many: int = 100) -> d
         few [ True False False]
         medium [False  True False]
         many [False False  True]
+
+    See Also:
+        `shot_accuracy`.
 
     Source: Garcin (2023), thesis, tables 4.5 and 5.2.
     """

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import inspect
 
 import jax
 import jax.numpy as jnp
@@ -10,10 +9,11 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from tests.topk_jax import class_axis_cases
-from tests.topk_jax.class_axis_cases import AXES, CASES
+from tests.topk_jax import cases as library
+from tests.topk_jax.cases.case import AXES, draw, softmax
 from topk_jax import heads, losses, metrics, sets
 
+NUM_EXAMPLES, NUM_CLASSES = 8, 64
 EPS = float(np.finfo(np.float32).eps)
 RESULT_AXES = {"examples": ("batch",), "entries": ("batch", "classes"), "batch": ()}
 
@@ -25,15 +25,66 @@ def mesh_of(num_batch, num_classes, kind):
     )
 
 
+def of_size(case, k):
+    """The case for another k."""
+    return dataclasses.replace(
+        case, parameters={**case.parameters, "k": k}, variant=f"{case.variant} k={k}".strip()
+    )
+
+
+# With 8 devices of 8 classes, one device does not have 9, and 40 are more than half of all.
+CASES = [
+    variant
+    for case in library.CASES
+    if case.takes("class_axis_name")
+    for variant in (
+        case,
+        *(of_size(case, k) for k in (9, 40) if isinstance(case.parameters.get("k"), int)),
+    )
+]
+
+
+def drawn():
+    arrays = draw((NUM_EXAMPLES,), NUM_CLASSES)
+    # Ties between devices, and masked classes.
+    logits = arrays["logits"]
+    logits[1, [3, 17, 40]] = logits[1].max() + 1
+    logits[2, 5:9] = -np.inf
+    return arrays | {"probabilities": softmax(logits)}
+
+
 def spec_of(name):
     return PartitionSpec(*AXES[name])
+
+
+def result_specs(case):
+    slopes = [spec_of(name) for name in list(case.arrays.values())[: case.slopes]]
+    return PartitionSpec(*RESULT_AXES[case.of]), slopes
+
+
+def of_classes(cases):
+    """The parameters of each case that are split like the classes."""
+    return [case.by_class(NUM_CLASSES) for case in cases]
+
+
+def every(cases, arrays, of_classes, whole=None, *, mapped=False):
+    """The results of all cases, in `shard_map` from a device's share."""
+    return [
+        case.results(
+            whole if mapped and case.is_statistic else arrays,
+            **case.resolved(NUM_CLASSES) | own,
+            **({"class_axis_name": "classes"} if mapped else {}),
+            **({"axis_name": "batch"} if mapped and case.takes("axis_name") else {}),
+        )
+        for case, own in zip(cases, of_classes, strict=True)
+    ]
 
 
 def assert_equal(case, results, expected):
     leaves = (map(np.asarray, jax.tree.leaves(tree)) for tree in (results, expected))
     for actual, wanted in zip(*leaves, strict=True):
         finite = np.where(np.isfinite(wanted), wanted, 0)
-        tolerance = case.rounding * EPS * np.abs(finite).max(initial=0)
+        tolerance = case.class_rounding * EPS * np.abs(finite).max(initial=0)
         np.testing.assert_allclose(actual, wanted, rtol=0, atol=tolerance, err_msg=case.name)
 
 
@@ -45,40 +96,28 @@ def gathered(name, array):
     return jax.lax.all_gather(array, "batch", axis=axis, tiled=True, to="invarying")
 
 
-def on_one_device(cases, arrays):
-    return jax.jit(lambda arrays: [case.results(arrays) for case in cases])(arrays)
+def on_one_device(cases, arrays, of_classes):
+    return jax.jit(functools.partial(every, cases))(arrays, of_classes)
 
 
 def check_in_shard_map(cases, mesh, checked):
-    arrays = class_axis_cases.draw()
+    arrays, own = drawn(), of_classes(cases)
 
-    def results(arrays):
+    def mapped(arrays, own):
         whole = {name: gathered(name, array) for name, array in arrays.items()}
-        return [
-            case.results(
-                whole if case.is_statistic else arrays,
-                class_axis_name="classes",
-                **({"axis_name": "batch"} if case.couples else {}),
-            )
-            for case in cases
-        ]
+        return every(cases, arrays, own, whole, mapped=True)
 
-    mapped = jax.shard_map(
-        results,
-        mesh=mesh,
-        in_specs=({name: spec_of(name) for name in arrays},),
-        out_specs=[
-            (
-                PartitionSpec(*RESULT_AXES[case.of]),
-                [spec_of(name) for name in list(case.arrays.values())[: case.slopes]],
-            )
-            for case in cases
-        ],
-        check_vma=checked,
-    )
-    results = jax.jit(mapped)(arrays)
+    results = jax.jit(
+        jax.shard_map(
+            mapped,
+            mesh=mesh,
+            in_specs=({name: spec_of(name) for name in arrays}, PartitionSpec("classes")),
+            out_specs=[result_specs(case) for case in cases],
+            check_vma=checked,
+        )
+    )(arrays, own)
     for case, (values, slopes), wanted in zip(
-        cases, results, on_one_device(cases, arrays), strict=True
+        cases, results, on_one_device(cases, arrays, own), strict=True
     ):
         if checked:
             assert_equal(case, (values, slopes), wanted)
@@ -87,30 +126,21 @@ def check_in_shard_map(cases, mesh, checked):
         # equal numbers is rounded, too.
         times = mesh.size if case.couples else mesh.shape["classes"]
         assert_equal(case, values, wanted[0])
-        coarser = dataclasses.replace(case, rounding=case.rounding + times)
+        coarser = dataclasses.replace(case, class_rounding=case.class_rounding + times)
         assert_equal(coarser, [slope / times for slope in slopes], wanted[1])
 
 
 def check_by_sharding(cases, mesh):
-    arrays = class_axis_cases.draw()
+    arrays, own = drawn(), of_classes(cases)
     placed = {
         name: jax.device_put(array, NamedSharding(mesh, spec_of(name)))
         for name, array in arrays.items()
     }
+    placed_own = jax.device_put(own, NamedSharding(mesh, PartitionSpec("classes")))
     with jax.set_mesh(mesh):
-        results = on_one_device(cases, placed)
-    for case, found, wanted in zip(cases, results, on_one_device(cases, arrays), strict=True):
+        results = on_one_device(cases, placed, placed_own)
+    for case, found, wanted in zip(cases, results, on_one_device(cases, arrays, own), strict=True):
         assert_equal(case, found, wanted)
-
-
-def test_every_function_that_takes_the_name_has_a_case():
-    public = {
-        f"{module.__name__.removeprefix('topk_jax.')}.{name}"
-        for module in (losses, metrics, sets)
-        for name in module.__all__
-        if "class_axis_name" in inspect.signature(getattr(module, name)).parameters
-    }
-    assert {case.public for case in CASES} == public
 
 
 @pytest.mark.long
@@ -130,16 +160,17 @@ def test_every_function_in_shard_map(num_batch, num_classes, checked):
 )
 def test_no_examples(case):
     """A batch of 0, of which JAX takes some operations for constants, the same on all devices."""
-    arrays = {name: of_no_examples(name, array) for name, array in class_axis_cases.draw().items()}
-    own_specs = [spec_of(name) for name in list(case.arrays.values())[: case.slopes]]
+    arrays = {name: of_no_examples(name, array) for name, array in drawn().items()}
+    own = of_classes([case])
     mapped = jax.shard_map(
-        functools.partial(case.results, class_axis_name="classes"),
+        functools.partial(every, [case], mapped=True),
         mesh=mesh_of(1, 2, AxisType.Auto),
-        in_specs=({name: spec_of(name) for name in arrays},),
-        out_specs=(PartitionSpec(*RESULT_AXES[case.of]), own_specs),
+        in_specs=({name: spec_of(name) for name in arrays}, PartitionSpec("classes")),
+        out_specs=[result_specs(case)],
     )
-    shapes = jax.eval_shape(mapped, arrays)
-    assert shapes == jax.eval_shape(case.results, arrays)
+    (shapes,) = jax.eval_shape(mapped, arrays, own)
+    (wanted,) = jax.eval_shape(functools.partial(every, [case]), arrays, own)
+    assert shapes == wanted
     assert 0 in shapes[0].shape
 
 

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from tests.topk_jax import sharding_cases
-from tests.topk_jax.sharding_cases import CASES, NUM_CLASSES
+from tests.topk_jax.cases import CASES
+from tests.topk_jax.cases.case import draw, softmax
 
 # A search, a selection, a loss with padding, a mean.
 SOME = (
@@ -16,19 +16,18 @@ SOME = (
 )
 # NaN is the mean of a group without classes.
 NAN = ("metrics.shot_accuracy",)
-NUM_EXAMPLES = 5
+NUM_EXAMPLES, NUM_CLASSES = 5, 24
 
 
 def arrays(*, masked):
     """Those of the cases; some classes that are no label may be masked with -inf."""
-    drawn = sharding_cases.draw((NUM_EXAMPLES,))
+    drawn = draw((NUM_EXAMPLES,), NUM_CLASSES)
     if masked:
         rows = np.arange(NUM_EXAMPLES)
         for name in ("logits", "others"):
             for step in (1, 2):
                 drawn[name][rows, (drawn["labels"] + step) % NUM_CLASSES] = -np.inf
-        exponentials = np.exp(drawn["logits"])
-        drawn["probabilities"] = exponentials / exponentials.sum(axis=-1, keepdims=True)
+        drawn["probabilities"] = softmax(drawn["logits"])
         drawn["targets"][drawn["logits"] == -np.inf] = 0
     return drawn
 
@@ -45,4 +44,4 @@ def arrays(*, masked):
 def test_numbers_are_made_without_nan(case, masked):
     # Without jit, so that each operation is looked at.
     with jax.debug_nans(True):
-        case.results(case.call, arrays(masked=masked))
+        case.results(arrays(masked=masked), **case.resolved(NUM_CLASSES))

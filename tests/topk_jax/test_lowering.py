@@ -1,8 +1,10 @@
 """Every public function is lowered for GPUs and TPUs, for any number of examples if possible.
 
-The functions and their arguments are those of `sharding_cases`. They are traced as on an
+They are traced as on an
 accelerator: some of them choose their method by the backend.
 """
+
+import functools
 
 import jax
 import jax.errors
@@ -11,15 +13,16 @@ import numpy as np
 import pytest
 
 from tests import lowered
-from tests.topk_jax import sharding_cases
-from tests.topk_jax.sharding_cases import CASES, NUM_EXAMPLES
+from tests.topk_jax.cases import CASES
+from tests.topk_jax.cases.case import AXES, draw
 
+NUM_EXAMPLES, NUM_CLASSES = 16, 24
 # What is lowered in every run of the tests: what chooses its method by the platform, a loop of
 # samples, sums over nodes, a network, a coupled batch.
 SOME = (
     "losses.cross_entropy",
     "losses.noised_top_k_hinge-keys",
-    "losses.expected_top_k_hinge",
+    "losses.expected_top_k_hinge-balanced",
     "losses.average_k",
     "sets.conformal_set-aps",
     "metrics.tally_by_class",
@@ -56,14 +59,20 @@ def traced_for_an_accelerator(monkeypatch):
 
 def shapes_of(case, num_examples):
     """The arrays of the case as shapes; `num_examples` may be a symbol."""
-    arrays = sharding_cases.draw((1,))
+    arrays = draw((1,), NUM_CLASSES)
 
     def shape_of(name):
-        before, after = arrays[name].shape, [num_examples]
-        place = 1 if name in sharding_cases.AFTER_SAMPLES else 0
-        return (*before[:place], *after, *before[place + 1 :])
+        sizes = zip(AXES[name], arrays[name].shape, strict=True)
+        return tuple(num_examples if axis == "batch" else size for axis, size in sizes)
 
-    return {name: jax.ShapeDtypeStruct(shape_of(name), arrays[name].dtype) for name in case.arrays}
+    return {
+        name: jax.ShapeDtypeStruct(shape_of(name), arrays[name].dtype)
+        for name in case.arrays.values()
+    }
+
+
+def results(case, arrays):
+    return case.results(arrays, **case.resolved(NUM_CLASSES))
 
 
 def any_number():
@@ -72,9 +81,7 @@ def any_number():
 
 
 def lower(case, num_examples):
-    return lowered.lowered(
-        lambda arrays: case.results(case.call, arrays), shapes_of(case, num_examples)
-    )
+    return lowered.lowered(functools.partial(results, case), shapes_of(case, num_examples))
 
 
 def some_and_long(cases):
@@ -84,7 +91,7 @@ def some_and_long(cases):
     ]
 
 
-# That every public function has a case is held by `test_sharding.py`.
+# That every public function has a case is held by `test_cases.py`.
 @pytest.mark.parametrize("case", some_and_long(CASES))
 def test_a_function_and_its_gradient_are_lowered(case):
     takes_any = case.public not in OF_A_KNOWN_SIZE
@@ -115,20 +122,20 @@ def test_programs_for_any_number_have_the_values_of_one_number():
     """Those that go another way: without groups of rows, and without all nodes at once."""
     names = (
         "losses.noised_top_k_hinge-keys",
-        "losses.expected_top_k_hinge",
+        "losses.expected_top_k_hinge-balanced",
         "sets.conformal_set-rank",
     )
     cases = [case for case in CASES if case.name in names]
     assert len(cases) == len(names)
 
     def every(arrays):
-        return {case.name: case.results(case.call, arrays) for case in cases}
+        return {case.name: results(case, arrays) for case in cases}
 
     number, shapes = any_number(), {}
     for case in cases:
         shapes |= shapes_of(case, number)
     program = lowered.lowered(every, shapes, platforms=["cpu"])
-    drawn = sharding_cases.draw((5,))
+    drawn = draw((5,), NUM_CLASSES)
     arrays = {name: drawn[name] for name in shapes}
     found, expected = program.call(arrays), jax.jit(every)(arrays)
     for case in cases:

@@ -1,7 +1,6 @@
 """Every public function on several devices, by each way that JAX has to split a batch."""
 
 import functools
-import inspect
 import math
 import re
 
@@ -11,14 +10,12 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from tests.topk_jax import sharding_cases
-from tests.topk_jax.sharding_cases import CASES, Case
-from topk_jax import losses, metrics, operators, sets
+from tests.topk_jax.cases import CASES
+from tests.topk_jax.cases.case import AXES, Case, draw, margins
+from topk_jax import losses, sets
 from topk_jax.operators import _perturbed_selection
 from topk_jax.sets import _scores
 
-# They hold what functions return, or are fed outside of jit.
-NOT_FUNCTIONS_OF_A_BATCH = {"sets.AverageKCalibrator", "metrics.Tally"}
 # What is compiled in every run of the tests: a selection, a loop over rows, a coupled batch, and a
 # statistic.
 SOME = (
@@ -27,6 +24,7 @@ SOME = (
     "losses.average_k",
     "metrics.tally_by_class",
 )
+NUM_EXAMPLES, NUM_CLASSES = 16, 24
 EPS = float(np.finfo(np.float32).eps)
 COLLECTIVE = re.compile(
     r"= (\([^)]*\)|\S+) (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)"
@@ -38,28 +36,28 @@ SHAPE = re.compile(r"([a-z]+\d*)\[([\d,]*)\]")
 @pytest.fixture(autouse=True)
 def small_groups(monkeypatch):
     """Loops over groups of rows, which take a device's own rows."""
-    monkeypatch.setitem(_perturbed_selection._BLOCK_SIZE, "cpu", 2 * sharding_cases.NUM_CLASSES)
-    monkeypatch.setattr(_scores, "_BLOCK", 2 * sharding_cases.NUM_CLASSES)
+    monkeypatch.setitem(_perturbed_selection._BLOCK_SIZE, "cpu", 2 * NUM_CLASSES)
+    monkeypatch.setattr(_scores, "_BLOCK", 2 * NUM_CLASSES)
 
 
-def every(cases, call=lambda case: case.call):
+def every(cases):
     """The results of all cases: one program, which compiles sooner than one for each."""
 
     def results(arrays):
-        return {
-            case.name: _named(index, case, call(case), arrays) for index, case in enumerate(cases)
-        }
+        return {case.name: _named(index, case, arrays) for index, case in enumerate(cases)}
 
     return results
 
 
-def _named(index: int, case: Case, call, arrays):
+def _named(index: int, case: Case, arrays, **names):
     with jax.named_scope(f"case{index:03d}"):
-        return case.results(call, arrays)
+        return case.results(arrays, **case.resolved(NUM_CLASSES), **names)
 
 
 def split_of(name, axes):
-    return PartitionSpec(None, *axes) if name in sharding_cases.AFTER_SAMPLES else axes
+    if "batch" not in AXES[name]:
+        return PartitionSpec()
+    return PartitionSpec(*[None] * AXES[name].index("batch"), *axes)
 
 
 def placed(arrays, mesh, axes):
@@ -86,7 +84,7 @@ def assert_equal(case, results, expected):
 
 def assert_split_like_batch(case, results, axes):
     values, slopes = results
-    for leaf in (*(jax.tree.leaves(values) if case.split else ()), *slopes):
+    for leaf in (*(jax.tree.leaves(values) if case.of != "batch" else ()), *slopes):
         spec = leaf.sharding.spec
         assert (*spec[: len(axes)],) == (*axes,), (case.name, spec)
         assert {*spec[len(axes) :]} <= {None}, (case.name, spec)
@@ -101,7 +99,7 @@ def sizes_of(shapes):
 
 def assert_no_batch_is_sent(cases, program, num_devices):
     """Reads the collectives of a compiled program of `every`."""
-    candidates = math.floor(1.5 * sharding_cases.NUM_EXAMPLES)
+    candidates = math.floor(1.5 * NUM_EXAMPLES)
     for line in program.splitlines():
         if (found := COLLECTIVE.search(line)) is None:
             continue
@@ -113,13 +111,13 @@ def assert_no_batch_is_sent(cases, program, num_devices):
             if operation == "all-reduce":
                 # Alone, examples only wait for the slowest one of a loop.
                 allowed = (kind, size) == ("pred", 1) or (
-                    any(case.couples for case in users) and size <= sharding_cases.NUM_CLASSES
+                    any(case.couples for case in users) and size <= NUM_CLASSES
                 )
             elif any(case.public.startswith("losses.average_k") for case in users):
                 # The most likely candidates of each device.
                 allowed = operation == "all-gather" and size <= num_devices * candidates
             else:
-                allowed = operation == "all-gather" and size <= sharding_cases.NUM_EXAMPLES
+                allowed = operation == "all-gather" and size <= NUM_EXAMPLES
                 allowed = allowed and coupled
             assert allowed, line
 
@@ -137,28 +135,11 @@ def check(cases, mesh, axes, arrays, expected):
     assert_no_batch_is_sent(cases, compiled.as_text(), mesh.size)
 
 
-def test_every_public_function_has_a_case():
-    public = {
-        f"{module.__name__.removeprefix('topk_jax.')}.{name}"
-        for module in (losses, operators, sets, metrics)
-        for name in module.__all__
-        if callable(getattr(module, name))
-    }
-    assert {case.public for case in CASES} == public - NOT_FUNCTIONS_OF_A_BATCH
-    assert len({case.name for case in CASES}) == len(CASES)
-    # What takes an axis name is coupled, and is called with it.
-    for case in CASES:
-        module, _, name = case.public.partition(".")
-        function = getattr({"losses": losses}.get(module, case), name, case.call)
-        has_name = "axis_name" in inspect.signature(function).parameters
-        assert has_name == (case.manual is not None), case.name
-
-
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_types_under_explicit_axes(case):
     """The type of an array tells there how it is split."""
     mesh, axes = mesh_of(8, AxisType.Explicit), PartitionSpec("data")
-    arrays = sharding_cases.draw()
+    arrays = draw((NUM_EXAMPLES,), NUM_CLASSES)
     shapes = {
         name: jax.ShapeDtypeStruct(
             array.shape, array.dtype, sharding=NamedSharding(mesh, split_of(name, axes))
@@ -172,7 +153,7 @@ def test_types_under_explicit_axes(case):
 
 @pytest.mark.slow
 def test_some_functions_on_eight_devices():
-    arrays = sharding_cases.draw()
+    arrays = draw((NUM_EXAMPLES,), NUM_CLASSES)
     cases = [case for case in CASES if case.name in SOME]
     assert len(cases) == len(SOME)
     expected = jax.jit(every(cases))(arrays)
@@ -182,7 +163,7 @@ def test_some_functions_on_eight_devices():
 
 @functools.cache
 def _on_one_device(batch_shape):
-    return jax.jit(every(CASES))(sharding_cases.draw(batch_shape))
+    return jax.jit(every(CASES))(draw(batch_shape, NUM_CLASSES))
 
 
 @pytest.mark.long
@@ -196,21 +177,21 @@ def _on_one_device(batch_shape):
     ],
 )
 def test_every_function(kind, num_devices):
-    arrays = sharding_cases.draw()
-    expected = _on_one_device((sharding_cases.NUM_EXAMPLES,))
+    arrays = draw((NUM_EXAMPLES,), NUM_CLASSES)
+    expected = _on_one_device((NUM_EXAMPLES,))
     check(CASES, mesh_of(num_devices, kind), PartitionSpec("data"), arrays, expected)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto], ids=str)
 def test_every_function_with_two_axes_of_the_batch(kind):
-    shape = (4, sharding_cases.NUM_EXAMPLES // 4)
+    shape = (4, NUM_EXAMPLES // 4)
     mesh = jax.make_mesh((4, 2), ("rows", "columns"), axis_types=(kind, kind))
     check(
         CASES,
         mesh,
         PartitionSpec("rows", "columns"),
-        sharding_cases.draw(shape),
+        draw(shape, NUM_CLASSES),
         _on_one_device(shape),
     )
 
@@ -220,15 +201,15 @@ def _of_share(cases):
 
     def results(arrays):
         whole = {
-            name: array if name == "keys" else _gathered(name, array)
+            name: array if name in ("keys", "key") else _gathered(name, array)
             for name, array in arrays.items()
         }
         found = {}
         for index, case in enumerate(cases):
-            is_statistic = case.couples and case.manual is None
-            given = whole if is_statistic else arrays
-            values, slopes = _named(index, case, case.manual or case.call, given)
-            if not case.split:
+            given = whole if case.is_statistic else arrays
+            names = {"axis_name": "data"} if case.takes("axis_name") else {}
+            values, slopes = _named(index, case, given, **names)
+            if case.of == "batch":
                 # The same on all devices: a row of each.
                 values = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], values)
             found[case.name] = (values, slopes)
@@ -238,14 +219,13 @@ def _of_share(cases):
 
 
 def _gathered(name, array):
-    axis = 1 if name in sharding_cases.AFTER_SAMPLES else 0
-    return jax.lax.all_gather(array, "data", axis=axis, tiled=True)
+    return jax.lax.all_gather(array, "data", axis=AXES[name].index("batch"), tiled=True)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("num_devices", "checked"), [(1, True), (4, False), (8, True)])
 def test_every_function_in_shard_map(num_devices, checked):
-    arrays = sharding_cases.draw()
+    arrays = draw((NUM_EXAMPLES,), NUM_CLASSES)
     axes = PartitionSpec("data")
     mapped = jax.shard_map(
         _of_share(CASES),
@@ -255,14 +235,14 @@ def test_every_function_in_shard_map(num_devices, checked):
         check_vma=checked,
     )
     results = jax.jit(mapped)(arrays)
-    expected = _on_one_device((sharding_cases.NUM_EXAMPLES,))
+    expected = _on_one_device((NUM_EXAMPLES,))
     for case in CASES:
         if case.by_place:
             continue
         (values, slopes), (wanted, wanted_slopes) = results[case.name], expected[case.name]
         rows = (
             [values]
-            if case.split
+            if case.of != "batch"
             else [
                 jax.tree.map(lambda leaf, row=row: leaf[row], values) for row in range(num_devices)
             ]
@@ -275,7 +255,7 @@ def test_every_function_in_shard_map(num_devices, checked):
 
 
 def test_calibrator_takes_split_batches():
-    probabilities = sharding_cases.draw()["probabilities"]
+    probabilities = draw((NUM_EXAMPLES,), NUM_CLASSES)["probabilities"]
     mesh = mesh_of(8, AxisType.Explicit)
     calibrator = sets.AverageKCalibrator(2.5, len(probabilities))
     calibrator.update(jax.device_put(probabilities, NamedSharding(mesh, PartitionSpec("data"))))
@@ -285,7 +265,7 @@ def test_calibrator_takes_split_batches():
 @pytest.mark.long
 def test_slopes_of_what_examples_share():
     """The gradients in margins of classes and in epsilon, which add up over devices."""
-    arrays = sharding_cases.draw()
+    arrays = draw((NUM_EXAMPLES,), NUM_CLASSES)
     mesh = mesh_of(8, AxisType.Explicit)
 
     def total(shared, logits, labels, keys):
@@ -303,7 +283,7 @@ def test_slopes_of_what_examples_share():
         return (noised + expected + smooth + relaxed).sum()
 
     slopes = jax.jit(jax.grad(total))
-    shared = (jnp.asarray(sharding_cases.MARGINS), jnp.float32(0.5))
+    shared = (jnp.asarray(margins(NUM_CLASSES)), jnp.float32(0.5))
     given = {name: arrays[name] for name in ("logits", "labels", "keys")}
     expected = slopes(shared, **given)
     with jax.set_mesh(mesh):

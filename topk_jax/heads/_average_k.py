@@ -88,6 +88,9 @@ def average_k(
         >>> print(loss.round(4))
         0.9309
 
+    See Also:
+        `losses.average_k`.
+
     Source: Garcin (2023), thesis, equations 5.9, 5.10, 5.14 and 5.15.
     """
     scores, of_rows, _ = check_batch(features, head, labels)

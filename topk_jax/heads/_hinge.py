@@ -67,6 +67,9 @@ def top_k_hinge(
         >>> print(heads.top_k_hinge(features, head, jnp.array([1, 2]), k=1))
         [1.5 3. ]
 
+    See Also:
+        `losses.top_k_hinge`.
+
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, equation 4.4.
     """
     scores, labels, batch_shape = check_batch(features, head, labels)
@@ -114,6 +117,9 @@ def convex_top_k_hinge(
         >>> print(heads.convex_top_k_hinge(features, head, jnp.array([1, 2]), k=2))
         [1.  2.5]
 
+    See Also:
+        `losses.convex_top_k_hinge`.
+
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, table 4.1.
     """
     scores, labels, batch_shape = check_batch(features, head, labels)
@@ -160,6 +166,9 @@ def calibrated_top_k_hinge(
         >>> features = jnp.array([[3.0, 2.5, 1.0], [3.0, 2.5, 1.0]])
         >>> print(heads.calibrated_top_k_hinge(features, head, jnp.array([0, 2]), k=1))
         [0.5 2.5]
+
+    See Also:
+        `losses.calibrated_top_k_hinge`.
 
     Source: Yang and Koyejo (2020), "On the consistency of top-k surrogate losses"; thesis,
     equation 4.5.

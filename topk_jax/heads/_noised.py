@@ -73,6 +73,9 @@ def noised_top_k_hinge(
         >>> print(loss.round(2))
         [0. 3.]
 
+    See Also:
+        `losses.noised_top_k_hinge`.
+
     Source: Garcin et al. (2022); thesis, equations 4.10 and 4.13.
     """
     scores, labels, batch_shape = check_batch(features, head, labels)

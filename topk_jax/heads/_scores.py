@@ -43,6 +43,9 @@ def scores(features: ArrayLike, head: Head) -> jax.Array:
         >>> print(*logits.sharding.spec, loss)
         None classes [1.5]
 
+    See Also:
+        `losses.cross_entropy`.
+
     Source: Garcin et al. (2022), for cosine heads.
     """
     given = check_scores(features, head)

@@ -56,6 +56,9 @@ def cross_entropy(
         >>> print(heads.cross_entropy(features, head, labels, block_size=2).round(4))
         [0.4076]
 
+    See Also:
+        `losses.cross_entropy`.
+
     Source: Wijmans et al. (2024), "Cut your losses in large-vocabulary language models".
     """
     scores, labels, batch_shape = check_batch(features, head, labels)

@@ -79,6 +79,9 @@ def average_k(
         >>> print(losses.average_k(logits, proposals, labels, k=1.5, alpha=0.3).round(4))
         0.9309
 
+    See Also:
+        `average_k_candidates`, `average_k_threshold`, `heads.average_k`.
+
     Source: Garcin (2023), thesis, equations 5.9, 5.10, 5.14 and 5.15; the last sum of 5.14 leaves
     the true label out, as in 5.9.
     """
@@ -161,6 +164,9 @@ def average_k_candidates(
         >>> print(losses.average_k_candidates(proposals, jnp.array([0, 1]), k=2))
         [[False False False]
          [ True False  True]]
+
+    See Also:
+        `average_k`.
 
     Source: Garcin (2023), thesis, equations 5.11 and 5.12.
     """

@@ -42,6 +42,9 @@ def cardinality_aware(selector_logits: ArrayLike, costs: ArrayLike) -> jax.Array
         >>> print(losses.cardinality_aware(selector_logits, costs).round(4))
         [1.2982 0.9849]
 
+    See Also:
+        `cardinality_costs`.
+
     Source: Cortes et al. (2024), "Cardinality-aware set prediction and top-k classification", the
     cost-sensitive comp-sum loss of logistic type.
     """
@@ -93,6 +96,9 @@ def cardinality_costs(
         >>> costs = losses.cardinality_costs(logits, jnp.array([1]), sizes=(1, 2, 4), weight=0.05)
         >>> print(costs.round(4))
         [[0.9352 0.0324 0.0648]]
+
+    See Also:
+        `cardinality_aware`, `top_k_hits`.
 
     Source: Cortes et al. (2024), "Cardinality-aware set prediction and top-k classification", the
     cardinality-aware loss with costs log k.

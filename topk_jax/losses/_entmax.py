@@ -60,6 +60,9 @@ def entmax_loss(
         >>> print(losses.entmax_loss(logits, jnp.array([0, 3]), alpha=1.5).round(4))
         [0.0642 3.0642]
 
+    See Also:
+        `sparsemax_loss`, `entmax`.
+
     Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models";
     Blondel, Martins and Niculae (2020), "Learning with Fenchel-Young losses".
     """
@@ -101,6 +104,9 @@ def sparsemax_loss(
         >>> logits = jnp.array([[1.0, 0.5, -1.0], [1.0, 0.5, -1.0]])
         >>> print(losses.sparsemax_loss(logits, jnp.array([0, 2])))
         [0.0625 2.0625]
+
+    See Also:
+        `entmax_loss`, `sparse_top_loss`.
 
     Source: Martins and Astudillo (2016), "From softmax to sparsemax"; thesis, equation 6.12.
     """

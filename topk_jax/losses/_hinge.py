@@ -56,6 +56,9 @@ def top_k_error(
         >>> print(losses.top_k_error(logits, jnp.array([1, 2]), k=2))
         [0. 1.]
 
+    See Also:
+        `top_k_hinge`, `top_k_hits`.
+
     Source: Garcin (2023), thesis, equation 4.3.
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
@@ -97,6 +100,9 @@ def top_k_hinge(
         >>> logits = jnp.array([[3.0, 2.5, 1.0], [3.0, 2.5, 1.0]])
         >>> print(losses.top_k_hinge(logits, jnp.array([1, 2]), k=1))
         [1.5 3. ]
+
+    See Also:
+        `calibrated_top_k_hinge`, `convex_top_k_hinge`, `noised_top_k_hinge`.
 
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, equation 4.4.
     """
@@ -149,6 +155,9 @@ def convex_top_k_hinge(
         >>> print(losses.convex_top_k_hinge(logits, jnp.array([1, 2]), k=2))
         [1.  2.5]
 
+    See Also:
+        `top_k_hinge`, `calibrated_top_k_hinge`, `top_k_sum`.
+
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, table 4.1.
     """
     scores, labels = _checks.logits_and_labels(logits, labels)
@@ -199,6 +208,9 @@ def calibrated_top_k_hinge(
         >>> logits = jnp.array([[3.0, 2.5, 1.0], [3.0, 2.5, 1.0]])
         >>> print(losses.calibrated_top_k_hinge(logits, jnp.array([0, 2]), k=1))
         [0.5 2.5]
+
+    See Also:
+        `top_k_hinge`, `noised_top_k_hinge`, `top_k_value`.
 
     Source: Yang and Koyejo (2020), "On the consistency of top-k surrogate losses"; thesis,
     equation 4.5.

@@ -42,6 +42,9 @@ def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, *, q: ArrayL
         >>> print(losses.generalized_cross_entropy(logits, jnp.array([0]), q=0.7).round(4))
         [0.8953]
 
+    See Also:
+        `symmetric_cross_entropy`, `cross_entropy`.
+
     Source: Zhang and Sabuncu (2018), "Generalized cross entropy loss for training deep neural
     networks with noisy labels", without its truncation.
     """
@@ -95,6 +98,9 @@ def symmetric_cross_entropy(
         >>> print(losses.symmetric_cross_entropy(
         ...     logits, jnp.array([1]), alpha=0.1, beta=1.0).round(4))
         [1.3798]
+
+    See Also:
+        `generalized_cross_entropy`, `cross_entropy`.
 
     Source: Wang et al. (2019), "Symmetric cross entropy for robust learning with noisy labels".
     """

@@ -64,6 +64,9 @@ def logit_adjusted_cross_entropy(
         ...     logits, labels, class_counts=[80, 15, 5]).round(4))
         [1.101]
 
+    See Also:
+        `vector_scaling`, `adjust_logits`.
+
     Source: Menon et al. (2021), "Long-tail learning via logit adjustment", equation 10; Ren et al.
     (2020), "Balanced meta-softmax for long-tailed visual recognition", for tau = 1.
     """
@@ -124,6 +127,9 @@ def vector_scaling(
         ...     logits, labels, class_counts=[80, 20, 5], gamma=0.5, tau=0.0).round(4))
         [0.862]
 
+    See Also:
+        `logit_adjusted_cross_entropy`, `ldam`.
+
     Source: Kini et al. (2021), "Label-imbalanced and group-sensitive classification under
     overparameterization", the VS-loss without its weights. With tau = 0 it is the loss with
     class-dependent temperatures of Ye et al. (2020), "Identifying and compensating for feature
@@ -178,6 +184,9 @@ def class_balanced_weights(class_counts: ArrayLike, *, beta: ArrayLike) -> jax.A
         >>> from topk_jax import losses
         >>> print(losses.class_balanced_weights([1, 2, 4], beta=0.5).round(4))
         [1.3636 0.9091 0.7273]
+
+    See Also:
+        `class_margins`, `logit_adjusted_cross_entropy`.
 
     Source: Cui et al. (2019), "Class-balanced loss based on effective number of samples", with the
     scaling of its section 4.

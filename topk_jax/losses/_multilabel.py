@@ -42,6 +42,9 @@ def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
         >>> print(losses.binary_cross_entropy(logits, targets).round(4))
         [1.1333]
 
+    See Also:
+        `assume_negative`, `cross_entropy`.
+
     Source: Garcin (2023), thesis, equation 6.3.
     """
     scores, targets = _checks.logits_and_targets(logits, targets)
@@ -74,6 +77,9 @@ def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
         >>> from topk_jax import losses
         >>> print(losses.assume_negative(jnp.array([[1.0, 2.0, 0.0]]), jnp.array([1])).round(4))
         [1.1301]
+
+    See Also:
+        `binary_cross_entropy`, `expected_positive_regularization`, `role`.
 
     Source: Cole et al. (2021); Garcin (2023), thesis, equation 5.5.
     """
@@ -132,6 +138,9 @@ def expected_positive_regularization(
         >>> print(losses.expected_positive_regularization(
         ...     logits, labels, expected_positives=1.0, beta=0.1).round(4))
         0.3276
+
+    See Also:
+        `role`, `assume_negative`.
 
     Source: Cole et al. (2021); Garcin (2023), thesis, equations 5.7 and 5.8.
     """
@@ -199,6 +208,9 @@ def role(
         >>> print(losses.role(
         ...     logits, theta, labels, expected_positives=1.0, weight=0.1).round(4))
         2.8009
+
+    See Also:
+        `expected_positive_regularization`, `assume_negative`.
 
     Source: Cole et al. (2021), "Multi-label learning from single positive labels"; Garcin (2023),
     thesis, section 5.4.6.

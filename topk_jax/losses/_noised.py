@@ -75,6 +75,9 @@ def noised_top_k_hinge(
         >>> print(loss.round(2))
         [0. 3.]
 
+    See Also:
+        `expected_top_k_hinge`, `calibrated_top_k_hinge`, `perturbed_top_k_value`.
+
     Source: Garcin et al. (2022); thesis, equations 4.10 and 4.13.
     """
     hinge = _check_hinge(logits, labels, k, margins, scale, class_axis_name)
@@ -137,6 +140,9 @@ def expected_top_k_hinge(
         >>> loss = losses.expected_top_k_hinge(logits, jnp.array([0, 3]), k=1, epsilon=0.5)
         >>> print(loss.round(2))
         [0.   2.98]
+
+    See Also:
+        `noised_top_k_hinge`, `expected_top_k_value`.
 
     Source: Garcin et al. (2022); thesis, equation 4.8.
     """

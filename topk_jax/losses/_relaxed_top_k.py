@@ -81,6 +81,9 @@ def relaxed_top_k_cross_entropy(
         0.0628
         0.4729
 
+    See Also:
+        `relaxed_ranks`, `cross_entropy`.
+
     Source: Petersen et al. (2022), "Differentiable top-k classification learning"; the package
     difftopk, whose `top1_mode` is "sm" by default and "sort" without `softmax_top_1`, and which
     adds 1e-7 to the probability, so that its loss is at most 16.1.

@@ -65,6 +65,9 @@ def smooth_top_k_hinge(
         >>> print(f"{loss[0]:.4f} {loss[1]:.4f}")
         0.2407 1.9213
 
+    See Also:
+        `noised_top_k_hinge`, `log_symmetric_polynomials`.
+
     Source: Berrada et al. (2018), "Smooth loss functions for deep top-k classification"; thesis,
     table 4.1, where the second sum is misprinted.
     """

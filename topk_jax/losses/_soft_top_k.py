@@ -51,6 +51,9 @@ def lapsum_top_k_loss(
         >>> print(f"{loss[0]:.4f} {loss[1]:.4f}")
         0.0701 2.6931
 
+    See Also:
+        `sigmoid_top_k_loss`, `lapsum_top_k`.
+
     Source: Struski, Bednarczyk, Podolak and Tabor (2025), "LapSum: one method to differentiate them
     all: ranking, sorting and top-k selection".
     """
@@ -99,6 +102,9 @@ def sigmoid_top_k_loss(
         >>> loss = losses.sigmoid_top_k_loss(logits, jnp.array([0, 3]), k=2, tau=0.5)
         >>> print(f"{loss[0]:.4f} {loss[1]:.4f}")
         0.0181 4.0181
+
+    See Also:
+        `lapsum_top_k_loss`, `sigmoid_top_k`.
 
     Source: Zhu et al. (2025), "Differentiable fast top-k selection for large-scale recommendation"
     (DFTopK), its loss of one stage.

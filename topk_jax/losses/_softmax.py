@@ -53,6 +53,9 @@ def cross_entropy(
         >>> print(losses.cross_entropy(logits, labels, label_smoothing=0.1).round(4))
         [0.5076]
 
+    See Also:
+        `focal`, `generalized_cross_entropy`, `heads.cross_entropy`.
+
     Source: Garcin (2023), thesis, table 4.1; Szegedy et al. (2016), "Rethinking the Inception
     architecture for computer vision", section 7, for smoothed labels.
     """
@@ -111,6 +114,9 @@ def focal(
         >>> print(losses.focal(logits, jnp.array([1]), gamma=2.0).round(4))
         [0.0457]
 
+    See Also:
+        `cross_entropy`, `ldam`.
+
     Source: Lin et al. (2017), "Focal loss for dense object detection"; thesis, table 4.1, where
     the formula is misprinted.
     """
@@ -164,6 +170,9 @@ def ldam(
         >>> print(losses.ldam(logits, jnp.array([1]), margins=0.25, scale=20.0).round(4))
         [0.6932]
 
+    See Also:
+        `class_margins`, `logit_adjusted_cross_entropy`.
+
     Source: Cao et al. (2019), "Learning imbalanced datasets with label-distribution-aware margin
     loss"; thesis, table 4.1.
     """
@@ -196,6 +205,9 @@ def class_margins(class_counts: ArrayLike, *, max_margin: ArrayLike) -> jax.Arra
         >>> from topk_jax import losses
         >>> print(losses.class_margins([16, 1, 256], max_margin=0.5).round(4))
         [0.25  0.5   0.125]
+
+    See Also:
+        `ldam`, `noised_top_k_hinge`, `class_balanced_weights`.
 
     Source: Cao et al. (2019); thesis, equation 4.13, with its constant C given by `max_margin`.
     """

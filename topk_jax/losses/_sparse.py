@@ -43,6 +43,9 @@ def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
         >>> print(losses.sparse_top_loss(logits, targets))
         [0.  1.5]
 
+    See Also:
+        `sparse_top`, `sparsemax_loss`.
+
     Source: Garcin (2023), thesis, equations 6.24 and 6.25.
     """
     scores, targets = _checks.logits_and_targets(logits, targets)

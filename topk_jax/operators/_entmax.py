@@ -64,6 +64,9 @@ def entmax(scores: ArrayLike, *, alpha: ArrayLike, axis: int = -1) -> jax.Array:
         >>> print(operators.entmax(scores, alpha=1.5).round(4))
         [0.8146 0.1621 0.0233 0.    ]
 
+    See Also:
+        `sparse_top`, `entmax_loss`.
+
     Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models"; Correia,
     Niculae and Martins (2019), "Adaptively sparse transformers", for the derivative in alpha.
     """

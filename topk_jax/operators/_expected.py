@@ -80,6 +80,9 @@ def expected_top_k_value(
         >>> print(f"{value:.3f}", *(f"{chance:.3f}" for chance in gradient))
         2.432 0.356 0.314 0.329 0.001
 
+    See Also:
+        `perturbed_top_k_value`, `top_k_value`.
+
     Source: Garcin et al. (2022); thesis, definitions 4.3.2 and 4.3.4 and equation 4.8. The thesis
     estimates them.
     """

@@ -57,6 +57,9 @@ def lapsum_top_k(scores: ArrayLike, k: int, *, alpha: ArrayLike, axis: int = -1)
         >>> print(*(f"{membership:.3f}" for membership in memberships))
         0.932 0.500 0.500 0.068
 
+    See Also:
+        `sigmoid_top_k`, `sinkhorn_top_k`, `p_norm_top_k`.
+
     Source: Struski, Bednarczyk, Podolak and Tabor (2025), "LapSum: one method to differentiate them
     all: ranking, sorting and top-k selection".
     """

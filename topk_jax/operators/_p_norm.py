@@ -66,6 +66,9 @@ def p_norm_top_k(
         >>> print(operators.p_norm_top_k(scores, 2, p=4 / 3, regularization=1.0).round(4))
         [1.     0.8993 0.1007 0.    ]
 
+    See Also:
+        `lapsum_top_k`, `sigmoid_top_k`, `sinkhorn_top_k`.
+
     Source: Sander et al. (2023), "Fast, differentiable and sparse top-k: a convex analysis
     perspective", the mask with p-norm regularization.
     """

@@ -91,6 +91,9 @@ def perturbed_top_k_sum(
         >>> print(f"{value:.2f}", gradient)
         5.25 [1. 1. 0. 0.]
 
+    See Also:
+        `perturbed_top_k_value`, `top_k_sum`.
+
     Source: Garcin et al. (2022); thesis, equations 4.6, 4.7 and 4.11. Berthet et al. (2020),
     "Learning with differentiable perturbed optimizers".
     """
@@ -163,6 +166,9 @@ def perturbed_top_k_value(
         2.4667
         >>> print(gradient.round(4))
         [0.3333 0.3333 0.3333 0.    ]
+
+    See Also:
+        `expected_top_k_value`, `perturbed_top_k_sum`, `top_k_value`.
 
     Source: Garcin et al. (2022); thesis, definition 4.3.4, equation 4.12 and its illustration.
     """

@@ -104,6 +104,9 @@ def relaxed_ranks(
         0.02 0.95 0.03
         0.03 0.03 0.94
 
+    See Also:
+        `relaxed_top_k_cross_entropy`, `lapsum_top_k`.
+
     Source: Grover et al. (2019), "Stochastic optimization of sorting networks via continuous
     relaxations", equation 5; Prillo and Eisenschlos (2020), "SoftSort"; Petersen et al.
     (2021), "Differentiable sorting networks for scalable sorting and ranking supervision", for

@@ -49,6 +49,9 @@ def sigmoid_top_k(scores: ArrayLike, k: int, *, tau: ArrayLike, axis: int = -1) 
         >>> print(*(f"{membership:.3f}" for membership in memberships))
         0.982 0.731 0.269 0.018
 
+    See Also:
+        `lapsum_top_k`, `sinkhorn_top_k`, `p_norm_top_k`.
+
     Source: Zhu et al. (2025), "Differentiable fast top-k selection for large-scale recommendation"
     (DFTopK).
     """

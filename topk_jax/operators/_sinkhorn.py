@@ -62,6 +62,9 @@ def sinkhorn_top_k(scores: ArrayLike, k: int, *, epsilon: ArrayLike, axis: int =
         >>> print(*(f"{membership:.3f}" for membership in memberships))
         0.881 0.500 0.500 0.119
 
+    See Also:
+        `lapsum_top_k`, `sigmoid_top_k`, `p_norm_top_k`.
+
     Source: Xie et al. (2020), "Differentiable top-k with optimal transport" (SOFT).
     """
     last = move_classes_last(scores, axis)

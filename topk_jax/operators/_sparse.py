@@ -44,6 +44,9 @@ def sparse_top(scores: ArrayLike, k: ArrayLike, *, axis: int = -1) -> jax.Array:
         >>> print(operators.sparse_top(jnp.array([2.0, 0.5, 0.5, -1.0]), 2))
         [1.  0.5 0.5 0. ]
 
+    See Also:
+        `entmax`, `lapsum_top_k`.
+
     Source: Garcin (2023), thesis, equations 6.13 to 6.15 and 6.21; for k = 1, Martins and
     Astudillo (2016), "From softmax to sparsemax".
     """

@@ -46,6 +46,9 @@ def log_symmetric_polynomials(log_values: ArrayLike, k: int, *, axis: int = -1) 
         >>> print(jnp.exp(operators.log_symmetric_polynomials(log_values, 2)).round())
         [ 1.  6. 11.]
 
+    See Also:
+        `smooth_top_k_hinge`, `top_k_sum`.
+
     Source: Berrada et al. (2018), "Smooth loss functions for deep top-k classification", section 4.
     """
     last = move_classes_last(log_values, axis, "log_values")

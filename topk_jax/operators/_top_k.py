@@ -49,6 +49,9 @@ def top_k_value(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
         >>> print(jax.grad(operators.top_k_value)(scores, 2))
         [1. 0. 0. 0.]
 
+    See Also:
+        `top_k_sum`, `perturbed_top_k_value`, `expected_top_k_value`.
+
     Source: Garcin et al. (2022), "Stochastic smoothing of the top-K calibrated hinge loss for deep
     imbalanced classification", the operator top-K; thesis, equation 4.1.
     """
@@ -84,6 +87,9 @@ def top_k_sum(scores: ArrayLike, k: int, *, axis: int = -1) -> jax.Array:
         5.25
         >>> print(jax.grad(operators.top_k_sum)(scores, 2))
         [1. 1. 0. 0.]
+
+    See Also:
+        `top_k_value`, `perturbed_top_k_sum`.
 
     Source: Garcin (2023), thesis, equation 4.2.
     """

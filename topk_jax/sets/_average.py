@@ -54,6 +54,9 @@ def average_k_threshold(
         >>> print(sets.average_k_threshold(probabilities, k=1.5))
         0.5
 
+    See Also:
+        `threshold_set`, `class_average_k_thresholds`, `macro_average_k_thresholds`.
+
     Source: Garcin (2023), thesis, equations 2.29 to 2.31 and algorithm 1.
     """
     values = _checks.floating_array(probabilities, "probabilities")
@@ -209,6 +212,9 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
         >>> probabilities = jnp.array([[0.75, 0.125, 0.125], [0.5, 0.25, 0.25]])
         >>> print(sets.average_error_threshold(probabilities, error=0.125))
         0.25
+
+    See Also:
+        `adaptive_set`, `average_k_threshold`.
 
     Source: Garcin (2023), thesis, table 2.1, average error.
     """

@@ -57,6 +57,9 @@ def macro_average_k_thresholds(
         [[ True False]
          [False  True]]
 
+    See Also:
+        `average_k_threshold`, `class_average_k_thresholds`.
+
     Source: Ding, Fermanian and Salmon (2025), "Conformal prediction for long-tailed
     classification", for the form of the best sets; Garcin (2023), thesis, algorithm 1, for the mean
     set size.
@@ -117,6 +120,9 @@ def class_average_k_thresholds(
         >>> probabilities = jnp.array([[0.75, 0.25], [0.5, 0.5], [0.875, 0.125]])
         >>> print(sets.class_average_k_thresholds(probabilities, jnp.array([0, 1, 0]), k=1))
         [0.625 0.375]
+
+    See Also:
+        `average_k_threshold`, `macro_average_k_thresholds`.
 
     Source: ours; Garcin (2023), thesis, algorithm 1, within each class.
     """

@@ -88,6 +88,9 @@ def clustered_quantiles(
         >>> print((10 * quantiles).round())
         [ 9.  9. 19. 19.]
 
+    See Also:
+        `class_conditional_quantiles`, `interpolated_quantiles`.
+
     Source: Ding et al. (2023), "Class-conditional conformal prediction with many classes".
     """
     calibration, num_classes = _quantiles.calibration_by_class(scores, labels, num_classes)

@@ -85,6 +85,9 @@ def conformal_threshold(
         >>> print(sets.conformal_threshold(probabilities, jnp.array([0, 1, 1]), error=0.5))
         0.5
 
+    See Also:
+        `threshold_set`, `conformal_quantile`.
+
     Source: Garcin (2023), thesis, section 2.2.2, equation 2.5.
     """
     values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
@@ -133,6 +136,9 @@ def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) ->
         >>> scores = sets.conformal_label_scores(probabilities, labels, kind="lac")
         >>> print(sets.conformal_quantile(scores, labels, error=0.5))
         0.5
+
+    See Also:
+        `class_conditional_quantiles`, `clustered_quantiles`, `conformal_set`.
 
     Source: Vovk et al. (2005), "Algorithmic learning in a random world"; Garcin (2023), thesis,
     section 2.2.2.
@@ -184,6 +190,9 @@ def class_conditional_quantiles(
         >>> scores, labels = jnp.array([0.25, 0.5, 0.75, 0.5]), jnp.array([0, 0, 0, 1])
         >>> print(sets.class_conditional_quantiles(scores, labels, error=0.25, num_classes=2))
         [0.75  inf]
+
+    See Also:
+        `clustered_quantiles`, `interpolated_quantiles`, `conformal_quantile`.
 
     Source: Vovk et al. (2005), "Algorithmic learning in a random world", section 4.5, where this is
     a Mondrian predictor; Vovk (2012), "Conditional validity of inductive conformal predictors".
@@ -243,6 +252,9 @@ def interpolated_quantiles(
         >>> print(sets.interpolated_quantiles(
         ...     scores, labels, error=0.25, weight=0.5, num_classes=2))
         [0.75  0.875]
+
+    See Also:
+        `class_conditional_quantiles`, `clustered_quantiles`.
 
     Source: Ding, Fermanian and Salmon (2025), "Conformal prediction for long-tailed
     classification", Interp-Q.
@@ -316,6 +328,9 @@ def label_shift_quantiles(
         ...     scores, labels, error=0.25, weights=jnp.array([1.0, 3.0]), num_classes=2))
         [0.75  inf]
 
+    See Also:
+        `conformal_quantile`, `class_conditional_quantiles`.
+
     Source: Podkopaev and Ramdas (2021), "Distribution-free uncertainty quantification for
     classification under label shift"; Tibshirani et al. (2019), "Conformal prediction under
     covariate shift", for the weighted quantile.
@@ -385,6 +400,9 @@ def rank_calibrated_quantiles(
         ...     scores, ranks, labels, error=0.5, num_classes=2)
         >>> print(quantiles, rank_quantiles)
         [inf 0.5] [1. 1.]
+
+    See Also:
+        `class_conditional_quantiles`, `conformal_set`.
 
     Source: Shi et al. (2024), "Conformal prediction for class-wise coverage via augmented label
     rank calibration", option II.

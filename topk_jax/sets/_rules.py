@@ -39,6 +39,9 @@ def top_k_set(scores: ArrayLike, *, k: int, class_axis_name: Hashable | None = N
         >>> print(sets.top_k_set(jnp.array([0.2, 0.4, 0.2, 0.2]), k=2))
         [ True  True False False]
 
+    See Also:
+        `threshold_set`, `average_k_threshold`.
+
     Source: Garcin (2023), thesis, equation 2.13.
     """
     scores = _checks.floating_array(scores, "scores")
@@ -80,6 +83,9 @@ def threshold_set(
         >>> print(sets.threshold_set(jnp.array([0.5, 0.25, 0.25]), 0.25))
         [ True  True  True]
 
+    See Also:
+        `average_k_threshold`, `conformal_threshold`, `top_k_set`.
+
     Source: Garcin (2023), thesis, equation 2.31.
     """
     probabilities = _checks.floating_array(probabilities, "probabilities")
@@ -114,6 +120,9 @@ def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
         >>> from topk_jax import sets
         >>> print(sets.adaptive_set(jnp.array([0.125, 0.5, 0.25, 0.125]), error=0.25))
         [False  True  True False]
+
+    See Also:
+        `average_error_threshold`, `conformal_set`.
 
     Source: Garcin (2023), thesis, table 2.1, point-wise error.
     """

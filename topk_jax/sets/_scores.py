@@ -138,6 +138,9 @@ def conformal_scores(
         >>> print(sets.conformal_scores(probabilities, kind="aps"))
         [0.   0.75 0.5  0.75]
 
+    See Also:
+        `conformal_label_scores`, `conformal_set`.
+
     Source: "lac": Sadinle, Lei and Wasserman (2019), "Least ambiguous set-valued classifiers with
     bounded error levels"; "aps": Romano, Sesia and Candès (2020), "Classification with valid and
     adaptive coverage"; "raps": Angelopoulos et al. (2021), "Uncertainty sets for image classifiers
@@ -193,6 +196,9 @@ def conformal_label_scores(
         >>> print(sets.conformal_label_scores(probabilities, jnp.array([0, 2]), kind="aps"))
         [0.  0.5]
 
+    See Also:
+        `conformal_scores`, `conformal_quantile`.
+
     Source: as for `conformal_scores`.
     """
     values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
@@ -246,6 +252,9 @@ def conformal_set(
         [[ True  True  True]
          [False  True False]]
 
+    See Also:
+        `conformal_scores`, `conformal_quantile`.
+
     Source: as for `conformal_scores`.
     """
     values = _checks.floating_array(probabilities, "probabilities")
@@ -281,6 +290,9 @@ def score_set(scores: ArrayLike, quantiles: ArrayLike) -> jax.Array:
         [[ True  True False]]
         >>> print(sets.score_set(scores, jnp.array([0.25, 0.25, jnp.inf])))
         [[False  True  True]]
+
+    See Also:
+        `conformal_set`, `threshold_set`.
 
     Source: Vovk et al. (2005), "Algorithmic learning in a random world", section 4.5, for one
     quantile per class.

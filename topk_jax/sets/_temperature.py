@@ -59,6 +59,9 @@ def temperature(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
         >>> print((100 * jax.nn.softmax(logits / found)[0]).round())
         [75. 25.]
 
+    See Also:
+        `adjust_logits`.
+
     Source: Guo et al. (2017), "On calibration of modern neural networks", section 4.2.
     """
     scores, labels = _checks.logits_and_labels(logits, labels)

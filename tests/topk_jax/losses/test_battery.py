@@ -1,33 +1,19 @@
-"""The battery that every loss goes through."""
+"""The battery that every loss goes through: the cases are in `cases/losses.py`."""
 
 import itertools
 import zlib
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from absl.testing import parameterized
 from jax.sharding import Mesh, PartitionSpec
 
 from tests import reference
-from tests.topk_jax.losses import (
-    battery,
-    entmax_cases,
-    label_noise_cases,
-    long_tail_cases,
-    relaxed_top_k_cases,
-    soft_top_k_cases,
-)
-
-# What others are compared with. What is dear to compile of these is a long test.
-COLLECTION = [
-    *entmax_cases.CASES,
-    *label_noise_cases.CASES,
-    *long_tail_cases.CASES,
-    *relaxed_top_k_cases.CASES,
-    *soft_top_k_cases.CASES,
-]
-CASES = [*battery.CASES, *COLLECTION]
+from tests.topk_jax.cases.losses import BATTERY as CASES
+from tests.topk_jax.cases.losses import NUM_CLASSES, NUM_EXAMPLES
 
 # float32 has a unit roundoff of 6e-8. A loss makes a dozen roundings in a row, sums over classes
 # included, and each is relative to a difference of scores, to 1 (a margin), or to a logarithm of
@@ -38,12 +24,13 @@ ROUNDING = 2e-6
 def over(cases, *, dear=False, **conditions):
     """Parametrises a test over the cases with the given attributes.
 
-    A `dear` test, which compiles a program of its own, is a long one for `COLLECTION`.
+    A `dear` test, which compiles a program of its own, is a long one for the losses that others are
+    compared with.
     """
     return pytest.mark.parametrize(
         "case",
         [
-            pytest.param(case, marks=[pytest.mark.long] * (dear and case in COLLECTION))
+            pytest.param(case, marks=[pytest.mark.long] * (dear and case.collection))
             for case in cases
             if all(getattr(case, name) == value for name, value in conditions.items())
         ],
@@ -55,54 +42,80 @@ every_case = over(CASES)
 every_case_dearly = over(CASES, dear=True)
 
 
-def assert_close(ours, expected, tolerance=ROUNDING, **options):
-    np.testing.assert_allclose(
-        np.asarray(ours).astype(np.float64), expected, rtol=tolerance, atol=tolerance, **options
-    )
+def assert_close(ours, expected, tolerance=ROUNDING, size=1.0):
+    ours, expected = np.asarray(ours).astype(np.float64), np.asarray(expected)
+    chex.assert_equal_shape([ours, expected])
+    chex.assert_trees_all_close(ours, expected, rtol=tolerance, atol=tolerance * size)
 
 
-def assert_matches_reference(case, values, gradient, arrays, scale=1.0, tolerance=ROUNDING):
-    """Values and gradients against the reference, both to the rounding of scores of that scale."""
-    assert_close(values, case.expected(*arrays), tolerance * scale)
+def assert_matches_reference(case, values, gradient, arrays, tolerance=ROUNDING):
+    """Values and gradients against the reference, both to the rounding of scores."""
+    assert_close(values, case.expected(*arrays), tolerance)
     assert_close(gradient, case.expected_gradient(*arrays), 10 * tolerance)
 
 
+@pytest.fixture(autouse=True)
+def no_traces():
+    # chex counts them by the place of a function, which the cases share.
+    chex.clear_trace_counter()
+
+
+def named(*names):
+    found = [case for case in CASES if case.name in names]
+    assert len(found) == len(names)
+    return found
+
+
 # One of each kind: labels, targets, noise, and two heads of a coupled batch.
-KINDS = ("top_k_hinge", "sparse_top_loss", "noised_imbalanced", "average_k")
-of_each_kind = pytest.mark.parametrize(
-    "case", [case for case in CASES if case.name in KINDS], ids=lambda case: case.name
+OF_EACH_KIND = named(
+    "losses.top_k_hinge",
+    "losses.sparse_top_loss",
+    "losses.noised_top_k_hinge-imbalanced",
+    "losses.average_k",
+)
+# One for each way to go through many classes: a softmax, a selection, polynomials, samples, nodes,
+# a threshold, a batch; a search, a sum of tails, and a network.
+OF_MANY_CLASSES = named(
+    "losses.cross_entropy",
+    "losses.top_k_hinge",
+    "losses.smooth_top_k_hinge-5",
+    "losses.noised_top_k_hinge-imbalanced",
+    "losses.expected_top_k_hinge-imbalanced",
+    "losses.sparse_top_loss",
+    "losses.average_k",
+    "losses.entmax_loss",
+    "losses.lapsum_top_k_loss",
+    "losses.relaxed_top_k_cross_entropy-bitonic",
 )
 
 
 @pytest.mark.slow
-@of_each_kind
-def test_value_and_gradient_without_jit(case):
-    arrays = case.draw(num_classes=6)
-    values, gradient = case.call_with_gradient(*arrays)
-    assert_matches_reference(case, values, gradient, arrays)
-
-
-@pytest.mark.slow
-@of_each_kind
-def test_value_and_gradient_under_pmap(case):
-    # The same arrays on every device.
-    arrays = case.draw(num_classes=6)
-    replicated = jax.tree.map(lambda array: jnp.stack([array] * jax.device_count()), arrays)
-    for values, gradient in zip(*jax.pmap(case.call_with_gradient)(*replicated), strict=True):
+class TestVariants(chex.TestCase):
+    @chex.variants(with_jit=True, without_jit=True, with_pmap=True)
+    @parameterized.named_parameters((case.name, case) for case in OF_EACH_KIND)
+    def test_value_and_gradient(self, case):
+        arrays = case.draw(num_classes=6)
+        values, gradient = self.variant(case.call_with_gradient)(*arrays)
         assert_matches_reference(case, values, gradient, arrays)
 
 
 @pytest.mark.slow
 @every_case_dearly
-def test_value_and_gradient_at_a_random_size(case):
+def test_batches_of_any_size(case):
+    """A random size, under vmap; if the loss does not couple a batch, of examples alone."""
     rng = np.random.default_rng(zlib.crc32(case.name.encode()))
     batch_shape, num_classes = (int(rng.integers(1, 4)),), int(rng.integers(6, 40))
-    arrays = case.draw(batch_shape=batch_shape, num_classes=num_classes, seed=1)
-    assert_matches_reference(case, *case.compiled_quickly_with_gradient(*arrays), arrays)
+    batch_shape *= case.scalar
+    heads, *rest = case.draw(batch_shape=(3, *batch_shape), num_classes=num_classes, seed=1)
+    heads = jnp.moveaxis(heads, 1, 0)
+    values, gradients = jax.jit(jax.vmap(case.call_with_gradient))(heads, *rest)
+    chex.assert_shape(values, (3,))
+    for i, arrays in enumerate(zip(heads, *rest, strict=True)):
+        assert_matches_reference(case, values[i], gradients[i], arrays)
 
 
 @pytest.mark.slow
-@every_case_dearly
+@over(OF_MANY_CLASSES, dear=True)
 def test_value_and_gradient_at_1081_classes(case):
     arrays = case.draw(batch_shape=(2,), num_classes=1081, seed=3)
     # Sums over 1,081 classes: 32 times the roundoff of a sum of random roundings.
@@ -110,30 +123,36 @@ def test_value_and_gradient_at_1081_classes(case):
     assert_matches_reference(case, values, gradient, arrays, tolerance=10 * ROUNDING)
 
 
+def draw_float64(case, seed, batch_shape=(2,)):
+    heads, *rest = case.draw(batch_shape=batch_shape, num_classes=7, scale=2.0, seed=seed)
+    return heads.astype(jnp.float64), *rest
+
+
 @pytest.mark.slow
 @every_case_dearly
 def test_float64_stays(case):
     with jax.enable_x64(True):
-        heads, *rest = case.draw(batch_shape=(2,), num_classes=7, scale=2.0, seed=4)
-        heads = heads.astype(jnp.float64)
-        values, gradient = case.compiled_with_gradient(heads, *rest)
-        assert values.dtype == gradient.dtype == jnp.float64
+        # Two axes of examples, unless the loss couples a batch.
+        arrays = draw_float64(case, 4, (2,) if case.scalar else (2, 2))
+        values, gradient = case.compiled_with_gradient(*arrays)
+        chex.assert_type([values, gradient], jnp.float64)
         # A dozen roundings of 1e-16.
-        assert_close(values, case.expected(heads, *rest), 1e-12)
-        assert_close(gradient, case.expected_gradient(heads, *rest), 1e-10)
+        assert_close(values, case.expected(*arrays), 1e-12)
+        assert_close(gradient, case.expected_gradient(*arrays), 1e-10)
 
 
 @pytest.mark.slow
 @over(CASES, exact_slope=True, dear=True)
 def test_gradient_against_differences(case):
     with jax.enable_x64(True):
-        heads, *rest = case.draw(batch_shape=(2,), num_classes=7, scale=2.0, seed=4)
-        heads = heads.astype(jnp.float64)
+        heads, *rest = draw_float64(case, 4)
         gradient = case.compiled_with_gradient(heads, *rest)[1]
 
         def values_at(heads):
             return np.asarray(case.compiled_with_gradient(jnp.asarray(heads), *rest)[0])
 
+        # Not `chex.assert_numerical_grads`, which puts ones in place of what `stop_gradient` gives
+        # and compiles five times as long.
         differences = reference.finite_difference_gradient(values_at, heads, 1e-5)
         # The square of the step times a third derivative, and 1e-15 over the step. The smallest
         # temperature, 0.05, makes third derivatives of 1 / 0.05^2.
@@ -144,8 +163,7 @@ def test_gradient_against_differences(case):
 @over(CASES, forward_mode=True, dear=True)
 def test_jvp_and_hessian(case):
     with jax.enable_x64(True):
-        heads, *rest = case.draw(batch_shape=(2,), num_classes=7, scale=2.0, seed=5)
-        heads = heads.astype(jnp.float64)
+        heads, *rest = draw_float64(case, 5)
         direction = jnp.asarray(np.random.default_rng(5).normal(size=heads.shape))
 
         def total(heads):
@@ -169,16 +187,7 @@ def test_jvp_and_hessian(case):
 
 
 @pytest.mark.slow
-@every_case_dearly
-def test_vmap_is_a_loop(case):
-    heads, *rest = case.draw(batch_shape=(3, battery.NUM_EXAMPLES), seed=6)
-    heads = jnp.moveaxis(heads, 1, 0)
-    expected = [case.compiled(*batch) for batch in zip(heads, *rest, strict=True)]
-    assert_close(jax.jit(jax.vmap(case.call))(heads, *rest), np.stack(expected))
-
-
-@pytest.mark.slow
-@over(CASES, scalar=False, dear=True)
+@over(OF_EACH_KIND, scalar=False)
 def test_shard_map_splits_the_batch(case):
     arrays = case.draw(batch_shape=(8,), seed=19)
     heads, examples = PartitionSpec(None, "devices"), PartitionSpec("devices")
@@ -191,48 +200,29 @@ def test_shard_map_splits_the_batch(case):
     assert_matches_reference(case, *jax.jit(split)(*arrays), arrays)
 
 
-@over(CASES, scalar=False)
-@pytest.mark.slow
-def test_examples_do_not_know_each_other(case):
-    heads, *rest = case.draw()
-    together = case.compiled(heads, *rest)
-    assert together.shape == (battery.NUM_EXAMPLES,)
-    examples = zip(jnp.moveaxis(heads, 1, 0), *rest, strict=True)
-    alone = [case.compiled_quickly(*example) for example in examples]
-    assert all(value.shape == () for value in alone)
-    assert_close(together, np.stack(alone))
-    grid = [array.reshape(2, 3, *array.shape[1:]) for array in rest]
-    shaped = case.compiled_quickly(heads.reshape(heads.shape[0], 2, 3, -1), *grid)
-    assert_close(shaped, together.reshape(2, 3))
-
-
 @pytest.mark.slow
 @every_case_dearly
-@pytest.mark.parametrize("dtype", [jnp.bfloat16, jnp.float16], ids=["bfloat16", "float16"])
-def test_half_precision(case, dtype):
+def test_half_precision(case):
+    # Both data types go the same way: each for half of the cases, and one of them as for users.
+    is_brain = CASES.index(case) % 2 == 0
+    dtype = jnp.bfloat16 if is_brain else jnp.float16
+    compiled = case.compiled_with_gradient if is_brain else case.compiled_quickly_with_gradient
     heads, *rest = case.draw(seed=7)
     heads = heads.astype(dtype)
-    # Both data types go the same way: one of them as for users.
-    compiled = (
-        case.compiled_with_gradient
-        if dtype == jnp.bfloat16
-        else case.compiled_quickly_with_gradient
-    )
     values, gradient = compiled(heads, *rest)
-    assert values.dtype == jnp.float32
-    assert gradient.dtype == dtype
+    chex.assert_type([values, gradient], [jnp.float32, dtype])
     # Computed in float32 from the rounded logits: only the gradient is rounded at the end.
     assert_close(values, case.expected(heads, *rest))
     assert_close(gradient, case.expected_gradient(heads, *rest), float(jnp.finfo(dtype).eps))
 
 
-@every_case_dearly
+@over(CASES, own_slope=True, dear=True)
 @pytest.mark.slow
 def test_value_is_the_same_under_value_and_grad(case):
     arrays = case.draw(seed=8)
     # The same operations in the same order; XLA may contract a product and a sum in one of the two.
     values = case.compiled_with_gradient(*arrays)[0]
-    np.testing.assert_allclose(values, case.compiled(*arrays), rtol=3e-7, atol=3e-7)
+    assert_close(values, case.compiled(*arrays), 3e-7)
 
 
 @pytest.mark.slow
@@ -241,8 +231,10 @@ def test_value_is_the_same_under_value_and_grad(case):
 def test_scales(case, scale):
     arrays = case.draw(scale=scale, seed=9)
     values, gradient = case.compiled_with_gradient(*arrays)
-    assert np.isfinite(gradient).all()
-    assert_close(values, case.expected(*arrays))
+    chex.assert_tree_all_finite(gradient)
+    # Relaxed sorts mix scores of all sizes: their error is relative to the largest.
+    size = max(1, scale) if case.public == "losses.relaxed_top_k_cross_entropy" else 1
+    assert_close(values, case.expected(*arrays), ROUNDING, size)
 
 
 @every_case
@@ -268,7 +260,7 @@ def test_common_shift_of_1e4_keeps_the_digits(case):
 @over(CASES, zero_when_right=True)
 def test_zero_when_confidently_right(case):
     heads, labels, *extra = case.draw(seed=12)
-    right = case.is_right(labels, battery.NUM_CLASSES)
+    right = case.is_right(labels, NUM_CLASSES)
     heads = jnp.where(right, heads + 100.0, heads)
     values, gradient = case.compiled_with_gradient(heads, labels, *extra)
     assert_close(values, np.zeros(values.shape))
@@ -276,17 +268,16 @@ def test_zero_when_confidently_right(case):
 
 
 @every_case
-@pytest.mark.parametrize("num_masked", [1, battery.NUM_CLASSES - 1])
+@pytest.mark.parametrize("num_masked", [1, NUM_CLASSES - 1])
 def test_masked_wrong_classes_are_harmless(case, num_masked):
     heads, labels, *extra = case.draw(seed=13)
-    right = case.is_right(labels, battery.NUM_CLASSES)
+    right = case.is_right(labels, NUM_CLASSES)
     # The last wrong classes of each example; at most all of them.
     wrong_from_the_end = (~right)[..., ::-1].cumsum(axis=-1)[..., ::-1]
     masked = ~right & (wrong_from_the_end <= num_masked)
     arrays = (jnp.where(masked, -jnp.inf, heads), labels, *extra)
     values, gradient = case.compiled_with_gradient(*arrays)
-    assert np.isfinite(values).all()
-    assert np.isfinite(gradient).all()
+    chex.assert_tree_all_finite((values, gradient))
     assert (np.asarray(gradient)[:, masked] == 0).all()
     assert_close(values, case.expected(*arrays))
 
@@ -295,7 +286,7 @@ def test_masked_wrong_classes_are_harmless(case, num_masked):
 @pytest.mark.slow
 def test_masked_true_class_is_never_nan(case):
     heads, labels, *extra = case.draw(seed=14)
-    right = case.is_right(labels, battery.NUM_CLASSES)
+    right = case.is_right(labels, NUM_CLASSES)
     values, gradient = case.compiled_with_gradient(
         jnp.where(right, -jnp.inf, heads), labels, *extra
     )
@@ -312,7 +303,7 @@ def assert_broken_alone(case, broken, clean_arrays, broken_arrays):
         assert np.isnan(values)
         return
     clean_values, clean_gradient = map(np.asarray, case.compiled_with_gradient(*clean_arrays))
-    others = np.arange(battery.NUM_EXAMPLES) != broken
+    others = np.arange(NUM_EXAMPLES) != broken
     assert np.isnan(values[broken])
     assert not case.has_slope or np.isnan(gradient[:, broken]).any()
     np.testing.assert_array_equal(values[others], clean_values[others])
@@ -324,16 +315,14 @@ def test_nan_and_infinity_are_contagious_for_their_own_example_alone(case):
     heads, labels, *extra = case.draw(seed=15)
     # The order of floats by their bits has one NaN above all numbers, the other below.
     for head, value in itertools.product(range(case.heads), (jnp.nan, -jnp.nan, jnp.inf)):
-        for class_index in range(battery.NUM_CLASSES):
-            broken = class_index % battery.NUM_EXAMPLES
+        for class_index in range(NUM_CLASSES):
+            broken = class_index % NUM_EXAMPLES
             hurt = heads.at[head, broken, class_index].set(value)
             assert_broken_alone(case, broken, (heads, labels, *extra), (hurt, labels, *extra))
 
 
 @over(CASES, multilabel=False)
-@pytest.mark.parametrize(
-    "label", [-1, battery.NUM_CLASSES, -battery.NUM_CLASSES, 2**31 - 1, -(2**31)]
-)
+@pytest.mark.parametrize("label", [-1, NUM_CLASSES, -NUM_CLASSES, 2**31 - 1, -(2**31)])
 def test_label_out_of_range_is_nan(case, label):
     heads, labels, *extra = case.draw(seed=16)
     hurt = labels.at[2].set(label)
@@ -380,7 +369,10 @@ def test_refuses_wrong_logits_and_labels(case):
         wrong.append((logits, booleans, TypeError, "labels must be an integer array, got .*bool"))
     for bad_logits, bad_rest, error, message in wrong:
         with pytest.raises(error, match=message):
-            case.loss(*bad_logits, *bad_rest, **case.resolved(battery.NUM_CLASSES))
+            case.function(
+                **dict(zip(case.arrays, (*bad_logits, *bad_rest), strict=True)),
+                **case.resolved(NUM_CLASSES),
+            )
 
 
 @pytest.mark.parametrize(
@@ -399,7 +391,7 @@ def test_refuses_wrong_hyperparameters(case, arguments, error, message):
 @every_case
 def test_hyperparameters_are_traced_or_static(case):
     arrays = case.draw(seed=18)
-    parameters = case.resolved(battery.NUM_CLASSES)
+    parameters = case.resolved(NUM_CLASSES)
     for name in parameters.keys() & case.static:
         with pytest.raises(TypeError, match=f"{name} must be a static .*traced"):
             jax.jit(lambda value, name=name: case.call(*arrays, **{name: value}))(1)
@@ -417,7 +409,9 @@ def test_slope_in_hyperparameters(case):
             if name not in case.static
         }
 
+        # Another value is no other program.
         @jax.jit
+        @chex.assert_max_traces(n=1)
         def total(traced):
             return case.call(heads, *rest, **traced).sum()
 

@@ -1,0 +1,55 @@
+"""The case of every metric. To add a metric, add a case to `CASES`."""
+
+from typing import Any
+
+import numpy as np
+
+from tests.topk_jax.cases.case import Case
+from tests.topk_jax.cases.ranges import Listed
+
+# A class without training examples is one of few.
+COUNTS = {"class_counts": Listed((np.array([500, 50, -1, 50, 50, 5, 5, 0]),))}
+LABELS = {"labels": "labels"}
+HITS = {"hits": "hits"}
+
+
+def counts(num_classes: int) -> np.ndarray:
+    """Numbers of training examples: many, some and few."""
+    return np.geomspace(500, 5, num_classes).round().astype(np.int32)
+
+
+def metric(name: str, arrays: dict[str, str], **options: Any) -> Case:
+    """A metric of each example."""
+    return Case(public=f"metrics.{name}", arrays=arrays, **options)
+
+
+def statistic(name: str, arrays: dict[str, str], **options: Any) -> Case:
+    return metric(name, arrays, of="batch", couples=True, **options)
+
+
+CASES: list[Case] = [
+    metric("label_ranks", {"scores": "logits", **LABELS}),
+    metric("top_k_hits", {"scores": "logits", **LABELS}, parameters={"k": 3}),
+    metric(
+        "threshold_hits",
+        {"probabilities": "probabilities", **LABELS},
+        parameters={"threshold": 0.1},
+    ),
+    metric("set_sizes", {"chosen": "chosen"}),
+    statistic("accuracy", HITS),
+    statistic("macro_accuracy", {**HITS, **LABELS}, parameters={"num_classes": int}),
+    statistic(
+        "shot_accuracy",
+        {**HITS, **LABELS},
+        parameters={"class_counts": counts},
+        ranges=COUNTS,
+    ),
+    statistic(
+        "shot_groups",
+        {},
+        parameters={"class_counts": counts},
+        ranges=COUNTS,
+    ),
+    statistic("tally", {"values": "hits"}),
+    statistic("tally_by_class", {"values": "hits", **LABELS}, parameters={"num_classes": int}),
+]

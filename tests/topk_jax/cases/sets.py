@@ -1,0 +1,135 @@
+"""The case of every function of sets. To add a function, add a case to `CASES`."""
+
+from typing import Any
+
+from tests.topk_jax.cases.case import Case, counts, margins
+from tests.topk_jax.cases.ranges import (
+    AT_LEAST_0,
+    CLASS_COUNTS,
+    INFINITY,
+    MARGINS,
+    NAN,
+    PART,
+    Listed,
+    Range,
+)
+
+PROBABILITIES = {"probabilities": "probabilities"}
+LABELS = {"labels": "labels"}
+
+
+def of_entries(name: str, arrays: dict[str, str] = PROBABILITIES, **options: Any) -> Case:
+    return Case(public=f"sets.{name}", arrays=arrays, of="entries", **options)
+
+
+def statistic(name: str, arrays: dict[str, str], **options: Any) -> Case:
+    return Case(public=f"sets.{name}", arrays=arrays, of="batch", couples=True, **options)
+
+
+def calibration(name: str, arrays: dict[str, str] = LABELS, **options: Any) -> Case:
+    """A statistic of the scores of all classes, and of the labels."""
+    given = {"parameters": {"error": 0.5}} | options
+    return statistic(name, {"scores": "probabilities"} | arrays, **given)
+
+
+def conformal(
+    kind: str,
+    *,
+    needs_key: bool = False,
+    ranges: Any = (),
+    rounding: float = 0,
+    **parameters: Any,
+) -> list[Case]:
+    """The three functions of a kind of score."""
+    key = {"key": "key"} if needs_key else {}
+    return [
+        of_entries(
+            name,
+            {**PROBABILITIES, **arrays, **key},
+            parameters={"kind": kind, **parameters, **further},
+            ranges=dict(ranges),
+            rounding=rounding,
+            variant=kind,
+        )
+        for name, arrays, further in (
+            ("conformal_scores", {}, {}),
+            ("conformal_label_scores", LABELS, {}),
+            ("conformal_set", {}, {"quantiles": 0.6}),
+        )
+    ]
+
+
+CASES: list[Case] = [
+    of_entries(
+        "adjust_logits",
+        {"logits": "logits"},
+        parameters={"class_counts": counts, "tau": 0.5},
+        ranges={"class_counts": CLASS_COUNTS, "tau": AT_LEAST_0},
+    ),
+    of_entries("adaptive_set", parameters={"error": 0.1}, ranges={"error": PART}),
+    of_entries("threshold_set", parameters={"threshold": 0.1}),
+    of_entries(
+        "threshold_set",
+        {"probabilities": "logits"},
+        parameters={"threshold": margins},
+        variant="of classes",
+    ),
+    of_entries("top_k_set", {"scores": "probabilities"}, parameters={"k": 3}),
+    of_entries("top_k_set", {"scores": "logits"}, parameters={"k": 3}, variant="of logits"),
+    of_entries("score_set", {"scores": "probabilities"}, parameters={"quantiles": 0.1}),
+    *conformal("lac"),
+    *conformal("margin"),
+    *conformal("rank"),
+    *conformal("aps", needs_key=True),
+    *conformal(
+        "raps",
+        needs_key=True,
+        ranges={"rank_penalty": AT_LEAST_0},
+        rank_penalty=0.1,
+        unpenalized_ranks=2,
+    ),
+    # A product and a sum may be contracted for one number of examples.
+    *conformal("saps", needs_key=True, rounding=1, rank_penalty=0.1),
+    *conformal(
+        "pas",
+        ranges={"class_counts": CLASS_COUNTS, "class_weights": MARGINS},
+        class_counts=counts,
+        class_weights=margins,
+    ),
+    statistic(
+        "average_error_threshold", PROBABILITIES, parameters={"error": 0.2}, ranges={"error": PART}
+    ),
+    statistic("average_k_threshold", PROBABILITIES, parameters={"k": 2.5}),
+    statistic("average_k_threshold", PROBABILITIES, parameters={"k": 8}, variant="8"),
+    statistic("class_average_k_thresholds", {**PROBABILITIES, **LABELS}, parameters={"k": 2.5}),
+    statistic(
+        "macro_average_k_thresholds",
+        PROBABILITIES,
+        parameters={"k": 2.5, "class_counts": counts},
+        ranges={"class_counts": CLASS_COUNTS},
+    ),
+    statistic("conformal_threshold", {**PROBABILITIES, **LABELS}, parameters={"error": 0.3}),
+    statistic("temperature", {"logits": "logits", **LABELS}),
+    calibration("conformal_quantile"),
+    calibration("class_conditional_quantiles"),
+    calibration("rank_calibrated_quantiles", {"ranks": "ranks", **LABELS}),
+    calibration(
+        "clustered_quantiles",
+        {**LABELS, "key": "key"},
+        parameters={"error": 0.5, "num_clusters": 2, "clustering_part": 0.5},
+        ranges={"clustering_part": PART},
+    ),
+    calibration(
+        "interpolated_quantiles",
+        parameters={"error": 0.5, "weight": 0.5, "largest_score": 1.0},
+        ranges={
+            "weight": Range((1.5, -0.5, -INFINITY), "at least 0 and at most 1"),
+            "largest_score": Listed((INFINITY, NAN)),
+        },
+    ),
+    calibration(
+        "label_shift_quantiles",
+        parameters={"error": 0.5, "weights": margins},
+        ranges={"weights": MARGINS},
+    ),
+]
