@@ -44,7 +44,7 @@ class ChildProcesses:
         """
         log.parent.mkdir(parents=True, exist_ok=True)
         with files.open_to_add(log) as output:
-            # No signal is passed on between the start of the process and its entry in the list.
+            # A signal of another thread waits until the process is in the list.
             with self._lock:
                 self._stop_if_asked()
                 # In a session of its own: Ctrl-C reaches the whole foreground group, and a second
@@ -57,6 +57,9 @@ class ChildProcesses:
                     start_new_session=True,
                 )
                 self._running.append(process)
+                # A signal of this thread does not wait: it may have come while the process started.
+                if self._signal is not None:
+                    process.send_signal(self._signal)
             try:
                 code = process.wait()
             finally:
