@@ -60,16 +60,37 @@ def test_the_tables_of_the_first_edition_are_those_of_the_collected_numbers(evid
 
 
 def test_the_numbers_of_the_evidence_are_those_of_the_results(evidence):
-    write_pages, texts = evidence("write_pages"), evidence("texts")
+    write_pages = evidence("write_pages")
     asked = []
     for path in write_pages.PAGES:
         page = path.read_text()
         assert write_pages.filled(page) == page, path
         asked += PLACE.findall(page)
-    # A comment with a slip would be left as it is, and so would its number.
-    kinds = tuple(texts.KINDS)
-    assert not [one for one in asked if one not in write_pages.TABLES and not one.startswith(kinds)]
-    assert not {*write_pages.TABLES} - {*asked}
+    # A comment with a slip would be left as it is, and so would its table.
+    assert set(asked) == set(write_pages.TABLES)
+
+
+def test_the_sentences_of_the_pages_hold(evidence):
+    assert not evidence("sentences").wrong()
+
+
+@pytest.mark.parametrize(
+    ("words", "holds", "mistakes"),
+    [
+        ("Start with cross-entropy", [], 0),
+        ("Start with the hinge", [], 1),
+        ("with a linear and", [["gain tail_organs; {}", "below", "0"]], 0),
+        ("with a linear and", [["0", "below", "gain tail_organs; {}"]], 1),
+        ("with a linear and", [["gain tail; {}", "below", "gain tail; {}"]], 1),
+        ("with a linear and", [["in studies tail; {}", "is", "worse in 4 of 4 studies"]], 0),
+        ("with a linear and", [["in studies tail_organs; {}", "is", "better"]], 1),
+    ],
+)
+def test_a_sentence_that_does_not_hold_is_found(words, holds, mistakes, evidence):
+    contrast = "imbalanced noised hinge, cosine - logit adjustment, cosine"
+    relations = [[part.format(contrast) for part in relation] for relation in holds]
+    page = "**Start with cross-entropy, with a linear\nand a cosine head.**"
+    assert len(evidence("sentences").mistakes(page, words, relations)) == mistakes
 
 
 def test_what_may_stand_in_the_place_of_a_question(evidence):
@@ -84,10 +105,10 @@ def test_what_may_stand_in_the_place_of_a_question(evidence):
 
 def test_braces_of_a_block_that_ask_for_nothing_are_refused(evidence):
     block = evidence("texts").block
-    assert block("of {number of contrasts}") == f"\nof {len(evidence('answers').primary())}\n"
-    for asked in ("{gains tail; a - b}", "{gain tail", "tail}"):
-        with pytest.raises(ValueError, match=r"braces ask for one of .*; got "):
-            block(f"| {asked} |")
+    assert block("of {best in the last epoch epsilon_regions}") == "\nof 29 of 30\n"
+    for asked in ("gains tail; a - b", "gain", "accuracies"):
+        with pytest.raises(ValueError, match=r"a number must be one of .*; got "):
+            block(f"| {{{asked}}} |")
 
 
 def test_equivalences_are_those_that_the_program_found(evidence):

@@ -1,4 +1,4 @@
-"""Numbers of the evidence in words: what stands inside of sentences and tables."""
+"""Numbers of the evidence as text, for the blocks of the pages."""
 
 import re
 import statistics
@@ -8,7 +8,6 @@ from typing import Any
 
 from answers import (
     Answer,
-    answers,
     of_contrast,
     results,
     secondary,
@@ -57,6 +56,11 @@ def in_studies(question: str, contrast: str) -> str:
     counts = Counter(one.verdict for one in found)
     told = [f"{verdict} in {count}" for verdict, count in sorted(counts.items())]
     return f"{', '.join(told)} of {len(found)} studies"
+
+
+def difference(question: str, contrast: str) -> str:
+    """The difference of a contrast and its answers: "-1.92 ± 1.28, undecided"."""
+    return f"{gain(question, contrast)}, {in_studies(question, contrast)}"
 
 
 def selected(question: str, arm: str, field: str) -> str:
@@ -155,14 +159,10 @@ def best_in_the_last_epoch(question: str) -> str:
     return f"{last} of {len(curves)}"
 
 
-def number_of_contrasts() -> str:
-    """How many primary contrasts there are."""
-    return str(len(answers()))
-
-
-# What a comment in a sentence may ask for: `<!-- gain QUESTION; CONTRAST -->`, where a part of a
-# question or a study may stand in the place of a question. In blocks.toml braces ask for it.
+# What braces of blocks.toml may ask for: `{gain QUESTION; CONTRAST}`. A part of a question or a
+# study may replace the question.
 KINDS: Mapping[str, Callable[..., str]] = {
+    "difference": difference,
     "gain": gain,
     "secondary gain": secondary_gain,
     "in studies": in_studies,
@@ -170,30 +170,23 @@ KINDS: Mapping[str, Callable[..., str]] = {
     "accuracy": accuracy,
     "time of the expectation": time_of_the_expectation,
     "best in the last epoch": best_in_the_last_epoch,
-    "number of contrasts": number_of_contrasts,
 }
-_ASKED = rf"(?P<kind>{'|'.join(KINDS)})(?: (?P<arguments>[^\n{{}}]*?))?"
-_PLACE = re.compile(rf"(?P<comment><!-- {_ASKED} -->).*?<!-- end -->")
-_BRACES = re.compile(rf"\{{{_ASKED}\}}")
+_ASKED = re.compile(rf"(?P<kind>{'|'.join(KINDS)}) (?P<arguments>.+)")
+_BRACES = re.compile(r"\{([^{}]*)\}")
 
 
-def filled(page: str) -> str:
-    """The page with the numbers of now behind the comments that ask for them."""
-    return _PLACE.sub(lambda place: f"{place['comment']}{_number(place)}<!-- end -->", page)
+def number(asked: str) -> str:
+    """The text of a number: a kind of KINDS and its arguments.
+
+    Raises:
+        ValueError: there is no such kind, or its arguments name nothing.
+    """
+    found = _ASKED.fullmatch(asked)
+    if not found:
+        raise ValueError(f"a number must be one of {list(KINDS)}, with arguments; got {asked!r}")
+    return KINDS[found["kind"]](*found["arguments"].split("; "))
 
 
 def block(template: str) -> str:
-    """A block of blocks.toml with the numbers of now, between empty lines.
-
-    Raises:
-        ValueError: a brace asks for nothing that there is.
-    """
-    made = _BRACES.sub(_number, template)
-    if wrong := re.search(r"\{.*|.*\}", made):
-        raise ValueError(f"braces ask for one of {list(KINDS)}; got {wrong[0]}")
-    return f"\n{made}\n"
-
-
-def _number(place: re.Match[str]) -> str:
-    arguments = place["arguments"].split("; ") if place["arguments"] else []
-    return KINDS[place["kind"]](*arguments)
+    """A block of blocks.toml with the numbers of now, between empty lines."""
+    return f"\n{_BRACES.sub(lambda braces: number(braces[1]), template)}\n"

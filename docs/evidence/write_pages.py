@@ -1,9 +1,9 @@
 """Writes the numbers of the evidence into the pages: `python docs/evidence/write_pages.py`.
 
-What is between the comments `<!-- NAME -->` and `<!-- end -->` is replaced by the table or the
-block of `blocks.toml` of that name, or by the number that `texts.KINDS` makes. The figures are
-drawn again. A comment is on a line of its own, or behind a word of its line: tests/test_pages.py
-says why.
+The table or the block of `blocks.toml` that is called NAME replaces the lines between the comments
+`<!-- NAME -->` and `<!-- end -->`. Sentences of the pages have no such numbers: `sentences.toml`
+lists the numbers that must hold for each of them. A sentence that does not hold is an error. The
+figures are drawn again.
 """
 
 import re
@@ -13,6 +13,7 @@ from functools import partial
 
 import figures
 import first_edition
+import sentences
 import tables
 import texts
 from answers import FOLDER, QUESTIONS
@@ -22,8 +23,6 @@ PAGES = (
     ROOT / "README.md",
     ROOT / "docs" / "evidence.md",
     ROOT / "docs" / "which_loss.md",
-    ROOT / "docs" / "tuning.md",
-    ROOT / "docs" / "faq.md",
     FOLDER / "tables.md",
     FOLDER / "first_edition.md",
 )
@@ -53,10 +52,12 @@ def filled(page: str) -> str:
     def table(place: re.Match[str]) -> str:
         return f"{place['name']}{place[2]}{TABLES[place['name']]()}"
 
-    return texts.filled(_PLACE.sub(table, page))
+    return _PLACE.sub(table, page)
 
 
 if __name__ == "__main__":
+    if wrong := sentences.wrong():
+        raise SystemExit("\n".join(wrong))
     for path in PAGES:
         path.write_text(filled(path.read_text()))
     for name in QUESTIONS:

@@ -1,4 +1,4 @@
-"""The numbers in the sentences about the comparison of losses, computed anew."""
+"""The numbers that blocks and sentences about the comparison of losses rest on, computed again."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -7,11 +7,6 @@ from tests.reference import _studies as studies
 from tests.reference import _study_answers as answers
 from tests.reference import _study_text as text
 from tests.reference import _study_times as times
-
-
-def number_of_contrasts() -> str:
-    """How many primary contrasts were planned in all studies together."""
-    return str(len(answers.answers()))
 
 
 def gain(question: str, name: str) -> str:
@@ -48,6 +43,11 @@ def in_studies(question: str, name: str) -> str:
     return f"{counts} of {len(verdicts)} studies"
 
 
+def difference(question: str, name: str) -> str:
+    """The differences of a primary contrast, and how many studies gave which answer."""
+    return f"{gain(question, name)}, {in_studies(question, name)}"
+
+
 def accuracy(study: str, arm: str, metric: str = "") -> str:
     """The mean accuracy of a loss in a study: of the kind that it selects by, or of another one."""
     kind = metric or studies.results(study)["select_by"]
@@ -82,9 +82,9 @@ def best_in_the_last_epoch(question: str) -> str:
     return f"{sum(found)} of {len(found)}"
 
 
-# The name of a place is one of these and, where there are arguments, a blank and the arguments.
+# Braces have one of these, a blank and the arguments.
 SENTENCES: dict[str, Callable[..., str]] = {
-    "number of contrasts": number_of_contrasts,
+    "difference": difference,
     "gain": gain,
     "secondary gain": secondary_gain,
     "in studies": in_studies,
@@ -95,15 +95,9 @@ SENTENCES: dict[str, Callable[..., str]] = {
 }
 
 
-def kind_of(place: str) -> str | None:
-    """The kind of a place in a sentence, None if there is none."""
-    return next((kind for kind in SENTENCES if place == kind or place.startswith(f"{kind} ")), None)
-
-
-def sentence(place: str) -> str:
-    """What stands in a place of a sentence."""
-    kind = kind_of(place)
-    if kind is None:
-        raise ValueError(f"no kind of number is called {place!r}")
-    arguments = place.removeprefix(kind).strip()
-    return SENTENCES[kind](*arguments.split("; ")) if arguments else SENTENCES[kind]()
+def sentence(asked: str) -> str:
+    """The number that braces ask for."""
+    for kind, made in SENTENCES.items():
+        if asked.startswith(f"{kind} "):
+            return made(*asked.removeprefix(f"{kind} ").split("; "))
+    raise ValueError(f"no kind of number is called {asked!r}")
