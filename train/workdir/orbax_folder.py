@@ -127,6 +127,20 @@ def check_path(directory: Path) -> None:
         )
 
 
+def check_can_be_listed(folder: Path) -> None:
+    """Raises `PermissionError` if a folder in a checkpoint cannot be listed.
+
+    Orbax takes such a folder for an empty one. A good checkpoint would then be taken for damaged.
+    """
+
+    def refuse(error: OSError) -> None:
+        if isinstance(error, PermissionError):
+            raise error
+
+    for _ in os.walk(folder, onerror=refuse):
+        pass
+
+
 def _check_content(directory: Path) -> None:
     """Refuses what the storage would wait for or read for ever: pipes, devices, huge JSON."""
     for folder, _, names in os.walk(directory):

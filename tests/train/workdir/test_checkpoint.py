@@ -351,6 +351,26 @@ def test_nothing_waits_for_a_folder_that_cannot_be_made(directory, state, monkey
     assert [thread.name for thread in left if thread.is_alive()] == []
 
 
+def test_a_folder_that_cannot_be_listed_is_not_a_damaged_checkpoint(directory, state, monkeypatch):
+    """Orbax takes it for an empty one."""
+    fill(directory, state, [1, 2])
+    list_folder = os.scandir
+
+    def forbidden(path="."):
+        if str(path).endswith("checkpoints/2"):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return list_folder(path)
+
+    def restore(*_arguments):
+        raise KeyError("Unknown key: state")
+
+    with Checkpointer(directory) as checkpointer:
+        monkeypatch.setattr(checkpointer, "_restore", restore)
+        monkeypatch.setattr(os, "scandir", forbidden)
+        with pytest.raises(PermissionError, match="Permission denied"):
+            checkpointer.restore_latest(state)
+
+
 @pytest.mark.parametrize("make", [Path.touch, os.mkfifo])
 def test_what_is_no_folder_is_refused_before_a_save(directory, make):
     make(directory)
