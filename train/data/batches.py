@@ -25,7 +25,7 @@ from train.foundation.errors import UserError
 Batch = dict[str, Any]
 # The values of `config.dataset.sampling`: an epoch takes every example once, except for a few that
 # do not fill a batch, or it takes every class as often.
-UNIFORM, CLASS_BALANCED = SAMPLINGS = ("uniform", "class_balanced")
+UNIFORM, CLASS_BALANCED = "uniform", "class_balanced"
 # In a batch of streamed images, a list of `SkippedImage`; no array.
 SKIPPED = "skipped"
 # What messages advise; also for a run that goes on, or is finished.
@@ -96,7 +96,7 @@ class TrainingBatches(_Batches):
 
     Attributes:
         seed: the run's seed.
-        sampling: how often examples are drawn, of `SAMPLINGS`.
+        sampling: how often examples are drawn, `UNIFORM` or `CLASS_BALANCED`.
     """
 
     seed: int

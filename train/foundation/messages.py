@@ -17,9 +17,9 @@ def in_words(names: Sequence[str], what: str) -> str:
     return text if len(names) <= _NAMED else f"{len(names)} {what}: {text}"
 
 
-def first_names(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str], most: int = _NAMED) -> str:
     """The first names in a message, with dots if there are more."""
-    return ", ".join([*names[:_NAMED], *(["…"] if len(names) > _NAMED else [])])
+    return ", ".join([*names[:most], *(["…"] if len(names) > most else [])])
 
 
 @contextlib.contextmanager

@@ -125,7 +125,6 @@ class Checkpointer:
                 raise
             except Exception as error:  # Orbax can raise anything for a damaged file.
                 let_through(error)
-                orbax_folder.check_can_be_listed(self._directory / str(step))
                 self._damaged.add(step)
                 absl_logging.warning(
                     "skipped the checkpoint %s: %s",

@@ -88,6 +88,7 @@ def reading(folder: Path) -> Iterator[None]:
         let_through(error)
         if isinstance(error, OSError | UserError):
             raise
+        _check_can_be_listed(folder)
         raise OSError(f"{folder} cannot be read: {first_line(error)}") from error
 
 
@@ -127,7 +128,7 @@ def check_path(directory: Path) -> None:
         )
 
 
-def check_can_be_listed(folder: Path) -> None:
+def _check_can_be_listed(folder: Path) -> None:
     """Raises `PermissionError` if a folder in a checkpoint cannot be listed.
 
     Orbax takes such a folder for an empty one. A good checkpoint would then be taken for damaged.

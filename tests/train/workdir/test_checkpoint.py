@@ -361,11 +361,11 @@ def test_a_folder_that_cannot_be_listed_is_not_a_damaged_checkpoint(directory, s
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
         return list_folder(path)
 
-    def restore(*_arguments):
+    def restore(*_arguments, **_options):
         raise KeyError("Unknown key: state")
 
     with Checkpointer(directory) as checkpointer:
-        monkeypatch.setattr(checkpointer, "_restore", restore)
+        monkeypatch.setattr(checkpointer._manager, "restore", restore)
         monkeypatch.setattr(os, "scandir", forbidden)
         with pytest.raises(PermissionError, match="Permission denied"):
             checkpointer.restore_latest(state)

@@ -3,8 +3,10 @@
 import contextlib
 import dataclasses
 import hashlib
+import itertools
 import re
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -196,11 +198,18 @@ def hold_out(
     for index, key in enumerate(keys):
         members.setdefault(key, []).append(index)
     by_class: dict[int, list[str]] = {}
-    classes = {key: np.unique(labels[indices]) for key, indices in members.items()}
-    keys_for_training = np.zeros(labels.max(initial=-1) + 1, np.int64)
+    class_of = labels.tolist()
     for key, indices in members.items():
-        by_class.setdefault(int(labels[indices[0]]), []).append(key)
-        keys_for_training[classes[key]] += 1
+        by_class.setdefault(class_of[indices[0]], []).append(key)
+    # Classes without a key of their own, and those of them that a key has. The last key of each
+    # other class is left for training below.
+    guests = set(class_of) - by_class.keys()
+    guests_of = {
+        key: guests.intersection([class_of[index] for index in indices])
+        for key, indices in members.items()
+        if guests
+    }
+    keys_for_training = Counter(itertools.chain.from_iterable(guests_of.values()))
     for keys_of_class in by_class.values():
         keys_of_class.sort(key=order.__getitem__)
         total = sum(len(members[key]) for key in keys_of_class)
@@ -215,11 +224,12 @@ def hold_out(
             for key in left:
                 # A group that is too large is passed over: smaller ones may come after it. So is
                 # one that has all training files of another class.
+                inside = guests_of.get(key, set())
                 fits = taken + len(members[key]) <= size
-                if fits and (keys_for_training[classes[key]] > 1).all():
+                if fits and all(keys_for_training[guest] > 1 for guest in inside):
                     roles[members[key]] = role
                     taken += len(members[key])
-                    keys_for_training[classes[key]] -= 1
+                    keys_for_training.subtract(inside)
                 else:
                     rest.append(key)
             left = rest

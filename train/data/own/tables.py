@@ -94,8 +94,7 @@ def _paths(root: Path, listed: Sequence[str], where: str) -> tuple[str, ...]:
 def _in_words(root: Path, missing: Mapping[int, str]) -> str:
     """The paths that were not found, by their rows, and where they were looked for."""
     rows = [f"{names.shown(path)} (row {row})" for row, path in missing.items()]
-    named = ", ".join([*rows[:_MOST_NAMED], *(["…"] if len(rows) > _MOST_NAMED else [])])
-    told = f"{named}; paths are relative to {root}"
+    told = f"{messages.first_names(rows, _MOST_NAMED)}; paths are relative to {root}"
     if any(map(_DRIVE.match, missing.values())):
         return f"{told}, and one with a drive of Windows must be made so"
     if any("\\" in path for path in missing.values()):

@@ -85,10 +85,9 @@ def refused(images: Sequence[SkippedImage], advice: str) -> UserError:
     images = sorted(images, key=lambda one: one.image)
     for image in images[:_MOST_TOLD]:
         logging.warning("%s", image.message)
-    named = ", ".join(image.image for image in images[:_MOST_NAMED])
-    more = ", …" if len(images) > _MOST_NAMED else ""
+    named = messages.first_names([image.image for image in images], _MOST_NAMED)
     return UserError(
-        f"{len(images):,} images of {images[0].source} cannot be read: {named}{more}; {advice}"
+        f"{len(images):,} images of {images[0].source} cannot be read: {named}; {advice}"
     )
 
 
