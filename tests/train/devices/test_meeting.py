@@ -78,6 +78,11 @@ def test_two_processes_0_end_with_it(port):
     assert set(found) == {"--process_index must differ in all processes; two processes have 0"}
 
 
+def test_two_processes_with_one_index_end_without_process_0(port):
+    found = errors(port, Guest(1, 3), Guest(1, 3))
+    assert found == 2 * ["--process_index must differ in all processes; two processes have 1"]
+
+
 def test_different_numbers_of_processes_end_with_them(port):
     found = errors(port, Guest(0, 2), Guest(1, 3))
     assert len(found) == 2
