@@ -1,9 +1,9 @@
 """Convolutions as XLA computes them, and in forms that are faster on the CPU.
 
-XLA has good convolutions for accelerators. On the CPU it takes up to a hundred times as long for a
-depthwise one as its multiplications need, for the gradients of kernels of 1 by 1 a few times, and
-for those of larger kernels up to three times. The forms here have the same values and gradients, to
-rounding. `benchmarks/networks.py` measures them.
+XLA has good convolutions for accelerators. On the CPU they take longer than their multiplications
+need: depthwise ones up to a hundred times as long, gradients of 1 by 1 kernels a few times, and
+gradients of larger kernels up to three times. The forms here have the same values and gradients,
+up to rounding. `benchmarks/networks.py` measures them.
 """
 
 import functools
@@ -22,12 +22,12 @@ Pair = tuple[jax.Array, jax.Array]
 Gradients = Callable[[jax.Array, jax.Array, jax.Array], Pair]
 
 _NO_PADDING = ((0, 0), (0, 0))
-# Rows whose products are added before the matrix product that adds all others: so many that the sum
-# is a small array, and so few that the operation is compiled in no time. Heights of networks for
-# images of 224 pixels are multiples.
+# Rows whose products are added before the matrix product that adds all others: enough that the sum
+# is a small array, few enough that the operation compiles at once. Heights of networks for images
+# of 224 pixels are multiples of it.
 _ROWS = 7
 # Numbers of the windows whose product with the cotangent is added to the gradient of a kernel in
-# one step: so many that the product is fast, and so few that they stay in the cache (1.2 MB).
+# one step: enough that the product is fast, few enough that they stay in the cache (1.2 MB).
 _NUMBERS_PER_STEP = 300_000
 # With fewer channels of the inputs the windows are too narrow for a fast product.
 _LEAST_CHANNELS = 32
@@ -134,7 +134,7 @@ def _product(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
     return (matrix @ kernel.reshape(-1, outputs)).reshape(images, height, width, outputs)
 
 
-# Of windows that lie side by side.
+# The windows are side by side.
 _of_patches = _with_cpu_forms(
     _of_patches_by_xla, on_cpu=_product, gradients_on_cpu=_vjp_of(_product)
 )
@@ -163,8 +163,8 @@ def _by_kernel_in_steps(
 ) -> jax.Array:
     """The sum over a few images, or a few rows of one, of their windows times their cotangents.
 
-    The windows of all images together, as one matrix, would have as many copies of the inputs as
-    the kernel has places. XLA's own convolution is three times as slow for large images.
+    The windows of all images as one matrix would hold each input once for each place of the
+    kernel. XLA's own convolution is three times as slow for large images.
     """
     rows, columns, channels, outputs = kernel.shape
     images, height, width, _ = cotangent.shape
@@ -223,7 +223,7 @@ def _by_kernel_in_steps(
 
 @functools.cache
 def _depthwise(strides: Strides, padding: Padding, channels: int) -> Forward:
-    """A convolution of each channel alone."""
+    """A convolution of each channel separately."""
 
     def gradients(inputs: jax.Array, kernel: jax.Array, cotangent: jax.Array) -> Pair:
         operands = (inputs, kernel, cotangent, strides, padding)

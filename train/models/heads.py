@@ -35,7 +35,7 @@ class LinearHead(nn.Module):
 class CosineHead(nn.Module):
     """Logits as cosines of the angles between the features and one vector per class.
 
-    There is no bias. An example whose features are all 0 has logits 0 and no gradient.
+    There is not a bias. An example whose features are all 0 has logits 0 and no gradient.
 
     Attributes:
         num_classes: the number of classes.

@@ -13,16 +13,16 @@ def distances_from_head(model: Classifier, image_shape: tuple[int, ...]) -> Any:
     """How many layers below the head each parameter is: 0 in the head, 1 in the layer before it.
 
     The rule is the same for every network. The modules directly inside the network are taken in
-    the order in which it calls them. Each one with a parameter of two or more axes begins a layer.
+    the order in which it calls them. Each one with a parameter of two or more axes starts a layer.
     All others, such as norms, belong to the layer before them. A block of a ResNet is one module,
-    and so one layer. Where a network only wraps another one, the modules of that one are taken.
+    and so one layer. If a network only wraps another one, the modules of the inner one are taken.
 
     Args:
         model: the network with its head.
         image_shape: height, width and channels of its images.
 
     Returns:
-        A pytree like the parameters, with a whole number for each.
+        A pytree like the parameters, with an integer for each.
     """
     images = np.zeros((1, *image_shape), np.float32)
     distances = {}

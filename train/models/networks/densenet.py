@@ -21,10 +21,10 @@ _STEM = 2
 
 
 class SmallDenseNet(nn.Module):
-    """For small images: three blocks of as many bottleneck layers.
+    """For small images: three blocks with the same number of bottleneck layers.
 
     The depth, as the paper counts it, is 6 · layers_per_block + 4. The modules of all layers are
-    directly inside the network, where finished runs have them.
+    directly inside the network, because finished runs have them there.
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
@@ -122,7 +122,7 @@ class DenseNet(nn.Module):
 def _grown(
     layers: Layers, inputs: jax.Array, growth: int, before: str = "", *, dropout: float = 0.0
 ) -> jax.Array:
-    """The inputs of a bottleneck layer with its new channels; `before` begins its names."""
+    """The inputs of a bottleneck layer with its new channels; `before` is the prefix of names."""
     hidden = nn.relu(layers.batch_norm(inputs, name=f"{before}bn1"))
     hidden = layers.conv(hidden, _BOTTLENECK * growth, 1, name=f"{before}conv1")
     hidden = nn.relu(layers.batch_norm(hidden, name=f"{before}bn2"))
@@ -131,7 +131,7 @@ def _grown(
 
 
 def _halved(layers: Layers, inputs: jax.Array, before: str = "") -> jax.Array:
-    """Half as many channels of half the image; `before` begins the names."""
+    """Half the channels of half the image; `before` is the prefix of the names."""
     hidden = nn.relu(layers.batch_norm(inputs, name=f"{before}bn"))
     hidden = layers.conv(hidden, inputs.shape[-1] // 2, 1, name=f"{before}conv")
     return avg_pool(hidden, 2, stride=2)

@@ -11,7 +11,7 @@ class Linear(nn.Module):
 
     Attributes:
         axis_name: not used; networks with batch norm average over this axis.
-        dtype: not used; there is no layer below the head.
+        dtype: not used, because there are no layers below the head.
     """
 
     axis_name: str | None

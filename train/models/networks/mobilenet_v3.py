@@ -22,7 +22,7 @@ from train.models.weights.names import PublishedNames
 
 
 class MobileNetV3(nn.Module):
-    """Inverted residuals, of which some squeeze, and a hidden layer on the features of the image.
+    """Inverted residuals, some with a squeeze, and a hidden layer on the features of the image.
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
@@ -111,7 +111,7 @@ def _names(blocks: tuple[Block, ...]) -> PublishedNames:
     modules = {"stem_conv": "features.0.0", "stem_bn": "features.0.1"}
     for number, one in enumerate(blocks, start=1):
         here, there = f"block{number}", f"features.{number}.block"
-        # In both networks the first block alone does not expand.
+        # In both networks only the first block does not expand.
         layers = [*(["expand"] if number > 1 else []), "depthwise"]
         layers += [*(["squeeze"] if one.squeeze is not None else []), "project"]
         for place, layer in enumerate(layers):

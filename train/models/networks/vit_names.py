@@ -6,12 +6,12 @@ import numpy as np
 
 from train.models.weights.names import Arrays, OtherNames, PublishedNames
 
-# What is left out of a whole CLIP: all of its text tower. The names here of the image tower:
+# What is left out of a complete CLIP: all of its text tower. The names here of the image tower:
 _OF_TOWERS = ("patch_embed.", "cls_token", "pos_embed", "norm_pre.", "blocks.", "norm.", "proj.")
 
 
 def _position_of_class_added(arrays: Arrays) -> Arrays:
-    """Where there are registers, timm adds the position of the class token to that token."""
+    """With registers, timm adds the position of the class token to that token."""
     if "reg_token" not in arrays:
         return arrays
     # In half precision the sum would be rounded.
@@ -44,7 +44,7 @@ def _tower_alone(arrays: Arrays) -> Arrays:
 
 
 def _hugging_face(prefix: str) -> OtherNames:
-    """Of ViT and of DINOv2, whose names differ where they are not the same."""
+    """Hugging Face's names of ViT and of DINOv2: equal names have one meaning in both."""
     block = f"{prefix}encoder.layer.{{}}"
     return OtherNames(
         sign=f"{prefix}embeddings.cls_token",
@@ -101,7 +101,7 @@ _HUGGING_FACES_CLIP = OtherNames(
         "vision_model.embeddings.class_embedding": "cls_token",
         "vision_model.embeddings.position_embedding.weight": "pos_embed",
         "vision_model.embeddings.patch_embedding": "patch_embed.proj",
-        # Written thus there.
+        # Spelled in this way there.
         "vision_model.pre_layrnorm": "norm_pre",
         "vision_model.encoder.layers.{}.layer_norm{}": "blocks.{}.norm{}",
         "vision_model.encoder.layers.{}.self_attn.q_proj": "blocks.{}.attn.query",
@@ -117,7 +117,7 @@ _HUGGING_FACES_CLIP = OtherNames(
 
 
 def _head_as_projection(arrays: Arrays) -> Arrays:
-    """The projection of a tower, which timm has in the place of the head, with a bias of 0."""
+    """The projection of a tower, which timm has as its head, with a bias of 0."""
     if "proj.weight" in arrays or np.any(arrays.get("head.bias", 1)):
         return arrays
     others = {name: array for name, array in arrays.items() if not name.startswith("head.")}
@@ -135,7 +135,7 @@ _TORCHVISION = OtherNames(
         "encoder.layers.encoder_layer_{}.ln_{}": "blocks.{}.norm{}",
         "encoder.layers.encoder_layer_{}.self_attention.in_proj_{}": "blocks.{}.attn.qkv.{}",
         "encoder.layers.encoder_layer_{}.self_attention.out_proj": "blocks.{}.attn.proj",
-        # Those of the published files, then those that its module has had since.
+        # The names in the published files, then the names that its module has had since.
         "encoder.layers.encoder_layer_{}.mlp.linear_{}": "blocks.{}.mlp.fc{}",
         "encoder.layers.encoder_layer_{}.mlp.0": "blocks.{}.mlp.fc1",
         "encoder.layers.encoder_layer_{}.mlp.3": "blocks.{}.mlp.fc2",
@@ -160,8 +160,8 @@ NAMES = PublishedNames(
     },
     publisher="timm",
     head="head",
-    # DINOv2's in the place of hidden patches, a layer of Hugging Face's that no published
-    # classifier has, and the text towers of whole CLIPs.
+# DINOv2's token for hidden patches, a layer of Hugging Face's that no published classifier
+    # has, and the text towers of complete CLIPs.
     left_out=("mask_token", "pooler.", "text."),
     others=(
         _TORCHVISION,
