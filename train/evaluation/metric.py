@@ -71,7 +71,7 @@ class Metric:
 
     @property
     def in_few_words(self) -> str:
-        """The same without the word accuracy, where a value in per cent follows: `macro top-5`."""
+        """The same without the word accuracy, for use before a value in per cent: `macro top-5`."""
         return " ".join(self._sets("-")) if self.is_accuracy else self.in_words
 
     @property
@@ -80,7 +80,7 @@ class Metric:
         return self.quantity == "accuracy"
 
     def format(self, value: float | None) -> str:
-        """A value for people; a dash where there is none, as for classes that do not occur."""
+        """A value for people; a dash if there is none, as for classes that do not occur."""
         if value is None or math.isnan(value):
             return "-"
         return f"{value:.2%}" if self.is_accuracy else f"{value:.4g}"
@@ -109,7 +109,7 @@ def to_json(values: Mapping[Metric, Value]) -> dict[str, Value]:
 
 
 def from_json(values: Mapping[str, Any]) -> dict[Metric, Any]:
-    """The values of a JSON object by their metrics, without what is no metric."""
+    """The values of a JSON object by their metrics, without other entries."""
     parsed = ((_parse(name), value) for name, value in values.items())
     return {metric: value for metric, value in parsed if metric is not None}
 

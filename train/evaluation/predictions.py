@@ -1,4 +1,4 @@
-"""What a model says of the examples of a split."""
+"""The predictions of a model for the examples of a split."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from train.devices import processes
 from train.devices.parallel import Devices
 from train.evaluation.stored_scores import CollectedScores, Scores
 
-# Examples, and scores of these, that are processed together, where all would take too much memory.
+# Examples, and scores of these, that are processed together to save memory.
 CHUNK = 2**12
 _MOST_SCORES = 2**22
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of the n examples of a split.
+    """The predictions of a model for the n examples of a split.
 
     Attributes:
-        loss: of each example, [n].
+        loss: the loss of each example, [n].
         scores: what sets are made of, [n, L].
         labels: the classes, [n]. One from L on is a class that the model does not know: its rank is
             L, it is in no set, and its loss is NaN.
         ranks: how many classes come before the label, [n]; see `topk_jax.metrics.label_ranks`.
-            They are of the logits: probabilities of 32 bits are 0 where a logit is 104 below the
+            They are of the logits: probabilities of 32 bits are 0 if a logit is 104 below the
             largest.
     """
 
@@ -49,11 +49,11 @@ class Predictions:
         return known
 
     def counts_of_all(self, class_counts: np.ndarray) -> np.ndarray:
-        """The training examples of each class, of which those have none that are not known."""
+        """The training examples of each class; classes that are not known have 0."""
         return np.pad(class_counts, (0, self.num_classes - len(class_counts)))
 
     def take(self, indices: np.ndarray) -> "Predictions":
-        """Those of the examples at some indices."""
+        """The predictions for the examples at some indices."""
         return Predictions(
             self.loss[indices], self.scores[indices], self.labels[indices], self.ranks[indices]
         )
@@ -124,7 +124,7 @@ def of_steps(
 
 
 def ranks_in_64_bits(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The label ranks of scores [n, L] as they are, where JAX by default rounds them to 32 bits."""
+    """The label ranks of unrounded scores [n, L]; JAX by default rounds them to 32 bits."""
     with jax.enable_x64(True):
         ranks = [metrics.label_ranks(scores[chunk], labels[chunk]) for chunk in chunks(scores)]
     return np.concatenate(ranks)

@@ -1,4 +1,4 @@
-"""Scores and labels in files: those of a run for whoever wants them, and somebody else's."""
+"""Scores and labels in files: written from a run, or read from other programs."""
 
 import bz2
 import functools
@@ -67,7 +67,7 @@ _FINITE_OR_MASKED = (
 def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray | None) -> None:
     """Writes an .npz file of scores float32 [n, L], labels [n], losses [n] and class counts [L].
 
-    Examples of classes that the model does not know have no label among these, and are left out.
+    Examples of classes that the model does not know do not have a label here, and are left out.
     """
     if not predictions.is_known.all():
         unknown = np.flatnonzero(~predictions.is_known)
@@ -96,7 +96,7 @@ def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray 
 
 
 def _parts(array: Scores) -> Iterator[np.ndarray]:
-    """The rows of an array, those of many numbers in parts."""
+    """The rows of an array, in parts if there are many numbers."""
     if len(array.shape) == 1:
         yield array[:]
     else:
@@ -104,7 +104,7 @@ def _parts(array: Scores) -> Iterator[np.ndarray]:
 
 
 def are_probabilities(scores: Scores) -> bool:
-    """Whether the scores of each example add up to 1; those of multi-label losses need not."""
+    """Whether the scores of each example add up to 1; scores of multi-label losses need not."""
     return all(_add_up_to_1(scores[chunk]) for chunk in chunks(scores))
 
 
@@ -181,7 +181,7 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
 
 
 def _losses_of(values: Scores, classes: np.ndarray, *, are_logits: bool) -> np.ndarray:
-    """The cross-entropy of each example, in 64 bits: somebody's logits may be of any size."""
+    """The cross-entropy of each example, in 64 bits: a user's logits may be of any size."""
 
     def of_chunk(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
         rows = np.arange(len(classes))
@@ -250,7 +250,7 @@ def read_integers(path: Path, *, flag: str) -> np.ndarray:
 
 
 def _text(path: Path) -> str:
-    """A text of a limited size, also where its name says that it is compressed."""
+    """A text of a limited size, decompressed if its name has that ending."""
     most = files.MOST_EXAMPLES_BYTES
     with files.open_bounded(path, most) as stored:
         if path.suffix not in _DECOMPRESSED:
@@ -261,7 +261,7 @@ def _text(path: Path) -> str:
             while len(content) <= most and (part := decompressed.read(2**24)):
                 content += part
         except OSError as error:
-            if error.errno is not None:  # Of the system, and not of the content.
+            if error.errno is not None:  # The system raised it, not the content.
                 raise
             raise ValueError(first_line(error)) from error
     if len(content) > most:
@@ -314,7 +314,7 @@ def _read_scores(path: Path, flag: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _Arrays(Mapping[str, np.ndarray]):
-    """The arrays of a file, each of which is read when it is asked for.
+    """The arrays of a file; each is read when it is used.
 
     Attributes:
         path: the file.

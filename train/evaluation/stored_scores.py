@@ -1,4 +1,4 @@
-"""Scores of many examples: in memory, or in a file of which a few rows are read at a time."""
+"""Scores of many examples: in memory, or in a file that is read a few rows at a time."""
 
 import tempfile
 from collections.abc import Iterable
@@ -54,13 +54,13 @@ class StoredScores:
     def __getitem__(self, chosen: np.ndarray) -> "StoredScores": ...
 
     def __getitem__(self, chosen: slice | np.ndarray) -> "np.ndarray | StoredScores":
-        """The scores of a slice of the examples, or those at indices, which are not read yet."""
+        """The scores of a slice of the examples, or of the examples at indices, not read yet."""
         rows = self.rows[chosen]
         if not isinstance(chosen, slice):
             return replace(self, rows=rows)
         if not rows.size:
             return self.stored[:0]
-        # Indices increase as a rule, so that those of a slice are near one another.
+        # Indices usually increase, so that the indices of a slice are near one another.
         first, last = int(rows.min()), int(rows.max())
         read, places = self.stored[first : last + 1], rows - first
         return read if np.array_equal(places, np.arange(len(read))) else read[places]

@@ -46,11 +46,11 @@ def summarize(
     """The mean loss, every accuracy by K, and the sizes of the average-K sets.
 
     Args:
-        predictions: what the model says of the split.
+        predictions: the predictions for the split.
         thresholds: the thresholds of the average-K sets, calibrated on validation.
         class_counts: the training images of each class, which make it few, medium or many shot;
-            where they are None, there are no accuracies by shot. A class that the model does not
-            know has few: none.
+            if None, there are no accuracies by shot. A class that the model does not know has 0
+            and is few shot.
     """
     values = {LOSS: predictions.mean_loss()}
     size_counts = {}
@@ -96,12 +96,12 @@ def accuracies_by_average(
         class_counts = predictions.counts_of_all(class_counts)
     num_classes = predictions.num_classes
     values = _shares(outcome.hits, predictions.labels, class_counts, num_classes)
-    # In the order that JAX returns them in, which is that of the files.
+    # In the order in which JAX returns them, which is the order in the files.
     return {average: float(values[average]) for average in sorted(AVERAGES) if average in values}
 
 
 def check_has_value(metric: Metric, labels: np.ndarray, class_counts: np.ndarray) -> None:
-    """Raises `UserError` where a split of these labels cannot have the metric to select by."""
+    """Raises `UserError` if a split of these labels cannot have the metric to select by."""
     hits = np.ones(len(labels), np.bool_)
     if metric.average not in SHOTS:
         return

@@ -21,8 +21,8 @@ def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> Unreadable
 
     Args:
         dataset: the opened data set.
-        check: how they are looked at, one of `unreadable_images.CHECKS`.
-        begins: whether the run has made no steps yet. It then needs images of all classes.
+        check: how they are checked, one of `unreadable_images.CHECKS`.
+        begins: whether the run has not made a step yet. It then needs images of all classes.
 
     Raises:
         UserError: no image of a split, or of a class in training, can be read.

@@ -26,7 +26,7 @@ _DECLARED = {
 # These may differ from machine to machine: the results do not depend on them. Images that cannot be
 # read are refused or left out, so that the results are the same without them.
 FIELDS_OF_THE_MACHINE = frozenset(name for name, one in _DECLARED.items() if one.of_machine)
-# These may change when a run goes on, or is finished. The files at another path must be the same.
+# These may change when a run resumes, or is finished. The files at another path must be the same.
 MAY_CHANGE = frozenset(name for name, one in _DECLARED.items() if one.may_change)
 # What a run is to do about images that cannot be read. Without --workdir a run is found by its
 # name, also if one of these is another.
@@ -205,9 +205,9 @@ class Run:
 
 def check_same_run(workdir: Path, config: Mapping[str, Any], results: Mapping[str, Any]) -> None:
     """Raises `UserError` if the configuration of a workdir is not the one that its results have."""
-    # Results of earlier versions may have none.
+    # Results of earlier versions may not have it.
     found, of_results = (identity(one) for one in (config, results.get("config", config)))
-    # Whoever moved the data set says so in the configuration.
+    # A user who moved the data set changes the configuration.
     of_results[DATASET_PATH] = found.get(DATASET_PATH)
     found.setdefault(DATASET_PATH, None)
     if differing := differences(found, of_results):

@@ -29,12 +29,12 @@ _BEST_POSSIBLE = "the best possible on the same examples, over all images and ov
 
 
 class Terminal:
-    """Shows a run on standard output; plain lines and no animation where that is not a terminal.
+    """Shows a run on standard output; plain lines without animation if that is not a terminal.
 
     Args:
         num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one.
-        first_step: the steps that an earlier run has made.
+        first_step: the steps that an earlier run made.
         select_by: the validation metric that selects an epoch.
     """
 
@@ -76,7 +76,7 @@ class Terminal:
     def epoch(
         self, epoch: int, seconds: float, validation: Mapping[Metric, float], is_best: bool
     ) -> None:
-        """Prints a line for a finished epoch, above the bar where there is one."""
+        """Prints a line for a finished epoch, above the bar if there is one."""
         show_line(
             f"epoch {epoch}/{self._num_epochs}  training: {_training_in_words(self._training)}  "
             f"validation: {_in_words(validation)}  {seconds:.1f} s{self._best if is_best else ''}",
@@ -159,13 +159,13 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
 
 
 def tracked(batches: Iterable[Batch], total: int, what: str) -> Iterator[Batch]:
-    """The batches, with a bar on standard error where that is a terminal."""
+    """The batches, with a bar on standard error if that is a terminal."""
     with make_bar(make_console(stderr=True), before=what, transient=True) as bar:
         yield from bar.track(batches, total=total)
 
 
 def show_files(files: Mapping[str, Path], console: Console | None = None) -> None:
-    """Prints where files are, by what they are; by default on standard output."""
+    """Prints the paths of files with their descriptions; by default on standard output."""
     width = max((len(what) for what in files), default=0)
     for what, path in files.items():
         show_line(f"{what:<{width}}  {_shortest(path)}", console)
@@ -211,7 +211,7 @@ def _show_table(
     Args:
         console: where it is printed.
         metrics: the metrics of the split.
-        evaluated: what `train.evaluation.evaluated` says of it; None in results of earlier
+        evaluated: what `train.evaluation.evaluated` writes about it; None in results of earlier
             versions.
     """
     if evaluated is None:
@@ -324,7 +324,7 @@ def _count_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _training_in_words(metrics: Mapping[str, float]) -> str:
-    """The loss and the accuracy of training steps; what else there is has no room in a line."""
+    """The loss and the accuracy of training steps; a line does not have room for more."""
     return f"loss {metrics['loss']:.4g}, accuracy {metrics['accuracy']:.2%}"
 
 
@@ -334,6 +334,6 @@ def _in_words(metrics: Mapping[Metric, float]) -> str:
 
 
 def _shortest(path: Path) -> str:
-    """The path, from the working directory if it lies below it."""
+    """The path, relative to the working directory if it is below it."""
     path = path.absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

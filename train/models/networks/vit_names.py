@@ -160,7 +160,7 @@ NAMES = PublishedNames(
     },
     publisher="timm",
     head="head",
-# DINOv2's token for hidden patches, a layer of Hugging Face's that no published classifier
+    # DINOv2's token for hidden patches, a layer of Hugging Face's that no published classifier
     # has, and the text towers of complete CLIPs.
     left_out=("mask_token", "pooler.", "text."),
     others=(
