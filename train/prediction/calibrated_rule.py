@@ -50,7 +50,7 @@ class CalibratedRule:
         return set_rules.at_threshold(self.threshold)(probabilities)
 
     def in_words(self) -> str:
-        """A sentence that says which classes are in a set, and why."""
+        """A sentence that explains which classes are in a set."""
         if self.conformal is not None:
             return _conformal_in_words(self.conformal, self.value)
         if self.threshold is None:

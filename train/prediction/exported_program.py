@@ -14,7 +14,7 @@ from train.prediction.trained import TrainedClassifier
 from train.training.normalization import numbers_in_words
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
-# Of what the program takes, by `DatasetSpec.inputs`.
+# The type of what the program takes, by `DatasetSpec.inputs`.
 _DTYPES = {"images": "uint8", "features": "float32", "names": "int32"}
 
 

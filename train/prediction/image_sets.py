@@ -71,10 +71,10 @@ class ImageFiles:
         return len(self.files)
 
     def check(self, classifier: TrainedClassifier) -> None:
-        """Refuses a classifier that takes no images; files that are none have their own entries.
+        """Refuses a classifier that does not take images.
 
         Raises:
-            UserError: it is one.
+            UserError: it does not take images.
         """
         classifier.check_takes("images")
 
@@ -143,7 +143,7 @@ def _read(
 def _batches(
     entries: Iterator[_Picture | Unreadable], batch_size: int
 ) -> Iterator[list[_Picture | Unreadable]]:
-    """Groups of as many images as a batch holds, with the unreadable files between them."""
+    """Batches of images, with the unreadable files between them."""
     while batch := list(_up_to(entries, batch_size)):
         yield batch
 

@@ -73,7 +73,7 @@ class Names:
         Args:
             classifier: the classifier.
             rule: the rule that makes the sets.
-            thumbnails: not used; names have none.
+            thumbnails: not used for names.
         """
         del thumbnails
         size = batching.batch_size(len(self), _LARGEST_BATCH)
@@ -94,7 +94,7 @@ def read(names: Sequence[str]) -> Names:
     """The names of --names.
 
     Raises:
-        UserError: there is none, or one is empty.
+        UserError: there are no names, or one is empty.
     """
     stripped = [name.strip() for name in names]
     if not stripped or not all(map(characters.normalized, stripped)):

@@ -127,7 +127,7 @@ def _recipe(chosen: ChosenClassifier) -> str:
 
 
 def _facts(config: Config, names: tuple[str, ...]) -> Facts:
-    """What a data set would tell, for classes alone."""
+    """What a data set would contain, for only class names."""
     assert isinstance(config.dataset, FolderFields)
     size = config.dataset.image_size
     assert size is not None

@@ -47,7 +47,7 @@ class NamedRows:
 
     Attributes:
         features: float16 or float32, [n, d].
-        names: of the rows; None if the file has none.
+        names: the names of the rows; None if the file does not have them.
         path: the file or the folder that they are read from.
     """
 
@@ -91,7 +91,7 @@ class NamedRows:
         Args:
             classifier: the classifier.
             rule: the rule that makes the sets.
-            thumbnails: not used; rows have none.
+            thumbnails: not used for rows.
         """
         del thumbnails
         size = batching.batch_size(len(self), _LARGEST_BATCH)

@@ -10,7 +10,7 @@ from train.evaluation import conformal_rules
 from train.foundation import flag_types
 from train.foundation.errors import UserError
 
-# So that --help shows the flags as those of the command.
+# So that --help shows the flags as flags of the command.
 flags.disclaim_key_flags()
 
 _FLAGS = "--top_k, --average_k or --coverage"

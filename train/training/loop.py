@@ -32,16 +32,16 @@ class Loop:
     Attributes:
         train_step: the compiled step: state and batch to state and metrics.
         validate: takes a state on the devices and returns the metrics of the validation split.
-        devices: those that the state is on.
+        devices: the devices that the state is on.
         checkpointer: saves the state and the progress.
         reporter: receives the metrics of every step and epoch.
-        stop_signals: the requests to this process while the run goes on.
+        stop_signals: the requests to this process during the run.
         num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one.
         select_by: the validation metric that selects an epoch.
         stop_after: the epochs without improvement after which the run stops; None for never.
-        save_every: the steps after which a checkpoint is saved, beside those at the end of each
-            epoch; None for never.
+        save_every: the steps after which a checkpoint is saved, in addition to the end
+            of each epoch; None for never.
         after_epoch: called after each epoch, once it is evaluated and saved; None for nothing.
     """
 
@@ -118,7 +118,7 @@ class Loop:
                     self._save(state, progress)
                     saved_step = progress.step
                 if at_end and self.after_epoch is not None:
-                    # After the save: what it raises ends a run that can go on from here.
+                    # After the save, so that a run that ends by an error here can resume.
                     self.after_epoch(progress.epochs, metric.to_json(validation))
                 steps.restart()
                 if stop_signals.is_stop(steps.request):
@@ -126,8 +126,8 @@ class Loop:
                 continue
             progress = dataclasses.replace(progress, step=progress.step + 1)
             state = steps.dispatch(state, progress.step, batches)
-        # No step told the other processes of a signal that came during the last ones. Where there
-        # are others, they would wait for this one: it goes on.
+        # The other processes do not know a signal that came during the last steps, and would wait
+        # for this one. So it only stops if it is the only process.
         request = self.stop_signals.current()
         if stop_signals.is_stop(request) and not processes.are_several():
             raise self._interrupted(request, progress)

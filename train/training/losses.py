@@ -28,7 +28,7 @@ def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
 
 
 def _split(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
-    """As `_plain`, for a loss that can split the classes."""
+    """Like `_plain`, for a loss that can split the classes."""
 
     def build(*, class_axis_name: str | None, **parameters: Any) -> Objective:
         return _deterministic(
@@ -53,7 +53,7 @@ def _cross_entropy(
 
 
 def _scaled(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
-    """As `_split`, for a loss of cosines that has a `scale`."""
+    """Like `_split`, for a loss of cosines that has a `scale`."""
 
     def build(*, scale: jax.Array, class_axis_name: str | None, **parameters: Any) -> Objective:
         return _deterministic(
@@ -84,7 +84,7 @@ def _relaxed_top_k_cross_entropy(
             logits,
             labels,
             top_k_weights=weights,
-            # As many as there are, where there are fewer.
+            # All of them if there are fewer.
             num_candidates=min(max(num_candidates, k), logits.shape[-1]),
             **relaxation,
         )
@@ -188,7 +188,7 @@ def _without_zero_smoothing(values: Hyperparameters, _class_counts: np.ndarray) 
 
 
 def _with_margins(values: Hyperparameters, class_counts: np.ndarray) -> Hyperparameters:
-    """One margin per class in place of the largest margin.
+    """Replaces the largest margin by one margin per class.
 
     Raises:
         UserError: a class has no training images.
@@ -405,7 +405,7 @@ SYMBOLS = {
 }
 
 
-# What `config.loss.name` may be: a name of ours, or the import path of somebody else's entry.
+# What `config.loss.name` may be: a name of ours, or the import path of a third-party entry.
 LOSS_NAME = import_paths.one_of_or_path(LOSSES, LossSpec)
 
 

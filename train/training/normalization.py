@@ -1,4 +1,4 @@
-"""How the images of a run are normalized: as the data set says, or as the weights expect."""
+"""How the images of a run are normalized: by the data set's numbers, or as the weights expect."""
 
 from train.configuration import ModelFields
 from train.data import DatasetSpec
@@ -10,7 +10,7 @@ _FIELD = "config.model.normalization"
 
 
 def of_new_run(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
-    """The normalization of a run that begins; None for that of its data set.
+    """The normalization of a new run; None for the normalization of its data set.
 
     Args:
         settings: the fields of `config.model`.
@@ -24,7 +24,7 @@ def of_new_run(settings: ModelFields, spec: DatasetSpec) -> Normalization | None
 
 
 def in_words(settings: ModelFields, spec: DatasetSpec) -> str:
-    """A line that says how images are normalized, where it is not as the data set says.
+    """A line about how images are normalized, if not by the data set's numbers.
 
     Args:
         settings: the fields of `config.model`.
@@ -61,7 +61,8 @@ def _chosen(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
         return NORMALIZATIONS[name]
     if settings.start_from is not None:
         earlier = earlier_run.inputs(settings.start_from)
-        # An earlier run on other channels does not fit, which is told where its weights are read.
+        # An earlier run on other channels does not fit, which is reported when its weights are
+        # read.
         same = spec.has_images and earlier.has_images and len(earlier.mean) == len(spec.mean)
         return Normalization(earlier.mean, earlier.std) if same else None
     if settings.pretrained is not None and in_colour:

@@ -22,7 +22,7 @@ def configuration(name: str, path: Path, **fields: Any) -> FolderFields | TableF
     Args:
         name: "folder" or "table".
         path: where the images are.
-        fields: those that do not have their default.
+        fields: the fields that do not have their default.
     """
     changed = {
         "path": str(path),
@@ -71,7 +71,7 @@ def _labelled(flag: str, config: FolderFields | TableFields) -> FoundImages:
 
 
 def _unlabelled(root: Path, largest: int) -> FoundImages | None:
-    """The files in the folder itself but known side files; None if it has folders, or none."""
+    """The files in the folder itself, without side files; None if there are folders or no files."""
     if not root.is_dir():
         return None
     passed = PassedOver()

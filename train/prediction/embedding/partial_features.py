@@ -21,14 +21,14 @@ _CHECKSUM_BYTES = 4
 
 
 class PartialFeatures:
-    """Batches of features in a file, to go on from.
+    """Batches of features in a file, to resume from.
 
     Attributes:
-        done: the number of images that were looked at.
+        done: the number of images that were processed.
 
     Args:
-        file: the file; what is torn at its end is cut off.
-        head: the line at its beginning.
+        file: the file; a torn end is cut off.
+        head: the first line.
         num_examples: the number of images n.
         num_features: the number of features d.
     """
@@ -84,7 +84,7 @@ class PartialFeatures:
         return min(BATCH_SIZE, self._num_examples - self.done)
 
     def _next_batch(self, size: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """The batch at this place of the file; None if there is no whole one."""
+        """The batch at this place of the file; None if there is no complete one."""
         content = self._file.read(size * (1 + 4 * self._num_features))
         # After a power cut, a file may have its length and not its content.
         if size == 0 or self._file.read(_CHECKSUM_BYTES) != _checksum(content):

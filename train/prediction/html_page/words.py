@@ -31,7 +31,7 @@ def plural(count: int, one: str, several: str | None = None) -> str:
 
 
 def folder(path: Path) -> str:
-    """The folder of a file with a slash at its end; empty if the path has no folder."""
+    """The folder of a file with a slash at its end; empty for a path without a folder."""
     return os.path.join(path.parent, "") if path.parent != Path() else ""  # noqa: PTH118
 
 
