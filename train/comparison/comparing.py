@@ -155,7 +155,7 @@ def value(run: Run, metric: Metric, split: str) -> float | None:
 
 
 def _usual_metrics(runs: Iterable[Run], split: str) -> list[Metric]:
-    """Those that the runs selected by, then the top-K accuracies that some run has."""
+    """The metrics that selected epochs, then the top-K accuracies that some run has."""
     runs = list(runs)
     selecting = dict.fromkeys(Metric.parse(run.fields["select_by"]) for run in runs)
     ks = sorted({k for run in runs for k in run.fields.get("eval.ks") or ()})
@@ -175,7 +175,7 @@ def _check_metrics(wanted: Iterable[Metric], runs: Sequence[Run], split: str) ->
 
 
 def _find(baseline: str, of_data_sets: Sequence[Groups]) -> list[Group | None]:
-    """The baseline among the groups of each data set; None where it is not among them."""
+    """The baseline among the groups of each data set; None if it is not among them."""
     parts = [part.partition("=") for part in _COMMA.split(baseline)]
     wanted = {name.strip(): text.strip() for name, equals, text in parts if equals}
     if len(wanted) < len(parts):
@@ -230,7 +230,7 @@ def _values(group: Group, metric: Metric, split: str) -> Values:
 
 
 def _comparable(group: Group, other: Group, metric: Metric) -> bool:
-    """Whether a difference of the metric means something: not of two kinds of loss."""
+    """Whether a difference of the metric has a meaning: two kinds of loss have none."""
 
     def loss(of: Group) -> dict[str, object]:
         # Losses are evaluated without label smoothing and weights.
@@ -271,7 +271,7 @@ def _about_losses(wanted: Iterable[Metric], tables: Sequence[DataSetTable]) -> I
 def _about_shots(
     wanted: Iterable[Metric], tables: Sequence[DataSetTable], split: str
 ) -> Iterable[str]:
-    """How few classes and examples the means over few, medium and many shot classes are of."""
+    """The numbers of classes and examples of the means over few, medium and many shot classes."""
     averages = {metric.average for metric in wanted}
     for table in tables:
         runs = [run for row in table.rows for run in row.group.runs.values()]

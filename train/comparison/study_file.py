@@ -1,4 +1,4 @@
-"""A study as a TOML file says it: arms with their parameters, seeds, and contrasts of arms."""
+"""A study in a TOML file: arms with their parameters, seeds, and contrasts of arms."""
 
 import functools
 import hashlib
@@ -232,7 +232,7 @@ def _contrast(name: str, table: Mapping[str, Any], arms: Mapping[str, Arm]) -> P
 
 
 def _check(study: Study, name: str, arm: Arm) -> None:
-    """Refuses an arm of which a run could not be made, or would lack a metric that is needed."""
+    """Refuses an arm whose runs could not be made, or would lack a metric that is needed."""
     for recipe in arm.search.recipes if arm.search else (arm.recipe,):
         planned_runs.check(PlannedRun(recipe, 0))
     if arm.search:
@@ -247,7 +247,7 @@ def _check(study: Study, name: str, arm: Arm) -> None:
 
 
 def _check_ends(search: Search) -> None:
-    """Refuses a space with a choice, or an end that extensions can reach, that no run can have."""
+    """Refuses a space with a choice, or a reachable end, that a run cannot have."""
     some = search.recipes[0]
     for parameter in search.space:
         if isinstance(parameter, Choice):

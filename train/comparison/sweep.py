@@ -1,4 +1,4 @@
-"""A sweep: every combination of recipes, values of fields and seeds, as a TOML file says."""
+"""A sweep: every combination of the recipes, values of fields and seeds in a TOML file."""
 
 import itertools
 import math

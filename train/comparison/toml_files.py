@@ -1,4 +1,4 @@
-"""TOML files that say which runs there are, and the values in them."""
+"""TOML files that describe runs, and the values in them."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ from train.foundation.errors import UserError, first_line
 
 # In bytes, of what people write by hand.
 _LARGEST = 2**20
-# Of values of a field, seeds, files or tables.
+# The most values of a field, seeds, files or tables.
 MOST_VALUES = 1_000
 # Each is checked before the first is made.
 MOST_RUNS = 2_000
@@ -92,7 +92,7 @@ def flattened(name: str, table: Any) -> dict[str, Any]:
 
 
 def values_of_field(name: str, value: Any, *, is_tuple: bool) -> list[Any]:
-    """The values of a field: one or several; those of a field that is a tuple are lists."""
+    """The values of a field, one or several. If the field is a tuple, each value is a list."""
     found = several(name, value)
     for one in found:
         if is_tuple != isinstance(one, list):
@@ -103,7 +103,7 @@ def values_of_field(name: str, value: Any, *, is_tuple: bool) -> list[Any]:
 
 
 def value_of_field(name: str, value: Any, *, is_tuple: bool) -> Any:
-    """The one value of a field; that of a field that is a tuple is a list."""
+    """The one value of a field. If the field is a tuple, the value is a list."""
     if is_tuple != isinstance(value, list):
         kind = "a list, as [15, 25]" if is_tuple else "a number, a text, true or false"
         raise UserError(f"{name} must be {kind}; got {value!r}")
@@ -111,7 +111,7 @@ def value_of_field(name: str, value: Any, *, is_tuple: bool) -> Any:
 
 
 def _value(name: str, value: Any) -> Any:
-    """A value as recipes have it: a list becomes a tuple."""
+    """A value in the form of recipes: a list becomes a tuple."""
     elements = value if isinstance(value, list) else [value]
     if not all(isinstance(element, bool | int | float | str) for element in elements):
         raise UserError(f"{name} cannot be {value!r}")

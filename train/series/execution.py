@@ -149,7 +149,7 @@ def _commands(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) ->
 
 
 def _time_left(rounds: float, seconds: list[float]) -> str:
-    """The time that so many runs one after another will take; empty before the first ended."""
+    """The time for a number of runs one after another, in words; empty before the first ended."""
     if not seconds:
         return ""
     return f" (about {_duration(rounds * statistics.median(seconds))} left)"

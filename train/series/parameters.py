@@ -42,7 +42,7 @@ class Range:
         return min(max(_rounded(drawn), self.start), self.end)
 
     def edge(self, value: float) -> Side | None:
-        """The end at which a value lies and beyond which the range can be extended, if any."""
+        """The end near which a value is and beyond which the range can be extended, if any."""
         low, high = self._place(self.start), self._place(self.end)
         position = (self._place(value) - low) / (high - low)
         if position <= _OUTER and (self.least is None or self.start > self.least):
@@ -79,7 +79,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Choice:
-    """A field that is one of a few values. It has no ends.
+    """A field that is one of a few values; it cannot be extended.
 
     Attributes:
         name: the field.
@@ -108,5 +108,5 @@ def generator(seed: int, name: str, part: int) -> np.random.Generator:
 
 
 def _rounded(value: float) -> float:
-    """Four digits, so that names of runs stay short."""
+    """Rounds to four digits, so that names of runs stay short."""
     return float(f"{value:.4g}")

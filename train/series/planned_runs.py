@@ -86,7 +86,7 @@ class PlannedRun:
 
 
 def check_overrides(overrides: tuple[str, ...]) -> None:
-    """Raises `UserError` for an override that is no field and value, or that changes the seed."""
+    """Raises `UserError` for an override without a field and value, or that changes the seed."""
     for override in overrides:
         name, equals, _ = override.partition("=")
         if not equals or not name:
@@ -125,7 +125,7 @@ def distinct(planned: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
 
 
 class _Unprinted(ConfigDict):
-    """A configuration without a text: absl makes one of every default, in most of its time."""
+    """A configuration without a text: absl spends most of its time on the texts of defaults."""
 
     def __str__(self) -> str:
         return ""

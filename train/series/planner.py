@@ -130,7 +130,7 @@ class Planner:
 
     @functools.cached_property
     def runs(self) -> tuple[PlannedRun, ...]:
-        """The runs that are known now, each once, in order: those of the searches come first."""
+        """The runs that are known now, each once, in order: the runs of the searches come first."""
         finals = [runs for runs in map(self.finals, self.arms) if runs is not None]
         return distinct(
             [
@@ -241,6 +241,6 @@ class Planner:
 
 
 def _best_first(trials: Sequence[Mapping[int, Trial]]) -> list[int]:
-    """The indices by their mean score, the best first; of equal ones, the first."""
+    """The indices by their mean score, the best first; equal ones in their order."""
     means = [float(np.mean([one.counted for one in runs.values()])) for runs in trials]
     return sorted(range(len(means)), key=lambda index: -means[index])

@@ -9,7 +9,7 @@ from train.series.planned_runs import SPLIT, PlannedRun
 from train.workdir import run_files
 from train.workdir.runs import Run, identity
 
-# How the last line of a run's log begins where training came to numbers that are not finite.
+# How the last line of a run's log starts if training came to numbers that are not finite.
 _DIVERGED = "error: training diverged"
 
 
@@ -43,7 +43,7 @@ class RunsFolder:
             run = Run.read(workdir) if workdir.is_dir() else None
             if run is not None:
                 self._by_name[workdir.name] = run
-                # Of several folders with the same run, a finished one.
+                # If several folders have the same run, a finished one.
                 if run.key not in self._by_key or not self._by_key[run.key].is_finished:
                     self._by_key[run.key] = run
 
@@ -82,7 +82,7 @@ class RunsFolder:
         return workdir.with_name(f"{workdir.name}.log")
 
     def last_line(self, planned: PlannedRun) -> str:
-        """The last line that the commands of the run printed; empty if there is none."""
+        """The last line that the commands of the run printed; empty without a log."""
         try:
             with files.open_regular(self.log(planned)) as log:
                 lines = log.readall().decode(errors="replace").split("\n")

@@ -32,8 +32,8 @@ _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
 # Divisible by 2 and 3: losses bend at the middles of the sides and at the centre, so that these
 # have to be points.
 _CELLS = 90
-# Flat parts often lie at 0, 1/2 and 1. These values are in the middle of a band, so that rounding
-# errors draw no lines.
+# Flat parts are often at 0, 1/2 and 1. These values are in the middle of a band, so that rounding
+# errors do not draw lines.
 _LEVELS = np.linspace(-0.05, 1.05, 12)
 _REPLICATIONS = 100
 _SEED = 0
@@ -242,7 +242,7 @@ def _in_two_lines(loss: str) -> str:
 def _draw_panel(axes: Axes, panel: Panel, triangulation: Triangulation) -> TriContourSet:
     values = rescaled(panel.loss)
     filled = axes.tricontourf(triangulation, values, levels=_LEVELS, cmap=figure_style.COLOR_MAP)
-    # The lines can also be told apart in small print.
+    # The lines can also be distinguished in small print.
     axes.tricontour(triangulation, values, levels=_LEVELS, colors="white", linewidths=0.6)
     axes.set_title(panel.title, fontsize=8)
     axes.set_aspect("equal")

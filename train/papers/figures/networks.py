@@ -26,7 +26,7 @@ _WIDTH, _LEAST_HEIGHT, _MARGINS, _ENTRY = 7.5, 4.0, 0.5, 0.165
 def on_two_data_sets(results: Sequence[Tested]) -> Figure:
     """The macro top-1 accuracy on Pl@ntNet-300K over that on ImageNet, a point for each network.
 
-    Networks with results on one of the two alone are named and left out.
+    Networks with results on only one of the two are named and left out.
 
     Raises:
         UserError: no network has results on both.
@@ -75,7 +75,7 @@ def average_against_top(results: Sequence[Tested]) -> Figure:
 
 
 def numbers(networks: Sequence[str]) -> dict[str, int]:
-    """The numbers of networks, in their order: the thesis' own, then those of others by name."""
+    """The numbers of networks, in their order: the thesis' numbers, then others by name."""
     others = sorted(set(networks) - set(NETWORKS))
     number = {name: index for index, name in enumerate((*NETWORKS, *others), start=1)}
     return {name: number[name] for name in sorted(networks, key=lambda name: number[name])}

@@ -93,7 +93,7 @@ def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
 
 
 def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs by label; those of one label are seeds of one experiment.
+    """The runs by label; runs of one label are seeds of one experiment.
 
     Raises:
         UserError: runs of one label differ in more than the seed.

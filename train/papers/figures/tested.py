@@ -66,10 +66,10 @@ def find(folder: str) -> list[Tested]:
 
 
 def by_network(tested: Sequence[Tested], dataset: str, metric: str) -> dict[str, float]:
-    """A metric on a data set by network: the mean over seeds where there are several.
+    """A metric on a data set by network: the mean over seeds if there are several.
 
     Raises:
-        UserError: results of one network are no seeds of one experiment, or one lacks the metric.
+        UserError: results of one network are not seeds of one experiment, or one lacks the metric.
     """
     found: dict[str, list[Tested]] = defaultdict(list)
     for one in tested:

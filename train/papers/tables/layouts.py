@@ -34,8 +34,8 @@ class Variant:
     Attributes:
         metric: the number that is read from its runs.
         changes: the fields that it changes in the recipe of a loss.
-        k: the K for losses that have one; None for that of the recipe.
-        loss: the loss that its runs are trained with; None for that of the row.
+        k: the K for losses that have one; None for the recipe's.
+        loss: the loss that its runs are trained with; None for the row's.
         head: the head of the column; None for its key.
     """
 
