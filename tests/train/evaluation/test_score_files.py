@@ -79,7 +79,7 @@ def test_rows_without_a_softmax_are_refused(tmp_path, rng, value):
     )
     with pytest.raises(UserError, match=message):
         read(tmp_path, logits=logits, labels=labels)
-    # What is no logit masks nothing.
+    # A value that is not a logit does not mask.
     for name in ("scores", "probabilities"):
         with pytest.raises(
             UserError, match=r"must be finite; 2 of the 9 examples in .* have NaN o"
@@ -342,7 +342,7 @@ def test_stored_scores_are_read_by_rows(tmp_path, rng):
     np.testing.assert_array_equal(stored[20:], np.empty((0, 3)))
     for odd in ([2, 1, 0], [0, 0, 2], [5, 5, 5]):
         np.testing.assert_array_equal(stored[np.array(odd)][:], values[odd])
-    # What has rows in parts, or is no matrix, is not read by rows.
+    # Arrays with rows in parts, and arrays that are not matrices, are not read by rows.
     for other in (values.T, values[0]):
         np.save(tmp_path / "other.npy", other)
         assert array_files.in_npy(tmp_path / "other.npy").rows() is None

@@ -142,7 +142,7 @@ def test_scores_in_a_file_give_the_same_evaluation(workdir, monkeypatch):
     assert isinstance(in_memory, np.ndarray)
     assert isinstance(in_file, StoredScores)
     np.testing.assert_array_equal(in_file[:], in_memory)
-    # NaN where no class is of a kind.
+    # NaN for a kind without classes.
     np.testing.assert_equal(found.metrics, expected.metrics)
 
 

@@ -1,4 +1,4 @@
-"""A run normalizes images as its weights expect, and goes on as it began."""
+"""A run normalizes images as its weights expect, also when it resumes."""
 
 import dataclasses
 import json
@@ -99,8 +99,8 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
 
 @pytest.mark.slow
 def test_images_go_to_the_devices_as_bytes(photos, run_by_clip, sent, tmp_path, monkeypatch):
-    """As float32 they would be four times as many bytes; they are normalized in the program."""
-    # Of training and of evaluation.
+    """As float32 they would take four times the bytes; they are normalized in the program."""
+    # For training and for evaluation.
     assert sorted("positions" in names for names in sent) == [False, True]
     assert list(sent.values()) == [{np.dtype(np.uint8)}] * 2
     of_predictions = []
