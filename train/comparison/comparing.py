@@ -14,7 +14,7 @@ from train.series.planned_runs import PlannedRun
 from train.series.statistics import Values
 from train.workdir.runs import Run
 
-# As many as fit a line.
+# The number that fits a line.
 _NAMED = 3
 # Between the parts of a baseline: values may have commas, too.
 _COMMA = re.compile(r",\s*(?=[\w.]+=)")

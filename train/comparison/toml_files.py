@@ -9,13 +9,13 @@ from typing import Any
 from train.foundation import fields, json_files, text_files
 from train.foundation.errors import UserError, first_line
 
-# In bytes, of what people write by hand.
+# In bytes; users write these files by hand.
 _LARGEST = 2**20
 # The most values of a field, seeds, files or tables.
 MOST_VALUES = 1_000
 # Each is checked before the first is made.
 MOST_RUNS = 2_000
-# The beginning of a key of more than 32 parts with dots between them: tomllib takes time with the
+# The start of a key of more than 32 parts with dots between them: tomllib's time grows with the
 # square of their number.
 _LONG_KEY = re.compile(
     r"""(?<![\w\\-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){32}"""
@@ -63,7 +63,7 @@ def several(name: str, value: Any) -> list[Any]:
     if len(values) > MOST_VALUES:
         raise UserError(f"{name} must have at most {MOST_VALUES:,} values; got {len(values):,}")
     for index, one in enumerate(values):
-        # True equals 1, and is another value.
+        # True equals 1 in Python, but is another value.
         equal = [other for other in values[:index] if other == one]
         if any(isinstance(other, bool) == isinstance(one, bool) for other in equal):
             raise UserError(f"{name} has {one!r} twice")

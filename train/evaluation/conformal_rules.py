@@ -50,8 +50,8 @@ _LAC = {"kind": "lac"}
 _LAC_IN_WORDS = "1 less its probability"
 _LIKELIER = "the sum of the probabilities of likelier classes"
 
-# No rule has parameters of its own in the flags: a quantile is valid for all of them. These are of
-# the size that the authors use.
+# There are no flags for the parameters, because a quantile is valid for any values. The authors use
+# values of this size.
 _RULES = (
     ConformalRule(
         name=DEFAULT, what="the classes above one probability, the smallest sets", score=None

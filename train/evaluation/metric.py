@@ -18,7 +18,7 @@ SHOTS: tuple[Average, ...] = ("few", "medium", "many")
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that is reported of a split.
+    """A number that is reported for a split.
 
     Attributes:
         rule: what makes the sets: "top", the K best classes, or "average", the classes above a

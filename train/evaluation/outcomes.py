@@ -17,7 +17,7 @@ _LARGEST = 2**30
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What the accuracies of a split are the means of.
+    """The outcomes of the examples of a split; accuracies are their means.
 
     Attributes:
         labels: the class of each example, int32 [n].
@@ -52,7 +52,7 @@ class Outcomes:
             names = (field.name for field in dataclasses.fields(cls))
             found = cls(**{name: arrays[name]().read() for name in names})
             found._check()
-        except Exception as error:  # Whatever a damaged file, or one of another kind, raises.
+        except Exception as error:  # A damaged or another file can raise any of these.
             raise UserError(f"{path} has no outcomes of a split: {first_line(error)}") from error
         return found
 

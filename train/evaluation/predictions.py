@@ -73,9 +73,9 @@ def predict(
     num_examples: int,
     num_classes: int,
 ) -> Predictions:
-    """Runs the compiled step, with what each device has a copy of, and drops the padding.
+    """Runs the compiled step, with variables that each device has a copy of, and drops the padding.
 
-    Every process runs it over its share, and gets what all of them found.
+    Every process runs it over its share, and gets the results of all processes.
 
     Args:
         eval_step: the compiled step.
@@ -106,14 +106,14 @@ def predict(
 
 
 def labels_for_steps(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Labels that a step can take: any class in place of those that the model does not know."""
+    """Labels that a step can take: classes that the model does not know become any other class."""
     return np.where(labels < num_classes, labels, 0)
 
 
 def of_steps(
     loss: np.ndarray, scores: Scores, labels: np.ndarray, ranks: np.ndarray
 ) -> Predictions:
-    """What steps found that were given `labels_for_steps` of the labels."""
+    """The predictions from the results of steps with `labels_for_steps` of the labels."""
     found = Predictions(loss, scores, labels, ranks)
     if not (known := found.is_known).all():
         no_loss, last = loss.dtype.type(np.nan), ranks.dtype.type(scores.shape[-1])
@@ -131,12 +131,12 @@ def ranks_in_64_bits(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def chunks(scores: Scores) -> Iterator[slice]:
-    """Divides the examples of scores [n, L] into those that are processed together."""
+    """Divides the examples of scores [n, L] into chunks that are processed together."""
     return chunks_of(*scores.shape)
 
 
 def chunks_of(num_examples: int, num_classes: int) -> Iterator[slice]:
-    """The same for scores that are not there yet."""
+    """The same for the shape of scores that do not exist yet."""
     size = max(1, min(CHUNK, _MOST_SCORES // num_classes))
     for start in range(0, num_examples, size):
         yield slice(start, start + size)

@@ -25,7 +25,7 @@ from train.foundation import array_files, files, stored_rows, text_files
 from train.foundation.array_files import StoredArray
 from train.foundation.errors import UserError, first_line
 
-# What an .npz file may call its scores; logits become probabilities, the others are as they are.
+# The names of scores in an .npz file; logits become probabilities, the others do not change.
 _LOGITS = "logits"
 _PROBABILITIES = "probabilities"
 _SCORES = (_PROBABILITIES, "scores")
@@ -42,7 +42,7 @@ _DECOMPRESSED: Mapping[str, Callable[[Any], _Decompressed]] = MappingProxyType(
         ".lzma": lzma.LZMAFile,
     }
 )
-# How far from 1 the probabilities of an example may add up to.
+# How far the sum of the probabilities of an example may be from 1.
 _SUM_TOLERANCE = 1e-3
 
 
@@ -51,11 +51,11 @@ def _are_finite(rows: np.ndarray) -> np.ndarray:
 
 
 def _are_finite_or_masked(rows: np.ndarray) -> np.ndarray:
-    """Whether a softmax has a value. A NaN fails the first comparison."""
+    """Whether the softmax of each row has a value. A NaN fails the first comparison."""
     return np.all(rows < np.inf, axis=-1) & np.any(rows > -np.inf, axis=-1)
 
 
-# Which rows [n, L] are taken, what they must be, and what others have.
+# Which rows [n, L] are valid, what they must be, and what other rows have.
 _FINITE = (_are_finite, "finite", "NaN or infinity")
 _FINITE_OR_MASKED = (
     _are_finite_or_masked,
@@ -114,7 +114,7 @@ def _add_up_to_1(scores: np.ndarray) -> bool:
 
 
 def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
-    """Somebody's scores of examples, and their labels.
+    """A user's scores of examples, and their labels.
 
     Args:
         logits: an .npy file of logits [n, L], or an .npz file with "logits", "probabilities" or
@@ -194,7 +194,7 @@ def _losses_of(values: Scores, classes: np.ndarray, *, are_logits: bool) -> np.n
 
 
 def _sets_are_made_of(values: Scores, *, are_logits: bool) -> Scores:
-    """The probabilities of logits, or else the values, in 32 bits; in a file if they are many."""
+    """The scores for sets in 32 bits: probabilities for logits. Many scores are in a file."""
 
     def of_chunk(part: np.ndarray) -> np.ndarray:
         in_64_bits = part.astype(np.float64)
@@ -205,7 +205,7 @@ def _sets_are_made_of(values: Scores, *, are_logits: bool) -> Scores:
 
 
 def _by_chunks(values: Scores, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """A function of rows [n, L] that gives one result for each, of all of them."""
+    """The results, one for each row, of a function of rows [n, L], computed chunk by chunk."""
     return np.concatenate([function(values[chunk]) for chunk in chunks(values)])
 
 
@@ -229,7 +229,7 @@ def class_counts_beside(scores: Path, num_classes: int) -> np.ndarray | None:
 
 
 def read_integers(path: Path, *, flag: str) -> np.ndarray:
-    """Whole numbers [n] from an .npy file, an .npz file with one array, or a text, one a line.
+    """Integers [n] from an .npy file, an .npz file with one array, or a text with one per line.
 
     Raises:
         UserError: the file cannot be read, or holds something else.
@@ -371,5 +371,5 @@ def _reading(path: Path, flag: str) -> Iterator[None]:
         if error.filename is not None or error.errno is None:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
-    except Exception as error:  # What NumPy's readers raise at a file of another kind.
+    except Exception as error:  # NumPy's readers raise these for a file of another kind.
         raise UserError(f"--{flag}: {path} cannot be read: {first_line(error)}") from error

@@ -24,7 +24,7 @@ Value = TypeVar("Value")
 
 # The groups of classes by training images, each after one bound up to the next: thesis, table 3.1.
 _COUNT_BOUNDS = (0, 10, 50, 500, 2000)
-# So many classes with the least coverage are listed.
+# The number of listed classes with the least coverage.
 _NUM_LISTED = 5
 
 
@@ -121,7 +121,7 @@ def set_report(
         evaluated=evaluated.to_json(
             examples.labels,
             None if class_counts is None else examples.counts_of_all(class_counts),
-            # Classes that are not known may be named without any example in this split.
+            # There may be names of unknown classes without examples in this split.
             (class_names or [str(index) for index in range(examples.num_classes)])[
                 : examples.num_classes
             ],

@@ -17,8 +17,8 @@ _DTYPE = np.dtype(np.float32)
 class StoredScores:
     """Scores [n, L] in an .npy file, or in a temporary file without a name.
 
-    They are used as an array is, as far as that is possible: a slice gives an array in memory, and
-    an array of indices gives stored scores again.
+    They can be used like an array: a slice gives an array in memory, and an array of indices gives
+    stored scores again.
 
     Attributes:
         stored: the scores of all examples of the file.
@@ -99,7 +99,7 @@ class CollectedScores:
             self._array = np.empty((self._num_examples, num_classes), _DTYPE)
 
     def scores(self) -> Scores:
-        """Those of all examples, when all were added; there is at least one part."""
+        """The scores of all examples, after all were added; there is at least one part."""
         if self._file is None:
             assert self._array is not None
             return self._array[: self._num_added]

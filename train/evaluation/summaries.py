@@ -19,7 +19,7 @@ from train.foundation.errors import UserError
 
 @dataclass(frozen=True)
 class Sets:
-    """What sets of n examples are worth: whether each has the label [n], and its size [n]."""
+    """The quality of the sets of n examples: whether each has the label [n], and its size [n]."""
 
     hits: np.ndarray
     sizes: np.ndarray
@@ -27,7 +27,7 @@ class Sets:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is reported of a split.
+    """What is reported for a split.
 
     Attributes:
         metrics: their values.
@@ -74,12 +74,12 @@ def summarize(
 
 
 def top_k_sets(predictions: Predictions, k: int) -> Sets:
-    """What the sets of the K best classes are worth."""
+    """The quality of the sets of the K best classes."""
     return Sets(predictions.ranks < k, np.full(len(predictions.ranks), k))
 
 
 def find_sets(predictions: Predictions, rule: SetRule) -> Sets:
-    """What the sets of a rule are worth, without all of them in memory at once."""
+    """The quality of the sets of a rule, without all of them in memory at once."""
     hits, sizes = [], []
     for chunk in chunks(predictions.scores):
         found = _hits_and_sizes(rule(predictions.scores[chunk]), predictions.labels[chunk])

@@ -33,7 +33,7 @@ def _fit_in_parts(found: Predictions) -> float:
         return math.exp(_LARGEST)
     if _sum_of_slopes(_LARGEST, found) <= 0:
         return math.exp(-_LARGEST)
-    # The predictions are an argument: what SciPy makes of a closure is freed late, and so the file.
+    # The predictions are an argument: SciPy would keep a closure, and its file, for too long.
     bounds = (-_LARGEST, _LARGEST)
     return math.exp(-optimize.brentq(_sum_of_slopes, *bounds, args=(found,), xtol=_TOLERANCE))
 

@@ -42,7 +42,7 @@ def convolve(
     feature_group_count: int = 1,
     **_others: Any,
 ) -> jax.Array:
-    """What `nn.Conv` takes as its convolution; never dilated, and of the usual axes.
+    """The convolution for `nn.Conv`; never dilated, and with the usual axes.
 
     Args:
         inputs: [n, height, width, c].
@@ -140,7 +140,7 @@ _of_patches = _with_cpu_forms(
 )
 
 
-# Cached, because JAX finds again what it traced of the same function.
+# Cached, because JAX reuses its traces only for the same function.
 @functools.cache
 def _dense(strides: Strides, padding: Padding) -> Forward:
     """XLA's own convolution, with another gradient by the kernel on the CPU."""
@@ -177,7 +177,7 @@ def _by_kernel_in_steps(
         step_images = max(size for size in range(1, fitting + 1) if images % size == 0)
     (above, _), (left, right) = padding
     window_rows = (step_rows - 1) * strides[0] + rows
-    # Rows after the last step's are cut off, and rows that it lacks are zeros.
+    # Rows after the last step are cut off, and missing rows are zeros.
     below = (of_height - 1) * step_rows * strides[0] + window_rows - above - inputs.shape[1]
     padded = lax.pad(
         inputs,

@@ -68,7 +68,7 @@ def measure(batches: Iterable[np.ndarray]) -> dict[str, np.ndarray] | None:
 
 
 def _scale(deviation: np.ndarray) -> np.ndarray:
-    """What features of these standard deviations [d] are divided by, [d]."""
+    """The divisors [d] of features with these standard deviations [d]."""
     mean_square = np.square(deviation).mean()
     if mean_square == 0:
         return np.ones_like(deviation)
@@ -78,7 +78,7 @@ def _scale(deviation: np.ndarray) -> np.ndarray:
 
 
 def folded(head: Mapping[str, Any], norm: Mapping[str, Any]) -> dict[str, Any]:
-    """The layers of an affine head for features as they are, with the logits of normalized ones.
+    """The layers of an affine head that gives the same logits without the normalization.
 
     Args:
         head: the parameters of the head, by the names of its layers.

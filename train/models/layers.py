@@ -26,7 +26,7 @@ _he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 @dataclass(frozen=True)
 class Layers:
-    """The layers of one network in one call of it, with what all of them share.
+    """The layers of one network in one call, with the settings that they share.
 
     Attributes:
         dtype: the type in which convolutions and matrix products compute.
@@ -153,13 +153,13 @@ class Layers:
         return hidden if activation is None else activation(hidden)
 
     def dropout(self, inputs: jax.Array, rate: float) -> jax.Array:
-        """Zeros in the place of some numbers, in training; the others grow in return."""
+        """In training, replaces some numbers by zeros and scales up the others."""
         if rate == 0:
             return inputs
         return nn.Dropout(rate)(inputs, deterministic=not self.train)
 
     def stochastic_depth(self, branch: jax.Array, rate: float) -> jax.Array:
-        """Zeros in the place of a residual branch [n, ...] of some examples, in training."""
+        """In training, replaces a residual branch [n, ...] of some examples by zeros."""
         if rate == 0:
             return branch
         of_example = tuple(range(1, branch.ndim))

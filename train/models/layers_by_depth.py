@@ -59,7 +59,7 @@ def _has_modules(module: Any) -> bool:
 
 
 def _begins_a_layer(module: Any) -> bool:
-    """Whether it is a module, and no parameter of the network itself, that has a kernel."""
+    """Whether a module, not a parameter of the network itself, has a kernel."""
     return isinstance(module, Mapping) and any(leaf.ndim > 1 for leaf in jax.tree.leaves(module))
 
 

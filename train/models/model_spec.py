@@ -1,4 +1,4 @@
-"""An entry of the registry: a network without its head, and what is published of it."""
+"""An entry of the registry: a network without its head, and what is published for it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -13,11 +13,11 @@ from train.models.model_spec import ModelSpec
 from train.models.weights import files, names
 from train.models.weights.names import Arrays, PublishedNames
 
-# The reason for a new head that the user has asked for.
+# The reason for a new head if the user asked for one.
 NEW_HEAD = "config.model.new_head says so"
 # The number of names that a message lists.
 _LISTED = 3
-# The most modules that a network is looked for inside of.
+# The most nested modules in which a network is searched.
 _DEEPEST_PREFIX = 2
 
 
@@ -169,7 +169,7 @@ def _translated(arrays: Arrays, published: PublishedNames) -> Arrays:
 def _differences(
     arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], published: PublishedNames
 ) -> list[str]:
-    """How a file does not have exactly the variables below the head."""
+    """How the variables of a file differ from the variables below the head."""
     wanted = [name for name in shapes if not published.in_head(name)]
     missing = [name for name in wanted if name not in arrays]
     unknown = [
@@ -194,7 +194,7 @@ def _why(
     model_name: str,
     networks: Mapping[str, ModelSpec],
 ) -> str:
-    """What the file is instead, to stand in a message."""
+    """What the file is instead, for a message."""
     found = networks_of(in_file, networks)
     if model_name in found:
         return ""

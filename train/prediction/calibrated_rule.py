@@ -110,7 +110,7 @@ def _conformal_in_words(conformal: ConformalSets, coverage: float) -> str:
         promised = _percent(max(0.0, float(1 - 2 * error)))
     among = {
         "classes": ", whichever class it is",
-        # Such a class has the limit of all examples, which may be too low for it.
+        # Such a class has the limit of all examples, which may be too low for this class.
         "clusters": ", if that class had enough of these examples to be in a cluster",
     }
     words = (

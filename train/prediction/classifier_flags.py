@@ -52,7 +52,7 @@ class ChosenClassifier:
 
     @property
     def files(self) -> dict[Path, str]:
-        """What it is read from or was trained on, which is to be kept, with names for messages."""
+        """The files that it is read from or was trained on, to be kept, with names for messages."""
         named = {"weights": self.weights, "classes": self.classes, "path": self.path}
         given = {
             Path(path).expanduser(): f"the file of --{flag}"

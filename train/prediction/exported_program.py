@@ -29,7 +29,7 @@ def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
 
 
 def _of_any_number(infer: Inference) -> Inference:
-    """The same inference, whose operations see at least one example.
+    """The same inference, whose operations get at least one example.
 
     Hazard: a gather can be traced only if its array is known not to be empty. Choice: one example
     of zeros is added to an empty batch, and its outputs are dropped. Cost: none for other batches.

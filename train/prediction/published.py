@@ -40,7 +40,7 @@ RECIPES = {
     "synthetic_species": "synthetic_species",
 }
 _CLASS_LIST = "train.data.own.class_list:CLASS_LIST"
-# As messages of other rooms name what the flags give.
+# The names that messages of other rooms have for the flags.
 _FLAGS = {
     "config.model.pretrained": "--weights",
     "config.model.name": "--model",
@@ -99,7 +99,7 @@ def _configuration(
         size = find(model).image_size if chosen.image_size is None else chosen.image_size
         dataset = {"name": _CLASS_LIST, "path": chosen.classes, "image_size": size}
     if "num_workers" in recipe.dataset:
-        # Threads decode: to start processes takes longer than many an evaluation.
+        # Threads decode: starting processes takes longer than many evaluations.
         dataset["num_workers"] = 0
     network = {"name": model, "pretrained": chosen.weights, "normalization": chosen.normalization}
     dataset = {**recipe.dataset, **dataset}
@@ -112,7 +112,7 @@ def _configuration(
         # The recipe's own network may have options.
         "model": {**recipe.model, **dict.fromkeys(MODEL_OPTIONS), **network},
         "eval": {**recipe.eval, "ks": ks},
-        # Nothing is selected, and the size in the recipe's metric may be left out.
+        # Nothing is selected, and `ks` may lack the K of the recipe's metric.
         "select_by": "loss",
     }
 

@@ -66,7 +66,7 @@ class NamedRows:
         return len(self.features)
 
     def check(self, classifier: TrainedClassifier) -> None:
-        """Refuses a classifier that cannot take the rows, and rows that none can take.
+        """Refuses a classifier that does not take the rows, and rows that no classifier takes.
 
         Raises:
             UserError: it takes no features or another number of them, or a feature is not finite.

@@ -61,7 +61,7 @@ def define() -> Callable[[], dict[str, Any]]:
 
 
 def chosen(values: Mapping[str, Any]) -> ChosenRule:
-    """The one rule that has a value.
+    """The only rule with a value.
 
     Raises:
         UserError: none has, or several have, a coverage is outside (0, 1), or --rule is unknown or

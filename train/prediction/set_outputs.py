@@ -56,7 +56,7 @@ def write(
         bar = make_bar(
             make_console(stderr=True),
             after=counts(f"{facts.example}s"),
-            # On the same terminal, the lines of JSON show the progress.
+            # If the lines of JSON go to the same terminal, they show the progress.
             shown=lines is not None or not sys.stdout.isatty(),
         )
         progress = stack.enter_context(bar).add_task("", total=total)

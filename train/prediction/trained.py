@@ -85,7 +85,7 @@ class TrainedClassifier:
 
     @property
     def temperature(self) -> float | None:
-        """What divides the logits before probabilities are made; None if nothing does."""
+        """The divisor of the logits before probabilities are made; None without one."""
         return self.results.get("temperature")
 
     def check_takes(self, inputs: str) -> None:

@@ -1,4 +1,4 @@
-"""The difference of two accuracies over seeds and test examples, and what is sure about it."""
+"""The difference of two accuracies over seeds and test examples, with its uncertainty."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from train.series import statistics
 
 # The power of the minimal detectable difference.
 _POWER = 0.8
-# So many weights of examples are in memory at once, in several arrays of 8 bytes each.
+# The number of weights of examples in memory at once, in several arrays of 8 bytes each.
 _CHUNK = 1_000_000
 
 
@@ -126,8 +126,8 @@ def minimal_detectable(standard_error: float, degrees_of_freedom: float, *, leve
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values adjusted for their number, in the same order.
 
-    Of m hypotheses, those whose adjusted value is at most alpha are rejected; the probability that
-    a true one is among them is then at most alpha, however they depend on each other.
+    Hypotheses with an adjusted value of at most alpha are rejected. The probability that a true one
+    is among them is then at most alpha, even if they depend on each other.
 
     Source: Holm (1979), "A simple sequentially rejective multiple test procedure".
     """

@@ -15,8 +15,8 @@ from train.series.planned_runs import PlannedRun
 from train.series.planner import Planner
 from train.series.runs_folder import RunsFolder, Status
 
-# How often the main thread looks for signals while it waits for a run. One that comes in the moment
-# before it waits, or that the system gives to another thread, does not end the wait.
+# How often the main thread checks for signals while it waits for a run. A signal just before the
+# wait, or one that the system gives to another thread, does not end the wait.
 _PAUSE = 0.2
 _MINUTE = 60
 _HOUR = 3600
@@ -62,7 +62,7 @@ def show_commands(planner: Planner) -> None:
         for arguments in commands:
             show_line(invocation.as_typed(shlex.join(["python", *arguments])))
     if planner.waiting:
-        # Apart from the commands, which may be piped into a shell.
+        # Not among the commands, which may be piped into a shell.
         sys.stderr.write(
             f"about {planner.waiting} more runs follow when these are finished: the same command "
             "then prints them\n"

@@ -1,4 +1,4 @@
-"""The runs of arms, as far as they are known: the searches, the finalists, the selected ones."""
+"""The runs of arms that are known so far: of the searches, the finalists, the selected ones."""
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,15 +16,15 @@ from train.series.runs_folder import TO_MAKE, RunsFolder
 from train.series.search import Drawn, Search, begin, extended
 from train.workdir.runs import Run
 
-# What stands for the network of a run in the value of an override, such as a file of weights.
+# A placeholder for the network of a run in overrides, such as the path of a file of weights.
 NETWORK = "{model.name}"
-# What a run that diverged counts as: the worst accuracy.
+# The accuracy that a diverged run counts as: the worst.
 WORST = 0.0
 
 
 @dataclass(frozen=True)
 class Arm:
-    """What is compared with others: a recipe, and the search of some of its fields.
+    """One of the things that are compared: a recipe, and a search of some of its fields.
 
     Attributes:
         recipe: the configuration without the seed and the tuned fields.
@@ -142,12 +142,12 @@ class Planner:
 
     @property
     def to_make(self) -> list[PlannedRun]:
-        """Those of the runs that have not ended."""
+        """The runs that have not ended."""
         return [run for run in self.runs if self.folder.status(run) in TO_MAKE]
 
     @property
     def waiting(self) -> int:
-        """About how many runs become known when these are finished."""
+        """The approximate number of runs that become known when these are finished."""
         # If no search is extended further.
         arms = [arm for arm in self.arms if not self.tuned(arm.search).has_ended]
         finalists = [
@@ -187,7 +187,7 @@ class Planner:
         return tuple(self._planned(recipe, seed, arm.evaluated) for seed in self.seeds)
 
     def ended(self, runs: Iterable[PlannedRun]) -> dict[int, Run | None]:
-        """Those of the runs that have ended, by seed; None if training diverged.
+        """The runs that have ended, by seed; None if training diverged.
 
         Raises:
             UserError: the data set lacks the split that the runs are compared on. That is known

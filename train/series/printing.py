@@ -98,7 +98,7 @@ def with_interval(summary: Summary, metric: Metric, *, sign: str) -> str:
 
 
 def selected_by(runs: Iterable[Run]) -> Iterator[str]:
-    """By what the runs selected their epochs, in a line; none without runs."""
+    """A line about the metric that selected the runs' epochs; none without runs."""
     metrics = dict.fromkeys(Metric.parse(run.fields["select_by"]).in_words for run in runs)
     if metrics:
         yield f"Each run: its epoch with the best {' or '.join(metrics)} on validation."

@@ -22,7 +22,7 @@ class Status(Enum):
     FINISHED = "finished"
 
 
-# What is still to be made.
+# The runs that still have to be made.
 TO_MAKE = (Status.ABSENT, Status.UNFINISHED)
 
 

@@ -84,7 +84,7 @@ class Loop:
                 if latest is None
                 else f"the last good checkpoint is {latest}"
             )
-            # Last, for there may be many.
+            # Last, because there may be many.
             examples = ", ".join(map(str, error.examples))
             seen_with = f"; it was seen with the training examples {examples}" if examples else ""
             raise UserError(
@@ -99,7 +99,7 @@ class Loop:
         saved_step = progress.step
         # The order of an iteration is an invariant: evaluate, save, stop, next batch, step, report.
         # Saving after evaluation means that a resumed run neither repeats nor skips a selection;
-        # saving before the next batch means that it takes up with the batch that was about to come.
+        # saving before the next batch means that it starts with the batch that was about to come.
         # An evaluation writes its line before the save, and a save waits for the lines of all steps
         # up to it, so that no checkpoint is ahead of the metrics.
         while not self._is_finished(progress):
@@ -134,7 +134,7 @@ class Loop:
         return state, progress
 
     def _interrupted(self, number: int, progress: Progress) -> InterruptedRunError:
-        """The end by a signal, after a save."""
+        """The error that ends the run after a signal and a save."""
         where = (
             "at the end of the training"
             if self._is_finished(progress)
@@ -171,7 +171,7 @@ class Loop:
         return progress, validation.metrics
 
     def _save(self, state: TrainState, progress: Progress) -> None:
-        # Now, for an evaluation has written its line since the steps were drained.
+        # Now, because an evaluation has written its line since the steps were drained.
         progress = dataclasses.replace(progress, metrics_digest=self.reporter.metrics_digest)
         self.checkpointer.save(
             progress.step, self.devices.to_host(state), dataclasses.asdict(progress)

@@ -124,7 +124,7 @@ def _role(*, k: int, weight: jax.Array, axis_name: str) -> Objective:
             logits, estimates, labels, weight=weight, axis_name=axis_name, **settings
         )
 
-    # The labels of other examples are not estimated, which leaves the network's own part.
+    # The labels of other examples are not estimated, so only the network's own part is left.
     networks_part = functools.partial(
         losses.expected_positive_regularization, beta=weight, **settings
     )
@@ -209,11 +209,11 @@ def _with_counts(values: Hyperparameters, class_counts: np.ndarray) -> Hyperpara
     return {**values, "class_counts": class_counts.astype(np.float32)}
 
 
-# The size of the sets that a top-K loss compares the label with leaves the label out.
+# A top-K loss compares the label with sets that do not contain it, so their size is below L.
 _K = {"k": SetSize(leaves_one_out=True)}
 _MEAN_SIZE = {"k": SetSize()}
 _NOISE = {"epsilon": Number(at_least=0)}
-# One after another: more would take minutes for a single batch.
+# They are computed one after another: more would take minutes for a single batch.
 _SAMPLES = {"num_samples": integer(1, 10_000)}
 _TAU = {"tau": Number(at_least=0)}
 _MARGINS = {"max_margin": Number(at_least=0), "scale": Number(above=0)}
@@ -392,7 +392,7 @@ LOSSES = {
         splits_classes=True,
     ),
 }
-# The symbols that the papers have for parameters; figures write them.
+# The papers' symbols for parameters, for figures.
 SYMBOLS = {
     "k": "K",
     "epsilon": "ε",

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 # The examples of a device, or of its part of a batch, are a multiple of this.
 PAIR = 2
 
-# Takes a function from labels [n] to values [n], and returns the values for each example: of mixed
-# ones the mean over their two labels, weighted by the shares.
+# Takes a function from labels [n] to values [n], and returns the values for each example: for mixed
+# examples the mean over their two labels, weighted by the shares.
 OfLabels = Callable[[Callable[[jax.Array], jax.Array]], jax.Array]
 
 

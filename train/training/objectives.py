@@ -1,4 +1,4 @@
-"""What a training step needs of a loss, and how the program describes a loss."""
+"""What a training step needs from a loss, and how the program describes a loss."""
 
 import dataclasses
 from collections.abc import Callable, Mapping

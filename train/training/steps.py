@@ -94,7 +94,7 @@ def make_train_step(
                 )
             ).mean()
 
-        # In two stages, for the gradient between them is a metric.
+        # In two stages, because the gradient between them is a metric.
         outputs, pull_back, new_batch_stats = jax.vjp(
             network, trained_parts(params, frozen), has_aux=True
         )
@@ -117,7 +117,7 @@ def make_train_step(
     def accumulated(
         state: TrainState, hyperparameters: Any, batch: Arrays
     ) -> tuple[Any, Any, Arrays]:
-        """As `gradients_of`, the means over parts of the batch."""
+        """Like `gradients_of`: the means over parts of the batch."""
         # Part i has examples i, i + n, i + 2n, …: it does not depend on the number of devices.
         parts = {
             name: array.reshape(-1, accumulation_steps, *array.shape[1:]).swapaxes(0, 1)

@@ -1,4 +1,4 @@
-"""Looks at all images of a run before its first step: one that cannot be read would end it late."""
+"""Checks all images of a run before its first step: an unreadable one would end it late."""
 
 from collections.abc import Mapping
 
@@ -41,7 +41,7 @@ def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> Unreadable
             found[name] = unreadable
         if begins and name == "train":
             left = np.delete(split.labels, list(unreadable))
-            # Noise in the labels can leave a class without any.
+            # Noise in the labels can leave a class without images.
             without = np.setdiff1d(split.labels, left)
             if without.size:
                 names = [dataset.class_names[label] for label in without.tolist()]

@@ -205,7 +205,7 @@ class Checkpointer:
         self._check_files(latest)
         step = self._read_progress(latest)["best_step"]
         self._check_files(step)
-        # As it was saved: the state has more than is restored here, such as the optimiser's.
+        # As saved: the state has more than is restored here, such as the optimiser's state.
         args = ocp.args.Composite(**{STATE: ocp.args.StandardRestore()})
         with orbax_folder.reading(self._directory / str(step)):
             state = self._manager.restore(step, args=args)[STATE]
@@ -246,7 +246,7 @@ class Checkpointer:
     def _write_checksums(self) -> None:
         """Called by orbax on one process, when the files are written and not yet renamed."""
         (folder,) = self._directory.glob(f"{self._step_in_flight}{ocp.utils.TMP_DIR_SUFFIX}*")
-        # Not of the metadata beside the two, which orbax writes once more, later.
+        # Without the metadata beside the two, which orbax writes again later.
         found = (file for part in (STATE, PROGRESS) for file in (folder / part).rglob("*"))
         checksums.write(folder, filter(Path.is_file, found))
 

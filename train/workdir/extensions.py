@@ -54,7 +54,7 @@ def write(workdir: Path, config: Config, num_epochs_before: int) -> None:
     their own, because they do not belong to the longer one.
     """
     folder = workdir / f"until_epoch_{num_epochs_before}"
-    # The results first: without them the run is not finished, and what is left is moved next time.
+    # The results first: without them the run is not finished, and the next start moves the rest.
     for file in run_files.of_finished_run(workdir):
         folder.mkdir(exist_ok=True)
         file.rename(folder / file.name)

@@ -29,7 +29,7 @@ class Facts:
     classes: Classes
     image_shape: tuple[int, ...]
     digest: str | None = None
-    # Not compared: other machines may round them otherwise, and the digest is of the features.
+    # Not compared: other machines may round them differently, and the digest covers the features.
     mean: tuple[float, ...] | None = field(default=None, compare=False)
     std: tuple[float, ...] | None = field(default=None, compare=False)
 

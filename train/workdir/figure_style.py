@@ -35,7 +35,7 @@ def new_figure(width: float, height: float) -> Figure:
 
 
 def point_look(index: int) -> dict[str, Any]:
-    """How the points of the index-th of several are drawn: the first 16 differ without colour.
+    """The look of the index-th of several groups of points: the first 16 differ without colour.
 
     The first eight are hollow, because points may cover each other.
     """
@@ -48,7 +48,7 @@ def point_look(index: int) -> dict[str, Any]:
 
 
 def line_look(index: int) -> dict[str, Any]:
-    """How the index-th of several lines is drawn: the first 40 differ without colour.
+    """The look of the index-th of several lines: the first 40 differ without colour.
 
     The markers of the first eight are filled.
     """

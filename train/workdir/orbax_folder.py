@@ -24,7 +24,7 @@ from train.foundation.errors import UserError, first_line, let_through
 STATE = "state"
 PROGRESS = "progress"
 _ORBAX = Path(ocp.__file__).parent
-# The storage takes these for the schemes of clouds.
+# The storage treats these as the schemes of clouds.
 _CLOUDS = ("gs", "s3", "az", "hf")
 # In bytes, of the files that describe the numbers of a checkpoint.
 _LARGEST = json_files.LARGEST
@@ -70,7 +70,7 @@ def open_manager(
         )
     except OSError:
         raise
-    except Exception as error:  # A damaged description of a checkpoint can make orbax raise any.
+    except Exception as error:  # A damaged description can make orbax raise any error.
         let_through(error)
         raise OSError(
             f"the checkpoints in {directory} cannot be read: {first_line(error)}"
@@ -104,7 +104,7 @@ def writing(directory: Path) -> Iterator[None]:
 
 
 def check_path(directory: Path) -> None:
-    """Refuses a folder that cannot hold checkpoints, which the background would find out later.
+    """Refuses a folder that cannot hold checkpoints; the background thread would fail later.
 
     Raises:
         UserError: it is a file, or has a name that the storage takes for another.
@@ -131,7 +131,7 @@ def check_path(directory: Path) -> None:
 def _check_can_be_listed(folder: Path) -> None:
     """Raises `PermissionError` if a folder in a checkpoint cannot be listed.
 
-    Orbax takes such a folder for an empty one. A good checkpoint would then be taken for damaged.
+    Orbax treats such a folder as empty. A good checkpoint would then seem damaged.
     """
 
     def refuse(error: OSError) -> None:

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from train.foundation.errors import UserError
 from train.workdir import run_files
 
-# Links in them, such as /dev/stdout, are of the machine, and would be replaced by files.
+# Links in them, such as /dev/stdout, belong to the machine, and would be replaced by files.
 _SYSTEM = (Path("/dev"), Path("/proc"), Path("/sys"))
-# In /dev and for everybody's files, in memory.
+# In /dev, but for the files of all users, in memory.
 _SHARED_MEMORY = Path("/dev/shm")
-# A folder with one of them is a prepared data set: of tfds, and of `image_records`.
+# A folder with one of them is a prepared data set, of tfds or of `image_records`.
 _DESCRIPTIONS = ("dataset_info.json", "image_records.json")
 
 

@@ -270,7 +270,7 @@ class Reporter:
 
 
 class SilentReporter:
-    """What the other processes have instead: it writes and shows nothing."""
+    """The reporter of the other processes: it writes and shows nothing."""
 
     unlogged: tuple[Mapping[str, float], ...] = ()
     metrics_digest: str | None = None

@@ -35,7 +35,7 @@ CHECKPOINTS = "checkpoints"
 # Thresholds that were computed for the finished run.
 CALIBRATION = "calibration.json"
 
-# All that a run keeps for itself, and what `outcomes` names.
+# All files that a run keeps for itself, except the files that `outcomes` names.
 _OWN = frozenset(
     {
         *(CONFIG, CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, EVENTS, CHECKPOINTS),
@@ -43,14 +43,14 @@ _OWN = frozenset(
     }
 )
 
-# In the file of the results, and no part of them: the SHA-256 of files without a checksum in them.
+# In the file of the results, beside them: the SHA-256 of files that do not contain a checksum.
 _DIGESTS = "digests"
 
 _Content = TypeVar("_Content")
 
 
 def present(workdir: Path) -> dict[str, Path]:
-    """The files of a run that exist, by what they are."""
+    """The files of a run that exist, by their descriptions."""
     names = {
         "results": RESULTS,
         "learning curves": CURVES,
@@ -233,7 +233,7 @@ def read_results(workdir: Path) -> dict[str, Any] | None:
 
 
 def read_whole_results(workdir: Path) -> dict[str, Any] | None:
-    """The same with all that is shown of a finished run; None without any of it."""
+    """The same, but None if they lack something that is shown of a finished run."""
     found = read_results(workdir)
     return None if found is None or run_shapes.WHOLE_RESULTS(found) is not None else found
 

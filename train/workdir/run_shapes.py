@@ -1,4 +1,4 @@
-"""The shapes of the JSON files of a run, as far as anything reads them."""
+"""The shapes of the JSON files of a run, as far as the program reads them."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from train.foundation import shapes
 from train.foundation.fields import Field, Number, integer, optional, text
 from train.foundation.shapes import NUMBER, NUMBER_OR_NULL, list_of, record, string, table_of
 
-# What float64 counts one by one.
+# Float64 can represent all integers up to here.
 _COUNT = integer(0, 2**53)
 _SIZES = list_of(integer(1, 2**31 - 1), at_least=1)
 # By the names of the metrics.
@@ -51,7 +51,7 @@ LISTED: Field = record(
     }
 )
 
-# A line of the metrics. What else it has is a metric.
+# A line of the metrics. All other entries are metrics.
 _OF_LINE = record({"step": integer(0), "split": text()}, {"epoch": integer(0)})
 
 
@@ -96,7 +96,7 @@ RESULTS: Field = record(
         "digests": table_of(string),
     },
 )
-# What the closing table of a run shows.
+# The results that the closing table of a run shows.
 WHOLE_RESULTS: Field = record(
     {
         "test": record({"loss": NUMBER_OR_NULL}),

@@ -44,7 +44,7 @@ class SkippedImages:
         return sum(of_split == split for of_split, _ in self._seen)
 
     def add(self, skipped: SkippedImage, split: str) -> None:
-        """Lists an image of a split, unless it is listed; some images are also warned of."""
+        """Lists an image of a split, unless it is listed; prints a warning for some images."""
         if not self.add_told(skipped, split):
             return
         self._found += 1
@@ -82,7 +82,7 @@ class SkippedImages:
                 self._read(file)
 
     def _read(self, file: BinaryIO) -> bytes:
-        """Reads what was added since the last time; returns the end of it that a kill has torn."""
+        """Reads what was added since the last time; returns the end if a kill has torn it."""
         file.seek(self._end)
         *lines, torn = file.read().split(b"\n")
         self._end = file.tell() - len(torn)

@@ -121,7 +121,7 @@ def show_results(
     notes = []
     if optimizes_top_k and (k := config.loss.parameters["k"]) > 1:
         notes.append(_note_on_metrics(config.loss.name, k))
-    # Without class weights, and in a run of an earlier version, the field is not there.
+    # Without class weights, and in a run of an earlier version, the field is missing.
     if results["best_epoch"] < results.get("class_weights_epoch", 1):
         notes.append(_note_on_class_weights(results, config))
     for note in notes:
@@ -172,7 +172,7 @@ def show_files(files: Mapping[str, Path], console: Console | None = None) -> Non
 
 
 def _of_unknown(fields: Mapping[str, Any], evaluated: Mapping[str, Any] | None) -> str:
-    """How many of the examples are of how many classes that the classifier does not know."""
+    """The number of examples of classes that the classifier does not know, and of these classes."""
     unknown = fields.get("num_examples_of_unknown_classes", 0)
     if not unknown or evaluated is None:
         return ""

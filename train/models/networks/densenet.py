@@ -71,7 +71,7 @@ class DenseLayer(nn.Module):
 
 
 class Transition(nn.Module):
-    """What halves the channels and the image between two blocks.
+    """Halves the channels and the image between two blocks.
 
     Attributes:
         layers: the layers of the network.

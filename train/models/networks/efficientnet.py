@@ -195,7 +195,7 @@ _LUKEMELAS_LATER = {
     "_bn2": "bn3",
 }
 _PLACES = [(stage, index) for stage, one in enumerate(_STAGES) for index in range(one.num_blocks)]
-# Its networks, and those of efficientnet-lite-pytorch, have TensorFlow's weights and padding.
+# Its networks, and efficientnet-lite-pytorch's, have TensorFlow's weights and padding.
 _LUKEMELAS = OtherNames(
     sign="_conv_stem.weight",
     renames={

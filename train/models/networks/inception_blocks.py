@@ -1,4 +1,4 @@
-"""What the Inceptions are made of: branches of convolutions and poolings, side by side."""
+"""The parts of the Inceptions: branches of convolutions and poolings, side by side."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The block that MobileNets and EfficientNets are made of, and how they are made of it.
+"""The block of MobileNets and EfficientNets, and how these networks use it.
 
 It is a residual block with more channels inside than outside (Sandler et al. 2018). Its convolution
 over places is depthwise, and may be followed by a squeeze-and-excite (Hu et al. 2018).

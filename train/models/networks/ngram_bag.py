@@ -1,4 +1,4 @@
-"""A network of names: the mean of what their character n-grams are embedded to."""
+"""A network of names: the mean of the embeddings of their character n-grams."""
 
 import functools
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-# Stand before and after a name, as characters that no text has: "ton" at the end is another n-gram
+# Marks before and after a name, characters that no text has: "ton" at the end is another n-gram
 # than inside.
 _START, _END = 1, 2
 # Odd, with bits that look random: 2^32 divided by the golden ratio.

@@ -1,4 +1,4 @@
-"""What timm and other publishers call the variables of vision transformers."""
+"""The names of timm and other publishers for the variables of vision transformers."""
 
 import re
 

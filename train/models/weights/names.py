@@ -1,4 +1,4 @@
-"""What the publishers of weights call the variables of a network, and how they lay them out."""
+"""The publishers' names for the variables of a network, and their layouts."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -168,7 +168,7 @@ def unflatten(variables: Mapping[Path, Any]) -> tuple[Any, Any]:
 
 
 def _renamed(name: str, renames: Mapping[str, str]) -> str:
-    """A name with its beginning, up to a dot or its end, renamed."""
+    """A name with its prefix, up to a dot or the end, renamed."""
     parts = name.split(".")
     # Names in third-party files can have any number of parts, and templates have few.
     most = max((template.count(".") + 1 for template in renames), default=0)

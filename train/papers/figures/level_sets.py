@@ -3,8 +3,8 @@
 These are Figures 4.1, 4.4, 4.5 and 4.6 of the thesis. The true label is the upper corner, and each
 loss is rescaled to [0, 1]. A noised loss is drawn with the same noise at all scores, which makes it
 continuous: `by_loss` draws the mean over 100 draws, as the paper does; the other figures have one
-draw, which shows the effect of more samples. Where a caption of the thesis leaves a parameter open,
-the value is ours.
+draw, which shows the effect of more samples. If a caption of the thesis does not state a
+parameter, the value is ours.
 """
 
 import functools
@@ -67,7 +67,7 @@ def rescaled(loss: Loss) -> np.ndarray:
 
 
 def of_label(loss: Callable[..., jax.Array], **parameters: float) -> Loss:
-    """A loss of the library with the label of the figures."""
+    """A loss of the library, with the label of the figures."""
     return lambda points: loss(points, jnp.full(points.shape[0], LABEL), **parameters)
 
 

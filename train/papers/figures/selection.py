@@ -65,7 +65,7 @@ def find_any(folder: str) -> list[Run]:
     workdirs = sorted(path.iterdir())
     for workdir in filter(Path.is_dir, workdirs):
         if (reason := run_files.why_no_results(workdir)) is not None:
-            # Without a configuration it is the file of something else.
+            # A file without a configuration is not a run's.
             if (workdir / run_files.CONFIG).exists():
                 raise UserError(reason)
             logging.warning("left out: %s", reason)

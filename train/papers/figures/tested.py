@@ -1,4 +1,4 @@
-"""What networks reach on the test splits of data sets, in finished runs and in evaluations.
+"""Test metrics of networks on data sets, from finished runs and evaluations.
 
 An evaluation is a file that `train.evaluate --out` wrote, for example of published weights.
 """
@@ -49,7 +49,7 @@ def read(workdirs: Sequence[str]) -> list[Tested]:
 
 
 def find(folder: str) -> list[Tested]:
-    """Those of the finished runs in the folders of a folder, and of the evaluations in its files.
+    """The test metrics of the finished runs in a folder's folders, and of evaluations in its files.
 
     Raises:
         UserError: the folder does not exist, or has neither.

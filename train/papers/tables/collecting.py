@@ -85,7 +85,7 @@ def _number(cell: Cell, finals: Finals, seeds: tuple[int, ...]) -> CellNumbers:
     def values(reading: Reading) -> Values:
         return Values.known({seed: reading.read(run) for seed, run in finals.finished.items()})
 
-    # Known with the runs, like the recipe.
+    # It is known with the runs, like the recipe.
     of_shots = cell.metric.shots if finals.planned else {}
     shots = {shot: values(reading) for shot, reading in of_shots.items()}
     diverged = seeds if finals.tuned.failed else finals.diverged

@@ -183,7 +183,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
             data.balanced_recipe,
             note=noise_note,
         ),
-        # The runs of table 4.5, and another metric.
+        # The runs of table 4.5 with another metric.
         imbalanced(
             "4.8",
             "test top-K accuracy (%)",
@@ -220,7 +220,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
 
 
 def _search(data: _Embedded, loss: str) -> Search | None:
-    # Balanced, no parameter here is to be tuned to few-shot classes.
+    # On balanced classes, parameters are not tuned to few-shot classes.
     if data.balanced or loss not in _GRIDS:
         return None
     select_by = macro_top_k(data.k).metric

@@ -29,7 +29,7 @@ class Cell:
 
     @property
     def arm(self) -> Arm:
-        """What its runs are of."""
+        """The arm of its runs."""
         return Arm(self.recipe, self.search, self.metric.of_evaluation)
 
 

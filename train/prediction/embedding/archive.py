@@ -11,7 +11,7 @@ from train.foundation import files, zip_files
 
 # Rows of texts that are in memory at a time.
 _CHUNK = 2**14
-# As feature files name the splits.
+# The names of the splits in files of features.
 _WORDS = {Role.TRAIN: "train", Role.VALIDATION: "val", Role.TEST: "test"}
 
 
@@ -82,7 +82,7 @@ def _add(
 ) -> None:
     """Adds an array, with one part in memory at a time; its rows can be read one by one."""
     header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-    # The size is not known before, and may pass 4 GiB.
+    # The size is not known before, and may exceed 4 GiB.
     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
         np.lib.format.write_array_header_1_0(member, header)
         for part in parts:

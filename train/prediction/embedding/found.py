@@ -27,7 +27,7 @@ def configuration(name: str, path: Path, **fields: Any) -> FolderFields | TableF
     changed = {
         "path": str(path),
         "augmentation": "none",
-        # The file of features has all classes. A run with them decides.
+        # The file of features has all classes. The run that reads it decides about them.
         "unseen_classes": None,
         **fields,
     }

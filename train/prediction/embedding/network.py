@@ -33,7 +33,7 @@ from train.prediction import image_files, trained
 from train.prediction.embedding import found
 from train.training.state import parameters_digest
 
-# What messages of other rooms call the flags.
+# The names of the flags in messages of other rooms.
 _FLAGS = {
     "config.model.pretrained is for networks": "--model must be one of the networks",
     "config.model.pretrained": "--weights",
@@ -78,7 +78,7 @@ class Network:
 
     @property
     def digest(self) -> str:
-        """A text that is another for other weights, or for another way to make their input."""
+        """A hash that changes with the weights and with how their input is made."""
         reader = self.spec.reader
         described = [
             self.image_shape,

@@ -49,7 +49,7 @@ class PartialFeatures:
 
     @property
     def readable(self) -> np.ndarray:
-        """Whether each image that was looked at could be read."""
+        """Whether each processed image could be read."""
         return np.concatenate([np.zeros(0, bool), *self._readable])
 
     def add(self, readable: np.ndarray, features: np.ndarray) -> None:
@@ -62,7 +62,7 @@ class PartialFeatures:
         content = readable.tobytes() + features.tobytes()
         with files.naming(Path(self._file.name)):
             self._file.write(content + _checksum(content))
-            # A killed process loses nothing of it.
+            # So that a killed process does not lose it.
             self._file.flush()
         self._note(readable)
 

@@ -123,7 +123,7 @@ class Page:
 
     @property
     def number(self) -> int:
-        """How many pages there are so far."""
+        """The number of pages so far."""
         return page_files.number(self._images)
 
     def add(self, entry: ClassSet | Unreadable) -> None:

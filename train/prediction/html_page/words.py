@@ -36,6 +36,6 @@ def folder(path: Path) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A text with the characters as literals that a terminal obeys, or that no page can hold."""
+    """A text with literals for characters that control a terminal or cannot be in a page."""
     is_text = isinstance(value, str) and not isinstance(value, Markup)
     return printable(value) if is_text else value
