@@ -104,7 +104,7 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[Groups], list[tuple[Run, Run]]
             Group(_fields(next(iter(by_seed.values()))), dict(sorted(by_seed.items())))
             for by_seed in of_groups.values()
         ]
-        columns = _differing(groups)
+        columns = _find_differing(groups)
         groups.sort(key=lambda group: [_order(group, field) for field in columns])
         found.append(Groups(title, _heads(columns), tuple(groups)))
     return found, repeated
@@ -119,7 +119,7 @@ def _data_set_name(run: Run) -> str:
     return " ".join(str(part) for part in parts if part is not None)
 
 
-def _differing(groups: Sequence[Group]) -> list[str]:
+def _find_differing(groups: Sequence[Group]) -> list[str]:
     """The fields in which the groups differ, the most important first.
 
     A field that some groups lack is left out if the groups that have it agree: it is a parameter of

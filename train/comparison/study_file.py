@@ -131,7 +131,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
             f"finalists must be at most candidates, {numbers['candidates']}; got "
             f"{numbers['finalists']}"
         )
-    (search_seed,) = _one(toml_files.seeds("search_seed", content.get("search_seed")))
+    (search_seed,) = _check_single(toml_files.seeds("search_seed", content.get("search_seed")))
     shared_fields = toml_files.flattened("fields", content.get("fields", {}))
     search = functools.partial(
         Search,
@@ -142,7 +142,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
         draw_seed=search_seed,
     )
     arms: dict[str, Arm] = {}
-    for table in _tables("arms", content.get("arms"), _ARM_KEYS):
+    for table in _read_tables("arms", content.get("arms"), _ARM_KEYS):
         name = _name("arms", table, arms)
         try:
             arms[name] = _arm(table, shared_fields, select_by, search)
@@ -155,7 +155,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
             f"{number:,}"
         )
     contrasts: dict[str, PlannedContrast] = {}
-    for table in _tables("contrasts", content.get("contrasts"), _CONTRAST_KEYS):
+    for table in _read_tables("contrasts", content.get("contrasts"), _CONTRAST_KEYS):
         name = _name("contrasts", table, contrasts)
         try:
             contrasts[name] = _contrast(name, table, arms)
@@ -284,13 +284,13 @@ def _whole_number(name: str, value: Any) -> int:
     return int(value)
 
 
-def _one(seeds: Sequence[int]) -> Sequence[int]:
+def _check_single(seeds: Sequence[int]) -> Sequence[int]:
     if len(seeds) != 1:
         raise UserError(f"search_seed must be one whole number; got {list(seeds)!r}")
     return seeds
 
 
-def _tables(name: str, value: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
+def _read_tables(name: str, value: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
     if not value:
         raise UserError(f"{name} are missing")
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):

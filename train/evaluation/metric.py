@@ -100,7 +100,7 @@ def rule_name(rule: Rule, k: int) -> str:
 
 def selectable(ks: Iterable[int]) -> list[Metric]:
     """Every metric that an epoch can be selected by: the loss, and the accuracies."""
-    return [LOSS, *(metric for k in ks for metric in _of_k(k) if metric.is_accuracy)]
+    return [LOSS, *(metric for k in ks for metric in _list_metrics(k) if metric.is_accuracy)]
 
 
 def to_json(values: Mapping[Metric, Value]) -> dict[str, Value]:
@@ -114,7 +114,7 @@ def from_json(values: Mapping[str, Any]) -> dict[Metric, Any]:
     return {metric: value for metric, value in parsed if metric is not None}
 
 
-def _of_k(k: int) -> Iterator[Metric]:
+def _list_metrics(k: int) -> Iterator[Metric]:
     rules: tuple[Rule, ...] = get_args(Rule)
     for rule in rules:
         for average in AVERAGES:
@@ -125,5 +125,5 @@ def _of_k(k: int) -> Iterator[Metric]:
 def _parse(name: str) -> Metric | None:
     """The metric of a name; None if there is none. All but the K is known beforehand."""
     ks = [int(word) for word in name.split("_") if word.isdecimal()]
-    possible = [LOSS, *(metric for k in ks for metric in _of_k(k))]
+    possible = [LOSS, *(metric for k in ks for metric in _list_metrics(k))]
     return next((metric for metric in possible if metric.name == name), None)

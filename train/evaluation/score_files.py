@@ -91,11 +91,11 @@ def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray 
                 description = np.lib.format.dtype_to_descr(array.dtype)
                 header = {"descr": description, "fortran_order": False, "shape": array.shape}
                 np.lib.format.write_array_header_1_0(entry, header)
-                for part in _parts(array):
+                for part in _split_rows(array):
                     entry.write(np.ascontiguousarray(part).data)
 
 
-def _parts(array: Scores) -> Iterator[np.ndarray]:
+def _split_rows(array: Scores) -> Iterator[np.ndarray]:
     """The rows of an array, in parts if there are many numbers."""
     if len(array.shape) == 1:
         yield array[:]
@@ -144,12 +144,12 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     if labels is not None:
         classes = read_integers(labels, flag=labels_flag)
     elif _LABELS in arrays:
-        classes = _integers(arrays[_LABELS], logits, flag)
+        classes = _check_integers(arrays[_LABELS], logits, flag)
     else:
         raise UserError(f"--{labels_flag} is needed: {logits} has no array called labels")
     _check_labels(classes, values.shape, flag=labels_flag)
     are_taken, must_be, have = _FINITE if name != _LOGITS else _FINITE_OR_MASKED
-    bad = np.flatnonzero(~_by_chunks(values, are_taken))
+    bad = np.flatnonzero(~_apply_by_chunks(values, are_taken))
     if bad.size:
         raise UserError(
             f"--{flag} must be {must_be}; {bad.size} of the {len(values)} examples in {logits} "
@@ -169,18 +169,18 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     if _LOSS in arrays:
         loss = _losses(arrays[_LOSS], len(classes), logits, flag)
     else:
-        loss = _losses_of(values, classes, are_logits=name == _LOGITS)
+        loss = _compute_losses(values, classes, are_logits=name == _LOGITS)
     ranks = np.concatenate(
         [
             ranks_in_64_bits(values[chunk].astype(np.float64), classes[chunk])
             for chunk in chunks(values)
         ]
     )
-    scores = _sets_are_made_of(values, are_logits=name == _LOGITS)
+    scores = _prepare_scores(values, are_logits=name == _LOGITS)
     return Predictions(loss, scores, classes.astype(np.int32), ranks)
 
 
-def _losses_of(values: Scores, classes: np.ndarray, *, are_logits: bool) -> np.ndarray:
+def _compute_losses(values: Scores, classes: np.ndarray, *, are_logits: bool) -> np.ndarray:
     """The cross-entropy of each example, in 64 bits: a user's logits may be of any size."""
 
     def of_chunk(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
@@ -193,7 +193,7 @@ def _losses_of(values: Scores, classes: np.ndarray, *, are_logits: bool) -> np.n
     return np.concatenate([of_chunk(values[c], classes[c]) for c in chunks(values)])
 
 
-def _sets_are_made_of(values: Scores, *, are_logits: bool) -> Scores:
+def _prepare_scores(values: Scores, *, are_logits: bool) -> Scores:
     """The scores for sets in 32 bits: probabilities for logits. Many scores are in a file."""
 
     def of_chunk(part: np.ndarray) -> np.ndarray:
@@ -204,7 +204,7 @@ def _sets_are_made_of(values: Scores, *, are_logits: bool) -> Scores:
     return stored_scores.collected((of_chunk(values[c]) for c in chunks(values)), len(values))
 
 
-def _by_chunks(values: Scores, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+def _apply_by_chunks(values: Scores, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """The results, one for each row, of a function of rows [n, L], computed chunk by chunk."""
     return np.concatenate([function(values[chunk]) for chunk in chunks(values)])
 
@@ -235,21 +235,21 @@ def read_integers(path: Path, *, flag: str) -> np.ndarray:
         UserError: the file cannot be read, or holds something else.
     """
     if path.suffix not in (".npy", ".npz"):
-        with _reading(path, flag):
-            numbers = np.loadtxt(io.StringIO(_text(path)), dtype=np.float64, ndmin=1)
+        with _naming_flag(path, flag):
+            numbers = np.loadtxt(io.StringIO(_read_text(path)), dtype=np.float64, ndmin=1)
         whole = np.isfinite(numbers) & (numbers == np.round(numbers))
         if numbers.ndim != 1 or not whole.all():
             raise UserError(f"--{flag} must be whole numbers, one a line; {path} has others")
         return numbers.astype(np.int64)
-    with _reading(path, flag):
+    with _naming_flag(path, flag):
         files.open_bounded(path, files.MOST_EXAMPLES_BYTES).close()
     arrays = _read(path, flag)
     if len(arrays) != 1:
         raise UserError(f"--{flag} must have one array; {path} has {len(arrays)}")
-    return _integers(next(iter(arrays.values())), path, flag)
+    return _check_integers(next(iter(arrays.values())), path, flag)
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """A text of a limited size, decompressed if its name has that ending."""
     most = files.MOST_EXAMPLES_BYTES
     with files.open_bounded(path, most) as stored:
@@ -278,7 +278,7 @@ def _losses(array: np.ndarray, num_examples: int, path: Path, flag: str) -> np.n
     return array
 
 
-def _integers(array: np.ndarray, path: Path, flag: str) -> np.ndarray:
+def _check_integers(array: np.ndarray, path: Path, flag: str) -> np.ndarray:
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UserError(
             f"--{flag} must be whole numbers [examples]; {path} has {array.dtype} "
@@ -304,7 +304,7 @@ def _read_scores(path: Path, flag: str) -> Mapping[str, Any]:
     """The arrays of a file, as `_read` gives them; many scores of an .npy file stay there."""
     arrays = _read(path, flag)
     if arrays.is_npy:
-        with _reading(path, flag):
+        with _naming_flag(path, flag):
             found = arrays.finders[_LOGITS]()
             rows = found.rows()
         if rows is not None and 4 * math.prod(rows.shape) > stored_rows.MOST_IN_MEMORY:
@@ -330,7 +330,7 @@ class _Arrays(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         find = self.finders[name]
-        with _reading(self.path, self.flag):
+        with _naming_flag(self.path, self.flag):
             return find().read()
 
     def __contains__(self, name: object) -> bool:
@@ -345,7 +345,7 @@ class _Arrays(Mapping[str, np.ndarray]):
 
 def _read(path: Path, flag: str) -> _Arrays:
     """The arrays of an .npz file by their names, or the one of an .npy file as logits."""
-    with _reading(path, flag):
+    with _naming_flag(path, flag):
         with files.open_regular(path) as file:
             start = file.read(len(array_files.NPY))
         if start == array_files.NPY:
@@ -357,7 +357,7 @@ def _read(path: Path, flag: str) -> _Arrays:
 
 
 @contextmanager
-def _reading(path: Path, flag: str) -> Iterator[None]:
+def _naming_flag(path: Path, flag: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, IsADirectoryError) as error:

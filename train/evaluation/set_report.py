@@ -68,8 +68,8 @@ class SetReport:
             "evaluated": self.evaluated,
             "num_calibration_examples": self.num_calibration_examples,
             "metrics": metric.to_json(self.metrics),
-            "thresholds": _by_rule(self.thresholds),
-            "set_size_counts": _by_rule(self.size_counts),
+            "thresholds": _name_by_rule(self.thresholds),
+            "set_size_counts": _name_by_rule(self.size_counts),
             "coverages": {f"{coverage}": kinds for coverage, kinds in self.coverages.items()},
         }
         if self.num_unknown:
@@ -138,12 +138,12 @@ def set_report(
             for k, threshold in thresholds.items()
         },
         coverages={
-            coverage: _at_coverage(examples, calibrated_on, coverage, class_counts)
+            coverage: _evaluate_coverage(examples, calibrated_on, coverage, class_counts)
             for coverage in coverages
         },
         conformal_rules={
             coverage: {
-                rule.name: _conformal(
+                rule.name: _evaluate_conformal(
                     examples,
                     conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts),
                     class_counts,
@@ -160,12 +160,12 @@ def set_report(
     )
 
 
-def _by_rule(values: Mapping[int, Value]) -> dict[str, Value]:
+def _name_by_rule(values: Mapping[int, Value]) -> dict[str, Value]:
     """The entries of the average-K sets by K, under the names of these rules."""
     return {metric.rule_name("average", k): value for k, value in values.items()}
 
 
-def _at_coverage(
+def _evaluate_coverage(
     examples: Predictions,
     calibrated_on: Predictions,
     coverage: float,
@@ -174,24 +174,24 @@ def _at_coverage(
     """The quality of three kinds of sets with that coverage."""
     error = error_in_binary(coverage)
     conformal = conformal_threshold(calibrated_on, coverage)
-    described = {"conformal": _described(examples, class_counts, conformal)}
+    described = {"conformal": _evaluate_threshold(examples, class_counts, conformal)}
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = average_error_threshold(calibrated_on.scores, error)
-        described["average_error"] = _described(examples, class_counts, average_error)
-        described["adaptive"] = _worth(
+        described["average_error"] = _evaluate_threshold(examples, class_counts, average_error)
+        described["adaptive"] = _rate(
             summaries.find_sets(examples, set_rules.adaptive(error)), examples, class_counts
         )
     return described
 
 
-def _described(
+def _evaluate_threshold(
     examples: Predictions, class_counts: np.ndarray | None, threshold: float
 ) -> dict[str, float]:
     found = summaries.find_sets(examples, set_rules.at_threshold(threshold))
-    return {"threshold": threshold, **_worth(found, examples, class_counts)}
+    return {"threshold": threshold, **_rate(found, examples, class_counts)}
 
 
-def _conformal(
+def _evaluate_conformal(
     examples: Predictions,
     rule: SetRule,
     class_counts: np.ndarray | None,
@@ -199,12 +199,12 @@ def _conformal(
 ) -> dict[str, Any]:
     found = summaries.find_sets(examples, rule)
     return {
-        **_worth(found, examples, class_counts),
+        **_rate(found, examples, class_counts),
         "least_covered": _least_covered(found, examples, class_names),
     }
 
 
-def _worth(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, float]:
+def _rate(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, float]:
     """How often the sets have the label, and how large they are."""
     covered = summaries.accuracies_by_average(found, examples, class_counts)
     return {

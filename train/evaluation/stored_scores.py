@@ -44,7 +44,6 @@ class StoredScores:
         return len(self.rows), self.stored.shape[1]
 
     def __len__(self) -> int:
-        """The number of examples."""
         return len(self.rows)
 
     @overload

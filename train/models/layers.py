@@ -226,7 +226,7 @@ def adaptive_mean(inputs: jax.Array, size: int) -> jax.Array:
     overlap if the size does not divide the height or the width.
     """
     for axis in (1, 2):
-        inputs = _means_along(inputs, axis, size)
+        inputs = _average_along(inputs, axis, size)
     return inputs
 
 
@@ -240,7 +240,7 @@ def mean_over_image(inputs: jax.Array) -> jax.Array:
     return inputs.mean(axis=(1, 2), dtype=jnp.float32)
 
 
-def _means_along(inputs: jax.Array, axis: int, windows: int) -> jax.Array:
+def _average_along(inputs: jax.Array, axis: int, windows: int) -> jax.Array:
     length = inputs.shape[axis]
     if length == windows:
         return inputs

@@ -45,7 +45,7 @@ def _backward(
 
     def by_places(inputs: jax.Array, cotangent: jax.Array) -> Any:
         height, width = cotangent.shape[1:3]
-        places = _places(inputs, (height, width), size, stride, padding)
+        places = _find_places(inputs, (height, width), size, stride, padding)
         return _sum_of_windows(places, cotangent, inputs.shape, size, stride, padding)
 
     return (lax.platform_dependent(inputs, cotangent, cpu=by_places, default=by_xla),)
@@ -54,7 +54,7 @@ def _backward(
 max_pool.defvjp(_forward, _backward)
 
 
-def _places(
+def _find_places(
     inputs: jax.Array, windows: tuple[int, int], size: int, stride: int, padding: Padding
 ) -> jax.Array:
     """Where in each window the first of its largest numbers is, as row · size + column."""

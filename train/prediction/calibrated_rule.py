@@ -52,7 +52,7 @@ class CalibratedRule:
     def in_words(self) -> str:
         """A sentence that explains which classes are in a set."""
         if self.conformal is not None:
-            return _conformal_in_words(self.conformal, self.value)
+            return _describe_conformal(self.conformal, self.value)
         if self.threshold is None:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
@@ -79,7 +79,7 @@ def calibrate(classifier: TrainedClassifier, rule: ChosenRule) -> CalibratedRule
     """
     name, value = rule.name, rule.value
     if name == "coverage":
-        return _conformal(classifier, rule)
+        return _calibrate_conformal(classifier, rule)
     num_classes = classifier.num_classes
     if not 1 <= value <= num_classes:
         raise UserError(
@@ -89,7 +89,7 @@ def calibrate(classifier: TrainedClassifier, rule: ChosenRule) -> CalibratedRule
     return CalibratedRule(name, value, threshold)
 
 
-def _conformal(classifier: TrainedClassifier, chosen: ChosenRule) -> CalibratedRule:
+def _calibrate_conformal(classifier: TrainedClassifier, chosen: ChosenRule) -> CalibratedRule:
     name, coverage, rule = chosen.name, chosen.value, RULES[chosen.conformal]
     calibration = Calibration(classifier)
     if rule.score is None:
@@ -97,7 +97,7 @@ def _conformal(classifier: TrainedClassifier, chosen: ChosenRule) -> CalibratedR
     return CalibratedRule(name, coverage, None, calibration.conformal_sets(coverage, rule))
 
 
-def _conformal_in_words(conformal: ConformalSets, coverage: float) -> str:
+def _describe_conformal(conformal: ConformalSets, coverage: float) -> str:
     """Which classes are in a set, what a score is, and what is promised."""
     rule = conformal.rule
     promised = _percent(coverage)

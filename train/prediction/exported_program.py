@@ -24,11 +24,11 @@ def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
     (number,) = jax.export.symbolic_shape("n - 1")
     dtype = jnp.dtype(_DTYPES[classifier.spec.inputs])
     batch = jax.ShapeDtypeStruct((number, *classifier.image_shape), dtype)
-    infer = jax.jit(_of_any_number(inference.make(classifier, rule)))
+    infer = jax.jit(_allow_empty_batches(inference.make(classifier, rule)))
     return bytes(jax.export.export(infer, platforms=_PLATFORMS)(batch).serialize())
 
 
-def _of_any_number(infer: Inference) -> Inference:
+def _allow_empty_batches(infer: Inference) -> Inference:
     """The same inference, whose operations get at least one example.
 
     Hazard: a gather can be traced only if its array is known not to be empty. Choice: one example
@@ -71,7 +71,6 @@ def _conformal(rule: CalibratedRule) -> dict[str, Any]:
 
 
 def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
-    """What the program takes."""
     if spec.has_images:
         preparation = (
             f"{description.preparation(spec, image_shape)} The program itself normalizes them "

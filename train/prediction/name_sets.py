@@ -51,7 +51,6 @@ class Names:
     described = "what --names is read from"
 
     def __len__(self) -> int:
-        """The number of names."""
         return len(self.names)
 
     def check(self, classifier: TrainedClassifier) -> None:

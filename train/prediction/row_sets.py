@@ -62,7 +62,6 @@ class NamedRows:
         return list(self.path.glob("*.npy")) if self.path.is_dir() else [self.path]
 
     def __len__(self) -> int:
-        """The number of rows."""
         return len(self.features)
 
     def check(self, classifier: TrainedClassifier) -> None:

@@ -110,7 +110,7 @@ def choose(classifier: TrainedClassifier, select_by: Metric) -> float:
     ((_, head),) = classifier.params["head"].items()
     values = {}
     for tau in TAUS:
-        rescaled = _rescaled(found, classifier.assembly.objective, _factors(head["kernel"], tau))
+        rescaled = _rescale(found, classifier.assembly.objective, _factors(head["kernel"], tau))
         values[tau] = _evaluate(classifier, rescaled, None)[0].metrics[select_by]
     if any(map(math.isnan, values.values())):
         raise UserError(
@@ -183,7 +183,7 @@ def _lengths(kernel: Any) -> np.ndarray:
     return np.where(lengths > 0, lengths, 1)
 
 
-def _rescaled(found: Predictions, objective: Objective, factors: np.ndarray) -> Predictions:
+def _rescale(found: Predictions, objective: Objective, factors: np.ndarray) -> Predictions:
     """The predictions for logits [n, L] times factors [1, L]."""
 
     @jax.jit

@@ -109,16 +109,16 @@ def execute(look: Callable[[], Planner], *, jobs: int = 1) -> Execution:
                 done = wait(running, timeout=_PAUSE, return_when=FIRST_COMPLETED).done
             for future in done:
                 run = running.pop(future)
-                _note(run, future.result(), folder, execution, names_it=jobs > 1)
+                _record_end(run, future.result(), folder, execution, names_it=jobs > 1)
 
 
 def _make(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> _Ended:
     start = time.monotonic()
-    reason = _commands(run, folder, processes)
+    reason = _run_commands(run, folder, processes)
     return _Ended(time.monotonic() - start, reason)
 
 
-def _note(
+def _record_end(
     run: PlannedRun, ended: _Ended, folder: RunsFolder, execution: Execution, *, names_it: bool
 ) -> None:
     of_it = f" {run.name}" if names_it else ""
@@ -132,7 +132,7 @@ def _note(
         show_line(f"  failed{of_it} after {took}: {ended.reason} (see {folder.log(run)})")
 
 
-def _commands(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> str | None:
+def _run_commands(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> str | None:
     """Runs the commands that a run still needs; returns why one failed, or None."""
     workdir, log = folder.workdir(run), folder.log(run)
     commands = [run.training(workdir)] if folder.finished(run) is None else []

@@ -168,7 +168,7 @@ class Planner:
         for search in self.searches:
             recipes += search.recipes
         for recipe in recipes:
-            planned_runs.check(self._planned(recipe, 0))
+            planned_runs.check(self._plan(recipe, 0))
 
     def tuned(self, search: Search | None) -> Tuned:
         """The state of a search; without one, the only candidate changes nothing."""
@@ -184,7 +184,7 @@ class Planner:
         if fields is None:
             return None
         recipe = arm.recipe.changed(fields)
-        return tuple(self._planned(recipe, seed, arm.evaluated) for seed in self.seeds)
+        return tuple(self._plan(recipe, seed, arm.evaluated) for seed in self.seeds)
 
     def ended(self, runs: Iterable[PlannedRun]) -> dict[int, Run | None]:
         """The runs that have ended, by seed; None if training diverged.
@@ -209,7 +209,7 @@ class Planner:
             failed = all(trials) and all(trial[first].score is None for trial in trials)
             if failed or not all(trials):
                 return Tuned(drawn, tuple(trials), (), None, failed, tuple(runs))
-            best_first = _best_first(trials)
+            best_first = _rank(trials)
             longer = extended(drawn, drawn.candidates[best_first[0]])
             if longer is None:
                 break
@@ -221,11 +221,11 @@ class Planner:
             trials[index] |= self._trials(search, again)
         selected = None
         if all(len(trials[index]) == len(search.seeds) for index in finalists):
-            selected = finalists[_best_first([trials[index] for index in finalists])[0]]
+            selected = finalists[_rank([trials[index] for index in finalists])[0]]
         return Tuned(drawn, tuple(trials), finalists, selected, False, tuple(runs))
 
     def _candidate(self, search: Search, fields: Overrides, seed: int) -> PlannedRun:
-        return self._planned(search.recipe.changed(fields), seed)
+        return self._plan(search.recipe.changed(fields), seed)
 
     def _trials(self, search: Search, runs: Iterable[PlannedRun]) -> dict[int, Trial]:
         """The runs of a candidate that have ended, by seed."""
@@ -234,13 +234,13 @@ class Planner:
             for seed, run in self.ended(runs).items()
         }
 
-    def _planned(self, recipe: Recipe, seed: int, evaluated: bool = False) -> PlannedRun:
+    def _plan(self, recipe: Recipe, seed: int, evaluated: bool = False) -> PlannedRun:
         network = planned_runs.load(recipe)["model"]["name"]
         overrides = tuple(override.replace(NETWORK, network) for override in self.overrides)
         return PlannedRun(recipe, seed, overrides, evaluated)
 
 
-def _best_first(trials: Sequence[Mapping[int, Trial]]) -> list[int]:
+def _rank(trials: Sequence[Mapping[int, Trial]]) -> list[int]:
     """The indices by their mean score, the best first; equal ones in their order."""
     means = [float(np.mean([one.counted for one in runs.values()])) for runs in trials]
     return sorted(range(len(means)), key=lambda index: -means[index])

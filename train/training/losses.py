@@ -18,7 +18,7 @@ from train.training.class_counts import check_all_positive
 from train.training.objectives import Hyperparameters, LossSpec, Objective, class_logits, softmax
 
 
-def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+def _build_plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
     """Builds the objective of a loss that takes logits, labels and its parameters."""
 
     def build(**parameters: Any) -> Objective:
@@ -27,8 +27,8 @@ def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
     return build
 
 
-def _split(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
-    """Like `_plain`, for a loss that can split the classes."""
+def _build_split(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+    """Like `_build_plain`, for a loss that can split the classes."""
 
     def build(*, class_axis_name: str | None, **parameters: Any) -> Objective:
         return _deterministic(
@@ -52,8 +52,8 @@ def _cross_entropy(
     )
 
 
-def _scaled(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
-    """Like `_split`, for a loss of cosines that has a `scale`."""
+def _build_scaled(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+    """Like `_build_split`, for a loss of cosines that has a `scale`."""
 
     def build(*, scale: jax.Array, class_axis_name: str | None, **parameters: Any) -> Objective:
         return _deterministic(
@@ -96,7 +96,7 @@ def _expected_positive_regularization(*, k: int, beta: jax.Array, axis_name: str
     loss = functools.partial(
         losses.expected_positive_regularization, expected_positives=float(k), beta=beta
     )
-    return _of_batch(loss, axis_name)
+    return _couple_batch(loss, axis_name)
 
 
 def _average_k(
@@ -113,7 +113,7 @@ def _average_k(
             class_axis_name=class_axis_name,
         )
 
-    return _of_batch(loss, axis_name, _softmax(class_axis_name))
+    return _couple_batch(loss, axis_name, _softmax(class_axis_name))
 
 
 def _role(*, k: int, weight: jax.Array, axis_name: str) -> Objective:
@@ -128,10 +128,10 @@ def _role(*, k: int, weight: jax.Array, axis_name: str) -> Objective:
     networks_part = functools.partial(
         losses.expected_positive_regularization, beta=weight, **settings
     )
-    return dataclasses.replace(_of_batch(networks_part, axis_name), loss=loss)
+    return dataclasses.replace(_couple_batch(networks_part, axis_name), loss=loss)
 
 
-def _of_batch(
+def _couple_batch(
     loss: Callable[..., jax.Array],
     axis_name: str,
     scores: Callable[[jax.Array], jax.Array] = jax.nn.softmax,
@@ -232,13 +232,13 @@ LOSSES = {
     ),
     "focal": LossSpec(
         "focal",
-        _split(losses.focal),
+        _build_split(losses.focal),
         {"gamma": Number(at_least=0)},
         splits_classes=True,
     ),
     "ldam": LossSpec(
         "LDAM",
-        _scaled(losses.ldam),
+        _build_scaled(losses.ldam),
         _MARGINS,
         derive=_with_margins,
         head="cosine",
@@ -246,64 +246,64 @@ LOSSES = {
     ),
     "logit_adjusted_cross_entropy": LossSpec(
         "logit-adjusted cross-entropy",
-        _split(losses.logit_adjusted_cross_entropy),
+        _build_split(losses.logit_adjusted_cross_entropy),
         _TAU,
         derive=_with_counts,
         splits_classes=True,
     ),
     "vector_scaling": LossSpec(
         "vector scaling",
-        _plain(losses.vector_scaling),
+        _build_plain(losses.vector_scaling),
         {"gamma": Number(at_least=0), **_TAU},
         derive=_with_counts,
     ),
     "generalized_cross_entropy": LossSpec(
         "generalized cross-entropy",
-        _plain(losses.generalized_cross_entropy),
+        _build_plain(losses.generalized_cross_entropy),
         {"q": Number(above=0, at_most=1)},
     ),
     "symmetric_cross_entropy": LossSpec(
         "symmetric cross-entropy",
-        _plain(losses.symmetric_cross_entropy),
+        _build_plain(losses.symmetric_cross_entropy),
         {"alpha": Number(at_least=0), "beta": Number(at_least=0)},
     ),
     "top_k_hinge": LossSpec(
         "top-K hinge",
-        _split(losses.top_k_hinge),
+        _build_split(losses.top_k_hinge),
         _K,
         optimizes_top_k=True,
         splits_classes=True,
     ),
     "convex_top_k_hinge": LossSpec(
         "convex top-K hinge",
-        _split(losses.convex_top_k_hinge),
+        _build_split(losses.convex_top_k_hinge),
         _K,
         optimizes_top_k=True,
         splits_classes=True,
     ),
     "calibrated_top_k_hinge": LossSpec(
         "calibrated top-K hinge",
-        _split(losses.calibrated_top_k_hinge),
+        _build_split(losses.calibrated_top_k_hinge),
         _K,
         optimizes_top_k=True,
         splits_classes=True,
     ),
     "smooth_top_k_hinge": LossSpec(
         "smooth top-K hinge",
-        _split(losses.smooth_top_k_hinge),
+        _build_split(losses.smooth_top_k_hinge),
         {**_K, "tau": Number(above=0)},
         optimizes_top_k=True,
         splits_classes=True,
     ),
     "lapsum_top_k": LossSpec(
         "LapSum top-K",
-        _plain(losses.lapsum_top_k_loss),
+        _build_plain(losses.lapsum_top_k_loss),
         {**_MEAN_SIZE, "alpha": Number(above=0)},
         optimizes_top_k=True,
     ),
     "sigmoid_top_k": LossSpec(
         "sigmoid top-K",
-        _plain(losses.sigmoid_top_k_loss),
+        _build_plain(losses.sigmoid_top_k_loss),
         {**_K, "tau": Number(above=0)},
         optimizes_top_k=True,
     ),
@@ -339,14 +339,14 @@ LOSSES = {
     ),
     "expected_balanced": LossSpec(
         "expected balanced",
-        _split(losses.expected_top_k_hinge),
+        _build_split(losses.expected_top_k_hinge),
         {**_K, **_NOISE},
         optimizes_top_k=True,
         splits_classes=True,
     ),
     "expected_imbalanced": LossSpec(
         "expected imbalanced",
-        _scaled(losses.expected_top_k_hinge),
+        _build_scaled(losses.expected_top_k_hinge),
         {**_K, **_NOISE, **_MARGINS},
         derive=_with_margins,
         head="cosine",
@@ -354,7 +354,7 @@ LOSSES = {
         splits_classes=True,
     ),
     "assume_negative": LossSpec(
-        "assume negative", _plain(losses.assume_negative), scores=_MULTI_LABEL
+        "assume negative", _build_plain(losses.assume_negative), scores=_MULTI_LABEL
     ),
     "expected_positive_regularization": LossSpec(
         "expected positive regularization",
@@ -382,12 +382,12 @@ LOSSES = {
     ),
     "sparsemax": LossSpec(
         "sparsemax",
-        _split(losses.sparsemax_loss),
+        _build_split(losses.sparsemax_loss),
         splits_classes=True,
     ),
     "entmax": LossSpec(
         "entmax",
-        _split(losses.entmax_loss),
+        _build_split(losses.entmax_loss),
         {"alpha": Number(at_least=1, at_most=2)},
         splits_classes=True,
     ),

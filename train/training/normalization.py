@@ -19,7 +19,7 @@ def of_new_run(settings: ModelFields, spec: DatasetSpec) -> Normalization | None
     Raises:
         UserError: the field does not fit the data set, or there is no run to start from.
     """
-    chosen = _chosen(settings, spec)
+    chosen = _choose(settings, spec)
     return None if chosen in (None, (spec.mean, spec.std)) else chosen
 
 
@@ -45,7 +45,7 @@ def numbers_in_words(spec: DatasetSpec) -> str:
     return f"mean {mean}; standard deviation {std}"
 
 
-def _chosen(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
+def _choose(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
     name = settings.normalization
     if name == "dataset":
         return None

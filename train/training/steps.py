@@ -68,7 +68,7 @@ def make_train_step(
         """The gradients by trained parameters and label estimates, the statistics, the metrics."""
         seed, objective = hyperparameters["seed"], make_objective(hyperparameters["loss"])
         positions = batch["positions"]
-        inputs, of_labels = _inputs(
+        inputs, of_labels = _prepare_inputs(
             batch, step, hyperparameters, augment=augment, normalize=normalize
         )
         loss_keys = randomness.loss_keys(seed, step, positions)
@@ -169,7 +169,7 @@ def make_train_step(
         averages = state.averages
         if averages is not None:
             decay = hyperparameters["optimizer"]["average_decay"]
-            averages = _moved_averages(
+            averages = _move_averages(
                 averages,
                 {"params": params, "batch_stats": batch_stats},
                 state.step,
@@ -195,7 +195,7 @@ def make_train_step(
     return train_step
 
 
-def _inputs(
+def _prepare_inputs(
     batch: Arrays,
     step: jax.Array,
     hyperparameters: Any,
@@ -213,7 +213,7 @@ def _inputs(
     return mixup.mix(keys, hyperparameters["mixup_alpha"], inputs, labels)
 
 
-def _moved_averages(
+def _move_averages(
     averages: Any, new: Any, step: jax.Array, decay: jax.Array, frozen: Collection[str]
 ) -> Any:
     """The averages moved towards new values, faster at first: the start is soon forgotten."""

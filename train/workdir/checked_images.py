@@ -32,7 +32,7 @@ def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> Unreadable
         split = getattr(dataset, name)
         if not isinstance(split.images, Records):
             continue
-        unreadable = _of_split(split.images, check, name)
+        unreadable = _find_in_split(split.images, check, name)
         if len(unreadable) == len(split):
             raise UserError(
                 f"none of the {len(split):,} {name} images of {split.images.name} can be read"
@@ -49,7 +49,7 @@ def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> Unreadable
     return found
 
 
-def _of_split(records: Records, check: str, split: str) -> dict[int, SkippedImage]:
+def _find_in_split(records: Records, check: str, split: str) -> dict[int, SkippedImage]:
     """The images of a split that cannot be read in some process, by their indices."""
     chunks = unreadable_images.find(records, check=check)
     total = -(-len(records) // unreadable_images.CHUNK)

@@ -105,7 +105,7 @@ def legend_beside(figure: Figure, axes: Axes) -> None:
 
 def encode(figure: Figure, suffix: str) -> bytes:
     """The figure as the content of a file with the suffix: ".png", ".svg" or ".pdf"."""
-    for text in _words(figure):
+    for text in _find_texts(figure):
         # Names of runs and values of their fields are not formulas.
         text.set_parse_math(False)
         text.set_text(printable_lines(text.get_text()))
@@ -117,7 +117,7 @@ def encode(figure: Figure, suffix: str) -> bytes:
     return content.getvalue()
 
 
-def _words(figure: Figure) -> Iterator[Text]:
+def _find_texts(figure: Figure) -> Iterator[Text]:
     """The texts of a figure, without the numbers at its axes."""
     legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
     for axes in figure.axes:

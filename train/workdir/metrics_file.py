@@ -81,7 +81,6 @@ def _lines(content: bytes) -> tuple[list[tuple[dict[str, Any], bytes]], list[str
 
 
 def _warn(path: Path, bad: Sequence[str]) -> None:
-    """Warns of lines that are not metrics."""
     if bad:
         logging.warning(
             "%s: lines that are no metrics of a step, and are left out: %d, the first of them %s",

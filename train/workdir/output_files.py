@@ -51,7 +51,7 @@ def refuse_kept(flag: str, path: Path, kept: Mapping[Path, str]) -> None:
         path: the file.
         kept: the files and folders, and what messages call each.
     """
-    place = _place(path)
+    place = _resolve(path)
     for other, what in kept.items():
         same = path.absolute() == other.absolute()
         if same or (path.exists() and other.exists() and path.samefile(other)):
@@ -68,7 +68,7 @@ def refuse_folders_of_the_system(flag: str, path: Path, *, is_folder: bool = Fal
         path: the file or folder.
         is_folder: whether it is a folder; then a link is followed.
     """
-    place = Path(os.path.realpath(path)) if is_folder else _place(path)
+    place = Path(os.path.realpath(path)) if is_folder else _resolve(path)
     if place.is_relative_to(_SHARED_MEMORY):
         return
     for system in _SYSTEM:
@@ -82,7 +82,7 @@ def refuse_files_of_runs(flag: str, path: Path) -> None:
     These are the files of a run, and all files in a prepared data set. Evaluations may be replaced,
     because the user chooses their paths.
     """
-    path = _place(path)
+    path = _resolve(path)
     for folder in path.parents:
         name = path.relative_to(folder).parts[0]
         if run_files.is_of_a_run(name) and run_files.is_run(folder):
@@ -94,6 +94,6 @@ def refuse_files_of_runs(flag: str, path: Path) -> None:
             )
 
 
-def _place(path: Path) -> Path:
+def _resolve(path: Path) -> Path:
     """Where a file is written. A link is not followed, because the file replaces it."""
     return path.parent.resolve() / path.name

@@ -216,7 +216,7 @@ class Reporter:
         # Last, because these results mark the run as finished.
         run_files.write_results(self._workdir, results, {run_files.METRICS: self._metrics.digest()})
         self._terminal.close()
-        written = _as_written(results)
+        written = _read_back(results)
         skipped_images.show(self._workdir, written)
         terminal.show_results(
             written,
@@ -300,7 +300,7 @@ class SilentReporter:
         tests: Mapping[str, Evaluation],  # noqa: ARG002 (as those of `Reporter`)
     ) -> dict[str, Any]:
         """The results as the first process writes them."""
-        return _as_written(results)
+        return _read_back(results)
 
 
 def write_config(config: Config, workdir: Path) -> None:
@@ -313,7 +313,7 @@ def write_config(config: Config, workdir: Path) -> None:
     files.write_whole(workdir / run_files.CONFIG, json_files.sealed(plain, indent=2))
 
 
-def _as_written(results: dict[str, Any]) -> dict[str, Any]:
+def _read_back(results: dict[str, Any]) -> dict[str, Any]:
     """What is read back from `results.json`: numbers that are not finite are None."""
     written: dict[str, Any] = json.loads(files.to_json(results))
     return written

@@ -64,7 +64,7 @@ class SkippedImages:
             return False
         is_new = True
         if self._path is not None:
-            with _locked(self._path) as file:
+            with _lock(self._path) as file:
                 torn = self._read(file)
                 if torn:
                     file.truncate(self._end)
@@ -78,7 +78,7 @@ class SkippedImages:
 
     def _read_what_is_there(self) -> None:
         if self._path is not None and self._path.exists():
-            with _opened(self._path) as file:
+            with _open(self._path) as file:
                 self._read(file)
 
     def _read(self, file: BinaryIO) -> bytes:
@@ -104,7 +104,7 @@ def show(workdir: Path, results: Mapping[str, Any]) -> None:
         f"{count:,} of {split}" for split, count in results.get(FIELD, {}).items() if count
     )
     if not numbers:
-        with _opened(path) as file:
+        with _open(path) as file:
             numbers = str(file.read().count(b"\n"))
     show_line(f"images left out as unreadable: {numbers}; listed in {path}")
 
@@ -117,7 +117,7 @@ def _key(split: str, image: str) -> tuple[str, str]:
     return split, names.same_form(image)
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open(path: Path) -> BinaryIO:
     try:
         return io.BufferedReader(files.open_regular(path))
     except (files.NotRegularError, IsADirectoryError) as error:
@@ -125,7 +125,7 @@ def _opened(path: Path) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[BinaryIO]:
+def _lock(path: Path) -> Iterator[BinaryIO]:
     """The file, to read and to add to, while no other process does."""
     with files.naming(path), files.open_to_add(path) as file:
         # Some shared file systems do not have locks: there, two processes may list the same image.

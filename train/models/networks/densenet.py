@@ -45,9 +45,9 @@ class SmallDenseNet(nn.Module):
         hidden = layers.conv(images, _STEM * self.growth, 3, name="conv1")
         for block in (1, 2, 3):
             if block > 1:
-                hidden = _halved(layers, hidden, f"transition{block - 1}_")
+                hidden = _halve(layers, hidden, f"transition{block - 1}_")
             for index in range(self.layers_per_block):
-                hidden = _grown(layers, hidden, self.growth, f"block{block}_{index}_")
+                hidden = _grow(layers, hidden, self.growth, f"block{block}_{index}_")
         return mean_over_image(nn.relu(layers.batch_norm(hidden, name="bn")))
 
 
@@ -67,7 +67,7 @@ class DenseLayer(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Activations [n, h, w, c] to [n, h, w, c + growth]."""
-        return _grown(self.layers, inputs, self.growth, dropout=self.dropout)
+        return _grow(self.layers, inputs, self.growth, dropout=self.dropout)
 
 
 class Transition(nn.Module):
@@ -82,7 +82,7 @@ class Transition(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Activations [n, h, w, c] to [n, h / 2, w / 2, c / 2]."""
-        return _halved(self.layers, inputs)
+        return _halve(self.layers, inputs)
 
 
 class DenseNet(nn.Module):
@@ -119,7 +119,7 @@ class DenseNet(nn.Module):
         return mean_over_image(nn.relu(layers.batch_norm(hidden, name="norm5")))
 
 
-def _grown(
+def _grow(
     layers: Layers, inputs: jax.Array, growth: int, before: str = "", *, dropout: float = 0.0
 ) -> jax.Array:
     """The inputs of a bottleneck layer with its new channels; `before` is the prefix of names."""
@@ -130,7 +130,7 @@ def _grown(
     return jnp.concatenate([inputs, layers.dropout(hidden, dropout)], axis=-1)
 
 
-def _halved(layers: Layers, inputs: jax.Array, before: str = "") -> jax.Array:
+def _halve(layers: Layers, inputs: jax.Array, before: str = "") -> jax.Array:
     """Half the channels of half the image; `before` is the prefix of the names."""
     hidden = nn.relu(layers.batch_norm(inputs, name=f"{before}bn"))
     hidden = layers.conv(hidden, inputs.shape[-1] // 2, 1, name=f"{before}conv")

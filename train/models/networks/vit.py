@@ -54,9 +54,9 @@ class Block(nn.Module):
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """Tokens [n, t, d] to tokens [n, t, d]."""
         branch = self._attention(self.layers.layer_norm(tokens, name="norm1"))
-        tokens = tokens + self._scaled(branch, "ls1")
+        tokens = tokens + self._scale_and_drop(branch, "ls1")
         branch = self._mlp(self.layers.layer_norm(tokens, name="norm2"))
-        return tokens + self._scaled(branch, "ls2")
+        return tokens + self._scale_and_drop(branch, "ls2")
 
     def _attention(self, tokens: jax.Array) -> jax.Array:
         n, t, d = tokens.shape
@@ -76,7 +76,7 @@ class Block(nn.Module):
         hidden = self.layers.dropout(hidden, self.dropout)
         return self.layers.dropout(self.layers.dense(hidden, d, name="mlp_fc2"), self.dropout)
 
-    def _scaled(self, branch: jax.Array, name: str) -> jax.Array:
+    def _scale_and_drop(self, branch: jax.Array, name: str) -> jax.Array:
         if self.layer_scale is not None:
             branch = self.layers.layer_scale(branch, self.layer_scale, name=name)
         return self.layers.stochastic_depth(branch, self.stochastic_depth)

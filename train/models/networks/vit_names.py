@@ -10,7 +10,7 @@ from train.models.weights.names import Arrays, OtherNames, PublishedNames
 _OF_TOWERS = ("patch_embed.", "cls_token", "pos_embed", "norm_pre.", "blocks.", "norm.", "proj.")
 
 
-def _position_of_class_added(arrays: Arrays) -> Arrays:
+def _add_class_position(arrays: Arrays) -> Arrays:
     """With registers, timm adds the position of the class token to that token."""
     if "reg_token" not in arrays:
         return arrays
@@ -22,7 +22,7 @@ def _position_of_class_added(arrays: Arrays) -> Arrays:
     }
 
 
-def _joined(arrays: Arrays) -> Arrays:
+def _join_attention(arrays: Arrays) -> Arrays:
     """Queries, keys and values of Hugging Face's as one."""
     joined = {}
     for name, array in arrays.items():
@@ -35,7 +35,7 @@ def _joined(arrays: Arrays) -> Arrays:
     return joined
 
 
-def _tower_alone(arrays: Arrays) -> Arrays:
+def _keep_tower(arrays: Arrays) -> Arrays:
     tower = {
         name if name.startswith(_OF_TOWERS) else f"text.{name}": array
         for name, array in arrays.items()
@@ -65,7 +65,7 @@ def _hugging_face(prefix: str) -> OtherNames:
             f"{prefix}layernorm": "norm",
             "classifier": "head",
         },
-        arrange=lambda arrays: _position_of_class_added(_joined(arrays)),
+        arrange=lambda arrays: _add_class_position(_join_attention(arrays)),
     )
 
 
@@ -74,7 +74,7 @@ def _open_clip(prefix: str) -> OtherNames:
 
     def arrange(arrays: Arrays) -> Arrays:
         # PyTorch's layout is [out, in]; this is a bare matrix, [in, out].
-        return _tower_alone(arrays | {"proj.weight": arrays["proj.weight"].T})
+        return _keep_tower(arrays | {"proj.weight": arrays["proj.weight"].T})
 
     return OtherNames(
         sign=f"{prefix}class_embedding",
@@ -112,11 +112,11 @@ _HUGGING_FACES_CLIP = OtherNames(
         "vision_model.post_layernorm": "norm",
         "visual_projection": "proj",
     },
-    arrange=lambda arrays: _tower_alone(_joined(arrays)),
+    arrange=lambda arrays: _keep_tower(_join_attention(arrays)),
 )
 
 
-def _head_as_projection(arrays: Arrays) -> Arrays:
+def _project_without_bias(arrays: Arrays) -> Arrays:
     """The projection of a tower, which timm has as its head, with a bias of 0."""
     if "proj.weight" in arrays or np.any(arrays.get("head.bias", 1)):
         return arrays
@@ -124,7 +124,7 @@ def _head_as_projection(arrays: Arrays) -> Arrays:
     return others | {"proj.weight": arrays["head.weight"]}
 
 
-_TIMMS_CLIP = OtherNames(sign="norm_pre.weight", arrange=_head_as_projection)
+_TIMMS_CLIP = OtherNames(sign="norm_pre.weight", arrange=_project_without_bias)
 
 _TORCHVISION = OtherNames(
     sign="class_token",
@@ -148,7 +148,7 @@ _TORCHVISION = OtherNames(
 _DINOV2 = OtherNames(
     sign="register_tokens",
     renames={"register_tokens": "reg_token"},
-    arrange=_position_of_class_added,
+    arrange=_add_class_position,
 )
 
 NAMES = PublishedNames(

@@ -252,7 +252,7 @@ def _rebuild_parameter(data: Any, *_: Any) -> Any:
     return data
 
 
-def _ordered(items: Any = ()) -> OrderedDict[Any, Any]:
+def _make_ordered(items: Any = ()) -> OrderedDict[Any, Any]:
     made: OrderedDict[Any, Any] = OrderedDict()
     for key, value in items:
         _check_key(key)
@@ -280,7 +280,7 @@ _QUANTISED = {
 
 _TENSOR, _PARAMETER = _Function(_rebuild_tensor), _Function(_rebuild_parameter)
 _ALLOWED: dict[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): _Function(_ordered),
+    ("collections", "OrderedDict"): _Function(_make_ordered),
     ("torch._utils", "_rebuild_tensor"): _TENSOR,
     ("torch._utils", "_rebuild_tensor_v2"): _TENSOR,
     ("torch._utils", "_rebuild_parameter"): _PARAMETER,
@@ -302,7 +302,7 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-class _Whole:
+class _CompleteReads:
     """A file whose reads raise an error at the end, instead of returning fewer bytes."""
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -350,7 +350,7 @@ class _Unpickler(pickle._Unpickler):
 
     def __init__(self, file: IO[bytes]) -> None:
         # Python 2 wrote texts as bytes.
-        super().__init__(_Whole(file), encoding="utf-8")
+        super().__init__(_CompleteReads(file), encoding="utf-8")
         self.storages: dict[str, _Storage] = {}
 
     dispatch = pickle._Unpickler.dispatch | {

@@ -134,8 +134,8 @@ def panels_by_loss(k: int) -> list[list[Panel | None]]:
             Panel("top-K error", of(losses.top_k_error, k=k)),
             Panel(_title("cross_entropy"), of(losses.cross_entropy)),
             Panel(_title("top_k_hinge"), of(losses.top_k_hinge, k=k)),
-            Panel(_in_two_lines("calibrated_top_k_hinge"), of(losses.calibrated_top_k_hinge, k=k)),
-            Panel(_in_two_lines("convex_top_k_hinge"), of(losses.convex_top_k_hinge, k=k)),
+            Panel(_break_title("calibrated_top_k_hinge"), of(losses.calibrated_top_k_hinge, k=k)),
+            Panel(_break_title("convex_top_k_hinge"), of(losses.convex_top_k_hinge, k=k)),
         ],
         [
             *(
@@ -235,7 +235,7 @@ def _title(loss: str) -> str:
     return LOSSES[loss].title
 
 
-def _in_two_lines(loss: str) -> str:
+def _break_title(loss: str) -> str:
     return _title(loss).replace(" ", "\n", 1)
 
 

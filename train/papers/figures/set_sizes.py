@@ -72,11 +72,11 @@ def set_size_counts(
     counts = {}
     for label, seeds in selection.by_label(runs).items():
         evaluated = [_counts(run, k, shots) for run in seeds]
-        counts[label] = {shot: _added([one[shot] for one in evaluated]) for shot in shots}
+        counts[label] = {shot: _add([one[shot] for one in evaluated]) for shot in shots}
     return counts
 
 
-def _added(counts: Sequence[np.ndarray]) -> np.ndarray:
+def _add(counts: Sequence[np.ndarray]) -> np.ndarray:
     """The sum of counts; each ends with the largest set of its run."""
     longest = max(map(len, counts))
     return np.sum([np.pad(one, (0, longest - len(one))) for one in counts], axis=0)

@@ -45,7 +45,7 @@ def read(workdirs: Sequence[str]) -> list[Tested]:
     Raises:
         UserError: a folder does not exist, has no finished run, or is named twice.
     """
-    return [_of_run(run) for run in selection.read_any(workdirs)]
+    return [_read_run(run) for run in selection.read_any(workdirs)]
 
 
 def find(folder: str) -> list[Tested]:
@@ -54,9 +54,9 @@ def find(folder: str) -> list[Tested]:
     Raises:
         UserError: the folder does not exist, or has neither.
     """
-    runs = [_of_run(run) for run in selection.find_any(folder)]
+    runs = [_read_run(run) for run in selection.find_any(folder)]
     files = sorted(Path(folder).expanduser().glob("*.json"))
-    found = [*runs, *(one for one in map(_of_evaluation, files) if one is not None)]
+    found = [*runs, *(one for one in map(_read_evaluation, files) if one is not None)]
     if not found:
         raise UserError(
             f"--runs must be a folder of workdirs, or of files that train.evaluate --out wrote; "
@@ -95,12 +95,12 @@ def _check_seeds(several: Sequence[Tested]) -> None:
     selection.check_seeds([one.run for one in several if one.run is not None])
 
 
-def _of_run(run: Run) -> Tested:
+def _read_run(run: Run) -> Tested:
     network, dataset = run.fields["model.name"], run.fields["dataset.name"]
     return Tested(network, dataset, run.results["test"], run.workdir, run)
 
 
-def _of_evaluation(path: Path) -> Tested | None:
+def _read_evaluation(path: Path) -> Tested | None:
     """The evaluation of a test split in a file; None if the file is something else."""
     try:
         content = json_files.read(path, run_shapes.EVALUATION, "an evaluation")

@@ -140,7 +140,6 @@ def _identity(network: Network, images: FoundImages) -> str:
 
 
 def _summarize(out: Path, images: listing.Listing, readable: np.ndarray, num_features: int) -> None:
-    """Prints what is in the file."""
     rows = int(readable.sum())
     size = out.stat().st_size / 1e6
     show_line(f"features     {out} ({rows:,} rows of {num_features:,}, {size:,.1f} MB)")
