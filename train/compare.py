@@ -80,7 +80,7 @@ _OUTPUTS = {
 
 
 def main() -> None:
-    """Compares the runs that the flags name; those of a sweep or a study are made first."""
+    """Compares the runs that the flags name; the runs of a sweep or a study are made first."""
     _check_flags()
     if _STUDY.value is None:
         _compare()
