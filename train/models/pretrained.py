@@ -70,7 +70,7 @@ def load(
     published = networks[model_name].names
     assert published is not None
     in_file = files.read(Path(path))
-    arrays = _translate(in_file, published)
+    arrays = _translated(in_file, published)
     variables = names.flatten(params, batch_stats)
     keys = {published.of(key): key for key in variables}
     shapes = {
@@ -86,7 +86,7 @@ def load(
                 f"config.model.pretrained: {path} has {dtype} numbers in {name}, where "
                 "floating-point ones belong: quantised weights are not read"
             )
-    differences = _compare(arrays, shapes, published)
+    differences = _differences(arrays, shapes, published)
     if differences:
         check_prefix(path, in_file, networks)
         raise UserError(
@@ -105,8 +105,8 @@ def load(
         if why_new_head is None
         else f"but its head starts anew: {why_new_head}"
     )
-    unused = [_quote(name) for name in published.unused(in_file)]
-    left_out = f"; left out: {_list_names(unused)}" if unused else ""
+    unused = [_quoted(name) for name in published.unused(in_file)]
+    left_out = f"; left out: {_listed(unused)}" if unused else ""
     return Pretrained(*names.unflatten(variables), f"{what}, {head}{left_out}", why_new_head)
 
 
@@ -115,7 +115,7 @@ def networks_of(arrays: Arrays, networks: Mapping[str, ModelSpec]) -> list[str]:
     found = []
     for name, spec in networks.items():
         if spec.names is not None and spec.num_parameters is not None:
-            translated = _translate(arrays, spec.names)
+            translated = _translated(arrays, spec.names)
             if spec.names.num_parameters(translated) == spec.num_parameters:
                 found.append(name)
     return found
@@ -151,13 +151,13 @@ def check_prefix(path: str, arrays: Arrays, networks: Mapping[str, ModelSpec]) -
         found = networks_of(inside, networks)
         if found:
             raise UserError(
-                f"config.model.pretrained: {path} has {_quote(prefix)} before the names of "
+                f"config.model.pretrained: {path} has {_quoted(prefix)} before the names of "
                 f"{' or '.join(found)}, as programs like PyTorch Lightning write them: save the "
                 "state dict of the network inside instead"
             )
 
 
-def _translate(arrays: Arrays, published: PublishedNames) -> Arrays:
+def _translated(arrays: Arrays, published: PublishedNames) -> Arrays:
     """The arrays by the names of the table; as they are if they cannot be arranged."""
     try:
         return published.translate(arrays)
@@ -166,14 +166,14 @@ def _translate(arrays: Arrays, published: PublishedNames) -> Arrays:
         return dict(arrays)
 
 
-def _compare(
+def _differences(
     arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], published: PublishedNames
 ) -> list[str]:
     """How the variables of a file differ from the variables below the head."""
     wanted = [name for name in shapes if not published.in_head(name)]
     missing = [name for name in wanted if name not in arrays]
     unknown = [
-        _quote(name) for name in arrays if not published.in_head(name) and name not in shapes
+        _quoted(name) for name in arrays if not published.in_head(name) and name not in shapes
     ]
     misshapen = [
         f"{name} of shape {arrays[name].shape} instead of {shapes[name]}"
@@ -182,7 +182,7 @@ def _compare(
         if name in arrays and not _same_shape(arrays[name].shape, shapes[name])
     ]
     return [
-        f"{what} {_list_names(listed)}"
+        f"{what} {_listed(listed)}"
         for what, listed in (("lacks", missing), ("has also", unknown), ("has", misshapen))
         if listed
     ]
@@ -204,7 +204,7 @@ def _why(
     return "" if overlap > len(shapes) / 2 else ", it holds no network known here"
 
 
-def _quote(name: str) -> str:
+def _quoted(name: str) -> str:
     """A name of a file, which can be long and have line ends and control characters."""
     return repr(name[:80])
 
@@ -214,7 +214,7 @@ def _same_shape(one: Sequence[int], other: Sequence[int]) -> bool:
     return [n for n in one if n != 1] == [n for n in other if n != 1]
 
 
-def _list_names(listed: Sequence[str]) -> str:
+def _listed(listed: Sequence[str]) -> str:
     first = ", ".join(sorted(listed)[:_LISTED])
     return first if len(listed) <= _LISTED else f"{first} and {len(listed) - _LISTED} more"
 
@@ -228,7 +228,7 @@ def _why_new_head(
     if not in_model:
         return "the model's is not linear"
     if in_file.keys() != in_model.keys():
-        listed = _list_names([_quote(name) for name in in_file])
+        listed = _listed([_quoted(name) for name in in_file])
         return "the file has none" if not in_file else f"the file's has {listed}"
     if all(_same_shape(in_file[name], in_model[name]) for name in in_model):
         return None

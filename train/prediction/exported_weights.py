@@ -23,7 +23,7 @@ def serialize(classifier: TrainedClassifier) -> bytes:
     Raises:
         UserError: the network is not a published one, or its head is not.
     """
-    names = _find_names(classifier)
+    names = _names(classifier)
     head = classifier.assembly.head
     if head != "linear":
         raise UserError(
@@ -40,7 +40,7 @@ def describe(classifier: TrainedClassifier) -> dict[str, Any]:
     """What a user of the file needs to know."""
     spec = classifier.spec
     return {
-        "names": f"of {_find_names(classifier).publisher}",
+        "names": f"of {_names(classifier).publisher}",
         "images": {
             "shape": ["n", *classifier.image_shape],
             "preparation": description.preparation(spec, classifier.image_shape)
@@ -53,7 +53,7 @@ def describe(classifier: TrainedClassifier) -> dict[str, Any]:
     }
 
 
-def _find_names(classifier: TrainedClassifier) -> PublishedNames:
+def _names(classifier: TrainedClassifier) -> PublishedNames:
     with naming_flags(_MESSAGES):
         names = published(classifier.config.model.name).names
     assert names is not None

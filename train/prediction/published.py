@@ -67,7 +67,7 @@ def load(chosen: ChosenClassifier) -> TrainedClassifier:
         if config.compilation_cache:
             compilation_cache.use()
         assembly = assemble(config, None if names is None else _facts(config, names))
-        loaded = _load_variables(assembly)
+        loaded = _loaded(assembly)
     if loaded.why_new_head is not None:
         classes = f"--dataset={chosen.dataset}" if chosen.classes is None else chosen.classes
         raise UserError(
@@ -136,7 +136,7 @@ def _facts(config: Config, names: tuple[str, ...]) -> Facts:
     return facts if found is None else dataclasses.replace(facts, mean=found.mean, std=found.std)
 
 
-def _load_variables(assembly: Assembly) -> Pretrained:
+def _loaded(assembly: Assembly) -> Pretrained:
     network = assembly.config.model
     assert network.pretrained is not None
     return load_alone(assembly.model, network.name, network.pretrained, assembly.image_shape)

@@ -47,7 +47,7 @@ def in_folder(path: Path, **fields: Any) -> FoundImages:
     """
     config = configuration("folder", path, **fields)
     root = names.existing(path.absolute())
-    return _find_unlabelled(root, most_bytes(config)) or _find_labelled("images", config)
+    return _unlabelled(root, most_bytes(config)) or _labelled("images", config)
 
 
 def in_table(path: Path, **fields: Any) -> FoundImages:
@@ -60,17 +60,17 @@ def in_table(path: Path, **fields: Any) -> FoundImages:
     Raises:
         UserError: it has another form, or lists no images.
     """
-    return _find_labelled("table", configuration("table", path, **fields))
+    return _labelled("table", configuration("table", path, **fields))
 
 
-def _find_labelled(flag: str, config: FolderFields | TableFields) -> FoundImages:
+def _labelled(flag: str, config: FolderFields | TableFields) -> FoundImages:
     with naming_flags({"config.dataset.path": f"--{flag}", "config.dataset.": "--"}):
         spec = dataset_spec(config)
         assert isinstance(spec, OwnImagesSpec)
         return spec.find(None)
 
 
-def _find_unlabelled(root: Path, largest: int) -> FoundImages | None:
+def _unlabelled(root: Path, largest: int) -> FoundImages | None:
     """The files in the folder itself, without side files; None if there are folders or no files."""
     if not root.is_dir():
         return None
