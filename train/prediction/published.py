@@ -40,7 +40,7 @@ RECIPES = {
     "synthetic_species": "synthetic_species",
 }
 _CLASS_LIST = "train.data.own.class_list:CLASS_LIST"
-# The names that messages of other rooms have for the flags.
+# As messages of other rooms name what the flags give.
 _FLAGS = {
     "config.model.pretrained": "--weights",
     "config.model.name": "--model",

@@ -33,7 +33,7 @@ from train.prediction import image_files, trained
 from train.prediction.embedding import found
 from train.training.state import parameters_digest
 
-# The names of the flags in messages of other rooms.
+# What messages of other rooms call the flags.
 _FLAGS = {
     "config.model.pretrained is for networks": "--model must be one of the networks",
     "config.model.pretrained": "--weights",
