@@ -160,7 +160,7 @@ class Assembly:
             kept = run_files.read_facts(self._workdir, facts.classes, facts.image_shape)
             mean, std = kept.mean, kept.std
         else:
-            mean, std = normalization.of_new_run(
+            mean, std = normalization.choose_for_run(
                 self.config.model, facts.complete(self._unopened)
             ) or (None, None)
         return facts if mean is None else dataclasses.replace(facts, mean=mean, std=std)

@@ -133,7 +133,7 @@ def run(
 
 
 def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[Config, int | None]:
-    """The configuration of the run; see `extensions.continued`."""
+    """The configuration of the run; see `extensions.add`."""
     # What a run has written may be given as it is.
     parsed = parse({name: value for name, value in config.items() if name != json_files.SEAL})
     if parsed.model.tau_normalized is not None:
@@ -145,7 +145,7 @@ def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[
 
 
 def _config_of_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[Config, int | None]:
-    """The configuration with the extensions of the run in the workdir; see `extensions.continued`.
+    """The configuration with the extensions of the run in the workdir; see `extensions.add`.
 
     Refuses a workdir that is a file, or that holds a run of another configuration. Fields of the
     machine, and the place of its data, may change when the run resumes: the devices, the processes
@@ -169,7 +169,7 @@ def _config_of_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[
             f"--workdir {workdir} holds checkpoints, and no config.json that says of what run; "
             "give another --workdir, or delete it"
         )
-    continued, shorter = extensions.continued(config, earlier, workdir, extend=extend)
+    continued, shorter = extensions.add(config, earlier, workdir, extend=extend)
     if earlier is None:
         return continued, shorter
     # An extension changes these two, and nothing else.
@@ -258,7 +258,7 @@ def _assembled(config: Config, workdir: Path) -> Assembly:
     if run_files.read_config(workdir) is None:
         assembly = assemble(config, workdir=workdir)
     else:
-        with run_inputs.telling_where(path_of(config.dataset), "--config.dataset.path"):
+        with run_inputs.naming_place(path_of(config.dataset), "--config.dataset.path"):
             assembly = assemble(config, workdir=workdir)
     if is_found:
         _check_batch_size(config, assembly.devices.class_axis.size)
@@ -418,7 +418,7 @@ def _show_data(assembly: Assembly, workdir: Path, unreadable: Unreadable) -> Non
             f"{settings.warmup_epochs:g} (config.optimizer.warmup_epochs)"
         )
     if assembly.spec.has_images and assembly.facts.mean is not None:
-        show_line(normalization.in_words(assembly.config.model, assembly.spec))
+        show_line(normalization.describe(assembly.config.model, assembly.spec))
 
 
 def _reporter(

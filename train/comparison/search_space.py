@@ -14,7 +14,7 @@ _CHOICE_KEYS = ("values",)
 _NUMBER = fields.Number()
 
 
-def flattened(table: Any) -> dict[str, Any]:
+def flatten(table: Any) -> dict[str, Any]:
     """The tables of the parameters by dotted names of fields."""
     if not isinstance(table, dict):
         raise UserError(f"space must be a table of fields; got {table!r}")

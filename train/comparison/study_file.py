@@ -132,7 +132,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
             f"{numbers['finalists']}"
         )
     (search_seed,) = _check_single(toml_files.seeds("search_seed", content.get("search_seed")))
-    shared_fields = toml_files.flattened("fields", content.get("fields", {}))
+    shared_fields = toml_files.flatten("fields", content.get("fields", {}))
     search = functools.partial(
         Search,
         metric=select_by,
@@ -183,7 +183,7 @@ def _arm(
         raise UserError(f"config must be a file as --config takes it; got {config!r}")
     base = Recipe.parse(config)
     known = planned_runs.all_fields(base)
-    own = toml_files.flattened("fields", table.get("fields", {}))
+    own = toml_files.flatten("fields", table.get("fields", {}))
     values = {}
     for field, value in {**shared, **own}.items():
         _check_field(base, field, known)
@@ -191,7 +191,7 @@ def _arm(
             f"fields.{field}", value, is_tuple=isinstance(known[field], list)
         )
     space = []
-    for field, parameter in search_space.flattened(table.get("space", {})).items():
+    for field, parameter in search_space.flatten(table.get("space", {})).items():
         _check_field(base, field, known)
         if field in own:
             raise UserError(f"{field} is in fields and in space")

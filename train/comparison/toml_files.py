@@ -79,7 +79,7 @@ def seeds(name: str, value: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-def flattened(name: str, table: Any) -> dict[str, Any]:
+def flatten(name: str, table: Any) -> dict[str, Any]:
     """The fields of a table by dotted names, whether it has them with dots or as tables."""
     if not isinstance(table, dict):
         raise UserError(f"{name} must be a table of fields and their values; got {table!r}")

@@ -201,7 +201,7 @@ def _prepare_scores(values: Scores, *, are_logits: bool) -> Scores:
         scores = special.softmax(in_64_bits, axis=-1) if are_logits else in_64_bits
         return scores.astype(np.float32)
 
-    return stored_scores.collected((of_chunk(values[c]) for c in chunks(values)), len(values))
+    return stored_scores.collect((of_chunk(values[c]) for c in chunks(values)), len(values))
 
 
 def _apply_by_chunks(values: Scores, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

@@ -107,7 +107,7 @@ class CollectedScores:
         return StoredScores.of(StoredRows(self._file, 0, shape, _DTYPE))
 
 
-def collected(parts: Iterable[np.ndarray], num_examples: int) -> Scores:
+def collect(parts: Iterable[np.ndarray], num_examples: int) -> Scores:
     """The scores of at most that many examples, in one or more parts [any, L]."""
     scores = CollectedScores(num_examples)
     for part in parts:

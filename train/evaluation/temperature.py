@@ -68,5 +68,5 @@ def with_probabilities(found: Predictions, temperature: float) -> Predictions:
         np.asarray(probabilities(found.scores[chunk], np.float32(temperature)))
         for chunk in chunks(found.scores)
     )
-    scores = stored_scores.collected(parts, len(found.scores))
+    scores = stored_scores.collect(parts, len(found.scores))
     return Predictions(found.loss, scores, found.labels, found.ranks)

@@ -11,7 +11,7 @@ from train.prediction import description, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.inference import Inference
 from train.prediction.trained import TrainedClassifier
-from train.training.normalization import numbers_in_words
+from train.training.normalization import describe_numbers
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
 # The type of what the program takes, by `DatasetSpec.inputs`.
@@ -74,7 +74,7 @@ def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
     if spec.has_images:
         preparation = (
             f"{description.preparation(spec, image_shape)} The program itself normalizes them "
-            f"({numbers_in_words(spec)}, of values from 0 to 1)."
+            f"({describe_numbers(spec)}, of values from 0 to 1)."
         )
     elif spec.inputs == "features":
         preparation = "The features as in training. The program itself standardizes them."

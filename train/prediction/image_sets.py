@@ -124,7 +124,7 @@ def make_sets(
         (entries, _pad(entries, batch_size, classifier.image_shape))
         for entries in _batches(pictures, batch_size)
     )
-    for entries, probabilities, chosen in inference.of_batches(classifier, rule, batches):
+    for entries, probabilities, chosen in inference.infer_batches(classifier, rule, batches):
         yield from _make_sets(entries, probabilities, chosen)
 
 

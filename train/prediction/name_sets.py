@@ -76,7 +76,7 @@ class Names:
         """
         del thumbnails
         size = batching.batch_size(len(self), _LARGEST_BATCH)
-        batches = inference.of_batches(classifier, rule, self._batches(size))
+        batches = inference.infer_batches(classifier, rule, self._batches(size))
         for names, probabilities, chosen in batches:
             for index, name in enumerate(names):
                 yield NameSet(name=name, **class_sets.members(probabilities[index], chosen[index]))

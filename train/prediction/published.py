@@ -132,7 +132,7 @@ def _facts(config: Config, names: tuple[str, ...]) -> Facts:
     assert size is not None
     facts = Facts(Classes(names, (0,) * len(names)), (size, size, 3))
     spec = facts.complete(dataset_spec(config.dataset))
-    found = normalization.of_new_run(config.model, spec)
+    found = normalization.choose_for_run(config.model, spec)
     return facts if found is None else dataclasses.replace(facts, mean=found.mean, std=found.std)
 
 

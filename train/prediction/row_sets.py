@@ -94,7 +94,7 @@ class NamedRows:
         """
         del thumbnails
         size = batching.batch_size(len(self), _LARGEST_BATCH)
-        batches = inference.of_batches(classifier, rule, self._batches(size))
+        batches = inference.infer_batches(classifier, rule, self._batches(size))
         for start, probabilities, chosen in batches:
             for index, row in enumerate(range(start, min(start + size, len(self)))):
                 yield RowSet(

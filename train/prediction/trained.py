@@ -137,7 +137,7 @@ class TrainedClassifier:
         Raises:
             UserError: it is not prepared on this machine, or is not the one of the run.
         """
-        with run_inputs.telling_where(path_of(self.config.dataset), "--path"):
+        with run_inputs.naming_place(path_of(self.config.dataset), "--path"):
             dataset = self.assembly.dataset
         if not self.assembly.facts.are_of(facts_of(dataset)):
             raise UserError(

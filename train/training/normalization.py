@@ -9,7 +9,7 @@ from train.training import earlier_run
 _FIELD = "config.model.normalization"
 
 
-def of_new_run(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
+def choose_for_run(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
     """The normalization of a new run; None for the normalization of its data set.
 
     Args:
@@ -23,7 +23,7 @@ def of_new_run(settings: ModelFields, spec: DatasetSpec) -> Normalization | None
     return None if chosen in (None, (spec.mean, spec.std)) else chosen
 
 
-def in_words(settings: ModelFields, spec: DatasetSpec) -> str:
+def describe(settings: ModelFields, spec: DatasetSpec) -> str:
     """A line about how images are normalized, if not by the data set's numbers.
 
     Args:
@@ -36,10 +36,10 @@ def in_words(settings: ModelFields, spec: DatasetSpec) -> str:
         reason = f"the run in {settings.start_from} did"
     else:
         reason = f"weights of {settings.name} expect"
-    return f"images are normalized as {reason}, not as the data set says: {numbers_in_words(spec)}"
+    return f"images are normalized as {reason}, not as the data set says: {describe_numbers(spec)}"
 
 
-def numbers_in_words(spec: DatasetSpec) -> str:
+def describe_numbers(spec: DatasetSpec) -> str:
     """The mean and deviation of images, of values from 0 to 1."""
     mean, std = (", ".join(f"{one:.3g}" for one in values) for values in (spec.mean, spec.std))
     return f"mean {mean}; standard deviation {std}"

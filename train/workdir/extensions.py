@@ -11,7 +11,7 @@ from train.foundation.errors import UserError
 from train.workdir import run_files
 
 
-def continued(
+def add(
     config: Config, earlier: Mapping[str, Any] | None, workdir: Path, *, extend: bool
 ) -> tuple[Config, int | None]:
     """The configuration with which the run in a workdir continues.
@@ -55,7 +55,7 @@ def write(workdir: Path, config: Config, num_epochs_before: int) -> None:
     """
     folder = workdir / f"until_epoch_{num_epochs_before}"
     # The results first: without them the run is not finished, and the next start moves the rest.
-    for file in run_files.of_finished_run(workdir):
+    for file in run_files.list_selected_files(workdir):
         folder.mkdir(exist_ok=True)
         file.rename(folder / file.name)
     files.write_whole(workdir / run_files.CONFIG, json_files.sealed(config.to_plain(), indent=2))

@@ -108,7 +108,7 @@ def latest_step(workdir: Path) -> int:
     return max((int(step) for step in steps if step.isdigit()), default=0)
 
 
-def of_finished_run(workdir: Path) -> list[Path]:
+def list_selected_files(workdir: Path) -> list[Path]:
     """The files that are valid only for the selected parameters; the results come first."""
     candidates = [
         workdir / RESULTS,

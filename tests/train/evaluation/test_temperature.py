@@ -38,7 +38,7 @@ def test_predictions_of_any_number_get_probabilities(rng):
 
 def in_a_file(monkeypatch, logits, labels):
     monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 1)
-    stored = stored_scores.collected([logits], len(logits))
+    stored = stored_scores.collect([logits], len(logits))
     return Predictions(np.zeros(len(logits)), stored, labels, labels)
 
 

@@ -90,7 +90,7 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
     described = exported_program.describe(classifier, CalibratedRule("top_k", 1.0, None))
     assert "mean 0.481, 0.458, 0.408" in described["images"]["preparation"]
     assert assemble(parse(config_of(photos, normalization="imagenet"))).facts.mean is None
-    line = normalization.in_words(classifier.config.model, classifier.spec)
+    line = normalization.describe(classifier.config.model, classifier.spec)
     assert line == (
         "images are normalized as config.model.normalization=clip says, not as the data set says: "
         "mean 0.481, 0.458, 0.408; standard deviation 0.269, 0.261, 0.276"
@@ -181,9 +181,9 @@ def test_a_named_normalization_is_for_images_of_three_channels(dataset, reason):
     spec = dataset_spec(dataset)
     message = f"^config.model.normalization must be 'dataset' or None for {reason}"
     with pytest.raises(UserError, match=message):
-        normalization.of_new_run(settings, spec)
+        normalization.choose_for_run(settings, spec)
     for name in (None, "dataset"):
         assert (
-            normalization.of_new_run(dataclasses.replace(settings, normalization=name), spec)
+            normalization.choose_for_run(dataclasses.replace(settings, normalization=name), spec)
             is None
         )
