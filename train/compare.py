@@ -80,7 +80,7 @@ _OUTPUTS = {
 
 
 def main() -> None:
-    """Compares the runs that the flags name; the runs of a sweep or a study are made first."""
+    """Compares the runs that the flags name; those of a sweep or a study are made first."""
     _check_flags()
     if _STUDY.value is None:
         _compare()
@@ -201,7 +201,7 @@ def _checked_outputs() -> dict[str, Path]:
 
 def _refuse_inputs(paths: Mapping[str, Path], configs: Mapping[Path, Mapping[str, Any]]) -> None:
     """Refuses to write to what the configurations of the runs, by their workdirs, name."""
-    kept = run_inputs.find_in_configs(configs)
+    kept = run_inputs.of_configs(configs)
     for name, path in paths.items():
         output_files.refuse_kept(name, path, kept)
 

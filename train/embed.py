@@ -112,7 +112,7 @@ def main() -> None:
     used_files = (
         {network_path: "the file of --weights"}
         if network_flag == "weights"
-        else run_inputs.find_in_run(network_path)
+        else run_inputs.of_run(network_path)
     )
     kept = {images_path: f"what --{images_flag} names"} | used_files
     out = output_files.checked("out", _OUT.value, kept)

@@ -253,7 +253,7 @@ def _named_rules() -> list[ConformalRule]:
         return list(conformal_rules.RULES.values())
     if _ALL in names:
         raise UserError("--rules must be all alone, or rules with commas between; got both")
-    return [conformal_rules.find("rules", name) for name in dict.fromkeys(names)]
+    return [conformal_rules.named("rules", name) for name in dict.fromkeys(names)]
 
 
 def _finish(

@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _rule() -> ChosenRule | None:
-    """The rule of the program; None for formats without a rule."""
+    """The rule of the program; None for the other formats, which have none."""
     values = _RULE()
     if _FORMAT.value == "program":
         return rule_flags.chosen(values)
@@ -178,7 +178,7 @@ def _description(out: Path) -> Path:
 
 
 def _write(what: str, out: Path, content: bytes, description: Mapping[str, Any]) -> None:
-    """Writes the file and its description, and prints their paths."""
+    """Writes the file and its description, and says where they are."""
     from train.foundation import files
 
     described = _description(out)

@@ -87,7 +87,7 @@ def main() -> None:
         show_commands(planner)
         return
     if out is not None:
-        output_files.refuse_kept("json", out, run_inputs.find_in_configs(planner.configs))
+        output_files.refuse_kept("json", out, run_inputs.of_configs(planner.configs))
     execution = execute(look) if _RUN.value else None
     numbers = collecting.collect(table, look())
     outputs.show(numbers)

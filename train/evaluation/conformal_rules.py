@@ -117,7 +117,7 @@ RULES = {rule.name: rule for rule in _RULES}
 IN_WORDS = "; ".join(f"{rule.name}: {rule.what}" for rule in _RULES)
 
 
-def find(flag: str, name: str) -> ConformalRule:
+def named(flag: str, name: str) -> ConformalRule:
     """The rule that a flag names.
 
     Raises:

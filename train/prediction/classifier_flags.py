@@ -14,7 +14,7 @@ from train.workdir import run_inputs
 
 _WITH_WORKDIR = ("workdir", "path", "data_dir")
 
-# So that --help shows the flags as flags of the command.
+# So that --help shows the flags as those of the command.
 flags.disclaim_key_flags()
 
 
@@ -59,7 +59,7 @@ class ChosenClassifier:
             for flag, path in named.items()
             if path is not None
         }
-        return given if self.workdir is None else given | run_inputs.find_in_run(Path(self.workdir))
+        return given if self.workdir is None else given | run_inputs.of_run(Path(self.workdir))
 
     def check(self) -> None:
         """Refuses flags that are missing, or that exclude each other.

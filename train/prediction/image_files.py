@@ -32,7 +32,7 @@ def find(named: Sequence[str]) -> list[Path]:
         UserError: a path does not exist, or there is no file at all.
     """
     found: list[Path] = []
-    for path in (existing(path) for value in named for path in _split_paths(value)):
+    for path in (existing(path) for value in named for path in _paths(value)):
         found += _files_below(path) if path.is_dir() else [path]
     if not found:
         raise UserError(
@@ -116,7 +116,7 @@ def to_input(image: Image.Image, spec: DatasetSpec, name: str) -> np.ndarray:
     return cut.reshape(spec.image_shape)
 
 
-def _split_paths(value: str) -> Iterator[Path]:
+def _paths(value: str) -> Iterator[Path]:
     """The paths in a value. A comma separates two, unless a file has it in its name."""
     parts = value.split(",")
     start = 0

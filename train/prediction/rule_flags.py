@@ -81,4 +81,4 @@ def chosen(values: Mapping[str, Any]) -> ChosenRule:
         return ChosenRule(name, value)
     if name != "coverage":
         raise UserError(f"--rule goes with --coverage: --{name} is a rule of its own")
-    return ChosenRule(name, value, conformal_rules.find("rule", conformal).name)
+    return ChosenRule(name, value, conformal_rules.named("rule", conformal).name)

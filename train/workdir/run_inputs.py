@@ -14,7 +14,7 @@ from train.workdir import run_files
 _FOLDER = "dataset.path"
 
 
-def find_in_run(workdir: Path) -> dict[Path, str]:
+def of_run(workdir: Path) -> dict[Path, str]:
     """What the configuration of the run in a workdir names; nothing if there is no run.
 
     Returns:
@@ -24,11 +24,11 @@ def find_in_run(workdir: Path) -> dict[Path, str]:
         UserError: the configuration is damaged.
     """
     config = run_files.read_config(workdir)
-    return {} if config is None else find_in_configs({workdir: config})
+    return {} if config is None else of_configs({workdir: config})
 
 
-def find_in_configs(configs: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
-    """What configurations of runs, nested, name; by the workdirs of the runs. See `find_in_run`."""
+def of_configs(configs: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
+    """What configurations of runs, nested, name; by the workdirs of the runs. See `of_run`."""
     named = {}
     for workdir, config in configs.items():
         for field, value in flatten(config):

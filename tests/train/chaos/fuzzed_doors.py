@@ -36,7 +36,7 @@ from train.prediction.thumbnails import Thumbnail
 # twice 90 million pixels: half a GB, and as much again for a copy in other colours.
 _MEMORY = 3 * 2**30
 _DRAWS = np.full(2, 0.3)
-# The longest message, in characters: with a name of 200 bytes, each shown as four.
+# Of a message, in characters: with a name of 200 bytes, each of which is shown as four.
 _LONGEST = 1500
 
 

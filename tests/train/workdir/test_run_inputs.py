@@ -28,7 +28,7 @@ def kept(tmp_path, config, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     # Folders have the names of losses, and have nothing to do with them.
     (tmp_path / "focal").mkdir()
-    return run_inputs.find_in_configs({tmp_path / "run": config})
+    return run_inputs.of_configs({tmp_path / "run": config})
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_other_files_are_written(kept, out):
 def test_a_value_that_is_no_path_names_nothing():
     texts = ["\0", "x" * 10_000, "~nobody/x", "\ud800", "", ".", os.sep]
     config = {"dataset": {"path": None, **{str(i): text for i, text in enumerate(texts)}}}
-    assert run_inputs.find_in_configs({"run": config}) == {}
+    assert run_inputs.of_configs({"run": config}) == {}
 
 
 def test_a_folder_without_a_run_names_nothing(tmp_path):
-    assert run_inputs.find_in_run(tmp_path / "nowhere") == {}
+    assert run_inputs.of_run(tmp_path / "nowhere") == {}

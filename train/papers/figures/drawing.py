@@ -73,7 +73,7 @@ def draw(
         source = _SOURCES[kind.of]
         results = _results(name, source, workdirs, folder)
         runs = [run for run in map(source.run, results) if run is not None]
-        inputs = run_inputs.find_in_configs({run.workdir: run.config for run in runs})
+        inputs = run_inputs.of_configs({run.workdir: run.config for run in runs})
         output_files.refuse_kept("out", path, inputs)
         figure, found = draw_figure(results, **settings), f"; {source.what}: {len(results)}"
     files.write_whole(path, figure_style.encode(figure, path.suffix))

@@ -87,7 +87,7 @@ def _complete(
 
 
 def _check(images: FoundImages) -> None:
-    """Refuses images that cannot be read, if this is known without decoding all of them."""
+    """Refuses images that cannot be read, as far as it can be told without decoding all of them."""
     records = _records(images)
     found = [
         SkippedImage(records.file_name(index), records.name, str(error))

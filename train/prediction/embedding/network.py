@@ -47,7 +47,7 @@ _FLAGS = {
 
 @dataclass(frozen=True)
 class Network:
-    """A trained network whose layers below the head are used.
+    """A trained network, of which the layers below the head are used.
 
     Attributes:
         spec: how images become its input.
@@ -78,7 +78,7 @@ class Network:
 
     @property
     def digest(self) -> str:
-        """A hash that changes with the weights and with how their input is made."""
+        """A text that is another for other weights, or for another way to make their input."""
         reader = self.spec.reader
         described = [
             self.image_shape,
@@ -87,7 +87,7 @@ class Network:
             reader and (type(reader).__name__, reader.upright, reader.in_words),
             self.name,
             parameters_digest(self._variables),
-            # The usual options add nothing, so that files of earlier versions can be resumed.
+            # Nothing where earlier versions had no choice: what they began is continued.
             *([reader.options] if reader and reader.options != USUAL else []),
         ]
         return hashlib.sha256(repr(described).encode()).hexdigest()
@@ -130,7 +130,7 @@ def of_run(workdir: Path) -> Network:
     """The network of a finished run.
 
     Raises:
-        UserError: there is no finished run, or it does not take images.
+        UserError: there is no finished run, or it takes no images.
     """
     classifier = trained.load(workdir)
     if not classifier.spec.has_images:
@@ -159,14 +159,14 @@ def of_weights(
     Args:
         path: the file.
         name: the name of the network; None to find it by the file.
-        image_size: the height and width of its input; None for the size that the weights were
-            trained on.
-        normalization: a name of `NORMALIZATIONS`; None for the network's own.
-        decoding: how images are decoded: fields of `config.dataset` that differ from the recipes.
+        image_size: the height and width of its input; None for those of the images that the weights
+            were trained on.
+        normalization: of the images, a name of `NORMALIZATIONS`; None for that of the network.
+        decoding: of the images: fields of `config.dataset` that are not as in the recipes.
 
     Raises:
-        UserError: the file cannot be read, fits no known network, or fits another one; or the
-            network does not take images of that size.
+        UserError: the file cannot be read, is of no network that is known, or is of another one;
+            or the network takes no images of that size.
     """
     compilation_cache.use()
     with naming_flags(_FLAGS):
