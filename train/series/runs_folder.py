@@ -82,7 +82,7 @@ class RunsFolder:
         return workdir.with_name(f"{workdir.name}.log")
 
     def last_line(self, planned: PlannedRun) -> str:
-        """The last line that the commands of the run printed; empty without a log."""
+        """The last line that the commands of the run printed; empty if there is none."""
         try:
             with files.open_regular(self.log(planned)) as log:
                 lines = log.readall().decode(errors="replace").split("\n")
