@@ -26,14 +26,14 @@ class Declared:
     Attributes:
         doc: what the field does, in words.
         check: what the field may hold.
-        default: the value if nothing else is said; `NO_DEFAULT` for a field that a recipe sets.
+        default: the value if none is given; `NO_DEFAULT` for a field that a recipe sets.
         type: the type of the values, without None.
         of_machine: whether the field may differ from machine to machine: no result depends on it.
-        may_change: whether the field may change when a run goes on, or is finished.
+        may_change: whether the field may change when a run resumes, or is finished.
         is_input: whether the field is an input of the compiled step, so that another value does not
             make another program.
-        in_recipes: whether recipes have the field. If not, only runs have it, and only those whose
-            value is not the default.
+        in_recipes: whether recipes have the field. If not, only runs have it, if its value is not
+            the default.
     """
 
     doc: str
@@ -100,8 +100,8 @@ def by_dotted_name(
 
     Args:
         group: the group.
-        prefix: what names begin with.
-        groups: kinds of the groups inside, if they are other ones than the declared ones.
+        prefix: the start of the names.
+        groups: kinds of the groups inside, if they differ from the declared ones.
     """
     known, inside, found = of_group(group), dict(_groups(group)), dict[str, Declared]()
     for one in dataclasses.fields(group):
@@ -135,8 +135,8 @@ def build(
     Args:
         group: the group.
         values: by their dotted names.
-        prefix: what the names of the group begin with.
-        groups: as of `by_dotted_name`.
+        prefix: the start of the names of the group.
+        groups: as for `by_dotted_name`.
     """
     own = {
         name.removeprefix(prefix): _frozen(value)

@@ -1,7 +1,7 @@
 """The case of every loss. To add a loss, add a case to `CASES`.
 
-`losses/test_battery.py` puts each `Loss` through its tests; what has no reference with a gradient
-is a plain `Case`, which has tests of its own.
+`losses/test_battery.py` tests each `Loss`; a loss without a reference for its gradient is a plain
+`Case`, which has tests of its own.
 """
 
 import dataclasses
@@ -147,7 +147,7 @@ class Loss(Case):
         return given
 
     def draw(self, *, batch_shape=(NUM_EXAMPLES,), num_classes=NUM_CLASSES, scale=3.0, seed=0):
-        """Random heads, labels or targets, and noise; a function of name and seed alone."""
+        """Random heads, labels or targets, and noise; a function of only name and seed."""
         rng = np.random.default_rng([zlib.crc32(self.name.encode()), seed])
         shape = (*batch_shape, num_classes)
         heads = scale * rng.normal(size=(self.heads, *shape))

@@ -14,7 +14,7 @@ from train.foundation.errors import UserError
 
 # Seconds: the longest wait for a process of the tests, which come at once.
 SECONDS = 30
-# Of what never comes.
+# The timeout for what never comes.
 SHORT = 0.3
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: bit for bit, which are kept, and what is done about those that are not whole."""
+"""Checkpoints: bit for bit, which are kept, and what is done about incomplete ones."""
 
 import contextlib
 import errno
@@ -78,7 +78,7 @@ def steps(directory):
 
 
 def fill(directory, state, best_steps):
-    """Saves step 1, 2, ... where the best steps so far are these."""
+    """Saves step 1, 2, ... with these best steps so far."""
     with Checkpointer(directory) as checkpointer:
         for step, best_step in enumerate(best_steps, start=1):
             checkpointer.save(step, at(state, step), {"best_step": best_step})
@@ -89,7 +89,7 @@ def test_a_state_comes_back_bit_for_bit_after_reopening(directory, state):
     expected = jax.tree.map(np.copy, state)
     with Checkpointer(directory) as checkpointer:
         checkpointer.save(7, state, progress)
-        # The caller goes on with its arrays while the save is in flight.
+        # The caller continues to use its arrays while the save is in flight.
         state.params["Dense_0"]["kernel"][:] = 0
         restored, restored_progress = checkpointer.restore_latest(zeros_like(state))
     assert_same_bits(restored, expected)
@@ -115,7 +115,7 @@ def test_there_is_nothing_to_restore_in_an_empty_directory(directory, state):
         ([0, 0, 0], [2, 3]),
         ([1, 1, 1, 1], [1, 3, 4]),
         ([1, 2, 3], [2, 3]),
-        # A run that goes on from step 4 needs step 2, which step 5 does not.
+        # A run that resumes from step 4 needs step 2; from step 5 it does not.
         ([1, 2, 2, 2, 5], [2, 4, 5]),
         ([1, 2, 2, 2, 5, 5], [5, 6]),
     ],
@@ -126,7 +126,7 @@ def test_the_two_latest_and_their_best_are_kept(directory, state, best_steps, ke
     with Checkpointer(directory) as checkpointer:
         for step in kept:
             assert checkpointer.restore(step, state).step == step
-        # A reopened one goes on the same way.
+        # A reopened one continues in the same way.
         last, best = len(best_steps), best_steps[-1]
         checkpointer.save(last + 1, at(state, last + 1), {"best_step": best})
     assert steps(directory) == sorted({best, last, last + 1} - {0})
