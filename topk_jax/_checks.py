@@ -84,30 +84,57 @@ def counting_array(array: ArrayLike, name: str) -> jax.Array:
 
 
 def logits_and_labels(
-    logits: ArrayLike, labels: ArrayLike, *, name: str = "logits"
+    logits: ArrayLike, labels: ArrayLike, *, name: str = "logits", where: ArrayLike | None = None
 ) -> tuple[jax.Array, jax.Array]:
     """Returns logits [..., L] and labels [...], or raises if their types or shapes are wrong.
 
     The values of traced labels cannot be checked here. `_numerics.nan_where_invalid` turns the
-    result of a label outside [0, L) into NaN.
+    result of a label outside [0, L) into NaN. Examples that `where` leaves out get scores and a
+    label of 0; see `_numerics.zero_left_out`.
     """
     scores = floating_array(logits, name)
-    return scores, integer_array(labels, "labels", scores.shape[:-1], of=(name, scores.shape))
+    labels = integer_array(labels, "labels", scores.shape[:-1], of=(name, scores.shape))
+    return zero_elsewhere(where, scores, labels)
 
 
-def logits_and_targets(logits: ArrayLike, targets: ArrayLike) -> tuple[jax.Array, jax.Array]:
+def zero_elsewhere(
+    where: ArrayLike | None, vectors: jax.Array, others: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Returns vectors [..., n] and others, [...] or [..., n], with zeros where an example is out.
+
+    Raises if `where` is neither a boolean array [...] nor `None`, which leaves out none.
+    """
+    if where is None:
+        return vectors, others
+    counts = boolean_array(where, "where", vectors.shape[:-1])
+    of_vectors = counts[..., None]
+    return (
+        jnp.where(of_vectors, vectors, 0),
+        jnp.where(counts if others.shape == counts.shape else of_vectors, others, 0),
+    )
+
+
+def logits_and_targets(
+    logits: ArrayLike,
+    targets: ArrayLike,
+    *,
+    name: str = "targets",
+    where: ArrayLike | None = None,
+) -> tuple[jax.Array, jax.Array]:
     """Returns logits and multi-label targets, both [..., L] in the logits' dtype, or raises.
 
     Targets are booleans or numbers. The values of traced targets cannot be checked here.
     `_numerics.nan_where_invalid_targets` turns the result of targets other than 0 and 1 into NaN.
+    Examples that `where` leaves out get scores and targets of 0.
     """
     scores = floating_array(logits, "logits")
-    converted = _as_array(targets, "targets", "boolean or real array")
+    converted = _as_array(targets, name, "boolean or real array")
     if converted.dtype != jnp.bool_:
-        converted = real_numbers(converted, "targets")
+        converted = real_numbers(converted, name)
     if converted.shape != scores.shape:
-        raise ValueError(f"targets must have shape {scores.shape}, got shape {converted.shape}.")
-    return scores, converted.astype(scores.dtype)
+        raise ValueError(f"{name} must have shape {scores.shape}, got shape {converted.shape}.")
+    targets = converted.astype(scores.dtype)
+    return zero_elsewhere(where, scores, targets)
 
 
 def two_heads(
