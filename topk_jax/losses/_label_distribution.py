@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _numerics
+from topk_jax.operators._top_k import select_largest
 
 __all__ = ["expect_over_labels"]
 
@@ -77,7 +78,7 @@ def expect_over_labels(
     )
     num_classes = scores.shape[-1]
     if num_labels is None:
-        num_labels = num_classes
+        weights, labels = plausible, jnp.broadcast_to(jnp.arange(num_classes), scores.shape)
     else:
         num_labels = _checks.static_integer(
             num_labels,
@@ -86,7 +87,7 @@ def expect_over_labels(
             maximum=num_classes,
             reason="the number of classes",
         )
-    weights, labels = jax.lax.top_k(plausible, num_labels)
+        weights, labels = select_largest(plausible, num_labels)
     of_labels = jax.vmap(loss, in_axes=(None, -1), out_axes=-1)(scores, labels)
     # Hazard: 0 times an infinite loss, of a label that is not plausible, is NaN. Choice: no product
     # there. Cost: one selection.
