@@ -98,7 +98,11 @@ def new_class_p_values(
     once = _checks.boolean_array(seen_once, "seen_once", known.shape)
     known, once = _sharding.gather(known.astype(values.dtype)), _sharding.gather(once)
     ascending = jnp.sort(jnp.where(once, known, jnp.inf))
-    below = jnp.searchsorted(ascending, values, side="right")
+
+    def count_below(values: jax.Array, ascending: jax.Array) -> jax.Array:
+        return jnp.searchsorted(ascending, values, side="right")
+
+    below = _sharding.map_examples(count_below, values.ndim, values, shared=(ascending,))
     # Infinity also stands for the examples of other classes.
     number = jnp.minimum(below, once.sum()) + 1
     p_values = number.astype(values.dtype) / (known.shape[0] + 1)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _selection
+from topk_jax import _checks, _numerics, _selection
 from topk_jax.sets._rules import largest_set
 
 __all__ = ["set_utilities", "utility_set"]
@@ -127,7 +127,9 @@ def set_utilities(
         return (1 + power**2) / (power**2 + sizes)
     assert alpha is not None
     loss = _checks.scalar(alpha, "alpha", dtype, at_least=0, at_most=1)
-    return 1 - loss * ((sizes - 1) / max(num_classes - 1, 1)) ** power
+    lost = loss * ((sizes - 1) / max(num_classes - 1, 1)) ** power
+    # A power of 1 loses the NaN of a traced exponent.
+    return _numerics.nan_unless(~jnp.isnan(power), 1 - lost)
 
 
 @jax.jit
