@@ -51,9 +51,11 @@ def test_a_utility_set_is_the_best_of_all_subsets(kind, rng):
 
 def test_of_equal_utilities_the_smallest_set_is_chosen():
     # 0.5 + 0.5 with half the value.
-    chosen = sets.utility_set(jnp.array([[0.5, 0.5, 0.0]]), utilities=[1.0, 0.5, 0.25])
+    chosen = sets.utility_set(jnp.array([[0.5, 0.5, 0.0]]), utilities=np.array([1.0, 0.5, 0.25]))
     assert chosen.tolist() == [[True, False, False]]
-    nothing = sets.utility_set(jnp.array([[0.5, jnp.nan, 0.0]]), utilities=[1.0, 0.5, 0.25])
+    nothing = sets.utility_set(
+        jnp.array([[0.5, jnp.nan, 0.0]]), utilities=np.array([1.0, 0.5, 0.25])
+    )
     assert not nothing.any()
 
 
@@ -61,12 +63,12 @@ def test_of_equal_utilities_the_smallest_set_is_chosen():
     ("call", "error", "message"),
     [
         (
-            lambda: sets.utility_set(np.ones((2, 3)) / 3, utilities=[1.0, 0.5]),
+            lambda: sets.utility_set(np.ones((2, 3)) / 3, utilities=np.array([1.0, 0.5])),
             ValueError,
             r"utilities must have shape \(3,\), got shape \(2,\)",
         ),
         (
-            lambda: sets.utility_set(np.ones((2, 2)) / 2, utilities=[1.0, np.inf]),
+            lambda: sets.utility_set(np.ones((2, 2)) / 2, utilities=np.array([1.0, np.inf])),
             ValueError,
             "utilities must be finite, got inf",
         ),
@@ -126,7 +128,7 @@ def test_of_equal_utilities_the_smallest_set_is_chosen():
             r"scores must have at least two examples, got shape \(1, 2\)",
         ),
         (
-            lambda: sets.good_turing_p_value([3, -1]),
+            lambda: sets.good_turing_p_value(np.array([3, -1])),
             ValueError,
             "class_counts must be at least 0 for each class, got -1",
         ),

@@ -84,7 +84,7 @@ def set_utilities(
 
     Args:
         kind: "precision", "f_beta", "u65", "u80" or "reject".
-        num_classes: the static number L of classes, at least 1.
+        num_classes: the static number L of classes, at least 1; there are `[L]` sizes.
         alpha: for "reject": scalar, what the set of all classes loses, from 0 to 1. May be traced.
         beta: for "f_beta" and "reject": positive scalar; a larger one gives larger sets. May be
             traced.

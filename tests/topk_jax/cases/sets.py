@@ -16,9 +16,17 @@ from tests.topk_jax.cases.ranges import (
     Listed,
     Range,
 )
+from topk_jax.taxonomy import Taxonomy
 
 PROBABILITIES = {"probabilities": "probabilities"}
 LABELS = {"labels": "labels"}
+
+
+def genera(num_classes: int) -> Taxonomy:
+    """Genera of up to three species."""
+    return Taxonomy.from_paths(
+        [(f"genus {label // 3}", f"species {label}") for label in range(num_classes)]
+    )
 
 
 def of_entries(name: str, arrays: dict[str, str] = PROBABILITIES, **options: Any) -> Case:
@@ -178,5 +186,22 @@ CASES: list[Case] = [
         "vote_quantile",
         {"scores": "ranks", "plausibilities": "probabilities", "key": "key"},
         parameters={"error": 0.25, "num_samples": 3},
+    ),
+    Case(
+        public="sets.node_probabilities",
+        arrays=PROBABILITIES,
+        parameters={"taxonomy": genera},
+    ),
+    of_entries(
+        "node_scores",
+        {**PROBABILITIES, "key": "key"},
+        parameters={"taxonomy": genera},
+        # A product and a sum may be contracted for one number of examples.
+        rounding=1,
+    ),
+    Case(
+        public="sets.fewest_names",
+        arrays={"members": "chosen"},
+        parameters={"taxonomy": genera, "names": 2},
     ),
 ]
