@@ -58,6 +58,8 @@ AXES: dict[str, tuple[str | None, ...]] = {
     "noise": (None, "batch", "classes"),
     "selector": ("batch", None),
     "costs": ("batch", None),
+    "curves": ("batch", None),
+    "outliers": ("batch",),
 }
 
 
@@ -176,6 +178,8 @@ def draw(batch_shape: Sequence[int], num_classes: int) -> dict[str, Any]:
         "chosen": rng.random(shape) < 0.3,
         "selector": rng.normal(size=(*batch_shape, 3)).astype(np.float32),
         "costs": rng.random((*batch_shape, 3)).astype(np.float32),
+        "outliers": rng.random(batch_shape).astype(np.float32),
+        "curves": np.sort(rng.random((*batch_shape, 5)) < 0.4)[..., ::-1].astype(np.float32),
     }
 
 

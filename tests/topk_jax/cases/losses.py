@@ -30,6 +30,7 @@ from tests.topk_jax.cases.ranges import (
     Range,
     Refusal,
 )
+from topk_jax import losses
 
 # The shape that most tests share, so that each case is compiled once for it.
 NUM_EXAMPLES, NUM_CLASSES = 6, 8
@@ -288,6 +289,26 @@ CASES: list[Case] = [
         },
         collection=True,
     ),
+    # Some examples do not count.
+    *(
+        loss(
+            name,
+            Case,
+            arrays={**arrays, "where": "hits"},
+            parameters=parameters,
+            class_rounding=SUMS,
+            variant="where",
+        )
+        for name, arrays, parameters in (
+            ("cross_entropy", LOGITS, {}),
+            ("top_k_hinge", LOGITS, {"k": 3}),
+            (
+                "noised_top_k_hinge",
+                {**LOGITS, "key": "keys"},
+                {"k": 2, "epsilon": 0.5, "num_samples": NUM_SAMPLES},
+            ),
+        )
+    ),
     loss("top_k_error", has_slope=False, parameters={"k": 3}, refused=ALL),
     loss("top_k_hinge", parameters={"k": 3}, refused=ALL_BUT_ONE),
     loss("convex_top_k_hinge", parameters={"k": 3}, refused=ALL, class_rounding=SUMS),
@@ -409,6 +430,14 @@ CASES: list[Case] = [
         "binary_cross_entropy",
         arrays={"logits": "logits", "targets": "targets"},
         **SIGMOID,
+    ),
+    loss(
+        "expect_over_labels",
+        Case,
+        arrays={"logits": "logits", "plausibilities": "probabilities"},
+        parameters={"loss": lambda _: functools.partial(losses.top_k_hinge, k=3)},
+        # The most plausible labels come in another order.
+        rounding=8,
     ),
     loss("assume_negative", **SIGMOID),
     loss(

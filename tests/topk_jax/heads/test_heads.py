@@ -85,7 +85,7 @@ def _values_first(total, arrays):
     return values, gradients
 
 
-def expected(name, kind, features, weights, bias, labels, **changed):
+def expected(name, kind, features, weights, bias, labels, shares=SHARES, **changed):
     """The same in float64, from the reference's gradient by the scores of all classes."""
     features, weights, bias = (np.asarray(array, np.float64) for array in (features, weights, bias))
     parameters = PARAMETERS[name] | changed
@@ -101,7 +101,7 @@ def expected(name, kind, features, weights, bias, labels, **changed):
     scores = factor * rows @ columns + bias
     values = getattr(reference, name)(scores, labels, **parameters)
     slope = getattr(reference, f"{name}_gradient")(scores, labels, **parameters)
-    slope = factor * slope * np.asarray(SHARES)[:, None]
+    slope = factor * slope * np.asarray(shares)[:, None]
     of_rows, of_columns = slope @ columns.T, rows.T @ slope
     if kind == "cosine":
         of_rows = (of_rows - rows * (rows * of_rows).sum(axis=1, keepdims=True)) / lengths[0]
@@ -181,6 +181,36 @@ def test_masked_classes_are_harmless(name, rng):
     )
     assert not np.isnan(values).any()
     assert all(np.isfinite(gradient).all() for gradient in gradients)
+
+
+@each_loss
+@each_head
+def test_examples_that_do_not_count_have_no_part(name, kind, rng):
+    features, weights, bias, labels = drawn(rng)
+    counts = np.arange(NUM_EXAMPLES) % 3 != 1
+    options = PARAMETERS[name] | EXTRA.get(name, {})
+
+    @jax.jit
+    def results(features, weights, bias, labels):
+        def total(features, weights, bias):
+            head = head_of(kind, weights, bias)
+            values = getattr(heads, name)(
+                features, head, labels, where=jnp.asarray(counts), block_size=BLOCK, **options
+            )
+            return (SHARES * values).sum(), values
+
+        return _values_first(total, (features, weights, bias))
+
+    hurt = features.at[1].set(jnp.nan), weights, bias, labels.at[jnp.array([1, 4])].set(-100)
+    values, (of_features, *of_head) = results(*hurt)
+    assert (np.asarray(of_features)[~counts] == 0).all()
+    # As with a weight of 0.
+    expected_values, (expected_features, *expected_head) = expected(
+        name, kind, features, weights, bias, labels, shares=np.where(counts, SHARES, 0)
+    )
+    assert_close(values, np.where(counts, expected_values, 0))
+    assert_close(of_features, expected_features)
+    assert_close(of_head, expected_head)
 
 
 @each_loss

@@ -338,6 +338,38 @@ def test_target_other_than_0_and_1_is_nan(case, target):
     assert_broken_alone(case, 2, (heads, targets, *extra), (heads, hurt, *extra))
 
 
+@over(CASES, scalar=False)
+def test_examples_that_do_not_count_have_no_loss_and_no_gradient(case):
+    heads, labels, *extra = case.draw(seed=17)
+    counts = np.arange(NUM_EXAMPLES) % 3 != 1
+    # Padding, and what a broken network gives for it.
+    hurt_labels = labels.at[1].set(-100 if not case.multilabel else 7)
+    hurt = heads.at[:, 1].set(jnp.nan).at[:, 4].set(jnp.inf)
+
+    @jax.jit
+    def results(heads, labels, where=None):
+        def total(heads):
+            values = case.call(heads, labels, *extra, where=where)
+            return values.sum(), values
+
+        (_, values), gradient = jax.value_and_grad(total, has_aux=True)(heads)
+        return values, gradient
+
+    values, gradient = results(hurt, hurt_labels, jnp.asarray(counts))
+    clean, slopes = results(heads, labels)
+    # Two programs: XLA may contract a product and a sum in one of them.
+    assert_close(values[counts], clean[counts], 3e-7)
+    assert_close(gradient[:, counts], slopes[:, counts], ROUNDING)
+    assert (np.asarray(values)[~counts] == 0).all()
+    assert (np.asarray(gradient)[:, ~counts] == 0).all()
+    for where, error, message in [
+        (counts[1:], ValueError, r"where must have shape \(6,\), got shape \(5,\)"),
+        (counts.astype(int), TypeError, "where must be a boolean array, got dtype"),
+    ]:
+        with pytest.raises(error, match=message):
+            case.call(heads, labels, *extra, where=where)
+
+
 @over(CASES, multilabel=True)
 @pytest.mark.parametrize("dtype", [jnp.bool_, jnp.int8, jnp.bfloat16, jnp.float32], ids=str)
 def test_targets_of_any_dtype(case, dtype):
