@@ -144,7 +144,9 @@ def build(
         if name.startswith(prefix)
     }
     known = of_group(group)
-    arguments = {name: value for name, value in own.items() if name in known}
+    arguments = {
+        name: _typed(value, known[name].type) for name, value in own.items() if name in known
+    }
     for name, inside in _groups(group):
         arguments[name] = build(groups.get(name, inside), values, f"{prefix}{name}.")
     for one in dataclasses.fields(group):
@@ -198,6 +200,11 @@ def _check_of(kind: Any) -> Field:
     if kind is bool:
         return fields.boolean()
     return fields.one_of(typing.get_args(kind)) if kind is not str else fields.text()
+
+
+def _typed(value: Any, kind: type) -> Any:
+    """The value, as a float for a field of floats: JAX refuses whole numbers of over 32 bits."""
+    return float(value) if kind is float and isinstance(value, int) else value
 
 
 def _frozen(value: Any) -> Any:

@@ -8,6 +8,8 @@ Only this module and `checkpoint` import it.
 import functools
 import os
 import sys
+import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -85,6 +87,7 @@ def reading(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        _drop_coroutines(error)
         let_through(error)
         if isinstance(error, OSError | UserError):
             raise
@@ -126,6 +129,18 @@ def check_path(directory: Path) -> None:
             "that is mounted. Its path must not have gs:, s3:, az: or hf: in it, nor begin with "
             "/gs, /s3, /az or /hf"
         )
+
+
+def _drop_coroutines(error: BaseException | None) -> None:
+    """Deletes what the frames of an error hold: coroutines that orbax never awaits.
+
+    Python would warn of each of them later, on standard error and in two lines.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        while error is not None:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__cause__ or error.__context__
 
 
 def _check_can_be_listed(folder: Path) -> None:

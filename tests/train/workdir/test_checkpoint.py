@@ -2,11 +2,14 @@
 
 import contextlib
 import errno
+import gc
 import logging
 import os
+import re
 import resource
 import shutil
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -444,6 +447,23 @@ def test_a_forged_checkpoint_is_one_line(directory, state, name, content):
                 read()
             assert "\n" not in str(caught.value)
         assert checkpointer.restore_latest(state) is None
+
+
+def test_an_array_of_another_type_leaves_no_warning_of_python(directory, state):
+    fill(directory, state, [1])
+    name = "state/_METADATA"
+    described = (directory / "1" / name).read_text()
+    # The last of the arrays: orbax has begun to read the others.
+    *_, last = re.finditer(r'(?<="value_type": )"[^"]+"', described)
+    changed = f'{described[: last.start()]}"0.0.0"{described[last.end() :]}'
+    forge(directory / "1", name, changed.encode())
+    with Checkpointer(directory) as checkpointer, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(OSError, match="cannot be read: Unknown type: "):
+            checkpointer.restore(1, state)
+        assert checkpointer.restore_latest(state) is None
+        gc.collect()
+    assert not [str(one.message) for one in caught if "await" in str(one.message)]
 
 
 def test_a_checkpoint_without_a_checksum_of_each_file_is_not_whole(directory, state):
