@@ -11,11 +11,13 @@ The same command, started again, goes on where it was stopped.
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from absl import flags
 
 from train.foundation import command_line, fields, flag_types
 from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.spelling import flags_for_fields
 from train.workdir import output_files, run_inputs
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run on images.")
@@ -85,6 +87,23 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
 _MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")
 
+# Fields of the configuration that have flags here, but `config.dataset.path`.
+_FLAGS = {
+    "config.model.pretrained": "--weights",
+    "config.model.name": "--model",
+    **{
+        f"config.dataset.{flag.name}": f"--{flag.name}"
+        for flag in (
+            _DECODING,
+            _TRANSPARENCY,
+            _READ_TRUNCATED,
+            _NESTED,
+            _VALIDATION_FRACTION,
+            _TEST_FRACTION,
+        )
+    },
+}
+
 
 def main() -> None:
     """Writes the features of the images."""
@@ -116,7 +135,18 @@ def main() -> None:
     )
     kept = {images_path: f"what --{images_flag} names"} | used_files
     out = output_files.checked("out", _OUT.value, kept)
+    with flags_for_fields({**_FLAGS, "config.dataset.path": f"--{images_flag}"}):
+        _embed(network_flag, network_path, images_flag, images_path, out, given)
 
+
+def _embed(
+    network_flag: str,
+    network_path: Path,
+    images_flag: str,
+    images_path: Path,
+    out: Path,
+    given: Mapping[str, Any],
+) -> None:
     from train.configuration.datasets import FolderFields
     from train.configuration.declaring import of_group
     from train.models import NORMALIZATIONS

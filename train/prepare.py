@@ -28,7 +28,8 @@ from train.foundation import command_line, flag_types, folder_lock, import_paths
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.files import MOST_IMAGE_BYTES
-from train.foundation.messages import in_words, naming_flags
+from train.foundation.messages import in_words
+from train.foundation.spelling import flags_for_fields
 from train.workdir import output_files
 
 _DATASET = flags.DEFINE_string(
@@ -80,6 +81,9 @@ _OWN_IMAGES: Mapping[str, Callable[[Path, bool], GivenImages]] = {
 }
 
 
+@flags_for_fields(
+    {f"config.dataset.{flag.name}": f"--{flag.name}" for flag in (_PATH, _NESTED, _READ_TRUNCATED)}
+)
 def main() -> None:
     """Prepares the data set that the flags name."""
     if _DATASET.value is None:
@@ -189,8 +193,7 @@ def write_records(
     out = out.expanduser().absolute()
     if nested and name != "folder":
         raise UserError(f"--nested is for --dataset=folder; got {name!r}")
-    with naming_flags({"config.dataset.path": "--path", "config.dataset.nested=True": "--nested"}):
-        images = _OWN_IMAGES[name](path, nested)
+    images = _OWN_IMAGES[name](path, nested)
     output_files.refuse_folders_of_the_system("out", out, is_folder=True)
     if Path(os.path.realpath(out)).is_relative_to(path.resolve()):
         raise UserError(f"--out must not be in the folder of the images; got {out}")
@@ -203,15 +206,14 @@ def write_records(
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
         raise UserError(f"--out must be a new folder, or an empty one; {out} is not")
     try:
-        with naming_flags({"config.dataset.read_truncated=True": "--read_truncated"}):
-            left_out = records_writer.write(
-                images,
-                out,
-                nested=nested,
-                most_bytes=most_bytes,
-                skip_unreadable=skip_unreadable,
-                read_truncated=read_truncated,
-            )
+        left_out = records_writer.write(
+            images,
+            out,
+            nested=nested,
+            most_bytes=most_bytes,
+            skip_unreadable=skip_unreadable,
+            read_truncated=read_truncated,
+        )
     except KeyboardInterrupt as error:
         raise InterruptedRunError(signal.SIGINT, "the same command begins anew") from error
     classes, number = len(images.class_names), len(images.paths) - len(left_out)

@@ -10,6 +10,7 @@ from train.foundation import fields
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
 from train.foundation.nested import flatten
+from train.foundation.spelling import spell
 from train.models import MODELS, published
 from train.models import find as find_network
 from train.training.losses import LOSSES, find_loss
@@ -231,7 +232,7 @@ def check(config: Config, data: DatasetSpec, values: Mapping[str, Any]) -> None:
     _check_parameters(run)
     for rule in _RULES:
         if rule.is_broken(run):
-            raise UserError(f"config.{rule.field} {rule.words.format_map(vars(run))}")
+            raise UserError(f"{spell(f'config.{rule.field}')} {rule.words.format_map(vars(run))}")
     if run.model.pretrained is not None:
         published(run.model.name)
     _check_shares(run)
@@ -258,7 +259,7 @@ def check_field(values: Mapping[str, Any], name: str, field: Field) -> None:
     if name not in values:
         raise UserError(f"config.{name} is missing")
     if (wrong := field(values[name])) is not None:
-        raise UserError(f"config.{name} must be {wrong}; got {values[name]!r}")
+        raise UserError(field=f"config.{name}", must_be=wrong, got=values[name])
 
 
 def _check_parameters(run: _Run) -> None:

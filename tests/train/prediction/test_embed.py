@@ -29,6 +29,7 @@ from train.data.own.found_images import FoundImages
 from train.data.own.listing import EncodedImages, Listing
 from train.foundation import stored_rows
 from train.foundation.errors import UserError
+from train.foundation.spelling import flags_for_fields
 from train.foundation.stored_rows import StoredRows
 from train.models import MODELS, NORMALIZATIONS, ModelSpec
 from train.models.weights.names import PublishedNames
@@ -128,7 +129,7 @@ def test_fast_decoding_gives_other_features_by_its_own_pixels(weights, monkeypat
     monkeypatch.delattr(train.data, "fast_images")
     for module in ("fast_images", "own.fast_own_image_reader"):
         monkeypatch.delitem(sys.modules, f"train.data.{module}")
-    with pytest.raises(UserError, match=r"^--decoding='fast' needs the package simplejpeg.*: pip"):
+    with pytest.raises(UserError, match=r"decoding='fast' needs the package simplejpeg.*: pip"):
         network.of_weights(weights, image_size=16, decoding="fast")
 
 
@@ -166,18 +167,22 @@ def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
     images = np.zeros((1, 20, 20, 3), np.uint8)
     by_imagenet = network.of_weights(weights, "resnet50", 20)
     assert not np.allclose(used.compiled()(images), by_imagenet.compiled()(images))
+    flags = {"config.model.pretrained": "--weights", "config.model.name": "--model"}
     for arguments, message in (
         ((), r"^--weights: .* can be for each of resnet50, twin; --model=NAME says which$"),
         (("twn",), r"^--model must be one of .* \(did you mean 'twin'\?\); got 'twn'$"),
-        (("mlp",), r"^--model must be one of the networks with .*; got 'mlp'$"),
-        (("resnet34",), r"^--weights: .* does not fit resnet34, it holds resnet50 or twin: it la"),
+        (("mlp",), r"^--weights is for networks with published weights, .*; --model is 'mlp'$"),
+        (
+            ("resnet34",),
+            r"^--weights: .* does not fit --model=resnet34, it holds resnet50 or twin: it lacks",
+        ),
         (
             ("twin", 25),
             r"^twin takes images whose height and width are at least 10 and divisible by 10; "
             r"--image_size gives images of shape \(25, 25, 3\)$",
         ),
     ):
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=message), flags_for_fields(flags):
             network.of_weights(weights, *arguments)
 
 
@@ -580,7 +585,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(photos, finished_run, tmp_path)
 
 def test_weights_of_no_known_network_are_told(tmp_path):
     safetensors.numpy.save_file({"layer1.0.conv1.weight": np.zeros(3)}, tmp_path / "w")
-    with pytest.raises(UserError, match=r"--weights: .*/w holds no network known here"):
+    with pytest.raises(UserError, match=r"/w holds no network known here"):
         network.of_weights(tmp_path / "w")
 
 

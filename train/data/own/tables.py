@@ -17,6 +17,7 @@ from train.data.own.listing import (
 )
 from train.foundation import messages, names
 from train.foundation.errors import UserError
+from train.foundation.spelling import spell
 
 # The start of an absolute path of Windows.
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
@@ -39,7 +40,7 @@ def find(table: Path) -> GivenImages:
         UserError: the file does not have that form, or a group is in two splits.
     """
     columns = table_columns.read(table)
-    where = f"config.dataset.path {table}"
+    where = f"{spell('config.dataset.path')} {table}"
     if not columns["path"]:
         raise UserError(f"{where} must list images; it has no rows")
     for name in table_columns.NEEDED:

@@ -308,8 +308,9 @@ def test_a_place_that_cannot_be_used_is_told(prepared, tmp_path):
     ):
         with pytest.raises(UserError, match=message):
             prepare.write_records("folder", photos, out, nested=False)
-    with pytest.raises(UserError, match=r"^--path must be a folder with images; \S+/gone does not"):
+    with pytest.raises(UserError, match=r"must be a folder with images; \S+/gone does not") as told:
         prepare.write_records("folder", tmp_path / "gone", tmp_path / "records", nested=False)
+    assert told.value.field == "config.dataset.path"
     assert sorted(tmp_path.iterdir()) == before
 
 
