@@ -5,13 +5,14 @@ so that --help and mistakes in the flags do not wait for JAX.
 """
 
 import contextlib
+import difflib
 import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import app, flags
 from absl import logging as absl_logging
@@ -31,6 +32,7 @@ from train.foundation.errors import (
     UserError,
     first_line,
 )
+from train.foundation.nested import flatten
 from train.foundation.printable import printable
 
 # The exit code for a mistake in the command line, the configuration or the files.
@@ -118,8 +120,22 @@ def _unknown_field(error: AttributeError | KeyError, arguments: Sequence[str]) -
         # Below the top level, one of them has the other as its argument.
         words = words.args[0]
     # A hint may follow on a second line.
-    field, *hint = str(words).strip('"').splitlines()
-    return "; ".join([f"the configuration has no field {_whole(field, arguments)}", *hint])
+    last, *hint = str(words).strip('"').splitlines()
+    field = _whole(last, arguments)
+    # The flag does not have the recipe yet.
+    parser: Any = flags.FLAGS["config"].parser
+    known = [f"config.{name}" for name, _ in flatten(parser.read.to_dict())]
+    hint = _in_other_groups(field, known) or hint or _in_other_groups(field, known, cutoff=0.8)
+    return "; ".join([f"the configuration has no field {field}", *hint])
+
+
+def _in_other_groups(field: str, known: Sequence[str], cutoff: float = 1) -> list[str]:
+    """The question whether fields of the same name are meant, or of one that is near enough."""
+    names = {name.rpartition(".")[2] for name in known}
+    name = field.strip("'").rpartition(".")[2]
+    near = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
+    meant = [repr(one) for one in known if one.rpartition(".")[2] in near]
+    return [f"did you mean {' or '.join(meant)}?"] if meant else []
 
 
 def _whole(field: str, arguments: Sequence[str]) -> str:

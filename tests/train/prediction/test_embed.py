@@ -521,41 +521,7 @@ def test_few_features_are_in_memory(photos, tmp_path):
 
 # The folder of the test stands for @, a finished run for %, the photographs for &.
 MISTAKES = {
-    "nothing": ("--images=& --out=@/a.npz", "--workdir or --weights is needed"),
-    "both": ("--workdir=% --weights=@/w --images=& --out=@/a.npz", "only one of --workdir or --we"),
-    "no images": ("--workdir=% --out=@/a.npz", "--images or --table is needed"),
-    "no out": ("--workdir=% --images=&", "--out is needed: the .npz file"),
-    "out": ("--workdir=% --images=& --out=@/w.npz", "--out must not be a file of another kind; "),
-    "format": ("--workdir=% --images=& --out=@/w", "--out must be an .npz file; got "),
-    "size": (
-        "--workdir=% --images=& --out=@/a.npz --image_size=8",
-        "--image_size is for --weights",
-    ),
-    "model": (
-        "--workdir=% --images=& --out=@/a.npz --model=resnet18",
-        "--model is for --weights: ",
-    ),
-    "decoding of a run": (
-        "--workdir=% --images=& --out=@/a.npz --decoding=fast",
-        "--decoding is for --weights: ",
-    ),
-    "decoding": (
-        "--weights=@/w --images=& --out=@/a.npz --decoding=draft",
-        "--decoding must be one of exact, fast; got 'draft'",
-    ),
-    "transparency of a run": (
-        "--workdir=% --images=& --out=@/a.npz --transparency=white",
-        "--transparency is for --weights: ",
-    ),
-    "truncated files of a run": (
-        "--workdir=% --images=& --out=@/a.npz --noread_truncated",
-        "--read_truncated is for --weights: ",
-    ),
-    "transparency": (
-        "--weights=@/w --images=& --out=@/a.npz --transparency=black",
-        "--transparency must be one of drop, white; got 'black'",
-    ),
-    "nested": ("--workdir=% --table=@/w --out=@/a.npz --nested", "--nested is for --images"),
+    "out": ("--workdir=% --images=& --out=@/w.npz", "--out must be an .npz file, or a new one; "),
     "weights": ("--weights=@/w --images=& --out=@/a.npz", "error: --weights: "),
     "no weights": ("--weights=@/gone --images=& --out=@/a.npz", "--weights must be a file of weig"),
     "images": ("--workdir=% --images=@/gone --out=@/a.npz", "--images must be a folder with imag"),

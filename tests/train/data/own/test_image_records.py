@@ -336,21 +336,13 @@ def test_a_truncated_file_is_packed_where_asked(tmp_path):
     reads = load("folder", records, read_truncated=True).train.images
     every = dataclasses.replace(reads, indices=np.arange(15))
     assert [*unreadable_images.find(every, check="all")] == [[]]
-    done = start("train.prepare", "--dataset=digits", "--read_truncated")
-    assert "--read_truncated is for --dataset=folder or table" in done.stderr
 
 
 @pytest.mark.slow
 def test_the_command(prepared, tmp_path):
     photos, out = f"--path={prepared / 'photos'}", f"--out={tmp_path / 'records'}"
     starts = {
-        ("--dataset=folder",): "--dataset=folder needs no preparation: its files are read where",
-        ("--dataset=folder", photos): "--path and --out must be given together; --out is missing",
-        ("--dataset=folder", photos, out, "--manual_dir=a"): "--manual_dir is not for your own im",
-        ("--dataset=table", photos, out, "--nested"): "--nested is for --dataset=folder; got 'tab",
-        ("--dataset=digits", photos, out): "--path is for --dataset=folder or table; got --dataset",
         ("--dataset=table", photos, out): "--path must be a table of images; ",
-        ("--dataset=folder", "--path=", out): "--path must be a folder or a table; it is empty",
     }
     for message, done in zip(starts.values(), start_each("train.prepare", starts, {}), strict=True):
         assert done.returncode == 2, message
