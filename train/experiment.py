@@ -190,7 +190,8 @@ def _config_of_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[
         )
         raise UserError(
             f"--workdir {workdir} holds a run of another configuration ({'; '.join(differing)}); "
-            f"give another --workdir{hint}"
+            f"give another --workdir{hint}",
+            usually="a field was changed after the run began, which goes on as it began",
         )
     return continued, shorter
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.compilation import QUICK_FLAGS
-from tests.train.forked import ROOT, check_mistakes, start
+from tests.train.forked import ROOT, check_mistakes, error_lines, start
 from train.__main__ import COMMANDS
 
 CONFIG = "--config=configs/digits.py"
@@ -127,7 +127,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(tmp_path, mistake):
     workdir = f"--workdir={tmp_path / 'run'}"
     done = start("train.main", workdir, *arguments, environment=TWO_DEVICES)
     assert done.returncode == 2, done.stderr
-    lines = done.stderr.splitlines()
+    lines = error_lines(done.stderr)
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("error: ")
     assert message in lines[0]

@@ -1,5 +1,7 @@
 """Runs the commands: parses their flags, and ends mistakes in one line.
 
+The usual reason for a mistake may follow on a second line.
+
 The module of a command imports at its top only what its flags need. Its `main()` imports the rest,
 so that --help and mistakes in the flags do not wait for JAX.
 """
@@ -27,6 +29,7 @@ from train.foundation import (
 )
 from train.foundation.errors import (
     NO_PATH,
+    USUALLY,
     InterruptedRunError,
     LimitError,
     UserError,
@@ -39,6 +42,11 @@ from train.foundation.printable import printable
 _USER_ERROR = 2
 # Plus the number of the signal: the exit code of a run that a signal stopped, as in shells.
 _SIGNAL = 128
+# Of a device without enough memory, for commands that train.
+_LARGE_BATCH = (
+    "config.dataset.batch_size is too large for the device; config.optimizer.accumulation_steps "
+    "computes a batch in parts"
+)
 # The message of pathlib, which raises a plain RuntimeError.
 _NO_HOME = "Could not determine home directory."
 # The exit code for errors of the system: a full disk, or a folder without write permission.
@@ -195,7 +203,7 @@ def _explain(error: Exception) -> NoReturn:
     """Ends with the line of an error that has one; raises it again if it is a mistake of ours."""
     match error:
         case UserError():
-            _fail(str(error), _USER_ERROR)
+            _fail(str(error), _USER_ERROR, error.usually)
         case OSError() if standard_output.failed(error):
             standard_output.discard()
             _leave(*standard_output.end_of(error))
@@ -214,7 +222,8 @@ def _explain(error: Exception) -> NoReturn:
             _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR)
         case RuntimeError() if str(error).startswith("RESOURCE_EXHAUSTED"):
             # JAX has no type of its own for it.
-            _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR)
+            usually = _LARGE_BATCH if "config" in flags.FLAGS else ""
+            _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR, usually)
         case RuntimeError() | AssertionError() if (reason := _why_no_devices(error)) is not None:
             platforms = os.environ.get("JAX_PLATFORMS", "")
             _fail(f"JAX finds no devices with JAX_PLATFORMS={platforms!r}: {reason}", _USER_ERROR)
@@ -245,16 +254,16 @@ def _several_processes() -> ModuleType | None:
     return processes if processes is not None and processes.are_several() else None
 
 
-def _fail(message: str, code: int) -> NoReturn:
-    _end(f"error: {message}", code)
+def _fail(message: str, code: int, usually: str = "") -> NoReturn:
+    _end(f"error: {message}", code, f"{USUALLY} {usually}" if usually else "")
 
 
-def _end(message: str, code: int) -> NoReturn:
-    line = printable(" ".join(message.split()))
-    if len(line) > _LONGEST:
+def _end(message: str, code: int, hint: str = "") -> NoReturn:
+    lines = [printable(" ".join(one.split())) for one in (message, hint) if one]
+    if len(lines[0]) > _LONGEST:
         # A value of a flag or a file can have any length.
-        line = f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
-    _leave(f"{invocation.as_typed(line)}\n", code)
+        lines[0] = f"{lines[0][: _LONGEST // 2]} ... {lines[0][-_LONGEST // 2 :]}"
+    _leave("".join(f"{invocation.as_typed(line)}\n" for line in lines), code)
 
 
 def _leave(text: str, code: int) -> NoReturn:

@@ -14,6 +14,10 @@ _TOO_MANY_FILES = os.strerror(errno.EMFILE)
 _LIMITS = ("can't start new thread", os.strerror(errno.ENFILE), os.strerror(errno.ENOMEM))
 
 
+# The second line of an error begins so.
+USUALLY = "usually because"
+# Of a path at which nothing is.
+ELSEWHERE = "the path is misspelled, or relative to another folder than that of the command"
 # None is a value that a field can have.
 _NOTHING: Any = object()
 
@@ -31,7 +35,7 @@ class UserError(ValueError):
         got: what it is.
         but: in the place of `got`, a clause about what it is.
         because: why it must be so.
-        usually: the usual reason for the mistake, which is shown on a second line.
+        usually: the usual reason for the mistake, which the command shows on a second line.
     """
 
     def __init__(

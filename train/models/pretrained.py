@@ -92,7 +92,8 @@ def load(
         check_prefix(path, in_file, networks)
         raise UserError(
             f"{named} does not fit {spell(f'config.model.name={model_name}')}"
-            f"{_why(in_file, shapes, model_name, networks)}: it {'; it '.join(differences)}"
+            f"{_why(in_file, shapes, model_name, networks)}: it {'; it '.join(differences)}",
+            usually="the file is of another network, or of another size of it",
         )
     why_new_head = NEW_HEAD if new_head else _why_new_head(arrays, shapes, published)
     for name, shape in shapes.items():

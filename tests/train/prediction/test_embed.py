@@ -18,7 +18,7 @@ from PIL import Image
 
 import train.data
 from tests.train.data.own import pictures
-from tests.train.forked import ROOT, start
+from tests.train.forked import ROOT, error_lines, start
 from tests.train.prediction import small_network
 from train.configuration.datasets import FeaturesFields
 from train.data import dataset_spec, photographs
@@ -542,7 +542,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(photos, finished_run, tmp_path)
         arguments = "".join(str(places.get(letter, letter)) for letter in text).split()
         done = start("train.embed", *arguments, environment=ENVIRONMENT)
         assert done.returncode == 2, (name, done.stderr)
-        (line,) = done.stderr.splitlines()
+        (line,) = error_lines(done.stderr)
         assert line.startswith("error: "), name
         assert message in line, name
         assert done.stdout == "", name

@@ -12,7 +12,7 @@ from train.data import image_formats
 from train.data.own import class_names, split_folders
 from train.data.own.listing import GivenImages
 from train.data.side_files import PassedOver, is_hidden
-from train.foundation.errors import UserError
+from train.foundation.errors import ELSEWHERE, UserError
 from train.foundation.names import same_form
 from train.foundation.spelling import spell
 
@@ -60,7 +60,10 @@ def find(root: Path, *, nested: bool) -> GivenImages:
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
         raise UserError(
-            field="config.dataset.path", must_be="a folder with images", but=f"{root} {what}"
+            field="config.dataset.path",
+            must_be="a folder with images",
+            but=f"{root} {what}",
+            usually="" if root.exists() else ELSEWHERE,
         )
     where, at_the_top = f"{spell('config.dataset.path')} {root}", PassedOver()
     splits = split_folders.find(root, _subfolders(root, at_the_top))
@@ -94,7 +97,8 @@ def _class_of(below: str, folder: Path, *, nested: bool) -> str:
     if not parent:
         raise UserError(
             f"{spell('config.dataset.path')}: {folder / below} must be in the folder of a class, "
-            f"as {folder}/CLASS/{below}"
+            f"as {folder}/CLASS/{below}",
+            usually="the path is that of one class, and not of the folder with all classes",
         )
     return parent if nested else parent.partition("/")[0]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from train.foundation import files, text_files
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import ELSEWHERE, UserError, first_line
 from train.foundation.names import same_form
 from train.foundation.spelling import spell
 
@@ -37,7 +37,10 @@ def read(table: Path) -> Columns:
     if not table.is_file():
         what = files.why_no_file(table)
         raise UserError(
-            field="config.dataset.path", must_be="a table of images", but=f"{table} {what}"
+            field="config.dataset.path",
+            must_be="a table of images",
+            but=f"{table} {what}",
+            usually="" if table.exists() else ELSEWHERE,
         )
     if suffix in _DELIMITERS:
         columns = _read_text(table, _DELIMITERS[suffix])

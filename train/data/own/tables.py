@@ -85,7 +85,10 @@ def _paths(root: Path, listed: Sequence[str], where: str) -> tuple[str, ...]:
     if missing:
         named = _in_words(root, missing)
         if len(missing) == len(listed):
-            raise UserError(f"{where}: no file is there: {named}")
+            raise UserError(
+                f"{where}: no file is there: {named}",
+                usually="the paths begin in another folder than that of the table",
+            )
         # These are images that cannot be read, as others may be.
         logging.warning("%s: missing files: %s of %s: %s", where, len(missing), len(listed), named)
     _tell_of_other_paths(listed, paths, where)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.train.data.own import pictures
 from tests.train.data.specs import dataset_spec
-from tests.train.forked import start, start_each
+from tests.train.forked import error_lines, start, start_each
 from train import prepare
 from train.data.batches import EvaluationBatches, TrainingBatches
 from train.data.own import division, image_records, listing, unreadable_images
@@ -346,7 +346,7 @@ def test_the_command(prepared, tmp_path):
     }
     for message, done in zip(starts.values(), start_each("train.prepare", starts, {}), strict=True):
         assert done.returncode == 2, message
-        (line,) = done.stderr.splitlines()
+        (line,) = error_lines(done.stderr)
         assert line.startswith(f"error: {message}")
     assert not (tmp_path / "records").exists()
     (done,) = start_each("train.prepare", [("--dataset=folder", photos, out)], {})
