@@ -199,11 +199,11 @@ def _folder() -> Path:
     folders = ["runs"] if _RUNS.value is None else _RUNS.value
     if len(folders) != 1 or not folders[0]:
         raise UserError(
-            f"--runs must be one folder with --sweep or --study; got {','.join(folders)!r}"
+            field="--runs", must_be="one folder with --sweep or --study", got=",".join(folders)
         )
     folder = Path(folders[0])
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"--runs must be a folder; {folder} is a file")
+        raise UserError(field="--runs", must_be="a folder", but=f"{folder} is a file")
     output_files.refuse_folders_of_the_system("runs", folder, is_folder=True)
     return folder
 

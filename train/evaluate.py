@@ -388,7 +388,7 @@ def _several(flag: flags.FlagHolder, read: type, field: fields.Field) -> list[An
             value = text
         if wrong := field(value):
             raise UserError(
-                f"--{flag.name} must be numbers between commas, each {wrong}; got {text!r}"
+                field=f"--{flag.name}", must_be=f"numbers between commas, each {wrong}", got=text
             )
         values.append(value)
     return sorted(set(values))

@@ -152,7 +152,7 @@ def _config_of_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[
     """
     try:
         if not stat.S_ISDIR(workdir.stat().st_mode):
-            raise UserError(f"--workdir must be a directory; {workdir} is a file")
+            raise UserError(field="--workdir", must_be="a directory", but=f"{workdir} is a file")
     except FileNotFoundError:
         pass
     except OSError as error:

@@ -206,7 +206,7 @@ def write_records(
         raise UserError(f"--out {out} has records of other images; delete it, or give another")
     # The records get the name of the folder in one step, which a link does not allow.
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
-        raise UserError(f"--out must be a new folder, or an empty one; {out} is not")
+        raise UserError(field="--out", must_be="a new folder, or an empty one", but=f"{out} is not")
     try:
         left_out = records_writer.write(
             images,

@@ -141,7 +141,7 @@ def _seeds(texts: Sequence[str]) -> tuple[int, ...]:
 def _folder(*, must_exist: bool) -> Path:
     folder = Path(_RUNS.value)
     if _RUNS.value == "" or (folder.exists() and not folder.is_dir()):
-        raise UserError(f"--runs must be a folder; got {_RUNS.value!r}")
+        raise UserError(field="--runs", must_be="a folder", got=_RUNS.value)
     if must_exist and not folder.exists():
         raise UserError(
             f"--runs must be a folder with runs; there is no {folder}: --run makes it, and --plan "
