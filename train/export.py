@@ -60,7 +60,11 @@ _OUT = flags.DEFINE_string(
 )
 _ROWS = flag_rules.declare(
     *(
-        Flag(name, needs=("format=program",), because="weights have no rule")
+        Flag(
+            name,
+            excludes=("format=safetensors", "format=tau_normalized"),
+            because="weights have no rule",
+        )
         for name in ("top_k", "average_k", "coverage", "rule")
     ),
     Needed(("out",), "the file for the program or the weights"),

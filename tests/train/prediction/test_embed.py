@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shlex
+import shutil
 import sys
 import tracemalloc
 from pathlib import Path
@@ -150,6 +151,25 @@ def test_transparency_and_truncated_files_are_as_the_flags_say(weights, monkeypa
     assert chosen.pixels(file.getvalue()[:-20], "a").shape == (16, 16, 3)
     with pytest.raises(UnreadableImageError, match="truncated"):
         usual.pixels(file.getvalue()[:-20], "a")
+
+
+def test_a_truncated_image_is_embedded_where_asked(photos, tmp_path):
+    root = shutil.copytree(photos, tmp_path / "photos")
+    damaged = root / "ash" / "0.png"
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+
+    def embed_with(**flags):
+        network = Sums()
+        config = found.configuration("folder", root, **flags)
+        network.spec = dataset_spec(config).of_shape(Sums.image_shape)
+        network.pixels = network.spec.reader.for_evaluation
+        embed(network, found.in_folder(root), tmp_path / "a.npz", skip_unreadable=False)
+
+    flags = flags_for_fields({"config.dataset.read_truncated": "--read_truncated"})
+    with flags, pytest.raises(UserError, match=r"truncated .*\(--read_truncated reads what is the"):
+        embed_with()
+    embed_with(read_truncated=True)
+    assert "ash/0.png" in arrays(tmp_path / "a.npz")["names"]
 
 
 def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
