@@ -53,7 +53,7 @@ def parse(name: str, table: Any, default: Any) -> Parameter:
     try:
         toml_files.check_keys(table, _CHOICE_KEYS if "values" in table else _RANGE_KEYS)
     except UserError as error:
-        raise UserError(f"{where}: {error}") from error
+        raise error.within(f"{where}: ") from error
     if "values" in table:
         values = toml_files.values_of_field(
             f"{where}.values", table["values"], is_tuple=isinstance(default, list)

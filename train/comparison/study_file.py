@@ -108,9 +108,9 @@ def read(path: Path) -> Study:
             try:
                 _check(study, name, arm)
             except UserError as error:
-                raise UserError(f"arm {name!r}: {error}") from error
+                raise error.within(f"arm {name!r}: ") from error
     except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise error.within(f"{path}: ") from error
     return study
 
 
@@ -147,7 +147,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
         try:
             arms[name] = _arm(table, shared_fields, select_by, search)
         except UserError as error:
-            raise UserError(f"arm {name!r}: {error}") from error
+            raise error.within(f"arm {name!r}: ") from error
     number = len(arms) * numbers["candidates"]
     if number > toml_files.MOST_RUNS:
         raise UserError(
@@ -160,7 +160,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
         try:
             contrasts[name] = _contrast(name, table, arms)
         except UserError as error:
-            raise UserError(f"contrast {name!r}: {error}") from error
+            raise error.within(f"contrast {name!r}: ") from error
     return Study(
         file=path.name,
         content=text_files.decoded(path.read_bytes()),
@@ -301,7 +301,7 @@ def _tables(name: str, value: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
         try:
             toml_files.check_keys(table, keys)
         except UserError as error:
-            raise UserError(f"{name}: {error}") from error
+            raise error.within(f"{name}: ") from error
     return value
 
 

@@ -245,7 +245,7 @@ def check_classes(config: Config, data: DatasetSpec, num_classes: int) -> None:
         _check_parameters(run)
         check_field(run.values, "eval.ks", DEPENDENT["eval.ks"](run))
     except UserError as error:
-        raise UserError(f"{error}; {_fitting(run, num_classes)}") from error
+        raise error.within(after=f"; {_fitting(run, num_classes)}") from error
 
 
 def check_field(values: Mapping[str, Any], name: str, field: Field) -> None:

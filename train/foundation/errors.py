@@ -58,6 +58,12 @@ class UserError(ValueError):
         # Pickle calls the class with the message, and then sets the attributes.
         super().__init__(message)
 
+    def within(self, before: str = "", after: str = "") -> "UserError":
+        """The error with a longer message, and the same parts."""
+        error = UserError(f"{before}{self}{after}")
+        vars(error).update(vars(self))
+        return error
+
 
 class LimitError(Exception):
     """The system gives this process no more open files, threads or memory.

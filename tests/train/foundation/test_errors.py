@@ -30,6 +30,12 @@ def test_an_error_is_worded_by_its_parts(parts, end):
     assert str(error(**parts)) == f"{FIELD} must be a folder{end}"
 
 
+def test_a_longer_message_keeps_the_parts():
+    whole = error(got=3, usually="it was moved").within("a.toml: ", "; delete it")
+    assert str(whole) == f"a.toml: {FIELD} must be a folder; got 3; delete it"
+    assert (whole.field, whole.must_be, whole.usually) == (FIELD, "a folder", "it was moved")
+
+
 def test_a_field_is_spelled_as_it_is_given():
     with flags_for_fields({FIELD: "--images"}):
         assert str(error()) == "--images must be a folder"
