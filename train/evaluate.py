@@ -113,11 +113,7 @@ _ROWS = flag_rules.declare(
         "the folder of a finished run, a file of the weights of a network, or somebody's logits",
     ),
     *(Flag(flag.name, fields.text("a file")) for flag in (*_INPUTS, _OUT, _SCORES, _FIGURE)),
-    Flag(
-        "logits",
-        excludes=classifier_flags.NAMES,
-        because="logits are evaluated alone",
-    ),
+    Flag("logits", excludes=classifier_flags.NAMES, because="logits are evaluated alone"),
     Flag("split", fields.one_of(_SPLITS)),
     Flag("calibration", fields.one_of(("all", "half"))),
     Flag("labels", needs=("logits",)),

@@ -66,10 +66,10 @@ MISTAKES = {
         "must be a tuple, such as (1,5)",
     ),
     "a whole number of many digits": ([CONFIG, "--config.seed=" + "9" * 5000], "a whole number"),
-    "unknown field": ([CONFIG, "--config.los.name=focal"], 'Did you mean "loss"'),
+    "unknown field": ([CONFIG, "--config.los.name=focal"], "did you mean 'config.loss.name'?"),
     "unknown field of a loss": (
         [CONFIG, "--config.loss.epsilonn=2"],
-        "no field 'config.loss.epsilonn'; Did you mean \"epsilon\"",
+        "no field 'config.loss.epsilonn'; did you mean 'config.loss.epsilon'?",
     ),
     "field before the recipe": (
         ["--config.num_epochs=1", CONFIG],

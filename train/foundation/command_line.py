@@ -127,23 +127,24 @@ def _unknown_field(error: AttributeError | KeyError, arguments: Sequence[str]) -
     if isinstance(words, Exception):
         # Below the top level, one of them has the other as its argument.
         words = words.args[0]
-    # A hint may follow on a second line.
-    last, *hint = str(words).strip('"').splitlines()
-    field = _whole(last, arguments)
+    # Its own hint, on a second line, is for fields of the same group.
+    field = _whole(str(words).strip('"').splitlines()[0], arguments)
+    hint = _hint(field.strip("'"))
+    return f"the configuration has no field {field}{hint}"
+
+
+def _hint(field: str) -> str:
+    """The question whether a field of the recipe with the same name is meant, or a near one."""
     # The flag does not have the recipe yet.
     parser: Any = flags.FLAGS["config"].parser
-    known = [f"config.{name}" for name, _ in flatten(parser.read.to_dict())]
-    hint = _in_other_groups(field, known) or hint or _in_other_groups(field, known, cutoff=0.8)
-    return "; ".join([f"the configuration has no field {field}", *hint])
-
-
-def _in_other_groups(field: str, known: Sequence[str], cutoff: float = 1) -> list[str]:
-    """The question whether fields of the same name are meant, or of one that is near enough."""
-    names = {name.rpartition(".")[2] for name in known}
-    name = field.strip("'").rpartition(".")[2]
-    near = difflib.get_close_matches(name, names, n=1, cutoff=cutoff)
-    meant = [repr(one) for one in known if one.rpartition(".")[2] in near]
-    return [f"did you mean {' or '.join(meant)}?"] if meant else []
+    fields_by_name: dict[str, list[str]] = {}
+    for one, _ in flatten(parser.read.to_dict()):
+        fields_by_name.setdefault(one.rpartition(".")[2], []).append(f"config.{one}")
+    near = difflib.get_close_matches(field.rpartition(".")[2], fields_by_name, n=1, cutoff=0.75)
+    found = [one for name in near for one in fields_by_name[name]]
+    # Of several groups, the one whose name is near, too.
+    found = difflib.get_close_matches(field, found, n=1, cutoff=0.85) or found
+    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
 def _whole(field: str, arguments: Sequence[str]) -> str:
