@@ -26,6 +26,7 @@ from train.evaluation.summaries import Evaluation
 from train.evaluation.thresholds import average_k_thresholds
 from train.foundation import host_memory
 from train.foundation.errors import UserError
+from train.foundation.spelling import spell
 from train.models import build_model, check_image_shape, feature_norm
 from train.models.classifier import Classifier
 from train.models.layers_by_depth import distances_from_head
@@ -76,7 +77,10 @@ def assemble(
     """
     assembly = Assembly(config, facts, workdir)
     if assembly.has_images:
-        check_image_shape(config.model.name, assembly.image_shape)
+        name, shape = config.model.name, assembly.image_shape
+        if wrong := check_image_shape(name, shape):
+            named = spell(f"config.model.name={name}")
+            raise UserError(f"{named} takes {wrong}; got images of shape {shape}")
     if facts is None:
         assembly.check_memory()
     rules.check_classes(config, assembly.spec, len(assembly.classes.names))

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 from absl import flags
 
 from train.evaluation.metric import Metric
-from train.foundation import command_line, fields, files, flag_types
+from train.foundation import command_line, fields, files, flag_rules, flag_types
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
+from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.workdir import output_files, run_inputs
 
 if TYPE_CHECKING:
@@ -51,12 +52,11 @@ _STUDY = flags.DEFINE_string(
 _PLAN = flags.DEFINE_bool(
     "plan",
     False,
-    "With --sweep or --study: print the commands of the runs that are known, one a line, and make "
-    "none.",
+    "print the commands of the runs that are known, one a line, and make none.",
 )
 _JOBS = flag_types.define_whole_number(
     "jobs",
-    "With --sweep or --study: how many runs are made at a time; by default 1.",
+    "how many runs are made at a time; by default 1.",
     lower_bound=1,
 )
 _METRICS = flags.DEFINE_list(
@@ -65,7 +65,9 @@ _METRICS = flags.DEFINE_list(
     "The metrics, as results.json calls them, for example top_1_accuracy,macro_average_5_accuracy; "
     "by default those that the runs selected by, and their top-K accuracies.",
 )
-_SPLIT = flags.DEFINE_string("split", "test", f"The split, one of {', '.join(_SPLITS)}.")
+_SPLIT = flags.DEFINE_string(
+    "split", None, f"The split, one of {', '.join(_SPLITS)}; by default test."
+)
 _BASELINE = flags.DEFINE_string(
     "baseline",
     None,
@@ -77,11 +79,29 @@ _OUTPUTS = {
     "json": flags.DEFINE_string("json", None, "A file to write all numbers to, of each seed too."),
     "markdown": flags.DEFINE_string("markdown", None, "A file to write the printed tables to."),
 }
+_ROWS = flag_rules.declare(
+    Needed(("runs", "sweep", "study"), "folders of runs, or a file"),
+    Exclusive(("sweep", "study")),
+    Flag("plan", needs=("sweep", "study")),
+    Flag("jobs", needs=("sweep", "study")),
+    *(
+        Flag(name, excludes=("study",), because="its file says what is compared")
+        for name in ("metrics", "split", "baseline")
+    ),
+    *(
+        Flag(name, excludes=("study",), because="--json writes its numbers")
+        for name in ("csv", "markdown")
+    ),
+    Flag("split", fields.one_of(_SPLITS)),
+    *(Flag(name, excludes=("plan",), because="a plan has no numbers") for name in _OUTPUTS),
+)
 
 
 def main() -> None:
     """Compares the runs that the flags name; those of a sweep or a study are made first."""
-    _check_flags()
+    flag_rules.check(_ROWS)
+    if _METRICS.value == []:
+        raise UserError("--metrics must name at least one metric")
     if _STUDY.value is None:
         _compare()
     else:
@@ -116,7 +136,7 @@ def _compare() -> None:
         found = finding.planned(look())
     if found.finished:
         comparison = comparing.compare(
-            found, split=_SPLIT.value, wanted=metrics, baseline=_BASELINE.value
+            found, split=_SPLIT.value or "test", wanted=metrics, baseline=_BASELINE.value
         )
         outputs.show(comparison)
         _write(comparison, paths)
@@ -157,38 +177,6 @@ def _study(file: Path) -> None:
         sys.exit(1)
 
 
-def _check_flags() -> None:
-    if _SWEEP.value is None and _STUDY.value is None:
-        if not _RUNS.value:
-            raise UserError("--runs, folders of runs, or --sweep or --study, a file, is needed")
-        for flag in (_PLAN, _JOBS):
-            if flag.value:
-                raise UserError(
-                    f"--{flag.name} is for the runs of a sweep or a study, and needs --sweep or "
-                    "--study"
-                )
-    if _STUDY.value is not None:
-        _check_flags_of_study()
-    if wrong := fields.one_of(_SPLITS)(_SPLIT.value):
-        raise UserError(f"--split must be {wrong}; got {_SPLIT.value!r}")
-    if _METRICS.value == []:
-        raise UserError("--metrics must name at least one metric")
-    given = [flag.name for flag in _OUTPUTS.values() if flag.value is not None]
-    if _PLAN.value and given:
-        raise UserError(f"--{given[0]} is for the numbers of runs, and --plan has none")
-
-
-def _check_flags_of_study() -> None:
-    if _SWEEP.value is not None:
-        raise UserError("--sweep and --study exclude each other")
-    for flag in (_METRICS, _SPLIT, _BASELINE):
-        if flag.present:
-            raise UserError(f"--{flag.name} is not for a study, whose file says what is compared")
-    for name in ("csv", "markdown"):
-        if _OUTPUTS[name].value is not None:
-            raise UserError(f"--{name} is not for a study, which --json writes")
-
-
 def _checked_outputs() -> dict[str, Path]:
     given = {flag.name: Path(flag.value) for flag in (_SWEEP, _STUDY) if flag.value}
     outputs: dict[str, Path] = {}
@@ -211,11 +199,11 @@ def _folder() -> Path:
     folders = ["runs"] if _RUNS.value is None else _RUNS.value
     if len(folders) != 1 or not folders[0]:
         raise UserError(
-            f"--runs must be one folder with --sweep or --study; got {','.join(folders)!r}"
+            field="--runs", must_be="one folder with --sweep or --study", got=",".join(folders)
         )
     folder = Path(folders[0])
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"--runs must be a folder; {folder} is a file")
+        raise UserError(field="--runs", must_be="a folder", but=f"{folder} is a file")
     output_files.refuse_folders_of_the_system("runs", folder, is_folder=True)
     return folder
 

@@ -9,13 +9,14 @@ The same command, started again, goes on where it was stopped.
 """
 
 import signal
-from collections.abc import Mapping
 from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, fields, flag_types
+from train.foundation import command_line, fields, flag_rules, flag_types
 from train.foundation.errors import InterruptedRunError, UserError
+from train.foundation.flag_rules import Exclusive, Flag, Needed
+from train.foundation.spelling import flags_for_fields
 from train.workdir import output_files, run_inputs
 
 _WORKDIR = flags.DEFINE_string("workdir", None, "The folder of a finished run on images.")
@@ -27,35 +28,34 @@ _WEIGHTS = flags.DEFINE_string(
 _MODEL = flags.DEFINE_string(
     "model",
     None,
-    "With --weights: the name of the network, as config.model.name has it; needed where the file "
-    "fits several.",
+    "the name of the network, as config.model.name has it; needed where the file fits several.",
 )
 _IMAGE_SIZE = flag_types.define_whole_number(
     "image_size",
-    "With --weights: the height and width that the network gets; by default those of the images "
+    "the height and width that the network gets; by default those of the images "
     "that it was published for, such as 224.",
     lower_bound=1,
 )
 _NORMALIZATION = flags.DEFINE_string(
     "normalization",
     None,
-    "With --weights: how images are normalized, imagenet, halves (values from -1 to 1) or clip; by "
+    "how images are normalized, imagenet, halves (values from -1 to 1) or clip; by "
     "default as the network was first published.",
 )
 _DECODING = flags.DEFINE_string(
     "decoding",
     None,
-    "With --weights: exact, by Pillow, or fast, as config.dataset.decoding; exact by default.",
+    "exact, by Pillow, or fast, as config.dataset.decoding; exact by default.",
 )
 _TRANSPARENCY = flags.DEFINE_string(
     "transparency",
     None,
-    "With --weights: drop or white, as config.dataset.transparency; drop by default.",
+    "drop or white, as config.dataset.transparency; drop by default.",
 )
 _READ_TRUNCATED = flags.DEFINE_boolean(
     "read_truncated",
     None,
-    "With --weights: whether a file that lacks its end is read as far as it goes, as "
+    "whether a file that lacks its end is read as far as it goes, as "
     "config.dataset.read_truncated.",
 )
 _IMAGES = flags.DEFINE_string(
@@ -64,9 +64,7 @@ _IMAGES = flags.DEFINE_string(
 _TABLE = flags.DEFINE_string(
     "table", None, "Instead of --images: a table of images, as for configs/table.py."
 )
-_NESTED = flags.DEFINE_boolean(
-    "nested", False, "With --images: whether each folder with images is a class."
-)
+_NESTED = flags.DEFINE_boolean("nested", False, "whether each folder with images is a class.")
 _VALIDATION_FRACTION = flags.DEFINE_float(
     "validation_fraction",
     0.15,
@@ -85,90 +83,96 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
 _MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _OUT = flags.DEFINE_string("out", None, "Needed. The .npz file for the features.")
 
+# Fields of `config.dataset` that the reader of images has.
+_OF_READER = (_DECODING, _TRANSPARENCY, _READ_TRUNCATED)
+_ROWS = flag_rules.declare(
+    Needed(("workdir", "weights"), "the folder of a finished run, or a file of weights"),
+    Exclusive(("workdir", "weights")),
+    Needed(("images", "table"), "a folder of images, or a table that lists them"),
+    Exclusive(("images", "table")),
+    *(
+        Flag(flag.name, needs=("weights",), because="a run has its own")
+        for flag in (
+            *(_IMAGE_SIZE, _MODEL, _NORMALIZATION),
+            *_OF_READER,
+        )
+    ),
+    Flag("nested", needs=("images",)),
+    *(Flag(flag.name, fields.text("a path")) for flag in (_WORKDIR, _WEIGHTS, _IMAGES, _TABLE)),
+    Needed(("out",), "the .npz file for the features"),
+)
+# Fields of the configuration that have flags here, but `config.dataset.path`.
+_FLAGS = {
+    "config.model.pretrained": "--weights",
+    "config.model.name": "--model",
+    **{
+        f"config.dataset.{flag.name}": f"--{flag.name}"
+        for flag in (*_OF_READER, _NESTED, _VALIDATION_FRACTION, _TEST_FRACTION)
+    },
+}
+
 
 def main() -> None:
     """Writes the features of the images."""
-    network_flag, network_path = _one_of({"workdir": _WORKDIR.value, "weights": _WEIGHTS.value})
-    images_flag, images_path = _one_of({"images": _IMAGES.value, "table": _TABLE.value})
-    if _IMAGE_SIZE.value is not None and network_flag == "workdir":
-        raise UserError("--image_size is for --weights: a run has the size of its own images")
-    if _MODEL.value is not None and network_flag == "workdir":
-        raise UserError("--model is for --weights: a run has its own network")
-    if _NORMALIZATION.value is not None and network_flag == "workdir":
-        raise UserError("--normalization is for --weights: a run has its own")
-    given = {
-        flag.name: flag.value
-        for flag in (_DECODING, _TRANSPARENCY, _READ_TRUNCATED)
-        if flag.value is not None
-    }
-    if given and network_flag == "workdir":
-        raise UserError(f"--{next(iter(given))} is for --weights: a run has its own")
-    if _NESTED.value and images_flag == "table":
-        raise UserError("--nested is for --images")
-    if _OUT.value is None:
-        raise UserError("--out is needed: the .npz file for the features")
+    flag_rules.check(_ROWS)
+    images, weights, workdir = (_path(flag) for flag in (_IMAGES, _WEIGHTS, _WORKDIR))
+    found_in, flag = (_path(_TABLE), "table") if images is None else (images, "images")
+    assert found_in is not None
+    assert _OUT.value is not None
     if not _OUT.value.endswith(".npz"):
-        raise UserError(f"--out must be an .npz file; got {_OUT.value!r}")
-    used_files = (
-        {network_path: "the file of --weights"}
-        if network_flag == "weights"
-        else run_inputs.of_run(network_path)
-    )
-    kept = {images_path: f"what --{images_flag} names"} | used_files
-    out = output_files.checked("out", _OUT.value, kept)
+        raise UserError(field="--out", must_be="an .npz file", got=_OUT.value)
+    kept = {} if workdir is None else run_inputs.of_run(workdir)
+    kept |= {} if weights is None else {weights: "the file of --weights"}
+    out = output_files.checked("out", _OUT.value, {found_in: f"what --{flag} names"} | kept)
+    with flags_for_fields({**_FLAGS, "config.dataset.path": f"--{flag}"}):
+        _embed(out)
 
+
+def _embed(out: Path) -> None:
     from train.configuration.datasets import FolderFields
     from train.configuration.declaring import of_group
     from train.models import NORMALIZATIONS
     from train.prediction.embedding import archive, found, network
     from train.prediction.embedding.embedding import embed
 
-    if _NORMALIZATION.value is not None and (
-        wrong := fields.one_of(NORMALIZATIONS)(_NORMALIZATION.value)
-    ):
-        raise UserError(f"--normalization must be {wrong}; got {_NORMALIZATION.value!r}")
     declared = of_group(FolderFields)
-    for name, value in given.items():
-        if wrong := declared[name].check(value):
-            raise UserError(f"--{name} must be {wrong}; got {value!r}")
+    flag_rules.check(
+        (
+            Flag("normalization", fields.one_of(NORMALIZATIONS)),
+            *(Flag(flag.name, declared[flag.name].check) for flag in _OF_READER),
+        )
+    )
     if out.exists() and archive.identity_of(out) is None:
-        raise UserError(f"--out must not be a file of another kind; {out} is no .npz file")
+        raise UserError(
+            field="--out", must_be="an .npz file, or a new one", but=f"{out} is of another kind"
+        )
     settings = {
         "validation_fraction": _VALIDATION_FRACTION.value,
         "test_fraction": _TEST_FRACTION.value,
         "max_image_mb": _MAX_IMAGE_MB() // 2**20,
     }
-    images = (
-        found.in_table(images_path, **settings)
-        if images_flag == "table"
-        else found.in_folder(images_path, nested=_NESTED.value, **settings)
-    )
-    used = (
-        network.of_weights(
-            network_path,
-            _MODEL.value,
-            _IMAGE_SIZE.value,
-            _NORMALIZATION.value,
-            **given,
-        )
-        if network_flag == "weights"
-        else network.of_run(network_path)
-    )
+    table, images, weights, workdir = map(_path, (_TABLE, _IMAGES, _WEIGHTS, _WORKDIR))
+    if images is not None:
+        given = found.in_folder(images, nested=_NESTED.value, **settings)
+    else:
+        assert table is not None
+        given = found.in_table(table, **settings)
+    if weights is not None:
+        chosen = {flag.name: flag.value for flag in _OF_READER if flag.value is not None}
+        size, normalization = _IMAGE_SIZE.value, _NORMALIZATION.value
+        used = network.of_weights(weights, _MODEL.value, size, normalization, **chosen)
+    else:
+        assert workdir is not None
+        used = network.of_run(workdir)
     try:
-        embed(used, images, out, skip_unreadable=_SKIP_UNREADABLE.value)
+        embed(used, given, out, skip_unreadable=_SKIP_UNREADABLE.value)
     except KeyboardInterrupt as error:
         raise InterruptedRunError(signal.SIGINT, "the same command goes on from here") from error
 
 
-def _one_of(values: Mapping[str, str | None]) -> tuple[str, Path]:
-    """The one flag of several that is given, and the path that it names."""
-    given = [(name, Path(value).expanduser()) for name, value in values.items() if value]
-    named = " or ".join(f"--{name}" for name in values)
-    if not given:
-        raise UserError(f"{named} is needed")
-    if len(given) > 1:
-        raise UserError(f"only one of {named} can be given")
-    return given[0]
+def _path(flag: flags.FlagHolder[str | None]) -> Path | None:
+    """The path that a flag gives, if it does."""
+    return None if flag.value is None else Path(flag.value).expanduser()
 
 
 if __name__ == "__main__":

@@ -16,8 +16,9 @@ from absl import flags
 
 from train.evaluation import conformal_rules, metric
 from train.evaluation.conformal_rules import ConformalRule
-from train.foundation import command_line, fields, files, json_files
+from train.foundation import command_line, fields, files, flag_rules, json_files
 from train.foundation.errors import UserError
+from train.foundation.flag_rules import Flag, Needed
 from train.papers.figures.catalogue import SUFFIXES
 from train.prediction import classifier_flags
 from train.workdir import output_files, run_files, terminal
@@ -49,22 +50,20 @@ _LOGITS = flags.DEFINE_string(
 _LABELS = flags.DEFINE_string(
     "labels",
     None,
-    "With --logits: their labels, an .npy or .npz file or a text with one a line; not needed where "
+    "their labels, an .npy or .npz file or a text with one a line; not needed where "
     "the .npz file has an array called labels.",
 )
 _CALIBRATION_LOGITS = flags.DEFINE_string(
     "calibration_logits",
     None,
-    "With --logits: those of the examples to calibrate on; by default the same, on which "
+    "those of the examples to calibrate on; by default the same, on which "
     "thresholds look better than they are.",
 )
-_CALIBRATION_LABELS = flags.DEFINE_string(
-    "calibration_labels", None, "With --calibration_logits: their labels."
-)
+_CALIBRATION_LABELS = flags.DEFINE_string("calibration_labels", None, "their labels.")
 _CLASS_COUNTS = flags.DEFINE_string(
     "class_counts",
     None,
-    "With --logits: the training images of each class, a file as of --labels; without it nothing "
+    "the training images of each class, a file as of --labels; without it nothing "
     "is said of few, medium and many shot classes.",
 )
 _CALIBRATION = flags.DEFINE_string(
@@ -94,7 +93,7 @@ _RULES = flags.DEFINE_list(
 _FIGURE = flags.DEFINE_string(
     "figure",
     None,
-    "With --rules: the file for a figure of their coverages over the mean sizes of their sets; its "
+    "the file for a figure of their coverages over the mean sizes of their sets; its "
     f"suffix is one of {', '.join(SUFFIXES)}.",
 )
 _OUT = flags.DEFINE_string(
@@ -106,25 +105,36 @@ _OUT = flags.DEFINE_string(
 _SCORES = flags.DEFINE_string(
     "scores", None, "The .npz file that the scores and label of each example are written to."
 )
+# What is read; it is to be kept.
+_INPUTS = (_LOGITS, _LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS)
+_ROWS = flag_rules.declare(
+    Needed(
+        ("workdir", "weights", "logits"),
+        "the folder of a finished run, a file of the weights of a network, or somebody's logits",
+    ),
+    *(Flag(flag.name, fields.text("a file")) for flag in (*_INPUTS, _OUT, _SCORES, _FIGURE)),
+    Flag("logits", excludes=classifier_flags.NAMES, because="logits are evaluated alone"),
+    Flag("split", fields.one_of(_SPLITS)),
+    Flag("calibration", fields.one_of(("all", "half"))),
+    Flag("labels", needs=("logits",)),
+    Flag("calibration_logits", needs=("logits",)),
+    Flag("calibration_labels", needs=("calibration_logits",)),
+    Flag("class_counts", needs=("logits",)),
+    Flag("rules", excludes=("coverages=",), because="rules make sets of a coverage"),
+    Flag("figure", needs=("rules",), because="it is drawn of them"),
+)
 
 
 def main() -> None:
     """Evaluates what the flags name."""
     chosen, logits = _CLASSIFIER(), _path(_LOGITS)
+    flag_rules.check(_ROWS)
     if logits is None:
-        if not chosen.is_given:
-            raise UserError(
-                "one of --workdir, a finished run, --weights, a published network, and --logits is "
-                "needed; got none"
-            )
         chosen.check()
-        _check_flags(chosen)
+    _check_flags(chosen)
+    if logits is None:
         _evaluate_classifier(chosen)
     else:
-        for flag, value in vars(chosen).items():
-            if value is not None:
-                raise UserError(f"--{flag} does not go with --logits, which are evaluated alone")
-        _check_flags(chosen)
         _evaluate_scores(logits)
 
 
@@ -324,21 +334,9 @@ def _class_counts(logits: Path, num_classes: int) -> np.ndarray | None:
 
 def _check_flags(chosen: classifier_flags.ChosenClassifier) -> None:
     """Refuses flags that are wrong before anything is read."""
-    choices: list[tuple[flags.FlagHolder, tuple[str, ...]]] = [
-        (_SPLIT, _SPLITS),
-        (_CALIBRATION, ("all", "half")),
-    ]
-    for flag, allowed in choices:
-        if wrong := fields.one_of(allowed)(flag.value):
-            raise UserError(f"--{flag.name} must be {wrong}; got {flag.value!r}")
-    for flag in (_LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS):
-        if flag.value is not None and _LOGITS.value is None:
-            raise UserError(f"--{flag.name} goes with --logits alone")
-    if _CALIBRATION_LABELS.value is not None and _CALIBRATION_LOGITS.value is None:
-        raise UserError("--calibration_labels goes with --calibration_logits")
     kept = chosen.files
-    for flag in (_LOGITS, _LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS):
-        if flag.value:
+    for flag in _INPUTS:
+        if flag.value is not None:
             kept[Path(flag.value)] = f"what --{flag.name} is read from"
     for flag in (_OUT, _SCORES, _FIGURE):
         if flag.value is not None:
@@ -349,16 +347,11 @@ def _check_flags(chosen: classifier_flags.ChosenClassifier) -> None:
 
 
 def _check_rules() -> None:
-    """Refuses rules that do not exist, or that nothing is asked of."""
+    """Refuses rules that do not exist, and figures of other formats."""
     _named_rules()
-    if _RULES.value and _COVERAGES.value == "":
-        raise UserError("--rules needs the coverages of its sets; --coverages is empty")
-    if _FIGURE.value is None:
-        return
-    if not _RULES.value:
-        raise UserError("--figure goes with --rules: it is drawn of them")
-    if wrong := fields.one_of(SUFFIXES)(Path(_FIGURE.value).suffix):
-        raise UserError(f"--figure must be a file whose suffix is {wrong}; got {_FIGURE.value}")
+    if _FIGURE.value and (wrong := fields.one_of(SUFFIXES)(Path(_FIGURE.value).suffix)):
+        must_be = f"a file whose suffix is {wrong}"
+        raise UserError(field="--figure", must_be=must_be, got=Path(_FIGURE.value))
 
 
 def _coverages(num_examples: int) -> list[float]:
@@ -391,7 +384,7 @@ def _several(flag: flags.FlagHolder, read: type, field: fields.Field) -> list[An
             value = text
         if wrong := field(value):
             raise UserError(
-                f"--{flag.name} must be numbers between commas, each {wrong}; got {text!r}"
+                field=f"--{flag.name}", must_be=f"numbers between commas, each {wrong}", got=text
             )
         values.append(value)
     return sorted(set(values))
@@ -399,8 +392,6 @@ def _several(flag: flags.FlagHolder, read: type, field: fields.Field) -> list[An
 
 def _path(flag: flags.FlagHolder) -> Path | None:
     """The path that a flag gives, if it does."""
-    if flag.value == "":
-        raise UserError(f"--{flag.name} must name a file or folder; it is empty")
     return None if flag.value is None else Path(flag.value)
 
 

@@ -153,7 +153,7 @@ def _config_of_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[
     """
     try:
         if not stat.S_ISDIR(workdir.stat().st_mode):
-            raise UserError(f"--workdir must be a directory; {workdir} is a file")
+            raise UserError(field="--workdir", must_be="a directory", but=f"{workdir} is a file")
     except FileNotFoundError:
         pass
     except OSError as error:
@@ -191,7 +191,8 @@ def _config_of_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[
         )
         raise UserError(
             f"--workdir {workdir} holds a run of another configuration ({'; '.join(differing)}); "
-            f"give another --workdir{hint}"
+            f"give another --workdir{hint}",
+            usually="a field was changed after the run began, which goes on as it began",
         )
     return continued, shorter
 

@@ -24,9 +24,10 @@ from typing import Any
 
 from absl import flags
 
-from train.foundation import command_line, fields, packages
+from train.foundation import command_line, fields, flag_rules, packages
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
+from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.prediction import classifier_flags, rule_flags
 from train.prediction.classifier_flags import ChosenClassifier
 from train.prediction.rule_flags import ChosenRule
@@ -44,14 +45,12 @@ _FORMAT = flags.DEFINE_enum(
 _TAU = flags.DEFINE_float(
     "tau",
     None,
-    "With --format=tau_normalized: the power; by default the one of 0, 0.1, …, 1 that is best on "
-    "the validation split.",
+    "the power; by default the one of 0, 0.1, …, 1 that is best on the validation split.",
 )
 _SELECT_BY = flags.DEFINE_string(
     "select_by",
     None,
-    "With --format=tau_normalized, without --tau: the metric that says which is best; by default "
-    "that of the run.",
+    "the metric that says which is best, without --tau; by default that of the run.",
 )
 _OUT = flags.DEFINE_string(
     "out",
@@ -59,21 +58,36 @@ _OUT = flags.DEFINE_string(
     "Needed. The file; a description is written beside it, as FILE.json. With "
     "--format=tau_normalized the folder, which does not exist.",
 )
+_ROWS = flag_rules.declare(
+    *(
+        Flag(
+            name,
+            excludes=("format=safetensors", "format=tau_normalized"),
+            because="weights have no rule",
+        )
+        for name in ("top_k", "average_k", "coverage", "rule")
+    ),
+    Needed(("out",), "the file for the program or the weights"),
+    Flag("format=tau_normalized", needs=("workdir",), because="the folder of a finished run"),
+    Flag("tau", needs=("format=tau_normalized",)),
+    Flag("select_by", needs=("format=tau_normalized",)),
+    Exclusive(("tau", "select_by")),
+)
 
 
 def main() -> None:
     """Writes what --format asks for."""
     chosen = _CLASSIFIER()
     chosen.check()
-    rule = _rule()
+    flag_rules.check(_ROWS)
+    # The other formats have none.
+    rule = rule_flags.chosen(_RULE()) if _FORMAT.value == "program" else None
     if rule is not None:
         chosen.check_rule(rule)
-    if _OUT.value is None:
-        raise UserError("--out is needed: the file for the program or the weights")
+    assert _OUT.value is not None
     if _FORMAT.value == "tau_normalized":
         _write_tau_normalized(chosen, _new_folder(_OUT.value, chosen.files))
         return
-    _check_no_tau()
     kept = chosen.files
     out = output_files.checked("out", _OUT.value, kept)
     output_files.checked("out", str(_description(out)), kept)
@@ -81,23 +95,6 @@ def main() -> None:
         _write_weights(chosen, out)
     else:
         _write_program(chosen, rule, out)
-
-
-def _rule() -> ChosenRule | None:
-    """The rule of the program; None for the other formats, which have none."""
-    values = _RULE()
-    if _FORMAT.value == "program":
-        return rule_flags.chosen(values)
-    for flag, value in values.items():
-        if value is not None:
-            raise UserError(f"--{flag} goes with --format=program: weights have no rule")
-    return None
-
-
-def _check_no_tau() -> None:
-    for flag, value in (("tau", _TAU.value), ("select_by", _SELECT_BY.value)):
-        if value is not None:
-            raise UserError(f"--{flag} goes with --format=tau_normalized")
 
 
 def _new_folder(value: str, kept: Mapping[Path, str]) -> Path:
@@ -141,11 +138,6 @@ def _write_weights(chosen: ChosenClassifier, out: Path) -> None:
 
 
 def _write_tau_normalized(chosen: ChosenClassifier, out: Path) -> None:
-    if chosen.workdir is None:
-        raise UserError("--format=tau_normalized needs --workdir: the folder of a finished run")
-    if _TAU.value is not None and _SELECT_BY.value is not None:
-        raise UserError("only one of --tau and --select_by can be given")
-
     from train.evaluation import metric
     from train.evaluation.metric import Metric
     from train.prediction import classifiers, tau_normalized
@@ -158,7 +150,7 @@ def _write_tau_normalized(chosen: ChosenClassifier, out: Path) -> None:
         name = _SELECT_BY.value or classifier.config.select_by
         known = [one.name for one in metric.selectable(classifier.config.eval.ks)]
         if wrong := fields.one_of(known)(name):
-            raise UserError(f"--select_by must be {wrong}; got {name!r}")
+            raise UserError(field="--select_by", must_be=wrong, got=name)
         tau = tau_normalized.choose(classifier, Metric.parse(name))
         show_line(f"tau          {tau:g}, by the {Metric.parse(name).in_words} of validation")
     else:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, flag_types
-from train.foundation.errors import UserError
+from train.foundation import command_line, fields, flag_rules, flag_types
+from train.foundation.flag_rules import Flag, Together
 
 _CONFIG = flag_types.define_configuration(
     "Needed. The configuration: a recipe, for example digits, or the path of a Python file with "
@@ -40,6 +40,15 @@ _CLUSTER = flags.DEFINE_bool(
     "To train on the processes that the cluster's environment names: Slurm, Open MPI, Kubernetes "
     "or a TPU pod.",
 )
+_OF_PROCESSES = ("coordinator", "num_processes", "process_index")
+_ROWS = flag_rules.declare(
+    *(
+        Flag(name, excludes=("cluster",), because="it finds the processes")
+        for name in _OF_PROCESSES
+    ),
+    Together(_OF_PROCESSES),
+    Flag("workdir", fields.text("a folder")),
+)
 
 
 def main() -> None:
@@ -48,10 +57,9 @@ def main() -> None:
     from train.devices import compilation_cache
     from train.workdir.runs import run_name
 
+    flag_rules.check(_ROWS)
     _join_processes()
     config = _CONFIG()
-    if _WORKDIR.value == "":
-        raise UserError("--workdir must name a folder; got an empty text")
     if config.get("compilation_cache", True):
         compilation_cache.use()
     workdir = Path(_WORKDIR.value or f"runs/{run_name(config)}").absolute()
@@ -61,16 +69,11 @@ def main() -> None:
 def _join_processes() -> None:
     from train.devices import processes
 
-    given = (_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_INDEX.value)
+    number, index = _NUM_PROCESSES.value, _PROCESS_INDEX.value
     if _CLUSTER.value:
-        if given != (None, None, None):
-            raise UserError("--cluster finds the processes; leave out --coordinator and its flags")
         processes.join_cluster()
-    elif given != (None, None, None):
-        coordinator, num_processes, process_index = given
-        if coordinator is None or num_processes is None or process_index is None:
-            raise UserError("--coordinator, --num_processes and --process_index go together")
-        processes.join_given(coordinator, num_processes, process_index)
+    elif _COORDINATOR.value is not None and number is not None and index is not None:
+        processes.join_given(_COORDINATOR.value, number, index)
 
 
 if __name__ == "__main__":

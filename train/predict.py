@@ -20,8 +20,9 @@ from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, flag_types
+from train.foundation import command_line, flag_rules, flag_types
 from train.foundation.errors import UserError
+from train.foundation.flag_rules import Exclusive, Needed
 from train.prediction import classifier_flags, rule_flags
 from train.workdir import output_files
 
@@ -57,19 +58,17 @@ _CLASS_NAMES = flags.DEFINE_string(
     None,
     "A file with the name of a class a line, in UTF-8, to be used instead of those of the run.",
 )
+_EXAMPLES = ("images", "features", "names")
+_ROWS = flag_rules.declare(
+    Needed(_EXAMPLES, "image files or folders with some, a file, or names"), Exclusive(_EXAMPLES)
+)
 
 
 def main() -> None:
     """Writes the sets of the images, rows or names."""
     classifier_chosen = _CLASSIFIER()
     classifier_chosen.check()
-    given_inputs = (bool(_IMAGES.value), _FEATURES.value is not None, _NAMES.value is not None)
-    if sum(given_inputs) > 1:
-        raise UserError("only one of --images, --features and --names can be given")
-    if not any(given_inputs):
-        raise UserError(
-            "--images is needed: image files, or folders with some; or --features, or --names"
-        )
+    flag_rules.check(_ROWS)
     rule_chosen = rule_flags.chosen(_RULE())
     classifier_chosen.check_rule(rule_chosen)
 

@@ -11,9 +11,8 @@ import dataclasses
 import functools
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import tensorflow_datasets as tfds
 from absl import flags, logging
@@ -24,11 +23,21 @@ from train.data.own import folders, image_records, tables, tfds_images
 from train.data.own.listing import GivenImages
 from train.data.own.tfds_images import PREFIX
 from train.data.preparing import records_writer
-from train.foundation import command_line, flag_types, folder_lock, import_paths, names
+from train.foundation import (
+    command_line,
+    fields,
+    flag_rules,
+    flag_types,
+    folder_lock,
+    import_paths,
+    names,
+)
 from train.foundation.console import show_line
 from train.foundation.errors import InterruptedRunError, UserError
 from train.foundation.files import MOST_IMAGE_BYTES
-from train.foundation.messages import in_words, naming_flags
+from train.foundation.flag_rules import Flag, Needed, Together
+from train.foundation.messages import in_words
+from train.foundation.spelling import flags_for_fields
 from train.workdir import output_files
 
 _DATASET = flags.DEFINE_string(
@@ -37,21 +46,15 @@ _DATASET = flags.DEFINE_string(
     f"Needed. The data set: one of {', '.join(DATASETS)}, or tfds:NAME for one of "
     "tensorflow-datasets.",
 )
-_PATH = flags.DEFINE_string(
-    "path", None, "For --dataset=folder or table: the folder of images, or the table."
-)
-_OUT = flags.DEFINE_string(
-    "out", None, "For --dataset=folder or table: the new folder that the records are written to."
-)
+_PATH = flags.DEFINE_string("path", None, "the folder of images, or the table.")
+_OUT = flags.DEFINE_string("out", None, "the new folder that the records are written to.")
 _MAX_IMAGE_MB = flag_types.define_max_image_mb()
-_NESTED = flags.DEFINE_boolean(
-    "nested", False, "For --dataset=folder: whether each folder with images is a class."
-)
+_NESTED = flags.DEFINE_boolean("nested", False, "whether each folder with images is a class.")
 _READ_TRUNCATED = flags.DEFINE_boolean(
     "read_truncated",
     False,
-    "For --dataset=folder or table: whether a file that lacks its end is packed if it can be read "
-    "as far as it goes; a run on the records needs config.dataset.read_truncated=True, too.",
+    "whether a file that lacks its end is packed if it can be read as far as it goes; a run on the "
+    "records needs config.dataset.read_truncated=True, too.",
 )
 _DATA_DIR = flags.DEFINE_string(
     "data_dir",
@@ -80,21 +83,35 @@ _OWN_IMAGES: Mapping[str, Callable[[Path, bool], GivenImages]] = {
 }
 
 
+def _check_name(name: str) -> str | None:
+    """What the name of a data set must be instead; None if it is fine."""
+    return None if name.startswith(PREFIX) else DATASET_NAME(name)
+
+
+_OWN = tuple(f"dataset={name}" for name in _OWN_IMAGES)
+_ROWS = flag_rules.declare(
+    Needed(("dataset",), f"one of {', '.join(DATASETS)}, or tfds:NAME"),
+    Flag("dataset", _check_name),
+    *(Flag(flag.name, fields.text("a folder")) for flag in (_DATA_DIR, _MANUAL_DIR)),
+    *(Flag(flag.name, fields.text("a path"), _OWN) for flag in (_PATH, _OUT)),
+    Flag("nested", needs=("dataset=folder",)),
+    Flag("read_truncated", needs=_OWN),
+    Together(("path", "out")),
+    *(
+        Flag(flag.name, excludes=("path",), because="your own images are not among prepared ones")
+        for flag in (_DATA_DIR, _MANUAL_DIR)
+    ),
+)
+
+
+@flags_for_fields(
+    {f"config.dataset.{flag.name}": f"--{flag.name}" for flag in (_PATH, _NESTED, _READ_TRUNCATED)}
+)
 def main() -> None:
     """Prepares the data set that the flags name."""
-    if _DATASET.value is None:
-        raise UserError(f"--dataset is needed: it must be one of {', '.join(DATASETS)}")
-    if not _DATASET.value.startswith(PREFIX) and (wrong := DATASET_NAME(_DATASET.value)):
-        raise UserError(f"--dataset must be {wrong}; got {_DATASET.value!r}")
-    for flag in (_DATA_DIR, _MANUAL_DIR, _PATH, _OUT):
-        if flag.value == "":
-            what = "a folder or a table" if flag is _PATH else "a folder"
-            raise UserError(f"--{flag.name} must be {what}; it is empty")
-    if _DATASET.value in _OWN_IMAGES and (_PATH.present or _OUT.present):
-        if _PATH.value is None or _OUT.value is None:
-            missing = "path" if _PATH.value is None else "out"
-            raise UserError(f"--path and --out must be given together; --{missing} is missing")
-        _refuse((_DATA_DIR, _MANUAL_DIR), "is not for your own images")
+    flag_rules.check(_ROWS)
+    assert _DATASET.value is not None
+    if _PATH.value is not None and _OUT.value is not None:
         write_records(
             _DATASET.value,
             Path(_PATH.value),
@@ -107,21 +124,12 @@ def main() -> None:
         return
     # Below errors, tfds reports that a new folder is empty.
     logging.set_verbosity(logging.ERROR)
-    if _DATASET.value not in _OWN_IMAGES:
-        own = (_PATH, _OUT, _NESTED, _READ_TRUNCATED)
-        _refuse(own, f"is for --dataset={' or '.join(_OWN_IMAGES)}")
     prepare(
         _DATASET.value,
         data_dir=_DATA_DIR.value,
         manual_dir=_MANUAL_DIR.value,
         skip_unreadable=_SKIP_UNREADABLE.value,
     )
-
-
-def _refuse(given: Sequence[flags.FlagHolder[Any]], why: str) -> None:
-    for flag in given:
-        if flag.present:
-            raise UserError(f"--{flag.name} {why}; got --dataset={_DATASET.value}")
 
 
 def prepare(
@@ -187,10 +195,7 @@ def write_records(
     """
     path = names.existing(path.expanduser().absolute())
     out = out.expanduser().absolute()
-    if nested and name != "folder":
-        raise UserError(f"--nested is for --dataset=folder; got {name!r}")
-    with naming_flags({"config.dataset.path": "--path", "config.dataset.nested=True": "--nested"}):
-        images = _OWN_IMAGES[name](path, nested)
+    images = _OWN_IMAGES[name](path, nested)
     output_files.refuse_folders_of_the_system("out", out, is_folder=True)
     if Path(os.path.realpath(out)).is_relative_to(path.resolve()):
         raise UserError(f"--out must not be in the folder of the images; got {out}")
@@ -201,17 +206,16 @@ def write_records(
         raise UserError(f"--out {out} has records of other images; delete it, or give another")
     # The records get the name of the folder in one step, which a link does not allow.
     if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
-        raise UserError(f"--out must be a new folder, or an empty one; {out} is not")
+        raise UserError(field="--out", must_be="a new folder, or an empty one", but=f"{out} is not")
     try:
-        with naming_flags({"config.dataset.read_truncated=True": "--read_truncated"}):
-            left_out = records_writer.write(
-                images,
-                out,
-                nested=nested,
-                most_bytes=most_bytes,
-                skip_unreadable=skip_unreadable,
-                read_truncated=read_truncated,
-            )
+        left_out = records_writer.write(
+            images,
+            out,
+            nested=nested,
+            most_bytes=most_bytes,
+            skip_unreadable=skip_unreadable,
+            read_truncated=read_truncated,
+        )
     except KeyboardInterrupt as error:
         raise InterruptedRunError(signal.SIGINT, "the same command begins anew") from error
     classes, number = len(images.class_names), len(images.paths) - len(left_out)

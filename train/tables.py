@@ -4,13 +4,14 @@ With `--plan` it prints the commands that make the numbers, with `--run` it runs
 """
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
 
-from train.foundation import command_line, fields, files
+from train.foundation import command_line, fields, files, flag_rules
 from train.foundation.errors import UserError
+from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.papers.tables import collecting, outputs
 from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, EVIDENCE, THESIS
 from train.papers.tables.table import Table
@@ -35,7 +36,7 @@ _ON = flags.DEFINE_string(
 _RUNS = flags.DEFINE_string(
     "runs", "runs", "The folder with a folder for each run, where they are looked for and made."
 )
-_ROWS = flags.DEFINE_list(
+_ONLY_ROWS = flags.DEFINE_list(
     "rows",
     None,
     "Only these rows: losses, or in table 3.1 networks, as recipes call them, for example "
@@ -62,16 +63,26 @@ _OVERRIDE = flags.DEFINE_multi_string(
     "for the network of the run: model.pretrained=weights/{model.name}.pth.",
 )
 _JSON = flags.DEFINE_string("json", None, "A file to write the collected numbers to.")
+_NUMBERS = (*THESIS, *EVIDENCE)
+_ROWS = flag_rules.declare(
+    Needed(("table",), f"one of {', '.join(_NUMBERS)}"),
+    Flag("table", fields.one_of(_NUMBERS)),
+    Flag(
+        "on",
+        fields.one_of(EMBEDDED),
+        excludes=tuple(f"table={number}" for number in EVIDENCE),
+        because="it has its data set",
+    ),
+    Exclusive(("plan", "run")),
+    Flag("json", excludes=("plan",), because="a plan has no numbers"),
+)
 
 
 def main() -> None:
     """Plans, runs or collects the table that the flags name."""
+    flag_rules.check(_ROWS)
     table = _table()
     seeds = table.seeds if _SEEDS.value is None else _seeds(_SEEDS.value)
-    if _PLAN.value and _RUN.value:
-        raise UserError("--plan and --run exclude each other")
-    if _PLAN.value and _JSON.value is not None:
-        raise UserError("--json is for collected numbers, and --plan collects none")
     out = None if _JSON.value is None else output_files.checked("json", _JSON.value)
     folder = _folder(must_exist=not (_PLAN.value or _RUN.value))
     overrides = tuple(_OVERRIDE.value)
@@ -100,29 +111,17 @@ def main() -> None:
 
 
 def _table() -> Table:
-    numbers = (*THESIS, *EVIDENCE)
-    number, on = _TABLE.value, _ON.value
-    if number is None:
-        raise UserError(f"--table is needed: it must be one of {', '.join(numbers)}")
-    _check("--table", number, numbers)
-    if on is not None and number in EVIDENCE:
-        raise UserError(f"--on says nothing to --table={number}, which has its data set")
-    if on is not None:
-        _check("--on", on, EMBEDDED)
-    table = CATALOGUE[number, on]
-    for flag, keys in ((_ROWS, table.rows), (_COLUMNS, table.columns)):
+    assert _TABLE.value is not None
+    table = CATALOGUE[_TABLE.value, _ON.value]
+    for flag, keys in ((_ONLY_ROWS, table.rows), (_COLUMNS, table.columns)):
         if flag.value is not None:
             for value in flag.value or [""]:
-                _check(f"--{flag.name}", value, keys)
-    part = table.part(_ROWS.value, _COLUMNS.value)
+                if wrong := fields.one_of(keys)(value):
+                    raise UserError(field=f"--{flag.name}", must_be=wrong, got=value)
+    part = table.part(_ONLY_ROWS.value, _COLUMNS.value)
     if not part.cells:
         raise UserError(f"{table.name} has nothing in these --rows and --columns")
     return part
-
-
-def _check(flag: str, value: str, allowed: Collection[str]) -> None:
-    if wrong := fields.one_of(allowed)(value):
-        raise UserError(f"{flag} must be {wrong}; got {value!r}")
 
 
 def _seeds(texts: Sequence[str]) -> tuple[int, ...]:
@@ -142,7 +141,7 @@ def _seeds(texts: Sequence[str]) -> tuple[int, ...]:
 def _folder(*, must_exist: bool) -> Path:
     folder = Path(_RUNS.value)
     if _RUNS.value == "" or (folder.exists() and not folder.is_dir()):
-        raise UserError(f"--runs must be a folder; got {_RUNS.value!r}")
+        raise UserError(field="--runs", must_be="a folder", got=_RUNS.value)
     if must_exist and not folder.exists():
         raise UserError(
             f"--runs must be a folder with runs; there is no {folder}: --run makes it, and --plan "

@@ -16,7 +16,7 @@ def test_smallest_images(name):
     model = build_model(name, num_classes=10, head="linear", axis_name=None, half_precision=False)
     # One row more, of patches if the network has them.
     for shape in ((least, least, 1), (least + spec.multiple_of, least, 3)):
-        check_image_shape(name, shape)
+        assert check_image_shape(name, shape) is None
         images = jax.ShapeDtypeStruct((2, *shape), np.float32)
         # With what every module gives: a mean over no pixels would be NaN.
         init = functools.partial(

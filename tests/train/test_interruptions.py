@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from configs import digits, synthetic_species
-from tests.train.forked import start
+from tests.train.forked import error_lines, start
 from tests.train.program import Program, checkpoints, outcome
 from train import experiment
 from train.foundation.errors import UserError
@@ -153,7 +153,7 @@ def test_the_command_refuses_another_configuration_with_exit_code_two(finished_r
         f"--workdir={finished_run}",
     )
     assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
+    (line,) = error_lines(done.stderr)
     changed = f"(loss.epsilon: 1.0 -> 2.0; seed: {run_seed} -> {run_seed + 1})"
     assert f"{changed}; give another --workdir" in line
     assert outcome(finished_run) == before

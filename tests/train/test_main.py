@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tests.compilation import QUICK_FLAGS
-from tests.train.forked import ROOT, check_mistakes, start
+from tests.train.forked import ROOT, check_mistakes, error_lines, start
 from train.__main__ import COMMANDS
 
 CONFIG = "--config=configs/digits.py"
@@ -66,10 +66,10 @@ MISTAKES = {
         "must be a tuple, such as (1,5)",
     ),
     "a whole number of many digits": ([CONFIG, "--config.seed=" + "9" * 5000], "a whole number"),
-    "unknown field": ([CONFIG, "--config.los.name=focal"], 'Did you mean "loss"'),
+    "unknown field": ([CONFIG, "--config.los.name=focal"], "did you mean 'config.loss.name'?"),
     "unknown field of a loss": (
         [CONFIG, "--config.loss.epsilonn=2"],
-        "no field 'config.loss.epsilonn'; Did you mean \"epsilon\"",
+        "no field 'config.loss.epsilonn'; did you mean 'config.loss.epsilon'?",
     ),
     "field before the recipe": (
         ["--config.num_epochs=1", CONFIG],
@@ -127,7 +127,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(tmp_path, mistake):
     workdir = f"--workdir={tmp_path / 'run'}"
     done = start("train.main", workdir, *arguments, environment=TWO_DEVICES)
     assert done.returncode == 2, done.stderr
-    lines = done.stderr.splitlines()
+    lines = error_lines(done.stderr)
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("error: ")
     assert message in lines[0]

@@ -17,7 +17,7 @@ _NUMBER = fields.Number()
 def flatten(table: Any) -> dict[str, Any]:
     """The tables of the parameters by dotted names of fields."""
     if not isinstance(table, dict):
-        raise UserError(f"space must be a table of fields; got {table!r}")
+        raise UserError(field="space", must_be="a table of fields", got=table)
     found: dict[str, Any] = {}
 
     def add(inside: Mapping[str, Any], prefix: str) -> None:
@@ -48,12 +48,12 @@ def parse(name: str, table: Any, default: Any) -> Parameter:
     where = f"space.{name}"
     if not isinstance(table, dict) or not ("values" in table or "from" in table):
         raise UserError(
-            f"{where} must be a table with from, to and scale, or with values; got {table!r}"
+            field=where, must_be="a table with from, to and scale, or with values", got=table
         )
     try:
         toml_files.check_keys(table, _CHOICE_KEYS if "values" in table else _RANGE_KEYS)
     except UserError as error:
-        raise UserError(f"{where}: {error}") from error
+        raise error.within(f"{where}: ") from error
     if "values" in table:
         values = toml_files.values_of_field(
             f"{where}.values", table["values"], is_tuple=isinstance(default, list)
@@ -71,9 +71,9 @@ def _range(name: str, where: str, table: Mapping[str, Any], default: Any) -> Ran
             if key not in table:
                 raise UserError(f"{where}.{key} is missing")
             if wrong := _NUMBER(table[key]):
-                raise UserError(f"{where}.{key} must be {wrong}; got {table[key]!r}")
+                raise UserError(field=f"{where}.{key}", must_be=wrong, got=table[key])
     if wrong := fields.one_of(_SCALES)(table.get("scale")):
-        raise UserError(f"{where}.scale must be {wrong}; got {table.get('scale')!r}")
+        raise UserError(field=f"{where}.scale", must_be=wrong, got=table.get("scale"))
     start, end = float(table["from"]), float(table["to"])
     least = float(table["least"]) if "least" in table else None
     most = float(table["most"]) if "most" in table else None

@@ -108,9 +108,9 @@ def read(path: Path) -> Study:
             try:
                 _check(study, name, arm)
             except UserError as error:
-                raise UserError(f"arm {name!r}: {error}") from error
+                raise error.within(f"arm {name!r}: ") from error
     except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise error.within(f"{path}: ") from error
     return study
 
 
@@ -118,13 +118,13 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
     toml_files.check_keys(content, _KEYS)
     select_by = _metric("select_by", content.get("select_by"))
     if wrong := fields.one_of(_SPLITS)(content.get("split")):
-        raise UserError(f"split must be {wrong}; got {content.get('split')!r}")
+        raise UserError(field="split", must_be=wrong, got=content.get("split"))
     tuning_seeds = toml_files.seeds("tuning_seeds", content.get("tuning_seeds"))
     seeds = toml_files.seeds("seeds", content.get("seeds"))
     if shared := [seed for seed in seeds if seed in tuning_seeds]:
         raise UserError(f"seeds must be others than tuning_seeds; both have {shared[0]}")
     if len(seeds) == 1:
-        raise UserError("seeds must be at least 2, for intervals; got 1")
+        raise UserError(field="seeds", must_be="at least 2, for intervals", got=1)
     numbers = {name: _whole_number(name, content.get(name)) for name in ("candidates", "finalists")}
     if numbers["finalists"] > numbers["candidates"]:
         raise UserError(
@@ -147,7 +147,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
         try:
             arms[name] = _arm(table, shared_fields, select_by, search)
         except UserError as error:
-            raise UserError(f"arm {name!r}: {error}") from error
+            raise error.within(f"arm {name!r}: ") from error
     number = len(arms) * numbers["candidates"]
     if number > toml_files.MOST_RUNS:
         raise UserError(
@@ -160,7 +160,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
         try:
             contrasts[name] = _contrast(name, table, arms)
         except UserError as error:
-            raise UserError(f"contrast {name!r}: {error}") from error
+            raise error.within(f"contrast {name!r}: ") from error
     return Study(
         file=path.name,
         content=text_files.decoded(path.read_bytes()),
@@ -180,7 +180,7 @@ def _arm(
 ) -> Arm:
     config = table.get("config")
     if not isinstance(config, str) or not config:
-        raise UserError(f"config must be a file as --config takes it; got {config!r}")
+        raise UserError(field="config", must_be="a file as --config takes it", got=config)
     base = Recipe.parse(config)
     known = planned_runs.all_fields(base)
     own = toml_files.flatten("fields", table.get("fields", {}))
@@ -217,10 +217,10 @@ def _contrast(name: str, table: Mapping[str, Any], arms: Mapping[str, Arm]) -> P
         raise UserError(f"first and second are the same arm, {table['first']!r}")
     primary = table.get("primary", False)
     if not isinstance(primary, bool):
-        raise UserError(f"primary must be true or false; got {primary!r}")
+        raise UserError(field="primary", must_be="true or false", got=primary)
     equivalence = table.get("equivalence")
     if equivalence is not None and (wrong := _POINTS(equivalence)):
-        raise UserError(f"equivalence must be {wrong}, in points; got {equivalence!r}")
+        raise UserError(field="equivalence", must_be=f"{wrong}, in points", got=equivalence)
     return PlannedContrast(
         name,
         table["first"],
@@ -280,13 +280,13 @@ def _metric(name: str, value: Any) -> Metric:
 
 def _whole_number(name: str, value: Any) -> int:
     if wrong := _NUMBER(value):
-        raise UserError(f"{name} must be {wrong}; got {value!r}")
+        raise UserError(field=name, must_be=wrong, got=value)
     return int(value)
 
 
 def _check_single(seeds: Sequence[int]) -> Sequence[int]:
     if len(seeds) != 1:
-        raise UserError(f"search_seed must be one whole number; got {list(seeds)!r}")
+        raise UserError(field="search_seed", must_be="one whole number", got=list(seeds))
     return seeds
 
 
@@ -294,14 +294,14 @@ def _read_tables(name: str, value: Any, keys: Sequence[str]) -> list[dict[str, A
     if not value:
         raise UserError(f"{name} are missing")
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-        raise UserError(f"{name} must be tables, each below [[{name}]]; got {value!r}")
+        raise UserError(field=name, must_be=f"tables, each below [[{name}]]", got=value)
     if len(value) > toml_files.MOST_VALUES:
         raise UserError(f"{name} must be at most {toml_files.MOST_VALUES:,}; got {len(value):,}")
     for table in value:
         try:
             toml_files.check_keys(table, keys)
         except UserError as error:
-            raise UserError(f"{name}: {error}") from error
+            raise error.within(f"{name}: ") from error
     return value
 
 

@@ -43,7 +43,7 @@ def read(path: Path) -> Sweep:
         for arm in sweep.arms:
             planned_runs.check(PlannedRun(arm.recipe, sweep.seeds[0]))
     except UserError as error:
-        raise UserError(f"{path}: {error}") from error
+        raise error.within(f"{path}: ") from error
     return sweep
 
 

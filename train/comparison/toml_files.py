@@ -30,7 +30,7 @@ def read(path: Path, flag: str) -> dict[str, Any]:
         UserError: there is no such file, or it is not TOML.
     """
     if path.is_dir():
-        raise UserError(f"--{flag} must be a file; there is no file {path}")
+        raise UserError(field=f"--{flag}", must_be="a file", but=f"there is no file {path}")
     try:
         text = text_files.decoded(json_files.read_bytes(path, _LARGEST))
         if long := _LONG_KEY.search(text):
@@ -75,14 +75,14 @@ def seeds(name: str, value: Any) -> tuple[int, ...]:
     found = several(name, value)
     for seed in found:
         if wrong := _SEED(seed):
-            raise UserError(f"{name} must be {wrong}, or several; got {seed!r}")
+            raise UserError(field=name, must_be=f"{wrong}, or several", got=seed)
     return tuple(found)
 
 
 def flatten(name: str, table: Any) -> dict[str, Any]:
     """The fields of a table by dotted names, whether it has them with dots or as tables."""
     if not isinstance(table, dict):
-        raise UserError(f"{name} must be a table of fields and their values; got {table!r}")
+        raise UserError(field=name, must_be="a table of fields and their values", got=table)
     values: dict[str, Any] = {}
     for field, value in _flattened(table):
         if field in values:
@@ -106,7 +106,7 @@ def value_of_field(name: str, value: Any, *, is_tuple: bool) -> Any:
     """The one value of a field. If the field is a tuple, the value is a list."""
     if is_tuple != isinstance(value, list):
         kind = "a list, as [15, 25]" if is_tuple else "a number, a text, true or false"
-        raise UserError(f"{name} must be {kind}; got {value!r}")
+        raise UserError(field=name, must_be=kind, got=value)
     return _value(name, value)
 
 

@@ -47,12 +47,12 @@ class _Rule(NamedTuple):
     Attributes:
         field: the field that has to be another one if the configuration breaks the rule.
         is_broken: whether it does.
-        words: what the field must be, and why; with attributes of the run in braces.
+        must_be: what the field must be, and why; with attributes of the run in braces.
     """
 
     field: str
     is_broken: Callable[[_Run], Any]
-    words: str
+    must_be: str
 
 
 def _listed(entries: Mapping[str, _Entry], fits: Callable[[_Entry], Any]) -> str:
@@ -71,8 +71,7 @@ def _with_option(option: str) -> _Rule:
     return _Rule(
         f"model.{option}",
         lambda run: option in run.model.options and option not in run.network.options,
-        f"is for {_listed(MODELS, lambda spec: option in spec.options)}; config.model.name is "
-        "{model.name!r}",
+        "None with {model.name}; it is for " + _listed(MODELS, lambda spec: option in spec.options),
     )
 
 
@@ -81,8 +80,7 @@ def _for_inputs(inputs: str) -> _Rule:
     return _Rule(
         "model.name",
         lambda run: inputs == run.data.inputs and inputs not in run.network.inputs,
-        f"must be one of {_listed(MODELS, lambda spec: inputs in spec.inputs)} for {inputs}; got "
-        "{model.name!r}",
+        f"one of {_listed(MODELS, lambda spec: inputs in spec.inputs)} for {inputs}",
     )
 
 
@@ -91,7 +89,7 @@ def _of_single_examples(field: str, value: Any) -> _Rule:
     return _Rule(
         field,
         lambda run: run.objective.of_batch and run.values[field] != value,
-        f"must be {value} with {{loss.name}}, a loss of the whole batch; got {{values[{field}]}}",
+        f"{value} with {{loss.name}}, a loss of the whole batch",
     )
 
 
@@ -100,8 +98,8 @@ def _of_trained_layers(field: str) -> _Rule:
     return _Rule(
         field,
         lambda run: run.model.freeze and run.values[field] is not None,
-        "must be None with config.model.freeze, where the head alone is trained, with "
-        f"config.optimizer.learning_rate; got {{values[{field}]!r}}",
+        "None with config.model.freeze, where the head alone is trained, with "
+        "config.optimizer.learning_rate",
     )
 
 
@@ -113,67 +111,63 @@ _RULES = (
         lambda run: (
             run.loss.label_smoothing != 0 and "label_smoothing" not in run.objective.parameters
         ),
-        f"must be 0 with {{loss.name}}; it is for {_SMOOTHING}; got {{loss.label_smoothing}}",
+        f"0 with {{loss.name}}; it is for {_SMOOTHING}",
     ),
     _Rule(
         "model.head",
         lambda run: run.model.head and run.objective.head not in ("linear", "cosine"),
-        "must be None with {loss.name}, whose head is of the kind {objective.head}; got "
-        "{model.head!r}",
+        "None with {loss.name}, whose head is of the kind {objective.head}",
     ),
     _Rule(
         "model.scale",
         lambda run: not run.has_cosine_head and run.model.scale is not None,
-        "must be None without a cosine head; got {model.scale}",
+        "None without a cosine head",
     ),
     _Rule(
         "loss.scale",
         lambda run: not run.has_cosine_head and run.scale != 1,
-        "must be 1 with a linear head, whose logits have any scale: margins and noise are then in "
-        "units of the logits; got {scale}",
+        "1 with a linear head, whose logits have any scale: margins and noise are then in units of "
+        "the logits",
     ),
     _Rule(
         "model.scale",
         lambda run: (
             run.has_cosine_head and run.objective.head != "cosine" and run.model.scale is None
         ),
-        "must be a number with {loss.name} and a cosine head, the factor of the cosines, such as "
-        "20; got None",
+        "a number with {loss.name} and a cosine head, the factor of the cosines, such as 20",
     ),
     _Rule(
         "loss.scale",
         lambda run: run.model.scale is not None and run.scale != 1,
-        "must be 1 with config.model.scale, {model.scale}, which scales the cosines before the "
-        "loss; got {scale}",
+        "1 with config.model.scale, {model.scale}, which scales the cosines before the loss",
     ),
     _Rule(
         "model.learn_scale",
         lambda run: run.model.learn_scale and run.model.scale is None,
-        "must be False without config.model.scale, which training starts from",
+        "False without config.model.scale, which training starts from",
     ),
     _Rule(
         "eval.scores",
         lambda run: run.eval.scores == "sigmoid" and "sigmoid" not in run.objective.scores,
-        f"may be 'sigmoid' with the multi-label losses alone, {_MULTI_LABEL}; config.loss.name is "
-        "{loss.name!r}",
+        f"softmax with {{loss.name}}; sigmoid is for the multi-label losses, {_MULTI_LABEL}",
     ),
     _Rule(
         "eval.temperature",
         lambda run: run.eval.temperature and run.eval.scores == "sigmoid",
-        "must be False with config.eval.scores={eval.scores}: the temperature is fitted to "
-        "probabilities that add up to 1",
+        "False with config.eval.scores={eval.scores}: the temperature is fitted to probabilities "
+        "that add up to 1",
     ),
     _Rule(
         "model.start_from",
         lambda run: run.model.start_from and run.model.pretrained,
-        "must be None with config.model.pretrained: a network starts from an earlier run or from a "
-        "file of weights",
+        "None with config.model.pretrained: a network starts from an earlier run or from a file of "
+        "weights",
     ),
     _Rule(
         "model.new_head",
         lambda run: run.model.new_head and not (run.model.start_from or run.model.pretrained),
-        "must be False without config.model.start_from and config.model.pretrained, where all "
-        "layers start anew",
+        "False without config.model.start_from and config.model.pretrained, where all layers start "
+        "anew",
     ),
     _of_trained_layers("optimizer.head_learning_rate"),
     _of_trained_layers("optimizer.layer_decay"),
@@ -183,30 +177,28 @@ _RULES = (
     _Rule(
         "loss.class_weights_from",
         lambda run: run.loss.class_weights == "none" and run.loss.class_weights_from != 0,
-        "must be 0 with config.loss.class_weights=none; got {loss.class_weights_from}",
+        "0 with config.loss.class_weights=none",
     ),
     _Rule(
         "class_devices",
         lambda run: run.may_split_classes and run.config.parallel != "mesh",
-        "must be 1 with config.parallel={config.parallel}; it is for mesh; got "
-        "{config.class_devices}",
+        "1 with config.parallel={config.parallel}; it is for mesh",
     ),
     _Rule(
         "class_devices",
         lambda run: run.may_split_classes and not run.objective.splits_classes,
-        "must be 1 with {loss.name}, which needs all classes on each device; more are for "
-        f"{_SPLITTING}; got {{config.class_devices}}",
+        "1 with {loss.name}, which needs all classes on each device; more are for " + _SPLITTING,
     ),
     _Rule(
         "optimizer.name",
         lambda run: run.may_split_classes and run.optimizer.name in NEED_WHOLE_LAYERS,
-        f"must be one of {_OF_PARTS} with config.parallel=mesh, unless config.class_devices is 1: "
-        "else no device has the norm of the head; got {optimizer.name!r}",
+        f"one of {_OF_PARTS} with config.parallel=mesh, unless config.class_devices is 1: else no "
+        "device has the norm of the head",
     ),
     _Rule(
         "dataset.mixup",
         lambda run: run.data.inputs == "names" and run.config.dataset.mixup != 0,
-        "must be 0 for names, whose characters cannot be mixed; got {config.dataset.mixup}",
+        "0 for names, whose characters cannot be mixed",
     ),
 )
 # What these fields may hold depends on other fields, and on the number of classes.
@@ -231,7 +223,10 @@ def check(config: Config, data: DatasetSpec, values: Mapping[str, Any]) -> None:
     _check_parameters(run)
     for rule in _RULES:
         if rule.is_broken(run):
-            raise UserError(f"config.{rule.field} {rule.words.format_map(vars(run))}")
+            must_be = rule.must_be.format_map(vars(run))
+            raise UserError(
+                field=f"config.{rule.field}", must_be=must_be, got=values.get(rule.field)
+            )
     if run.model.pretrained is not None:
         published(run.model.name)
     _check_shares(run)
@@ -250,7 +245,7 @@ def check_classes(config: Config, data: DatasetSpec, num_classes: int) -> None:
         _check_parameters(run)
         check_field(run.values, "eval.ks", DEPENDENT["eval.ks"](run))
     except UserError as error:
-        raise UserError(f"{error}; {_fitting(run, num_classes)}") from error
+        raise error.within(after=f"; {_fitting(run, num_classes)}") from error
 
 
 def check_field(values: Mapping[str, Any], name: str, field: Field) -> None:
@@ -258,7 +253,7 @@ def check_field(values: Mapping[str, Any], name: str, field: Field) -> None:
     if name not in values:
         raise UserError(f"config.{name} is missing")
     if (wrong := field(values[name])) is not None:
-        raise UserError(f"config.{name} must be {wrong}; got {values[name]!r}")
+        raise UserError(field=f"config.{name}", must_be=wrong, got=values[name])
 
 
 def _check_parameters(run: _Run) -> None:

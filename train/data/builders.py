@@ -14,6 +14,7 @@ from tensorflow_datasets.core.dataset_builder import FileReaderBuilder
 
 from train.foundation import checksums, full_disks, json_files
 from train.foundation.errors import UserError, first_line, let_through
+from train.foundation.spelling import spell
 
 FILE_FORMAT = "array_record"
 # The endings of the files that describe the records; tfds reads them completely.
@@ -94,8 +95,8 @@ def open_builder(
     if not generate_on_use:
         where = "" if data_dir is None else f" --data_dir={data_dir}"
         raise UserError(
-            f"config.dataset.name: {name} is not prepared in {made.data_dir}; prepare it with "
-            f"python -m train.prepare --dataset={name}{where}"
+            f"{spell('config.dataset.name')}: {name} is not prepared in {made.data_dir}; prepare "
+            f"it with python -m train.prepare --dataset={name}{where}"
         )
     try:
         generate(made)

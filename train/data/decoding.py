@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from train.foundation import packages
 from train.foundation.errors import UserError
+from train.foundation.spelling import spell
 
 _Reader = TypeVar("_Reader")
 
@@ -25,5 +26,5 @@ def chosen(value: str, exact: _Reader, fast: Callable[[], _Reader]) -> _Reader:
     try:
         return fast()
     except ModuleNotFoundError as error:
-        field = "config.dataset.decoding='fast'"
+        field = spell("config.dataset.decoding='fast'")
         raise UserError(packages.missing(field, str(error.name), "fast-images")) from error

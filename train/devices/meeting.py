@@ -47,7 +47,7 @@ class Address:
         match = re.fullmatch(r"(\[[^\[\]]+\]|[^:\[\]\s]+):([0-9]{1,5})", text)
         if match is None or not 1 <= int(match[2]) <= 65535:
             raise UserError(
-                f"--coordinator must be HOST:PORT with a port from 1 to 65535; got {text!r}"
+                field="--coordinator", must_be="HOST:PORT with a port from 1 to 65535", got=text
             )
         return cls(match[1].strip("[]"), int(match[2]))
 

@@ -42,7 +42,7 @@ def join_given(coordinator: str, num_processes: int, process_index: int) -> None
         raise UserError(f"--num_processes must be at most {_MOST_PROCESSES}; got {num_processes}")
     if process_index >= num_processes:
         less = f"less than --num_processes, {num_processes}"
-        raise UserError(f"--process_index must be {less}; got {process_index}")
+        raise UserError(field="--process_index", must_be=less, got=process_index)
     connect = functools.partial(
         _initialize,
         coordinator_address=coordinator,

@@ -124,5 +124,5 @@ def named(flag: str, name: str) -> ConformalRule:
         UserError: there is no rule of that name.
     """
     if wrong := fields.one_of(RULES)(name):
-        raise UserError(f"--{flag} must be {wrong}; got {name!r}")
+        raise UserError(field=f"--{flag}", must_be=wrong, got=name)
     return RULES[name]

@@ -1,17 +1,20 @@
 """Runs the commands: parses their flags, and ends mistakes in one line.
 
+The usual reason for a mistake may follow on a second line.
+
 The module of a command imports at its top only what its flags need. Its `main()` imports the rest,
 so that --help and mistakes in the flags do not wait for JAX.
 """
 
 import contextlib
+import difflib
 import logging
 import os
 import re
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from absl import app, flags
 from absl import logging as absl_logging
@@ -26,17 +29,24 @@ from train.foundation import (
 )
 from train.foundation.errors import (
     NO_PATH,
+    USUALLY,
     InterruptedRunError,
     LimitError,
     UserError,
     first_line,
 )
+from train.foundation.nested import flatten
 from train.foundation.printable import printable
 
 # The exit code for a mistake in the command line, the configuration or the files.
 _USER_ERROR = 2
 # Plus the number of the signal: the exit code of a run that a signal stopped, as in shells.
 _SIGNAL = 128
+# Of a device without enough memory, for commands that train.
+_LARGE_BATCH = (
+    "config.dataset.batch_size is too large for the device; config.optimizer.accumulation_steps "
+    "computes a batch in parts"
+)
 # The message of pathlib, which raises a plain RuntimeError.
 _NO_HOME = "Could not determine home directory."
 # The exit code for errors of the system: a full disk, or a folder without write permission.
@@ -117,9 +127,24 @@ def _unknown_field(error: AttributeError | KeyError, arguments: Sequence[str]) -
     if isinstance(words, Exception):
         # Below the top level, one of them has the other as its argument.
         words = words.args[0]
-    # A hint may follow on a second line.
-    field, *hint = str(words).strip('"').splitlines()
-    return "; ".join([f"the configuration has no field {_whole(field, arguments)}", *hint])
+    # Its own hint, on a second line, is for fields of the same group.
+    field = _whole(str(words).strip('"').splitlines()[0], arguments)
+    hint = _hint(field.strip("'"))
+    return f"the configuration has no field {field}{hint}"
+
+
+def _hint(field: str) -> str:
+    """The question whether a field of the recipe with the same name is meant, or a near one."""
+    # The flag does not have the recipe yet.
+    parser: Any = flags.FLAGS["config"].parser
+    fields_by_name: dict[str, list[str]] = {}
+    for one, _ in flatten(parser.read.to_dict()):
+        fields_by_name.setdefault(one.rpartition(".")[2], []).append(f"config.{one}")
+    near = difflib.get_close_matches(field.rpartition(".")[2], fields_by_name, n=1, cutoff=0.75)
+    found = [one for name in near for one in fields_by_name[name]]
+    # Of several groups, the one whose name is near, too.
+    found = difflib.get_close_matches(field, found, n=1, cutoff=0.85) or found
+    return f"; did you mean {' or '.join(map(repr, found))}?" if found else ""
 
 
 def _whole(field: str, arguments: Sequence[str]) -> str:
@@ -179,7 +204,7 @@ def _explain(error: Exception) -> NoReturn:
     """Ends with the line of an error that has one; raises it again if it is a mistake of ours."""
     match error:
         case UserError():
-            _fail(str(error), _USER_ERROR)
+            _fail(str(error), _USER_ERROR, error.usually)
         case OSError() if standard_output.failed(error):
             standard_output.discard()
             _leave(*standard_output.end_of(error))
@@ -198,7 +223,8 @@ def _explain(error: Exception) -> NoReturn:
             _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR)
         case RuntimeError() if str(error).startswith("RESOURCE_EXHAUSTED"):
             # JAX has no type of its own for it.
-            _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR)
+            usually = _LARGE_BATCH if "config" in flags.FLAGS else ""
+            _fail(f"not enough memory: {first_line(error)}", _SYSTEM_ERROR, usually)
         case RuntimeError() | AssertionError() if (reason := _why_no_devices(error)) is not None:
             platforms = os.environ.get("JAX_PLATFORMS", "")
             _fail(f"JAX finds no devices with JAX_PLATFORMS={platforms!r}: {reason}", _USER_ERROR)
@@ -229,16 +255,16 @@ def _several_processes() -> ModuleType | None:
     return processes if processes is not None and processes.are_several() else None
 
 
-def _fail(message: str, code: int) -> NoReturn:
-    _end(f"error: {message}", code)
+def _fail(message: str, code: int, usually: str = "") -> NoReturn:
+    _end(f"error: {message}", code, f"{USUALLY} {usually}" if usually else "")
 
 
-def _end(message: str, code: int) -> NoReturn:
-    line = printable(" ".join(message.split()))
-    if len(line) > _LONGEST:
+def _end(message: str, code: int, hint: str = "") -> NoReturn:
+    lines = [printable(" ".join(one.split())) for one in (message, hint) if one]
+    if len(lines[0]) > _LONGEST:
         # A value of a flag or a file can have any length.
-        line = f"{line[: _LONGEST // 2]} ... {line[-_LONGEST // 2 :]}"
-    _leave(f"{invocation.as_typed(line)}\n", code)
+        lines[0] = f"{lines[0][: _LONGEST // 2]} ... {lines[0][-_LONGEST // 2 :]}"
+    _leave("".join(f"{invocation.as_typed(line)}\n" for line in lines), code)
 
 
 def _leave(text: str, code: int) -> NoReturn:

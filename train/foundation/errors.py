@@ -3,6 +3,9 @@
 import errno
 import os
 import signal
+from typing import Any
+
+from train.foundation.spelling import spell
 
 # Why a path can name neither a file nor a folder.
 NO_PATH = (errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
@@ -11,8 +14,55 @@ _TOO_MANY_FILES = os.strerror(errno.EMFILE)
 _LIMITS = ("can't start new thread", os.strerror(errno.ENFILE), os.strerror(errno.ENOMEM))
 
 
+# The second line of an error begins so.
+USUALLY = "usually because"
+# Of a path at which nothing is.
+ELSEWHERE = "the path is misspelled, or relative to another folder than that of the command"
+# None is a value that a field can have.
+_NOTHING: Any = object()
+
+
 class UserError(ValueError):
-    """A mistake of the user in the configuration, the files or the command line."""
+    """A mistake of the user in the configuration, the files or the command line.
+
+    It has a message, or the parts of one: FIELD must be MUST_BE: BECAUSE; got GOT. A field that is
+    given as a flag is spelled as the flag.
+
+    Args:
+        message: the message of an error without these parts, in one line.
+        field: what is wrong: a field as config.dataset.path, a flag as --out, a key of a file.
+        must_be: what it may be.
+        got: what it is.
+        but: in the place of `got`, a clause about what it is.
+        because: why it must be so.
+        usually: the usual reason for the mistake, which the command shows on a second line.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        field: str = "",
+        must_be: str = "",
+        got: object = _NOTHING,
+        but: str = "",
+        because: str = "",
+        usually: str = "",
+    ) -> None:
+        self.field, self.must_be, self.because, self.usually = field, must_be, because, usually
+        if not message:
+            shown = repr(got) if isinstance(got, str) else str(got)
+            is_instead = but or ("" if got is _NOTHING else f"got {shown}")
+            message = f"{spell(field)} must be {must_be}"
+            message += (because and f": {because}") + (is_instead and f"; {is_instead}")
+        # Pickle calls the class with the message, and then sets the attributes.
+        super().__init__(message)
+
+    def within(self, before: str = "", after: str = "") -> "UserError":
+        """The error with a longer message, and the same parts."""
+        error = UserError(f"{before}{self}{after}")
+        vars(error).update(vars(self))
+        return error
 
 
 class LimitError(Exception):

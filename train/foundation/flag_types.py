@@ -115,7 +115,13 @@ config_flags.register_flag_parser_for_type(tuple, _Tuple())
 
 
 class _ConfigurationFile(flags.ArgumentParser):
-    """Reads the file. ml_collections' own parser turns the errors of the file into text."""
+    """Reads the file. ml_collections' own parser turns the errors of the file into text.
+
+    Attributes:
+        read: the configuration that was read last.
+    """
+
+    read = ConfigDict()
 
     def parse(self, argument: str) -> ConfigDict:
         """The configuration of a recipe or a file, or of FILE:WORD; get_config() gets the word."""
@@ -137,13 +143,14 @@ class _ConfigurationFile(flags.ArgumentParser):
                     f"{type(config).__name__}"
                 )
             # Locked, so that an unknown field is an error.
-            return config.lock()
+            self.read = config.lock()
         except ConfigurationFileError:
             raise
         except BaseException as error:  # A configuration file is a program: it can raise anything.
             if interruption.raised():
                 raise
             raise ConfigurationFileError(_why_no_configuration(error)) from error
+        return self.read
 
     def flag_type(self) -> str:
         """The name of the type in --help."""

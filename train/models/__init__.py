@@ -13,6 +13,7 @@ from flax import linen as nn
 
 from train.foundation import import_paths
 from train.foundation.errors import UserError
+from train.foundation.spelling import spell
 from train.models import pretrained
 from train.models.classifier import Classifier
 from train.models.feature_norm import FeatureNorm
@@ -89,26 +90,20 @@ def find(name: str) -> ModelSpec:
     return spec
 
 
-def check_image_shape(name: str, image_shape: tuple[int, ...]) -> None:
-    """Refuses images of a size that a network does not take.
+def check_image_shape(name: str, image_shape: tuple[int, ...]) -> str | None:
+    """What images must be instead, if a network does not take them; None if it does.
 
     Args:
         name: the name of the network, as `find` takes it.
         image_shape: height, width and channels of the images.
-
-    Raises:
-        UserError: their height or width is too small, or not divisible as the network needs it.
     """
     spec = find(name)
     height, width, _ = image_shape
-    fits = all(size >= spec.smallest and size % spec.multiple_of == 0 for size in (height, width))
-    if not fits:
-        divisible = "" if spec.multiple_of == 1 else f" and divisible by {spec.multiple_of}"
-        least = -(-spec.smallest // spec.multiple_of) * spec.multiple_of
-        raise UserError(
-            f"config.model.name={name} takes images whose height and width are at least {least}"
-            f"{divisible}; got images of shape {image_shape}"
-        )
+    if all(size >= spec.smallest and size % spec.multiple_of == 0 for size in (height, width)):
+        return None
+    divisible = "" if spec.multiple_of == 1 else f" and divisible by {spec.multiple_of}"
+    least = -(-spec.smallest // spec.multiple_of) * spec.multiple_of
+    return f"images whose height and width are at least {least}{divisible}"
 
 
 def build_model(
@@ -162,8 +157,8 @@ def published(name: str) -> ModelSpec:
     spec = find(name)
     if spec.names is None:
         raise UserError(
-            "config.model.pretrained is for networks with published weights, which "
-            f"docs/networks.md lists; config.model.name is {name!r}"
+            f"{spell('config.model.pretrained')} is for networks with published weights, which "
+            f"docs/networks.md lists; {spell('config.model.name')} is {name!r}"
         )
     return spec
 
@@ -208,12 +203,13 @@ def network_of(path: str) -> str:
     if not found:
         pretrained.check_prefix(path, arrays, MODELS)
         raise UserError(
-            f"config.model.pretrained: {path} holds no network known here; docs/networks.md lists "
-            "the files that fit"
+            f"{spell('config.model.pretrained')}: {path} holds no network known here; "
+            "docs/networks.md lists the files that fit"
         )
     if len(found) > 1:
         raise UserError(
-            f"config.model.pretrained: {path} can be for each of {', '.join(found)}; name the one"
+            f"{spell('config.model.pretrained')}: {path} can be for each of {', '.join(found)}; "
+            f"{spell('config.model.name=NAME')} says which"
         )
     return found[0]
 

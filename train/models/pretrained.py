@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from train.foundation.errors import UserError
+from train.foundation.spelling import spell
 from train.models.model_spec import ModelSpec
 from train.models.weights import files, names
 from train.models.weights.names import Arrays, PublishedNames
@@ -69,7 +70,7 @@ def load(
     """
     published = networks[model_name].names
     assert published is not None
-    in_file = files.read(Path(path))
+    in_file, named = files.read(Path(path)), f"{spell('config.model.pretrained')}: {path}"
     arrays = _translated(in_file, published)
     variables = names.flatten(params, batch_stats)
     keys = {published.of(key): key for key in variables}
@@ -83,15 +84,16 @@ def load(
         dtype = arrays[name].dtype if name in arrays else np.dtype(np.float32)
         if not jnp.issubdtype(dtype, jnp.floating):
             raise UserError(
-                f"config.model.pretrained: {path} has {dtype} numbers in {name}, where "
+                f"{named} has {dtype} numbers in {name}, where "
                 "floating-point ones belong: quantised weights are not read"
             )
     differences = _differences(arrays, shapes, published)
     if differences:
         check_prefix(path, in_file, networks)
         raise UserError(
-            f"config.model.pretrained: {path} does not fit config.model.name={model_name}"
-            f"{_why(in_file, shapes, model_name, networks)}: it {'; it '.join(differences)}"
+            f"{named} does not fit {spell(f'config.model.name={model_name}')}"
+            f"{_why(in_file, shapes, model_name, networks)}: it {'; it '.join(differences)}",
+            usually="the file is of another network, or of another size of it",
         )
     why_new_head = NEW_HEAD if new_head else _why_new_head(arrays, shapes, published)
     for name, shape in shapes.items():
@@ -151,9 +153,9 @@ def check_prefix(path: str, arrays: Arrays, networks: Mapping[str, ModelSpec]) -
         found = networks_of(inside, networks)
         if found:
             raise UserError(
-                f"config.model.pretrained: {path} has {_quoted(prefix)} before the names of "
-                f"{' or '.join(found)}, as programs like PyTorch Lightning write them: save the "
-                "state dict of the network inside instead"
+                f"{spell('config.model.pretrained')}: {path} has {_quoted(prefix)} before the "
+                f"names of {' or '.join(found)}, as programs like PyTorch Lightning write them: "
+                "save the state dict of the network inside instead"
             )
 
 

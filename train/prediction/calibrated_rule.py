@@ -83,7 +83,7 @@ def calibrate(classifier: TrainedClassifier, rule: ChosenRule) -> CalibratedRule
     num_classes = classifier.num_classes
     if not 1 <= value <= num_classes:
         raise UserError(
-            f"--{name} must be from 1 to {num_classes}, the number of classes; got {value}"
+            field=f"--{name}", must_be=f"from 1 to {num_classes}, the number of classes", got=value
         )
     threshold = Calibration(classifier).average_k(value) if name == "average_k" else None
     return CalibratedRule(name, value, threshold)

@@ -122,7 +122,7 @@ def _read(path: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except UserError as error:
-        raise UserError(f"{error}; delete it") from error
+        raise error.within(after="; delete it") from error
     return {
         name: [math.inf if limit is None else limit for limit in value]
         if isinstance(value, list)

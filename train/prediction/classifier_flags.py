@@ -1,5 +1,6 @@
 """The flags that name a classifier: a finished run, or a published network and its classes."""
 
+import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,12 +8,11 @@ from typing import Any
 
 from absl import flags
 
-from train.foundation import flag_types
+from train.foundation import fields, flag_rules, flag_types
 from train.foundation.errors import UserError
+from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.prediction.rule_flags import ChosenRule
 from train.workdir import run_inputs
-
-_WITH_WORKDIR = ("workdir", "path", "data_dir")
 
 # So that --help shows the flags as those of the command.
 flags.disclaim_key_flags()
@@ -46,9 +46,9 @@ class ChosenClassifier:
     normalization: str | None = None
 
     @property
-    def is_given(self) -> bool:
-        """Whether any flag is."""
-        return any(value is not None for value in vars(self).values())
+    def given(self) -> dict[str, Any]:
+        """The values of the flags that are given, by their names."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     @property
     def files(self) -> dict[Path, str]:
@@ -67,37 +67,7 @@ class ChosenClassifier:
         Raises:
             UserError: some are, or do.
         """
-        given = [name for name, value in vars(self).items() if value is not None]
-        for name in given:
-            if getattr(self, name) == "":
-                raise UserError(f"--{name} must not be empty")
-        if self.workdir is not None and self.weights is not None:
-            raise UserError(
-                "only one of --workdir, a finished run, and --weights, a published network, can "
-                "be given"
-            )
-        if self.weights is None:
-            for name in given:
-                if name not in _WITH_WORKDIR:
-                    raise UserError(f"--{name} goes with --weights, the file of a network")
-            if self.workdir is None:
-                raise UserError(
-                    "--workdir is needed: the folder of a finished run; or --weights, a file of "
-                    "the weights of a network"
-                )
-        elif self.path is not None:
-            raise UserError("--path goes with --workdir, and says where the data of the run are")
-        elif self.dataset is None and self.classes is None:
-            raise UserError(
-                "--dataset is needed with --weights: the data set that the network was trained on; "
-                "train.predict and train.export also take --classes, a file with their names"
-            )
-        elif self.dataset is not None and self.classes is not None:
-            raise UserError("only one of --dataset and --classes can be given")
-        elif self.classes is not None and self.data_dir is not None:
-            raise UserError("--data_dir goes with --dataset")
-        elif self.dataset is not None and self.image_size is not None:
-            raise UserError("--image_size goes with --classes; a data set has images of a size")
+        flag_rules.check(RULES, self.given)
 
     @property
     def places(self) -> dict[str, str]:
@@ -116,6 +86,34 @@ class ChosenClassifier:
                 f"--{rule.name} needs --dataset, on whose validation images it is calibrated; "
                 "--classes has no images"
             )
+
+
+NAMES = tuple(one.name for one in dataclasses.fields(ChosenClassifier))
+
+
+def _goes_with(name: str, *needs: str, because: str = "") -> Flag:
+    may_be = None if name == "image_size" else fields.text()
+    return Flag(name, may_be, needs, because=because)
+
+
+RULES: tuple[flag_rules.Row, ...] = (
+    Exclusive(("workdir", "weights")),
+    _goes_with("workdir"),
+    _goes_with("path", "workdir", because="it is where the data of the run are now"),
+    *(_goes_with(name, "weights") for name in ("model", "dataset", "classes", "normalization")),
+    Exclusive(("dataset", "classes")),
+    _goes_with("data_dir", "workdir", "dataset"),
+    _goes_with("image_size", "classes", because="a data set has images of a size"),
+    _goes_with(
+        "weights",
+        *("dataset", "classes"),
+        because="the classes of the network; train.evaluate takes --dataset only",
+    ),
+    Needed(
+        ("workdir", "weights"),
+        "the folder of a finished run, or a file of the weights of a network",
+    ),
+)
 
 
 def define(*, has_classes: bool) -> Callable[[], ChosenClassifier]:

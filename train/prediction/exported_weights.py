@@ -5,16 +5,10 @@ from typing import Any
 import safetensors.numpy
 
 from train.foundation.errors import UserError
-from train.foundation.messages import naming_flags
-from train.models import feature_norm, published
+from train.models import feature_norm, find
 from train.models.weights.names import PublishedNames, arrays_of
 from train.prediction import description
 from train.prediction.trained import TrainedClassifier
-
-_MESSAGES = {
-    "config.model.pretrained": "--format=safetensors",
-    "config.model.name is": "this network is",
-}
 
 
 def serialize(classifier: TrainedClassifier) -> bytes:
@@ -54,7 +48,11 @@ def describe(classifier: TrainedClassifier) -> dict[str, Any]:
 
 
 def _names(classifier: TrainedClassifier) -> PublishedNames:
-    with naming_flags(_MESSAGES):
-        names = published(classifier.config.model.name).names
-    assert names is not None
+    name = classifier.config.model.name
+    names = find(name).names
+    if names is None:
+        raise UserError(
+            "--format=safetensors is for networks with published weights, which docs/networks.md "
+            f"lists; this network is {name!r}"
+        )
     return names

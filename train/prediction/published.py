@@ -13,7 +13,7 @@ from train.data import dataset_spec
 from train.devices import compilation_cache
 from train.foundation import fields, flag_types
 from train.foundation.errors import UserError
-from train.foundation.messages import naming_flags
+from train.foundation.spelling import flags_for_fields
 from train.models import (
     MODEL_NAME,
     Pretrained,
@@ -40,7 +40,6 @@ RECIPES = {
     "synthetic_species": "synthetic_species",
 }
 _CLASS_LIST = "train.data.own.class_list:CLASS_LIST"
-# As messages of other rooms name what the flags give.
 _FLAGS = {
     "config.model.pretrained": "--weights",
     "config.model.name": "--model",
@@ -48,7 +47,6 @@ _FLAGS = {
     "config.dataset.name": "--dataset",
     "config.dataset.data_dir": "--data_dir",
     "config.dataset.image_size": "--image_size",
-    "name the one": "name the one by --model",
 }
 
 
@@ -59,7 +57,7 @@ def load(chosen: ChosenClassifier) -> TrainedClassifier:
         UserError: the weights cannot be read, are of another network, or their head is not one for
             these classes; or the data set is not there.
     """
-    with naming_flags(_FLAGS):
+    with flags_for_fields(_FLAGS):
         names = None
         if chosen.classes is not None:
             names = class_names.read("classes", chosen.classes).names
@@ -82,7 +80,7 @@ def _network(chosen: ChosenClassifier) -> str:
     if chosen.model is None:
         return network_of(str(chosen.weights))
     if wrong := MODEL_NAME(chosen.model):
-        raise UserError(f"--model must be {wrong}; got {chosen.model!r}")
+        raise UserError(field="--model", must_be=wrong, got=chosen.model)
     published(chosen.model)
     return chosen.model
 
@@ -121,7 +119,7 @@ def _recipe(chosen: ChosenClassifier) -> str:
     if chosen.dataset is None:
         return "folder"
     if wrong := fields.one_of(RECIPES)(chosen.dataset):
-        raise UserError(f"--dataset must be {wrong}; got {chosen.dataset!r}")
+        raise UserError(field="--dataset", must_be=wrong, got=chosen.dataset)
     return RECIPES[chosen.dataset]
 
 

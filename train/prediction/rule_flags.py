@@ -7,13 +7,19 @@ from typing import Any
 from absl import flags
 
 from train.evaluation import conformal_rules
-from train.foundation import flag_types
-from train.foundation.errors import UserError
+from train.foundation import fields, flag_rules, flag_types
+from train.foundation.flag_rules import Exclusive, Flag, Needed
 
 # So that --help shows the flags as flags of the command.
 flags.disclaim_key_flags()
 
-_FLAGS = "--top_k, --average_k or --coverage"
+_SETS = ("top_k", "average_k", "coverage")
+_RULES = (
+    Needed(_SETS, "it says which sets are made"),
+    Exclusive(_SETS),
+    Flag("coverage", fields.Number(above=0, below=1)),
+    Flag("rule", needs=("coverage",), because="other sets have one rule"),
+)
 
 
 @dataclass(frozen=True)
@@ -68,17 +74,7 @@ def chosen(values: Mapping[str, Any]) -> ChosenRule:
             given without a coverage.
     """
     given = {name: value for name, value in values.items() if value is not None}
-    conformal = given.pop("rule", None)
-    if not given:
-        raise UserError(f"one of {_FLAGS} is needed: it says which sets are made")
-    if len(given) > 1:
-        names = " and ".join(f"--{name}" for name in given)
-        raise UserError(f"only one of {_FLAGS} can be given; got {names}")
+    flag_rules.check(_RULES, given)
+    conformal = given.pop("rule", conformal_rules.DEFAULT)
     ((name, value),) = given.items()
-    if name == "coverage" and not 0 < value < 1:
-        raise UserError(f"--coverage must lie between 0 and 1, without the ends; got {value}")
-    if conformal is None:
-        return ChosenRule(name, value)
-    if name != "coverage":
-        raise UserError(f"--rule goes with --coverage: --{name} is a rule of its own")
     return ChosenRule(name, value, conformal_rules.named("rule", conformal).name)

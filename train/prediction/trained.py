@@ -190,9 +190,8 @@ def load(workdir: Path, places: Mapping[str, str] = MappingProxyType({})) -> Tra
     try:
         config = parse({**written, "dataset": {**dataset, **places}})
     except UserError as error:
-        raise UserError(
-            f"--workdir {workdir} holds a run of another version of the program: {error}"
-        ) from error
+        another = f"--workdir {workdir} holds a run of another version of the program: "
+        raise error.within(another) from error
     classes = run_files.read_classes(workdir)
     spec = dataset_spec(config.dataset)
     num_classes = spec.num_classes

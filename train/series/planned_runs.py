@@ -112,7 +112,7 @@ def check(run: PlannedRun) -> None:
     try:
         parse(config)
     except UserError as error:
-        raise UserError(f"{run.recipe.file}: {error}") from error
+        raise error.within(f"{run.recipe.file}: ") from error
 
 
 def distinct(planned: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:

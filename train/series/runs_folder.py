@@ -4,7 +4,7 @@ from enum import Enum
 from pathlib import Path
 
 from train.foundation import files, nested
-from train.foundation.errors import UserError
+from train.foundation.errors import USUALLY, UserError
 from train.series.planned_runs import SPLIT, PlannedRun
 from train.workdir import run_files
 from train.workdir.runs import Run, identity
@@ -82,13 +82,17 @@ class RunsFolder:
         return workdir.with_name(f"{workdir.name}.log")
 
     def last_line(self, planned: PlannedRun) -> str:
-        """The last line that the commands of the run printed; empty if there is none."""
+        """The last line that the commands of the run printed, but the usual reason of an error.
+
+        It is empty if there is none.
+        """
         try:
             with files.open_regular(self.log(planned)) as log:
                 lines = log.readall().decode(errors="replace").split("\n")
         except OSError:
             return ""
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+        told = (line.strip() for line in reversed(lines) if not line.startswith(USUALLY))
+        return next(filter(None, told), "")
 
     def foreign(self, planned: PlannedRun) -> list[str]:
         """How the run in this one's folder differs from it; empty if there is no other run."""

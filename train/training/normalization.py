@@ -3,6 +3,7 @@
 from train.configuration import ModelFields
 from train.data import DatasetSpec
 from train.foundation.errors import UserError
+from train.foundation.spelling import spell
 from train.models import NORMALIZATIONS, Normalization, find
 from train.training import earlier_run
 
@@ -31,7 +32,7 @@ def describe(settings: ModelFields, spec: DatasetSpec) -> str:
         spec: the data set, with the normalization of the run.
     """
     if settings.normalization is not None:
-        reason = f"{_FIELD}={settings.normalization} says"
+        reason = f"{spell(f'{_FIELD}={settings.normalization}')} says"
     elif settings.start_from is not None:
         reason = f"the run in {settings.start_from} did"
     else:
@@ -55,8 +56,9 @@ def _choose(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
         if not in_colour:
             what = f"images of shape {shape}" if spec.has_images else spec.inputs
             raise UserError(
-                f"{_FIELD} must be 'dataset' or None for {what}; {name!r} is for images of 3 "
-                "channels"
+                field=_FIELD,
+                must_be=f"'dataset' or None for {what}",
+                but=f"{name!r} is for images of 3 channels",
             )
         return NORMALIZATIONS[name]
     if settings.start_from is not None:

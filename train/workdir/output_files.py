@@ -36,7 +36,7 @@ def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({
         raise UserError(f"--{flag} must be in a folder that is there; there is no {path.parent}")
     # Replacing a device or a pipe would remove it.
     if path.exists() and not path.is_file():
-        raise UserError(f"--{flag} must be a file; {path} is a device or a pipe")
+        raise UserError(field=f"--{flag}", must_be="a file", but=f"{path} is a device or a pipe")
     refuse_folders_of_the_system(flag, path)
     refuse_kept(flag, path, kept)
     refuse_files_of_runs(flag, path)

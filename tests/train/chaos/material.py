@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from tests.train.forked import Ended, Started
+from tests.train.forked import Ended, Started, error_lines
 
 ARGUMENTS = (
     "--config=digits:cross_entropy",
@@ -221,7 +221,7 @@ def why_not(name: str, material: Material, ended: Ended) -> str | None:
 
 def why_no_end(ended: Ended) -> str | None:
     """Why a command may not end so, whatever its result is; None if it may."""
-    lines = ended.stderr.splitlines()
+    lines = error_lines(ended.stderr)
     if ended.returncode == 0:
         if any(not line.startswith("warning: ") for line in lines):
             return f"printed {ended.stderr!r}"

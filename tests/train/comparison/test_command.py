@@ -50,14 +50,8 @@ def test_runs_are_compared_and_written(tmp_path):
 
 
 MISTAKES = {
-    "nothing": ([], "--runs, folders of runs, or --sweep or --study, a file, is needed"),
     "no folder": (["--runs=/proc/nowhere"], "there is no folder '/proc/nowhere'"),
-    "plan of runs": (["--runs=docs", "--plan"], "--plan is for the runs of a sweep"),
-    "jobs of runs": (["--runs=docs", "--jobs=2"], "--jobs is for the runs of a sweep"),
     "no jobs": (["--sweep=x.toml", "--jobs=0"], "--jobs"),
-    "no metrics": (["--runs=docs", "--metrics="], "--metrics must name at least one metric"),
-    "unknown metric": (["--runs=docs", "--metrics=f1"], "a metric must have a name such as"),
-    "unknown split": (["--runs=docs", "--split=tset"], "did you mean 'test'?"),
     "output nowhere": (["--runs=docs", "--csv=/proc/nowhere/x.csv"], "there is no /proc/nowhere"),
     "one output twice": (
         ["--runs=docs", "--csv=x.txt", "--json=x.txt"],
@@ -71,13 +65,6 @@ MISTAKES = {
         ["--study=README.md", "--json=README.md"],
         "--json must not be the file of --study; README.md is",
     ),
-    "output of a plan": (["--sweep=x.toml", "--plan", "--csv=x.csv"], "--plan has none"),
-    "no sweep": (["--sweep=x.toml"], "--sweep must be a file; there is no file x.toml"),
-    "no study": (["--study=x.toml"], "--study must be a file; there is no file x.toml"),
-    "sweep and study": (["--study=x.toml", "--sweep=x.toml"], "--sweep and --study exclude"),
-    "split of a study": (["--study=x.toml", "--split=test"], "--split is not for a study, whose"),
-    "csv of a study": (["--study=x.toml", "--csv=x.csv"], "--csv is not for a study, which --json"),
-    "output of a study's plan": (["--study=x.toml", "--plan", "--json=x.json"], "--plan has none"),
 }
 
 

@@ -359,14 +359,12 @@ def test_the_command_prepares_with_the_true_number_of_classes(tmp_path, dataset)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "--dataset is needed: it must be one of cifar100, digits,"),
         (["--dataset=plantnet300"], "did you mean 'plantnet300k'?"),
         (
             ["--dataset=plantnet300k", "--manual_dir=/proc/nowhere"],
             "--manual_dir=/proc/nowhere does not exist, and should have Pl@ntNet-300K version 1.1: "
             "download plantnet_300K.zip",
         ),
-        (["--dataset=digits", "--manual_dir="], "--manual_dir must be a folder; it is empty"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_two(tmp_path, arguments, message):

@@ -6,6 +6,7 @@ import sys
 
 import jax
 import pytest
+from absl import flags
 
 from tests.train.forked import ROOT, TIME_LIMIT, check_mistakes
 from train.foundation import command_line
@@ -59,6 +60,32 @@ def test_too_little_memory_is_one_line(capsys, error, line):
         command_line._guarded(too_large)
     assert ended.value.code == 1
     assert capsys.readouterr().err == f"error: {line}\n"
+
+
+@pytest.mark.parametrize("usually", ["", "it was\nmoved"])
+def test_the_usual_reason_is_a_second_line(capsys, usually):
+    def mistaken():
+        raise UserError("it is gone", usually=usually)
+
+    with pytest.raises(SystemExit):
+        command_line._guarded(mistaken)
+    second = "usually because it was moved\n" if usually else ""
+    assert capsys.readouterr().err == f"error: it is gone\n{second}"
+
+
+def test_a_command_that_trains_tells_how_to_need_less_memory(capsys):
+    def too_large():
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
+
+    flags.DEFINE_string("config", None, "The configuration.")
+    try:
+        with pytest.raises(SystemExit):
+            command_line._guarded(too_large)
+    finally:
+        delattr(flags.FLAGS, "config")
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "error: not enough memory: RESOURCE_EXHAUSTED: Out of memory"
+    assert second.startswith("usually because config.dataset.batch_size is too large")
 
 
 @pytest.mark.parametrize("written", ["--flagfile={}", "-flagfile={}", "--flagfile {}"])

@@ -8,7 +8,7 @@ import zipfile
 import pytest
 
 from tests.train import installation
-from tests.train.forked import ROOT
+from tests.train.forked import ROOT, error_lines
 from train.__main__ import COMMANDS
 
 pytestmark = pytest.mark.long
@@ -118,7 +118,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(commands, folder, mistake):
     workdir = ["--workdir=mistaken"] if arguments[0] == "train" else []
     done = installation.run(commands, folder, *arguments, *workdir)
     assert done.returncode == 2, done.stderr
-    (line,) = done.stderr.splitlines()
+    (line,) = error_lines(done.stderr)
     assert line.startswith("error: ")
     assert message in line
     assert done.stdout == ""

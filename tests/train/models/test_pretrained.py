@@ -447,7 +447,9 @@ def test_a_file_that_several_networks_could_have_written(tmp_path, monkeypatch):
     write_shapes(path, torchvision_shapes(*PUBLISHED["resnet18"]))
     assert network_of(str(path)) == "resnet18"
     monkeypatch.setitem(MODELS, "twin", MODELS["resnet18"])
-    with pytest.raises(UserError, match=r"can be for each of resnet18, twin; name the one$"):
+    with pytest.raises(
+        UserError, match=r"can be for each of resnet18, twin; config.model.name=NAME says which$"
+    ):
         network_of(str(path))
 
 

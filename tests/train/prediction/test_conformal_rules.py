@@ -59,8 +59,6 @@ def calibrated(name, classifier=None):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"rule": "aps"}, "one of --top_k, --average_k or --coverage is needed"),
-        ({"rule": "aps", "top_k": 3}, "--rule goes with --coverage: --top_k is a rule of its own"),
         ({"rule": "aps", "average_k": 3.0}, "--rule goes with --coverage"),
         ({"rule": "raqs", "coverage": 0.9}, "(did you mean 'raps'?); got 'raqs'"),
         ({"rule": "", "coverage": 0.9}, "--rule must be one of aps, "),

@@ -5,6 +5,7 @@ import io
 import json
 import re
 import shlex
+import shutil
 import sys
 import tracemalloc
 from pathlib import Path
@@ -18,7 +19,7 @@ from PIL import Image
 
 import train.data
 from tests.train.data.own import pictures
-from tests.train.forked import ROOT, start
+from tests.train.forked import ROOT, error_lines, start
 from tests.train.prediction import small_network
 from train.configuration.datasets import FeaturesFields
 from train.data import dataset_spec, photographs
@@ -29,6 +30,7 @@ from train.data.own.found_images import FoundImages
 from train.data.own.listing import EncodedImages, Listing
 from train.foundation import stored_rows
 from train.foundation.errors import UserError
+from train.foundation.spelling import flags_for_fields
 from train.foundation.stored_rows import StoredRows
 from train.models import MODELS, NORMALIZATIONS, ModelSpec
 from train.models.weights.names import PublishedNames
@@ -128,7 +130,7 @@ def test_fast_decoding_gives_other_features_by_its_own_pixels(weights, monkeypat
     monkeypatch.delattr(train.data, "fast_images")
     for module in ("fast_images", "own.fast_own_image_reader"):
         monkeypatch.delitem(sys.modules, f"train.data.{module}")
-    with pytest.raises(UserError, match=r"^--decoding='fast' needs the package simplejpeg.*: pip"):
+    with pytest.raises(UserError, match=r"decoding='fast' needs the package simplejpeg.*: pip"):
         network.of_weights(weights, image_size=16, decoding="fast")
 
 
@@ -151,6 +153,25 @@ def test_transparency_and_truncated_files_are_as_the_flags_say(weights, monkeypa
         usual.pixels(file.getvalue()[:-20], "a")
 
 
+def test_a_truncated_image_is_embedded_where_asked(photos, tmp_path):
+    root = shutil.copytree(photos, tmp_path / "photos")
+    damaged = root / "ash" / "0.png"
+    damaged.write_bytes(damaged.read_bytes()[:-100])
+
+    def embed_with(**flags):
+        network = Sums()
+        config = found.configuration("folder", root, **flags)
+        network.spec = dataset_spec(config).of_shape(Sums.image_shape)
+        network.pixels = network.spec.reader.for_evaluation
+        embed(network, found.in_folder(root), tmp_path / "a.npz", skip_unreadable=False)
+
+    flags = flags_for_fields({"config.dataset.read_truncated": "--read_truncated"})
+    with flags, pytest.raises(UserError, match=r"truncated .*\(--read_truncated reads what is the"):
+        embed_with()
+    embed_with(read_truncated=True)
+    assert "ash/0.png" in arrays(tmp_path / "a.npz")["names"]
+
+
 def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
     small_network.shrink(monkeypatch.setitem)
     clip = NORMALIZATIONS["clip"]
@@ -166,18 +187,22 @@ def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
     images = np.zeros((1, 20, 20, 3), np.uint8)
     by_imagenet = network.of_weights(weights, "resnet50", 20)
     assert not np.allclose(used.compiled()(images), by_imagenet.compiled()(images))
+    flags = {"config.model.pretrained": "--weights", "config.model.name": "--model"}
     for arguments, message in (
         ((), r"^--weights: .* can be for each of resnet50, twin; --model=NAME says which$"),
         (("twn",), r"^--model must be one of .* \(did you mean 'twin'\?\); got 'twn'$"),
-        (("mlp",), r"^--model must be one of the networks with .*; got 'mlp'$"),
-        (("resnet34",), r"^--weights: .* does not fit resnet34, it holds resnet50 or twin: it la"),
+        (("mlp",), r"^--weights is for networks with published weights, .*; --model is 'mlp'$"),
+        (
+            ("resnet34",),
+            r"^--weights: .* does not fit --model=resnet34, it holds resnet50 or twin: it lacks",
+        ),
         (
             ("twin", 25),
             r"^twin takes images whose height and width are at least 10 and divisible by 10; "
             r"--image_size gives images of shape \(25, 25, 3\)$",
         ),
     ):
-        with pytest.raises(UserError, match=message):
+        with pytest.raises(UserError, match=message), flags_for_fields(flags):
             network.of_weights(weights, *arguments)
 
 
@@ -516,41 +541,7 @@ def test_few_features_are_in_memory(photos, tmp_path):
 
 # The folder of the test stands for @, a finished run for %, the photographs for &.
 MISTAKES = {
-    "nothing": ("--images=& --out=@/a.npz", "--workdir or --weights is needed"),
-    "both": ("--workdir=% --weights=@/w --images=& --out=@/a.npz", "only one of --workdir or --we"),
-    "no images": ("--workdir=% --out=@/a.npz", "--images or --table is needed"),
-    "no out": ("--workdir=% --images=&", "--out is needed: the .npz file"),
-    "out": ("--workdir=% --images=& --out=@/w.npz", "--out must not be a file of another kind; "),
-    "format": ("--workdir=% --images=& --out=@/w", "--out must be an .npz file; got "),
-    "size": (
-        "--workdir=% --images=& --out=@/a.npz --image_size=8",
-        "--image_size is for --weights",
-    ),
-    "model": (
-        "--workdir=% --images=& --out=@/a.npz --model=resnet18",
-        "--model is for --weights: ",
-    ),
-    "decoding of a run": (
-        "--workdir=% --images=& --out=@/a.npz --decoding=fast",
-        "--decoding is for --weights: ",
-    ),
-    "decoding": (
-        "--weights=@/w --images=& --out=@/a.npz --decoding=draft",
-        "--decoding must be one of exact, fast; got 'draft'",
-    ),
-    "transparency of a run": (
-        "--workdir=% --images=& --out=@/a.npz --transparency=white",
-        "--transparency is for --weights: ",
-    ),
-    "truncated files of a run": (
-        "--workdir=% --images=& --out=@/a.npz --noread_truncated",
-        "--read_truncated is for --weights: ",
-    ),
-    "transparency": (
-        "--weights=@/w --images=& --out=@/a.npz --transparency=black",
-        "--transparency must be one of drop, white; got 'black'",
-    ),
-    "nested": ("--workdir=% --table=@/w --out=@/a.npz --nested", "--nested is for --images"),
+    "out": ("--workdir=% --images=& --out=@/w.npz", "--out must be an .npz file, or a new one; "),
     "weights": ("--weights=@/w --images=& --out=@/a.npz", "error: --weights: "),
     "no weights": ("--weights=@/gone --images=& --out=@/a.npz", "--weights must be a file of weig"),
     "images": ("--workdir=% --images=@/gone --out=@/a.npz", "--images must be a folder with imag"),
@@ -571,7 +562,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(photos, finished_run, tmp_path)
         arguments = "".join(str(places.get(letter, letter)) for letter in text).split()
         done = start("train.embed", *arguments, environment=ENVIRONMENT)
         assert done.returncode == 2, (name, done.stderr)
-        (line,) = done.stderr.splitlines()
+        (line,) = error_lines(done.stderr)
         assert line.startswith("error: "), name
         assert message in line, name
         assert done.stdout == "", name
@@ -580,7 +571,7 @@ def test_a_mistake_is_one_line_and_exit_code_two(photos, finished_run, tmp_path)
 
 def test_weights_of_no_known_network_are_told(tmp_path):
     safetensors.numpy.save_file({"layer1.0.conv1.weight": np.zeros(3)}, tmp_path / "w")
-    with pytest.raises(UserError, match=r"--weights: .*/w holds no network known here"):
+    with pytest.raises(UserError, match=r"/w holds no network known here"):
         network.of_weights(tmp_path / "w")
 
 

@@ -103,8 +103,6 @@ def test_what_lies_beside_it_says_what_the_numbers_are(workdir, exported):
 def test_a_mistake_is_one_line_and_exit_code_two(workdir, tmp_path):
     run, out = f"--workdir={workdir}", f"--out={tmp_path}/program"
     mistakes = [
-        ([out, "--top_k=1"], "--workdir is needed"),
-        ([run, "--top_k=1"], "--out is needed"),
         ([run, f"--out={tmp_path}/x/program", "--top_k=1"], "--out must be in a folder"),
         (
             [run, f"--out={workdir}/classes.json", "--top_k=1"],

@@ -116,10 +116,6 @@ def test_thresholds_are_calibrated_and_names_replaced(predicted, images, workdir
 
 # The folder of the images stands for @, the run's for %.
 MISTAKES = {
-    "no workdir": ("--images=@ --top_k=1", "--workdir is needed"),
-    "no images": ("--workdir=% --top_k=1", "--images is needed"),
-    "no rule": ("--workdir=% --images=@", "one of --top_k, --average_k or --coverage is needed"),
-    "no number": ("--workdir=% --images=@ --top_k=x", "--top_k=x"),
     "only text": ("--workdir=% --images=%/../texts --top_k=1", "there are none in"),
     "no run": ("--workdir=@ --images=@ --top_k=1", "holds no run"),
     "html": ("--workdir=% --images=@ --top_k=1 --html=@/x/y.html", "--html must be in a folder"),

@@ -120,10 +120,6 @@ def test_few_files_are_read_ahead(classifier, paths, monkeypatch):
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({}, "one of --top_k, --average_k or --coverage is needed"),
-        ({"top_k": 3, "coverage": 0.9}, "can be given; got --top_k and --coverage"),
-        ({"coverage": 0.0}, "between 0 and 1, without the ends; got 0.0"),
-        ({"coverage": 1.0}, "got 1.0"),
         ({"coverage": float("nan")}, "got nan"),
         ({"top_k": 0}, "--top_k must be from 1 to 10, the number of classes; got 0"),
         ({"top_k": 11}, "got 11"),

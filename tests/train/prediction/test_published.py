@@ -153,27 +153,11 @@ def test_a_file_that_does_not_fit_is_one_line(data, tmp_path):
         assert "config." not in str(raised.value)
 
 
-def test_flags_that_do_not_go_together_are_one_line():
-    weights, classes = {"weights": "w.pth"}, {"classes": "names.txt"}
-    mistakes = [
-        ({}, "--workdir is needed: the folder of a finished run; or --weights"),
-        ({"workdir": "run", **weights}, "only one of --workdir, a finished run, and --weights"),
-        ({"model": "resnet18", **classes}, "--model goes with --weights"),
-        ({"workdir": "run", **classes}, "--classes goes with --weights"),
-        ({"workdir": "run", "image_size": 64}, "--image_size goes with --weights"),
-        (weights, "--dataset is needed with --weights: .* also take --classes"),
-        ({**weights, "dataset": "digits", "image_size": 64}, "--image_size goes with --classes"),
-        ({**weights, **classes, "dataset": "digits"}, "only one of --dataset and --classes"),
-        ({**weights, **classes, "data_dir": "data"}, "--data_dir goes with --dataset"),
-        ({"weights": "", **classes}, "--weights must not be empty"),
-        ({**weights, **classes, "path": "there"}, "--path goes with --workdir"),
-        ({"workdir": "run", "path": ""}, "--path must not be empty"),
-    ]
-    for given, message in mistakes:
-        with pytest.raises(UserError, match=message):
-            ChosenClassifier(**given).check()
+def test_a_rule_needs_images_to_calibrate_it_on():
     with pytest.raises(UserError, match="--coverage needs --dataset, on whose validation images"):
-        ChosenClassifier(**weights, **classes).check_rule(ChosenRule("coverage", 0.9))
+        ChosenClassifier(weights="w.pth", classes="names.txt").check_rule(
+            ChosenRule("coverage", 0.9)
+        )
 
 
 @pytest.mark.usefixtures("_small")

@@ -164,11 +164,8 @@ def test_a_mistake_is_one_line_and_exit_code_two(finished_run, tmp_path):
     to_run = "--format=tau_normalized"
     mistakes = [
         ([run, to_run, f"--out={tmp_path}"], "--out must be a folder that does not exist"),
-        ([run, to_run, out, "--tau=1", "--select_by=loss"], "only one of --tau and --select_by"),
         ([run, to_run, out, "--tau=nan"], "--tau must be a finite number at least 0 and at most "),
         ([run, to_run, out, "--select_by=top_7_accuracy"], "--select_by must be one of "),
-        ([run, out, "--top_k=1", "--tau=1"], "--tau goes with --format=tau_normalized"),
-        ([run, to_run, out, "--top_k=1"], "--top_k goes with --format=program"),
     ]
     check_mistakes("train.export", mistakes)
     assert list(tmp_path.iterdir()) == []

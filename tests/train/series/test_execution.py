@@ -28,7 +28,7 @@ metrics = {"top_1_accuracy": 0.5, "top_3_accuracy": json.loads(config)["loss"].g
 results = {"validation": metrics, "test": metrics}
 (workdir / "results.json").write_text(json.dumps(results))
 """
-FAILS = "print('error: no room'); raise SystemExit(3)"
+FAILS = "print('error: no room\\nusually because it is small'); raise SystemExit(3)"
 LEAVES_NOTHING = "print('done')"
 DIVERGES = f"print('error: {DivergedError('at step 3')}'); raise SystemExit(2)"
 STOPS_ALL = """

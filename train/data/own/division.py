@@ -11,6 +11,7 @@ from train.data.own import class_names, listing, unseen_classes
 from train.data.own.listing import NO_SPLIT, GivenImages, Listing, Role
 from train.data.own.unseen_classes import Divided
 from train.foundation.errors import UserError
+from train.foundation.spelling import spell
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,9 @@ def check_fractions(fields: DividedFields) -> None:
     validation, test = fields.validation_fraction, fields.test_fraction
     if validation + test >= 1:
         raise UserError(
-            "config.dataset.validation_fraction and config.dataset.test_fraction must leave "
-            f"examples for training; got {validation} and {test}"
+            f"{spell('config.dataset.validation_fraction')} and "
+            f"{spell('config.dataset.test_fraction')} must leave examples for training; got "
+            f"{validation} and {test}"
         )
 
 
@@ -134,7 +136,7 @@ def divide(
             name = role.name.lower()
             raise UserError(
                 f"{where} has no {example}s for {name}; give it some, or a larger "
-                f"config.dataset.{name}_fraction"
+                f"{spell(f'config.dataset.{name}_fraction')}"
             )
     return divided
 

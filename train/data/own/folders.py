@@ -12,8 +12,9 @@ from train.data import image_formats
 from train.data.own import class_names, split_folders
 from train.data.own.listing import GivenImages
 from train.data.side_files import PassedOver, is_hidden
-from train.foundation.errors import UserError
+from train.foundation.errors import ELSEWHERE, UserError
 from train.foundation.names import same_form
+from train.foundation.spelling import spell
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,13 @@ def find(root: Path, *, nested: bool) -> GivenImages:
     """
     if not root.is_dir():
         what = "is a file" if root.exists() else "does not exist"
-        raise UserError(f"config.dataset.path must be a folder with images; {root} {what}")
-    where, at_the_top = f"config.dataset.path {root}", PassedOver()
+        raise UserError(
+            field="config.dataset.path",
+            must_be="a folder with images",
+            but=f"{root} {what}",
+            usually="" if root.exists() else ELSEWHERE,
+        )
+    where, at_the_top = f"{spell('config.dataset.path')} {root}", PassedOver()
     splits = split_folders.find(root, _subfolders(root, at_the_top))
     # Without folders of splits, the walk begins at the top.
     passed = PassedOver() if "" in splits else at_the_top
@@ -90,8 +96,9 @@ def _class_of(below: str, folder: Path, *, nested: bool) -> str:
     parent, _, _ = below.rpartition("/")
     if not parent:
         raise UserError(
-            f"config.dataset.path: {folder / below} must be in the folder of a class, "
-            f"as {folder}/CLASS/{below}"
+            f"{spell('config.dataset.path')}: {folder / below} must be in the folder of a class, "
+            f"as {folder}/CLASS/{below}",
+            usually="the path is that of one class, and not of the folder with all classes",
         )
     return parent if nested else parent.partition("/")[0]
 
@@ -103,8 +110,8 @@ def _check_not_empty(root: Path, splits: Iterable[str], found: Sequence[_Image])
         for name in _subfolders(root / split, PassedOver()):
             if name not in named:
                 raise UserError(
-                    f"config.dataset.path: the folder of a class {root / split / name} has no "
-                    "images; add some, or delete it"
+                    f"{spell('config.dataset.path')}: the folder of a class {root / split / name} "
+                    "has no images; add some, or delete it"
                 )
 
 
@@ -118,9 +125,10 @@ def _check_folders_below(root: Path, found: Sequence[_Image]) -> None:
     for folder, names in inside.items():
         if len(names) > 1 and split_folders.are_splits(names):
             raise UserError(
-                f"config.dataset.path must be the folder with the folders of splits, and these "
-                f"must have those of classes, as in {next(iter(names))}/CLASS; in {root}, the "
-                f"folder {folder} has {', '.join(names)}"
+                field="config.dataset.path",
+                must_be="the folder with the folders of splits, and these must have those of "
+                f"classes, as in {next(iter(names))}/CLASS",
+                but=f"in {root}, the folder {folder} has {', '.join(names)}",
             )
 
 
@@ -138,18 +146,20 @@ def _tell_of_folders_below(root: Path, found: Sequence[_Image]) -> None:
         return
     if len(classes) == 1:
         raise UserError(
-            f"config.dataset.path {root} must have a folder for each class; it has one, "
-            f"{min(classes)}, with folders in it; config.dataset.nested=True makes each folder "
-            "with images a class"
+            f"{spell('config.dataset.path')} {root} must have a folder for each class; it has one, "
+            f"{min(classes)}, with folders in it; {spell('config.dataset.nested=True')} makes each "
+            "folder with images a class"
         )
     logging.warning(
-        "config.dataset.path %s: %d of the %d classes have images only in subfolders, %d in all, "
-        "such as %s; config.dataset.nested=True makes each of these a class",
+        "%s %s: %d of the %d classes have images only in subfolders, %d in all, such as %s; %s "
+        "makes each of these a class",
+        spell("config.dataset.path"),
         root,
         len(classes - direct),
         len(classes),
         len(below),
         below[0],
+        spell("config.dataset.nested=True"),
     )
 
 

@@ -17,6 +17,7 @@ from train.data.own.listing import EncodedImages, GivenImages, Listing, MarkedIm
 from train.foundation import names
 from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES, open_bounded, read_bounded
+from train.foundation.spelling import spell
 
 
 @dataclass(frozen=True)
@@ -103,14 +104,15 @@ def find(
         UserError: they cannot be found, or no classifier can be trained with them.
     """
     path = names.existing(Path(fields.path).expanduser().absolute())
-    where = f"config.dataset.path {path}"
+    where = f"{spell('config.dataset.path')} {path}"
     source: MarkedImages
     if image_records.are_at(path):
         records = image_records.read(path)
         if isinstance(fields, FolderFields) and fields.nested != records.nested:
             raise UserError(
-                f"config.dataset.nested must be {records.nested}, as the records in {path} were "
-                f"prepared; got {fields.nested}"
+                field="config.dataset.nested",
+                must_be=f"{records.nested}, as the records in {path} were prepared",
+                got=fields.nested,
             )
         files = division.split(records.images, where, Division.of(fields))
         sizes, source = records.sizes, records.source

@@ -10,6 +10,7 @@ from train.data import image_formats
 from train.data.own.listing import Role, role_named
 from train.foundation.errors import UserError
 from train.foundation.messages import in_words
+from train.foundation.spelling import spell
 
 # What `find` returns for a folder of classes: all images are below the folder itself.
 _CLASSES = {"": Role.TRAIN}
@@ -33,7 +34,7 @@ def find(root: Path, folders: Sequence[str]) -> dict[str, Role]:
     roles = {name: role for name in folders if (role := role_named(name)) is not None}
     if not roles:
         return _CLASSES
-    where = f"config.dataset.path {root}"
+    where = f"{spell('config.dataset.path')} {root}"
     if others := [name for name in folders if name not in roles]:
         splits = [name for name in roles if not _has_images(root / name)]
         if not splits:

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from train.foundation import files, text_files
-from train.foundation.errors import UserError, first_line
+from train.foundation.errors import ELSEWHERE, UserError, first_line
 from train.foundation.names import same_form
+from train.foundation.spelling import spell
 
 NEEDED = ("path", "label")
 _KNOWN = (*NEEDED, "split", "group")
@@ -35,28 +36,38 @@ def read(table: Path) -> Columns:
     suffix = table.suffix.lower()
     if not table.is_file():
         what = files.why_no_file(table)
-        raise UserError(f"config.dataset.path must be a table of images; {table} {what}")
+        raise UserError(
+            field="config.dataset.path",
+            must_be="a table of images",
+            but=f"{table} {what}",
+            usually="" if table.exists() else ELSEWHERE,
+        )
     if suffix in _DELIMITERS:
         columns = _read_text(table, _DELIMITERS[suffix])
     elif suffix == ".parquet":
         columns = _read_parquet(table)
     else:
         raise UserError(
-            f"config.dataset.path must be a .csv, .tsv or .parquet file; got {table.name!r}"
+            field="config.dataset.path", must_be="a .csv, .tsv or .parquet file", got=table.name
         )
     for name in columns:
         if name not in _KNOWN and name.lower() in _KNOWN:
             raise UserError(
-                f"config.dataset.path {table}: the column {name!r} must be called "
+                f"{_named(table)}: the column {name!r} must be called "
                 f"{name.lower()!r}, in lower case"
             )
     for name in NEEDED:
         if name not in columns:
             raise UserError(
-                f"config.dataset.path {table} must have the columns path and label; it has "
+                f"{_named(table)} must have the columns path and label; it has "
                 f"{', '.join(map(repr, columns)) or 'none'}"
             )
     return {name: columns[name] for name in _KNOWN if name in columns}
+
+
+def _named(table: Path) -> str:
+    """The table in messages."""
+    return f"{spell('config.dataset.path')} {table}"
 
 
 def _read_text(table: Path, usual: str) -> Columns:
@@ -65,24 +76,24 @@ def _read_text(table: Path, usual: str) -> Columns:
             header, rows = _rows(file, usual)
     except UnicodeError as error:
         raise UserError(
-            f"config.dataset.path {table} is not a text in UTF-8, or as its mark of byte order "
+            f"{_named(table)} is not a text in UTF-8, or as its mark of byte order "
             f"says: {error}; save it as CSV UTF-8"
         ) from error
     except csv.Error as error:
-        raise UserError(f"config.dataset.path {table} is not a table: {error}") from error
+        raise UserError(f"{_named(table)} is not a table: {error}") from error
     except OSError as error:
         raise UserError(f"cannot read {table}: {error.strerror}") from error
     if not header:
-        raise UserError(f"config.dataset.path {table} is empty")
+        raise UserError(f"{_named(table)} is empty")
     named = [name for name in header if name]
     if len(set(named)) < len(named):
-        raise UserError(f"config.dataset.path {table} has two columns of one name")
+        raise UserError(f"{_named(table)} has two columns of one name")
     # Up to the last column with a name.
     width = max((index for index, name in enumerate(header, start=1) if name), default=0)
     for number, row in enumerate(rows, start=1):
         if len(row) < width or any(row[len(header) :]):
             raise UserError(
-                f"config.dataset.path {table}, row {number}: it has {len(row)} columns, and the "
+                f"{_named(table)}, row {number}: it has {len(row)} columns, and the "
                 f"first line has {len(header)}"
             )
     return {name: [row[index] for row in rows] for index, name in enumerate(header) if name}
@@ -123,15 +134,13 @@ def _read_parquet(table: Path) -> Columns:
         import pyarrow.parquet  # noqa: PLC0415 (only who has such a table needs it)
     except ImportError as error:
         raise UserError(
-            "config.dataset.path: reading .parquet needs pyarrow; pip install pyarrow, or give a "
-            ".csv file"
+            f"{spell('config.dataset.path')}: reading .parquet needs pyarrow; pip install pyarrow, "
+            "or give a .csv file"
         ) from error
     try:
         columns = pyarrow.parquet.read_table(table).to_pydict()
     except Exception as error:  # A damaged file can make the reader raise anything.
-        raise UserError(
-            f"config.dataset.path {table} is no Parquet file: {first_line(error)}"
-        ) from error
+        raise UserError(f"{_named(table)} is no Parquet file: {first_line(error)}") from error
     return {
         same_form(str(name)): ["" if value is None else str(value).strip() for value in values]
         for name, values in columns.items()

@@ -17,6 +17,7 @@ from train.data.own.listing import (
 )
 from train.foundation import messages, names
 from train.foundation.errors import UserError
+from train.foundation.spelling import spell
 
 # The start of an absolute path of Windows.
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
@@ -39,7 +40,7 @@ def find(table: Path) -> GivenImages:
         UserError: the file does not have that form, or a group is in two splits.
     """
     columns = table_columns.read(table)
-    where = f"config.dataset.path {table}"
+    where = f"{spell('config.dataset.path')} {table}"
     if not columns["path"]:
         raise UserError(f"{where} must list images; it has no rows")
     for name in table_columns.NEEDED:
@@ -84,7 +85,10 @@ def _paths(root: Path, listed: Sequence[str], where: str) -> tuple[str, ...]:
     if missing:
         named = _in_words(root, missing)
         if len(missing) == len(listed):
-            raise UserError(f"{where}: no file is there: {named}")
+            raise UserError(
+                f"{where}: no file is there: {named}",
+                usually="the paths begin in another folder than that of the table",
+            )
         # These are images that cannot be read, as others may be.
         logging.warning("%s: missing files: %s of %s: %s", where, len(missing), len(listed), named)
     _tell_of_other_paths(listed, paths, where)

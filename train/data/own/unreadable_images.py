@@ -18,6 +18,7 @@ from train.data.own.listing import EncodedImages
 from train.data.records import Records
 from train.foundation import messages, reading
 from train.foundation.errors import UserError
+from train.foundation.spelling import spell
 
 # The values of `config.dataset.check_images`: the headers are read, or all images are decoded.
 HEADERS, ALL = CHECKS = ("headers", "all")
@@ -70,7 +71,8 @@ def advised(error: UnreadableImageError, records: Records) -> UnreadableImageErr
     """The error of one of the images, with what reads the rest of a file that lacks its end."""
     if not isinstance(error, TruncatedImageError) or records.reader.options.read_truncated:
         return error
-    return TruncatedImageError(f"{error} (config.dataset.read_truncated=True reads what is there)")
+    reads = spell("config.dataset.read_truncated=True")
+    return TruncatedImageError(f"{error} ({reads} reads what is there)")
 
 
 def refused(images: Sequence[SkippedImage], advice: str) -> UserError:

@@ -12,6 +12,7 @@ import safetensors
 
 from train.foundation.errors import UserError, let_through
 from train.foundation.files import open_regular
+from train.foundation.spelling import spell
 from train.models.weights import torch_files
 from train.models.weights.names import Arrays
 
@@ -38,6 +39,7 @@ def read(path: Path) -> Arrays:
     Raises:
         UserError: the file cannot be read, or asks for code to be run.
     """
+    field = "config.model.pretrained"
     try:
         with io.BufferedReader(open_regular(path)) as file:
             if _PART.search(path.name):
@@ -47,17 +49,16 @@ def read(path: Path) -> Arrays:
                 )
             return _reader(file)(file)
     except OSError as error:
-        raise UserError(
-            f"config.model.pretrained must be a file of weights; {path}: {error.strerror or error}"
-        ) from error
+        reason = f"{path}: {error.strerror or error}"
+        raise UserError(field=field, must_be="a file of weights", but=reason) from error
     except UserError as error:
-        raise UserError(f"config.model.pretrained: {path} {error}") from error
+        raise UserError(f"{spell(field)}: {path} {error}") from error
     except Exception as error:
         let_through(error)
         # A damaged file can make its reader fail in many ways.
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         raise UserError(
-            f"config.model.pretrained: {path} is damaged or cut short ({reason}); get it again"
+            f"{spell(field)}: {path} is damaged or cut short ({reason}); get it again"
         ) from error
 
 

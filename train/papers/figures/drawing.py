@@ -58,7 +58,7 @@ def draw(
     if name is None:
         raise UserError(f"--figure is needed: it must be one of {', '.join(FIGURES)}")
     if wrong := fields.one_of(FIGURES)(name):
-        raise UserError(f"--figure must be {wrong}; got {name!r}")
+        raise UserError(field="--figure", must_be=wrong, got=name)
     kind = FIGURES[name]
     path = _file(out)
     given = {**options, "workdirs": workdirs, "runs": folder}

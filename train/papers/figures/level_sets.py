@@ -107,7 +107,7 @@ def by_loss(k: int) -> Figure:
         UserError: another K, which three classes do not allow.
     """
     if k not in KS:
-        raise UserError(f"--k must be 1 or 2 in level sets of three classes; got {k}")
+        raise UserError(field="--k", must_be="1 or 2 in level sets of three classes", got=k)
     return draw(
         panels_by_loss(k), f"Level sets of the losses for K = {k}, three classes and the label y"
     )

@@ -10,7 +10,7 @@ import numpy as np
 from absl import logging
 
 from train.data.batches import SkippedImage
-from train.data.images import UnreadableImageError
+from train.data.images import DecodeOptions, UnreadableImageError
 from train.data.own import listing, unreadable_images
 from train.data.own.found_images import FoundImages
 from train.data.own.own_image_reader import OwnImageReader
@@ -71,7 +71,7 @@ def _complete(
         left_out = images.listing.paths[int(partial.readable.argmin())]
         raise UserError(f"{left_out} cannot be read, and was left out before; {_ADVICE}")
     if not skip_unreadable:
-        _check(images)
+        _check(network, images)
     if partial.done:
         show_line(f"going on after {partial.done:,} of {len(images.listing):,} images")
     batches = _batches(network, images, partial.done, skip_unreadable=skip_unreadable)
@@ -86,9 +86,9 @@ def _complete(
             progress.advance(len(readable))
 
 
-def _check(images: FoundImages) -> None:
+def _check(network: Network, images: FoundImages) -> None:
     """Refuses images that cannot be read, as far as it can be told without decoding all of them."""
-    records = _records(images)
+    records = _records(network, images)
     found = [
         SkippedImage(records.file_name(index), records.name, str(error))
         for chunk in unreadable_images.find(records, check=unreadable_images.HEADERS)
@@ -98,9 +98,10 @@ def _check(images: FoundImages) -> None:
         raise unreadable_images.refused(found, _ADVICE)
 
 
-def _records(images: FoundImages) -> Records:
-    # The network has a reader of its own.
-    reader = OwnImageReader((1, 1, 3), upright=True, augmentation="none")
+def _records(network: Network, images: FoundImages) -> Records:
+    # The network has a reader of its own, which is asked for the pixels.
+    options = DecodeOptions() if network.spec.reader is None else network.spec.reader.options
+    reader = OwnImageReader((1, 1, 3), upright=True, augmentation="none", options=options)
     return Records(images.source, np.arange(len(images.listing)), str(images.listing.root), reader)
 
 
@@ -109,7 +110,7 @@ def _batches(
 ) -> Iterator[tuple[tuple[int, np.ndarray], np.ndarray]]:
     """The first index of each batch and which of its images can be read, and their pixels."""
     number = len(images.listing)
-    records = _records(images)
+    records = _records(network, images)
 
     def read(index: int) -> np.ndarray | UnreadableImageError:
         try:

@@ -13,7 +13,6 @@ from train.data.own.listing import Listing, Role, file_sizes
 from train.data.own.own_images import OwnImagesSpec
 from train.data.side_files import PassedOver
 from train.foundation import names
-from train.foundation.messages import naming_flags
 
 
 def configuration(name: str, path: Path, **fields: Any) -> FolderFields | TableFields:
@@ -47,7 +46,7 @@ def in_folder(path: Path, **fields: Any) -> FoundImages:
     """
     config = configuration("folder", path, **fields)
     root = names.existing(path.absolute())
-    return _unlabelled(root, most_bytes(config)) or _labelled("images", config)
+    return _unlabelled(root, most_bytes(config)) or _labelled(config)
 
 
 def in_table(path: Path, **fields: Any) -> FoundImages:
@@ -60,14 +59,13 @@ def in_table(path: Path, **fields: Any) -> FoundImages:
     Raises:
         UserError: it has another form, or lists no images.
     """
-    return _labelled("table", configuration("table", path, **fields))
+    return _labelled(configuration("table", path, **fields))
 
 
-def _labelled(flag: str, config: FolderFields | TableFields) -> FoundImages:
-    with naming_flags({"config.dataset.path": f"--{flag}", "config.dataset.": "--"}):
-        spec = dataset_spec(config)
-        assert isinstance(spec, OwnImagesSpec)
-        return spec.find(None)
+def _labelled(config: FolderFields | TableFields) -> FoundImages:
+    spec = dataset_spec(config)
+    assert isinstance(spec, OwnImagesSpec)
+    return spec.find(None)
 
 
 def _unlabelled(root: Path, largest: int) -> FoundImages | None:

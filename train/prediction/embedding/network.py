@@ -18,7 +18,6 @@ from train.data.augmentation import normalize
 from train.data.images import USUAL
 from train.devices import compilation_cache
 from train.foundation.errors import UserError
-from train.foundation.messages import naming_flags
 from train.models import (
     MODEL_NAME,
     NORMALIZATIONS,
@@ -32,17 +31,6 @@ from train.models.classifier import Classifier
 from train.prediction import image_files, trained
 from train.prediction.embedding import found
 from train.training.state import parameters_digest
-
-# What messages of other rooms call the flags.
-_FLAGS = {
-    "config.model.pretrained is for networks": "--model must be one of the networks",
-    "config.model.pretrained": "--weights",
-    "name the one": "--model=NAME says which",
-    "config.model.name=": "",
-    "config.model.name is": "got",
-    "config.dataset.decoding": "--decoding",
-    "got images of shape": "--image_size gives images of shape",
-}
 
 
 @dataclass(frozen=True)
@@ -169,25 +157,23 @@ def of_weights(
             or the network takes no images of that size.
     """
     compilation_cache.use()
-    with naming_flags(_FLAGS):
-        if name is None:
-            name = network_of(str(path))
-        elif wrong := MODEL_NAME(name):
-            raise UserError(f"--model must be {wrong}; got {name!r}")
-        network = published(name)
-        size = image_size or network.image_size
-        shape = (size, size, 3)
-        check_image_shape(name, shape)
-        colours = network.normalization if normalization is None else NORMALIZATIONS[normalization]
-        spec = dataclasses.replace(
-            dataset_spec(found.configuration("folder", path, **decoding)).of_shape(shape),
-            mean=colours.mean,
-            std=colours.std,
-        )
-        model = build_model(
-            name, num_classes=1, head="linear", axis_name=None, half_precision=False
-        )
-        loaded = load_alone(model, name, str(path), shape)
+    if name is None:
+        name = network_of(str(path))
+    elif wrong := MODEL_NAME(name):
+        raise UserError(field="config.model.name", must_be=wrong, got=name)
+    network = published(name)
+    size = image_size or network.image_size
+    shape = (size, size, 3)
+    if wrong := check_image_shape(name, shape):
+        raise UserError(f"{name} takes {wrong}; --image_size gives images of shape {shape}")
+    colours = network.normalization if normalization is None else NORMALIZATIONS[normalization]
+    spec = dataclasses.replace(
+        dataset_spec(found.configuration("folder", path, **decoding)).of_shape(shape),
+        mean=colours.mean,
+        std=colours.std,
+    )
+    model = build_model(name, num_classes=1, head="linear", axis_name=None, half_precision=False)
+    loaded = load_alone(model, name, str(path), shape)
     return Network(
         spec, model, name, loaded.params["features"], loaded.batch_stats.get("features", {})
     )

@@ -209,10 +209,6 @@ def test_every_row_has_a_line_in_order(finished, rows, tmp_path):
 
 # The folder of the rows stands for @, the run on features for %, one on images for &.
 MISTAKES = {
-    "both": (
-        "--workdir=% --features=@/alone.npy --images=@ --top_k=1",
-        "only one of --images, --f",
-    ),
     "no file": ("--workdir=% --features= --top_k=1", "--features must name a file or a folder; it"),
     "gone": ("--workdir=% --features=@/gone.npy --top_k=1", "gone.npy cannot be read: No such"),
     "an image": (

@@ -317,19 +317,14 @@ def test_a_run_with_another_parameter_is_named_and_not_taken(tables, tmp_path):
 # Refusals
 
 MISTAKES = {
-    "no table": ([], "--table is needed: it must be one of 3.1, 4.2"),
     "unknown table": (["--table=4.1"], "--table must be one of 3.1, 4.2"),
     "unknown data": (["--table=4.4", "--on=digit"], "did you mean 'digits'?"),
     "unknown row": (["--table=4.4", "--rows=cross_entropi"], "did you mean 'cross_entropy'?"),
-    "no row": (["--table=4.4", "--rows="], "--rows must be one of"),
     "unknown column": (["--table=4.4", "--columns=p=0.7"], "--columns must be one of p=0, p=0.1"),
     "seeds of text": (["--table=4.4", "--seeds=a,b"], "--seeds must be different whole numbers"),
-    "seeds twice": (["--table=4.4", "--seeds=1,1"], "--seeds must be different whole numbers"),
     "negative seed": (["--table=4.4", "--seeds=-1"], "got '-1'"),
     "no runs": (["--table=4.4", "--runs=/proc/nowhere/runs"], "there is no /proc/nowhere/runs"),
     "runs in a file": (["--table=4.4", "--runs=README.md", "--plan"], "--runs must be a folder"),
-    "plan and run": (["--table=4.4", "--plan", "--run"], "--plan and --run exclude each other"),
-    "json of a plan": (["--table=4.4", "--plan", "--json=x.json"], "--plan collects none"),
     "json nowhere": (["--table=4.4", "--json=/proc/nowhere/x.json"], "there is no /proc/nowhere"),
     "json of the system": (["--table=4.4", "--json=/proc/self/x.json"], "--json must not be in"),
     "runs of the system": (["--table=4.4", "--plan", "--runs=/proc/self/x"], "--runs must not be"),
