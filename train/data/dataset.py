@@ -11,7 +11,7 @@ import numpy as np
 
 from train.configuration import DatasetFields
 from train.data.image_reader import ImageReader
-from train.data.listed_files import ListedFiles
+from train.data.own.listing import ListedFiles
 from train.data.records import Split
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from tests.train.chaos.trials import drawn
 from train.data import fast_photographs, images, photograph_reader
 from train.data.images import UnreadableImageError
 from train.data.own import unreadable_images
+from train.data.own.encoded_images import Files
 from train.data.own.fast_own_image_reader import FastOwnImageReader
-from train.data.own.found_images import Files
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
 from train.data.records import Records
 from train.foundation.errors import UserError

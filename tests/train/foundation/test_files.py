@@ -13,8 +13,8 @@ import pytest
 from train.configuration.datasets import FolderFields
 from train.data.batches import SkippedImage
 from train.data.images import UnreadableImageError
-from train.data.own import feature_files, folders, found_images, tables
-from train.data.own.found_images import Files
+from train.data.own import families, feature_files, tables
+from train.data.own.encoded_images import Files
 from train.evaluation import score_files
 from train.foundation import files, folder_lock
 from train.foundation.errors import UserError
@@ -73,8 +73,8 @@ def test_the_largest_image_has_the_size_of_the_field(tmp_path):
         test_fraction=0.3,
         max_image_mb=1,
     )
-    found = found_images.find(fields, lambda path: folders.find(path, nested=False))
-    larger, _, whole = (found.source[index] for index in range(3))
+    found = families.FOLDER.spec(fields).find(None)
+    larger, _, whole = (found.images[index] for index in range(3))
     assert larger["unreadable"] == "it has 1,048,577 bytes, and max_image_mb allows 1 MiB"
     assert len(whole["image"]) == MIB
 

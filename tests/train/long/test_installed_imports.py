@@ -25,7 +25,7 @@ FILES = {
         "import dataclasses\n"
         "import helper\n"
         "from train.data import DatasetFamily\n"
-        "from train.data.own.folder import FOLDER\n\n\n"
+        "from train.data.own.families import FOLDER\n\n\n"
         "def spec(fields):\n"
         "    return dataclasses.replace(FOLDER.spec(fields), kind=helper.Reader)\n\n\n"
         "FAMILY = DatasetFamily(spec, fields=FOLDER.fields)\n"

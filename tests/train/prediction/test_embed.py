@@ -24,9 +24,10 @@ from train.configuration.datasets import FeaturesFields
 from train.data import dataset_spec, photographs
 from train.data.images import UnreadableImageError
 from train.data.own import feature_files
+from train.data.own.encoded_images import EncodedImages
 from train.data.own.fast_own_image_reader import FastOwnImageReader
 from train.data.own.found_images import FoundImages
-from train.data.own.listing import EncodedImages, Listing
+from train.data.own.listing import Listing
 from train.foundation import stored_rows
 from train.foundation.errors import UserError
 from train.foundation.stored_rows import StoredRows
@@ -494,13 +495,13 @@ def test_few_features_are_in_memory(photos, tmp_path):
 
     number, width = 1_280, 8_192
     listing = Listing(
-        photos,
-        tuple(f"{index}.png" for index in range(number)),
-        np.arange(number) % 2,
-        np.zeros(number, np.int8),
-        ("a", "b"),
+        paths=tuple(f"{index}.png" for index in range(number)),
+        sizes=np.full(number, len(encoded)),
+        labels=np.arange(number) % 2,
+        roles=np.zeros(number, np.int8),
+        class_names=("a", "b"),
     )
-    images = FoundImages(listing, np.full(number, len(encoded)), Many(), "digest")
+    images = FoundImages(listing, Many(), photos, "here")
     tracemalloc.start()
     try:
         embed(Wide(width), images, tmp_path / "a.npz", skip_unreadable=False)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow
 import pyarrow.compute
 
-from train.data.own import listing
+from train.data.own import encoded_images
 from train.foundation.files import MOST_IMAGE_BYTES, open_bounded, read_bounded
 from train.foundation.names import SimilarFiles, shown
 
@@ -88,14 +88,14 @@ class ArrowImages(Sequence[dict[str, Any]]):
         """The end of an image; nothing if its file cannot be read."""
         if self._bytes is not None and (found := self._bytes[index]).is_valid:
             # A view: only what is asked for is read of the mapped file.
-            return memoryview(found.as_buffer())[-listing.MARK_BYTES :].tobytes()
+            return memoryview(found.as_buffer())[-encoded_images.MARK_BYTES :].tobytes()
         path = None if self._paths is None else self._paths[index].as_py()
-        return b"" if path is None else listing.end_of(self._file(path))
+        return b"" if path is None else encoded_images.end_of(self._file(path))
 
     def sizes(self) -> np.ndarray:
         """The number of bytes of each image, int64 [n]; 0 for one that is missing.
 
-        Of an image in a file, see `listing.file_sizes`.
+        Of an image in a file, see `encoded_images.file_sizes`.
         """
         found = np.zeros(len(self), np.int64)
         inside = np.zeros(len(self), bool)
@@ -115,7 +115,7 @@ class ArrowImages(Sequence[dict[str, Any]]):
                 if (path := self._paths[index].as_py()) is not None
             }
             named = [str(self._file(path)) for path in paths.values()]
-            found[list(paths)] = listing.file_sizes(self._root, named)
+            found[list(paths)] = encoded_images.file_sizes(self._root, named)
         return found
 
     def _file(self, path: str) -> Path:

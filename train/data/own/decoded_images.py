@@ -11,7 +11,7 @@ from typing_extensions import override
 from train.data import images
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
-from train.data.own.listing import EncodedImages
+from train.data.own.encoded_images import EncodedImages
 
 # The bytes of all pixels of a source that is kept; the headers add a few in a hundred.
 _MOST_BYTES = 2**30

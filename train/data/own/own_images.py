@@ -11,14 +11,10 @@ from train.configuration.datasets import OwnImageFields
 from train.data import augmentation, decoding, image_opening, photographs
 from train.data.dataset import Dataset, DatasetSpec
 from train.data.images import DecodeOptions, turned_upright
-from train.data.listed_files import ListedFiles
-from train.data.own import (
-    decoded_images,
-    division,
-    run_images,
-)
+from train.data.own import decoded_images, division, run_images
+from train.data.own.division import Division
 from train.data.own.found_images import FoundImages
-from train.data.own.listing import Role
+from train.data.own.listing import ListedFiles, Role
 from train.data.own.own_image_reader import OwnImageReader
 from train.data.own.train_images import TrainImages
 from train.data.records import Records, Split
@@ -36,7 +32,8 @@ class OwnImagesSpec(DatasetSpec):
     """Images that are decoded when a batch wants them.
 
     Attributes:
-        find: finds the images; called with the folder of all prepared data sets.
+        source: finds the images; called with the folder of all prepared data sets.
+        division: how they are divided if a split is missing.
         image_size: the height and width that the network gets; `None` to find it in the images.
         upright: whether images are rotated as their EXIF orientation says.
         changes: how training images are changed, one of `CHANGES`.
@@ -46,7 +43,8 @@ class OwnImagesSpec(DatasetSpec):
         files: the files of the run that goes on; `None` for a run that begins.
     """
 
-    find: Callable[[str | None], FoundImages]
+    source: Callable[[str | None], FoundImages]
+    division: Division
     image_size: int | None
     upright: bool
     changes: str
@@ -62,38 +60,36 @@ class OwnImagesSpec(DatasetSpec):
             found = run_images.of_run(found, self.files, self._reader(self.files.image_shape))
             # The images that it was found in may be gone.
             shape = self.files.image_shape if found.digest == self.files.digest else None
-        images = found.listing
+        listing = found.listing
         shape = shape or _shape(found, self.image_size, upright=self.upright)
         reader = self._reader(shape)
-        source = found.source
+        images = found.images
         if self.image_size is None and max(shape) <= _LARGEST_AS_IT_IS:
-            source = decoded_images.kept(source, reader)
+            images = decoded_images.kept(images, reader)
 
         def split(indices: np.ndarray, labels: np.ndarray) -> Split:
-            return Split(Records(source, indices, str(images.root), reader), labels)
+            return Split(Records(images, indices, str(found.root), reader), labels)
 
-        train = self.train_images.chosen(images)
-        validation, test = map(images.of_role, (Role.VALIDATION, Role.TEST))
+        train = self.train_images.chosen(listing)
+        validation, test = map(listing.of_role, (Role.VALIDATION, Role.TEST))
         return Dataset(
-            train=split(train, self.train_images.labels(images, train, seed=seed)),
-            validation=split(validation, images.labels[validation]),
-            test=split(test, images.labels[test]),
-            class_names=images.class_names,
-            unseen_class_names=images.unseen_names,
+            train=split(train, self.train_images.labels(listing, train, seed=seed)),
+            validation=split(validation, listing.labels[validation]),
+            test=split(test, listing.labels[test]),
+            class_names=listing.class_names,
+            unseen_class_names=listing.unseen_names,
             image_shape=shape,
             digest=found.digest,
-            files=ListedFiles(
-                digest=found.digest,
-                image_shape=shape,
-                class_names=images.class_names,
-                unseen_class_names=images.unseen_names,
-                given=images.given,
-                paths=images.paths,
-                labels=images.labels,
-                roles=images.roles,
-                sizes=found.sizes,
-            ),
+            files=ListedFiles(found.digest, shape, listing),
         )
+
+    def find(self, data_dir: str | None) -> FoundImages:
+        """The images with all splits.
+
+        Raises:
+            UserError: they cannot be found, or no classifier can be trained with them.
+        """
+        return self.source(data_dir).divided(self.division)
 
     def going_on(self, files: ListedFiles) -> DatasetSpec:
         """See `DatasetSpec`."""
@@ -114,7 +110,7 @@ class OwnImagesSpec(DatasetSpec):
         return self.kind(shape, self.upright, self.changes, self.options)
 
 
-def make(fields: OwnImageFields, find: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
+def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
     """The data set of `config.dataset`, whose images a function finds; see `OwnImagesSpec`."""
     division.check_fractions(fields)
     imagenet = fields.normalization == "imagenet"
@@ -126,7 +122,8 @@ def make(fields: OwnImageFields, find: Callable[[str | None], FoundImages]) -> O
         augment=augmentation.unchanged,
         mean=photographs.IMAGENET_MEAN if imagenet else (0.5,) * 3,
         std=photographs.IMAGENET_STD if imagenet else (0.5,) * 3,
-        find=find,
+        source=source,
+        division=Division.of(fields),
         image_size=fields.image_size,
         upright=fields.respect_exif_orientation,
         changes=fields.augmentation,
@@ -149,7 +146,7 @@ def _shape(found: FoundImages, image_size: int | None, *, upright: bool) -> tupl
     train = found.listing.of_role(Role.TRAIN)
     sampled = train[np.linspace(0, len(train) - 1, _NUM_SAMPLED).astype(int)]
     seen = [
-        _size_and_mode(found.source[index]["image"], upright=upright)
+        _size_and_mode(found.images[index]["image"], upright=upright)
         for index in np.unique(sampled).tolist()
     ]
     known = [one for one in seen if one is not None]

@@ -2,20 +2,16 @@
 
 import difflib
 import functools
-import hashlib
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow_datasets as tfds
 
+from train.configuration.datasets import TfdsFields
 from train.data import builders, prepared_files
 from train.data.own import named_splits
-from train.data.own.division import Division
 from train.data.own.found_images import FoundImages
-from train.data.own.listing import Role
 from train.foundation.errors import UserError, first_line
 
 # Of `train.prepare --dataset`.
@@ -49,26 +45,18 @@ def open_by_name(
         raise UserError(f"{_FIELD} {name!r}: {reason}") from error
 
 
-def find(
-    name: str,
-    data_dir: str | None,
-    *,
-    splits: Mapping[Role, str | None],
-    divided: Division,
-) -> FoundImages:
-    """The images of a prepared data set.
+def find(fields: TfdsFields, data_dir: str | None) -> FoundImages:
+    """The images of the prepared data set of `config.dataset`.
 
     Args:
-        name: of the data set, with its config and version where it has several.
+        fields: `config.dataset`.
         data_dir: the folder of all prepared data sets; `None` for tfds's own default.
-        splits: the prepared split of each role; `None` for the one that is named so. Where there is
-            none, images of the training split are held out.
-        divided: how the images are divided if a split is missing.
 
     Raises:
         UserError: the data set is not prepared, is no data set of images with classes, or lacks a
             split.
     """
+    name = fields.tfds_name
     builder = builders.open_builder(
         functools.partial(open_by_name, name),
         data_dir,
@@ -85,7 +73,7 @@ def find(
         labels_of = functools.partial(
             prepared_files.split_labels, builder, image=image, label=label
         )
-        labels = named_splits.labels_of_roles(list(builder.info.splits), labels_of, splits, where)
+        labels = named_splits.labels_of_roles(list(builder.info.splits), labels_of, fields, where)
         examples = {
             split: prepared_files.Examples(builder, split, image=image)
             for split, _ in labels.values()
@@ -95,13 +83,9 @@ def find(
             f"{where} is prepared in {builder.data_dir} in a format that cannot be read at random; "
             f"prepare it in another config.dataset.data_dir as {builders.FILE_FORMAT}"
         ) from error
-    root = Path(builder.data_dir)
-    found = named_splits.list_images(root, labels, features[label].names, where, divided)
-    sizes = np.zeros(len(found), np.int64)
-    digest = hashlib.sha256(builder.info.full_name.encode())
-    digest.update(found.digest(sizes).encode())
-    source = named_splits.Examples(examples, image)
-    return FoundImages(found, sizes, source, digest.hexdigest())
+    listing = named_splits.listed(labels, features[label].names, where)
+    images = named_splits.Examples(examples, image)
+    return FoundImages(listing, images, Path(builder.data_dir), where, builder.info.full_name)
 
 
 def image_and_label(features: Any, where: str) -> tuple[str, str]:

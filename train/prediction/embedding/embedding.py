@@ -56,7 +56,7 @@ def embed(network: Network, images: FoundImages, out: Path, *, skip_unreadable: 
         readable = partial.readable
         if not readable.any():
             partial_features.beside(out).unlink()
-            raise UserError(f"none of the {number:,} images in {images.listing.root} can be read")
+            raise UserError(f"none of the {number:,} images in {images.root} can be read")
         archive.write(out, identity, images.listing, readable, partial.batches(), num_features)
         partial_features.beside(out).unlink()
     _summarize(out, images.listing, readable, num_features)
@@ -101,7 +101,7 @@ def _check(images: FoundImages) -> None:
 def _records(images: FoundImages) -> Records:
     # The network has a reader of its own.
     reader = OwnImageReader((1, 1, 3), upright=True, augmentation="none")
-    return Records(images.source, np.arange(len(images.listing)), str(images.listing.root), reader)
+    return Records(images.images, np.arange(len(images.listing)), str(images.root), reader)
 
 
 def _batches(

@@ -10,7 +10,7 @@ from tests.train.data.own.pictures import picture
 from train.data.batches import SKIPPED, EvaluationBatches, TrainingBatches
 from train.data.images import UnreadableImageError
 from train.data.own import decoded_images
-from train.data.own.found_images import Files
+from train.data.own.encoded_images import Files
 from train.data.own.own_image_reader import CHANGES, OwnImageReader
 from train.data.records import Records, Split
 

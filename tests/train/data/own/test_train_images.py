@@ -31,7 +31,10 @@ def listing_of(counts, *, reverse=False):
         paths.reverse()
     texts, labels, roles = zip(*paths, strict=True)
     return Listing(
-        None, texts, np.array(labels, np.int32), np.array(roles, np.int8), CLASSES[: len(counts)]
+        paths=texts,
+        labels=np.array(labels, np.int32),
+        roles=np.array(roles, np.int8),
+        class_names=CLASSES[: len(counts)],
     )
 
 
