@@ -12,6 +12,8 @@ import pytest
 
 from train.configuration.datasets import FolderFields
 from train.data.batches import SkippedImage
+from train.data.framing import PlainFraming
+from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
 from train.data.own import families, feature_files, tables
 from train.data.own.encoded_images import Files
@@ -54,7 +56,7 @@ KINDS = {
 def test_an_image_without_end_is_unreadable(endless, kind):
     path = endless / f"{kind}.jpg"
     with pytest.raises(UnreadableImageError) as caught:
-        image_files.read(path, None)
+        image_files.read(path, ImageReader(PlainFraming((8, 8, 3))))
     assert str(caught.value) == f"cannot read {path}: {KINDS[kind]}"
     (example,) = Files(endless, (path.name,))
     assert example == {"image": b"", "file_name": path.name, "unreadable": KINDS[kind]}

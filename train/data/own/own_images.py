@@ -8,15 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.configuration.datasets import OwnImageFields
-from train.data import augmentation, decoding, image_opening, photographs
+from train.data import augmentation, image_opening, image_reader, photographs
 from train.data.dataset import Dataset, DatasetSpec
+from train.data.image_reader import ImageReader
 from train.data.images import DecodeOptions, turned_upright
 from train.data.own import decoded_images, division, run_images
 from train.data.own.division import Division
 from train.data.own.found_images import FoundImages
+from train.data.own.image_changes import OwnFraming
 from train.data.own.listing import ListedFiles, Role
-from train.data.own.own_image_reader import OwnImageReader
 from train.data.own.train_images import TrainImages
+from train.data.pictures import Picture
 from train.data.records import Records, Split
 
 # What the network gets where the images are of many sizes, or large.
@@ -37,7 +39,7 @@ class OwnImagesSpec(DatasetSpec):
         image_size: the height and width that the network gets; `None` to find it in the images.
         upright: whether images are rotated as their EXIF orientation says.
         changes: how training images are changed, one of `CHANGES`.
-        kind: the kind of the reader.
+        kind: the kind of the pictures that the reader resizes.
         options: what is made of images that are not opaque, or not whole.
         train_images: which training images are used, and with which labels.
         files: the files of the run that goes on; `None` for a run that begins.
@@ -48,7 +50,7 @@ class OwnImagesSpec(DatasetSpec):
     image_size: int | None
     upright: bool
     changes: str
-    kind: type[OwnImageReader]
+    kind: type[Picture]
     options: DecodeOptions
     train_images: TrainImages
     files: ListedFiles | None = None
@@ -106,8 +108,9 @@ class OwnImagesSpec(DatasetSpec):
         reader = self._reader((height, width, channels))
         return dataclasses.replace(self, image_shape=image_shape, mean=mean, std=std, reader=reader)
 
-    def _reader(self, shape: tuple[int, int, int]) -> OwnImageReader:
-        return self.kind(shape, self.upright, self.changes, self.options)
+    def _reader(self, shape: tuple[int, int, int]) -> ImageReader:
+        framing = OwnFraming(shape, self.changes)
+        return ImageReader(framing, self.upright, self.options, self.kind)
 
 
 def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
@@ -127,18 +130,12 @@ def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) ->
         image_size=fields.image_size,
         upright=fields.respect_exif_orientation,
         changes=fields.augmentation,
-        kind=decoding.chosen(fields.decoding, OwnImageReader, _fast),
+        kind=image_reader.kind_of(fields.decoding),
         options=DecodeOptions(
             on_white=fields.transparency == "white", read_truncated=fields.read_truncated
         ),
         train_images=TrainImages.of(fields),
     )
-
-
-def _fast() -> type[OwnImageReader]:
-    from train.data.own.fast_own_image_reader import FastOwnImageReader  # noqa: PLC0415
-
-    return FastOwnImageReader
 
 
 def _shape(found: FoundImages, image_size: int | None, *, upright: bool) -> tuple[int, int, int]:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from train.data import images
 from train.data.batches import SkippedImage
+from train.data.framing import PlainFraming
+from train.data.image_reader import ImageReader
 from train.data.images import DecodeOptions, UnreadableImageError
 from train.data.own import image_records, unreadable_images
 from train.data.own.found_images import FoundImages
 from train.data.own.image_records import DESCRIPTION, RECORDS
 from train.data.own.listing import NO_SPLIT, Listing, Role
-from train.data.own.own_image_reader import OwnImageReader
 from train.data.preparing.dataset_writer import locked
 from train.data.records import Records
 from train.foundation import checksums, files, reading
@@ -68,7 +68,7 @@ def write(
                 left.unlink()
         # The size that a run will want is not known, and nothing is resized.
         options = DecodeOptions(read_truncated=read_truncated)
-        reader = OwnImageReader((1, 1, 3), upright=True, augmentation="none", options=options)
+        reader = ImageReader(PlainFraming((1, 1, 3)), options=options)
         every = Records(found.images, np.arange(len(found.listing)), str(found.root), reader)
         kept, sizes, sums, unreadable = _write_records(every, unfinished)
         written = dataclasses.replace(found.listing.take(kept), sizes=sizes)
@@ -116,7 +116,7 @@ def _write_records(
     def read(index: int) -> bytes | UnreadableImageError:
         try:
             encoded, where = every.encoded(index)
-            images.decode(encoded, where, every.reader.options)
+            every.reader.decode(encoded, where)
         except UnreadableImageError as error:
             return unreadable_images.advised(error, every)
         return encoded

@@ -13,7 +13,6 @@ from train.data.batches import SkippedImage
 from train.data.images import UnreadableImageError
 from train.data.own import listing, unreadable_images
 from train.data.own.found_images import FoundImages
-from train.data.own.own_image_reader import OwnImageReader
 from train.data.records import Records
 from train.foundation import messages, reading
 from train.foundation.console import show_line
@@ -71,7 +70,7 @@ def _complete(
         left_out = images.listing.paths[int(partial.readable.argmin())]
         raise UserError(f"{left_out} cannot be read, and was left out before; {_ADVICE}")
     if not skip_unreadable:
-        _check(images)
+        _check(network, images)
     if partial.done:
         show_line(f"going on after {partial.done:,} of {len(images.listing):,} images")
     batches = _batches(network, images, partial.done, skip_unreadable=skip_unreadable)
@@ -86,9 +85,9 @@ def _complete(
             progress.advance(len(readable))
 
 
-def _check(images: FoundImages) -> None:
+def _check(network: Network, images: FoundImages) -> None:
     """Refuses images that cannot be read, as far as it can be told without decoding all of them."""
-    records = _records(images)
+    records = _records(network, images)
     found = [
         SkippedImage(records.file_name(index), records.name, str(error))
         for chunk in unreadable_images.find(records, check=unreadable_images.HEADERS)
@@ -98,10 +97,9 @@ def _check(images: FoundImages) -> None:
         raise unreadable_images.refused(found, _ADVICE)
 
 
-def _records(images: FoundImages) -> Records:
-    # The network has a reader of its own.
-    reader = OwnImageReader((1, 1, 3), upright=True, augmentation="none")
-    return Records(images.images, np.arange(len(images.listing)), str(images.root), reader)
+def _records(network: Network, images: FoundImages) -> Records:
+    indices = np.arange(len(images.listing))
+    return Records(images.images, indices, str(images.root), network.reader)
 
 
 def _batches(
@@ -109,11 +107,11 @@ def _batches(
 ) -> Iterator[tuple[tuple[int, np.ndarray], np.ndarray]]:
     """The first index of each batch and which of its images can be read, and their pixels."""
     number = len(images.listing)
-    records = _records(images)
+    records = _records(network, images)
 
     def read(index: int) -> np.ndarray | UnreadableImageError:
         try:
-            return network.pixels(*records.encoded(index))
+            return network.reader.for_evaluation(*records.encoded(index))
         except UnreadableImageError as error:
             return error
 

@@ -13,14 +13,15 @@ from tests.train.data.own import pictures
 from train import prepare
 from train.data import dataset_spec
 from train.data.batches import SkippedImage
+from train.data.image_reader import ImageReader
 from train.data.own import encoded_images, image_records, unreadable_images
 from train.data.own.encoded_images import Files
-from train.data.own.own_image_reader import OwnImageReader
+from train.data.own.image_changes import OwnFraming
 from train.data.own.unreadable_images import ALL, HEADERS
 from train.data.records import Records
 from train.prediction.embedding.found import configuration
 
-READER = OwnImageReader((16, 16, 3), upright=True, augmentation="none")
+READER = ImageReader(OwnFraming((16, 16, 3)))
 
 
 def encoded(kind, size=(90, 70), **options):
