@@ -41,5 +41,5 @@ def reader_of(decoding: str) -> ImageReader:
     The EXIF orientation is not applied: torchvision's `ImageFolder`, which gave the published
     results, does not apply it either.
     """
-    framing = PublishedFraming(SHORTER_SIDE, CROP)
+    framing = PublishedFraming((CROP, CROP, 3), SHORTER_SIDE)
     return ImageReader(framing, upright=False, kind=image_reader.kind_of(decoding))

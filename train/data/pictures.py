@@ -1,7 +1,8 @@
 """Decoded images that do not have their size yet, and the parts of them that get it."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self
+from typing import NamedTuple, Self
 
 from PIL import Image
 from typing_extensions import override
@@ -47,7 +48,7 @@ def whole(size: tuple[int, int]) -> Box:
     return (0, 0, *size)
 
 
-class Picture(Protocol):
+class Picture(ABC):
     """A decoded image in RGB that does not have its size yet."""
 
     @classmethod
@@ -58,21 +59,22 @@ class Picture(Protocol):
             encoded: the bytes of the file.
             upright: whether it is rotated as its EXIF orientation says.
         """
-        ...
+        del encoded, upright
+        return None
 
     @classmethod
+    @abstractmethod
     def of(cls, image: Image.Image) -> Self:
         """The picture of a decoded image."""
-        ...
 
     @property
+    @abstractmethod
     def size(self) -> tuple[int, int]:
         """Its width and height."""
-        ...
 
+    @abstractmethod
     def cut(self, cut: Cut) -> Image.Image:
         """A part of it with another size."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,6 @@ class PillowPicture(Picture):
     """A picture that Pillow resizes."""
 
     image: Image.Image
-
-    @classmethod
-    @override
-    def of_file(cls, encoded: bytes, *, upright: bool) -> Self | None:
-        del encoded, upright
-        return None
 
     @classmethod
     @override

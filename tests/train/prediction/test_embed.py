@@ -147,6 +147,22 @@ def test_transparency_and_truncated_files_are_as_the_flags_say(weights, monkeypa
         usual.reader.for_evaluation(file.getvalue()[:-20], "a")
 
 
+def test_truncated_files_are_embedded_if_the_network_reads_them(tmp_path):
+    class Patient(Sums):
+        chosen = found.configuration("folder", Path("photos"), read_truncated=True)
+        reader = dataset_spec(chosen).of_shape(Sums.image_shape).image_reader
+
+    root = tmp_path / "photos"
+    pictures.write_classes(root, CLASSES, 5)
+    pictures.picture("a").save(root / "ash" / "0.jpg", "JPEG", quality=95)
+    whole = (root / "ash" / "0.jpg").read_bytes()
+    (root / "ash" / "0.jpg").write_bytes(whole[:-20])
+    with pytest.raises(UserError, match=r"cannot decode ash/0\.jpg .*truncated"):
+        embed(Sums(), found.in_folder(root), tmp_path / "a.npz", skip_unreadable=False)
+    embed(Patient(), found.in_folder(root), tmp_path / "a.npz", skip_unreadable=False)
+    assert len(arrays(tmp_path / "a.npz")["features"]) == 5 * len(CLASSES) + 1
+
+
 def test_weights_choose_their_network_and_its_images(weights, monkeypatch):
     small_network.shrink(monkeypatch.setitem)
     clip = NORMALIZATIONS["clip"]
@@ -471,17 +487,14 @@ def test_features_that_are_not_finite_are_refused(photos, tmp_path):
 
 def test_few_features_are_in_memory(photos, tmp_path):
     class Many(EncodedImages):
-        def __getitem__(self, index):
-            return {"image": encoded, "file_name": "a"}
+        def read(self, index):
+            return encoded
 
         def __len__(self):
             return number
 
         def name(self, index):
             return "a"
-
-        def open(self, index):
-            return io.BytesIO(encoded)
 
     encoded = (photos / "ash" / "0.png").read_bytes()
 

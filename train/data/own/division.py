@@ -1,8 +1,7 @@
 """Divides examples into training, validation and test, as far as they are not divided yet."""
 
 import dataclasses
-from collections.abc import Container, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 import numpy as np
 from absl import logging
@@ -11,32 +10,6 @@ from train.configuration.datasets import DividedFields
 from train.data.own import class_names, held_out, unseen_classes
 from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.foundation.errors import UserError
-
-
-@dataclass(frozen=True)
-class Division:
-    """How examples are divided.
-
-    Attributes:
-        validation: the fraction of each class that is held out for validation if no split is given.
-        test: the fraction of each class that is held out for the test if no split is given.
-        unseen: what becomes of classes without training examples; None to keep them. See
-            `unseen_classes`.
-    """
-
-    validation: float
-    test: float
-    unseen: str | None = unseen_classes.REFUSE
-
-    @classmethod
-    def of(cls, fields: DividedFields) -> "Division":
-        """What `config.dataset` says."""
-        return cls(fields.validation_fraction, fields.test_fraction, fields.unseen_classes)
-
-    def missing(self, given: Container[int]) -> dict[Role, float]:
-        """The fractions that are held out for the splits that are not among the given ones."""
-        fractions = {Role.VALIDATION: self.validation, Role.TEST: self.test}
-        return {role: fraction for role, fraction in fractions.items() if role not in given}
 
 
 def check_fractions(fields: DividedFields) -> None:
@@ -53,14 +26,14 @@ def check_fractions(fields: DividedFields) -> None:
         )
 
 
-def divide(given: Listing, division: Division, *, where: str, example: str) -> Listing:
+def divide(given: Listing, fields: DividedFields, *, where: str, example: str) -> Listing:
     """Holds out the splits that are missing, and checks that a classifier can be trained.
 
     They are held out of the examples without a split; if all have one, of the training examples.
 
     Args:
         given: the examples as they are given.
-        division: how they are divided.
+        fields: `config.dataset`, which has the fractions that are held out.
         where: what they were found in, for messages.
         example: what messages call an example, "image" or "row".
 
@@ -68,7 +41,11 @@ def divide(given: Listing, division: Division, *, where: str, example: str) -> L
         UserError: there are fewer than two classes, a class has no training example, or there are
             no examples for validation or for the test.
     """
-    missing = division.missing(given.given)
+    fractions = {
+        Role.VALIDATION: fields.validation_fraction,
+        Role.TEST: fields.test_fraction,
+    }
+    missing = {role: part for role, part in fractions.items() if role not in given.given}
     free = given.roles == NO_SPLIT
     if not free.all() and free.any():
         held_out_of_them = " and ".join(role.name.lower() for role in missing)
@@ -82,7 +59,7 @@ def divide(given: Listing, division: Division, *, where: str, example: str) -> L
         )
     roles = _held_out(given, missing, free if free.any() else given.roles == Role.TRAIN)
     complete = dataclasses.replace(given, roles=roles)
-    divided = unseen_classes.sort_out(complete, division.unseen, where, example)
+    divided = unseen_classes.sort_out(complete, fields.unseen_classes, where, example)
     num_classes = len(divided.class_names)
     if num_classes < 2:
         only = f" ({divided.class_names[0]})" if num_classes else ""

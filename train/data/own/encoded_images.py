@@ -23,17 +23,29 @@ NO_SIZE = -1
 class EncodedImages(Sequence[dict[str, Any]]):
     """Images, undecoded, as the examples of `Records`, that can be looked at in part."""
 
-    @abstractmethod
-    def name(self, index: int) -> str:
-        """The name of an image, as in its example."""
+    def __getitem__(self, index: Any) -> Any:
+        """The bytes of an image and its name; if it cannot be read, no bytes and the reason."""
+        name = self.name(index)
+        try:
+            return {"image": self.read(index), "file_name": name}
+        except OSError as error:
+            return {"image": b"", "file_name": name, "unreadable": error.strerror}
 
-    def open(self, index: int) -> BinaryIO:
-        """An image as a file; where it can, it reads only what is asked for.
+    def name(self, index: int) -> str:
+        """The name of an image in messages."""
+        return f"record {index}"
+
+    @abstractmethod
+    def read(self, index: int) -> bytes:
+        """The bytes of an image.
 
         Raises:
-            OSError: the file of the image cannot be read.
+            OSError: its file cannot be read.
         """
-        return io.BytesIO(self[index]["image"])
+
+    def open(self, index: int) -> BinaryIO:
+        """An image as a file, which reads only what is asked for if it can; errors as `read`."""
+        return io.BytesIO(self.read(index))
 
     def mark(self, index: int) -> Hashable:
         """What is the same for the same content, and can be had without all of it."""
@@ -61,23 +73,16 @@ class Files(EncodedImages):
         """The number of files."""
         return len(self._paths)
 
-    def __getitem__(self, index: Any) -> Any:
-        """The bytes of a file and its name; if it cannot be read, no bytes and the reason."""
-        name = self._paths[index]
-        try:
-            image = read_bounded(self._path(index), self._most_bytes)
-        except OSError as error:
-            return {"image": b"", "file_name": name, "unreadable": error.strerror}
-        return {"image": image, "file_name": name}
-
     @override
     def name(self, index: int) -> str:
-        """The path of a file."""
         return self._paths[index]
 
     @override
+    def read(self, index: int) -> bytes:
+        return read_bounded(self._path(index), self._most_bytes)
+
+    @override
     def open(self, index: int) -> BinaryIO:
-        """A file."""
         return io.BufferedReader(open_bounded(self._path(index), self._most_bytes))
 
     @override

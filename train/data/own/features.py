@@ -12,7 +12,6 @@ from train.configuration.datasets import FeaturesFields
 from train.data import augmentation
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.own import class_names, division, feature_columns, feature_files
-from train.data.own.division import Division
 from train.data.own.feature_files import Arrays
 from train.data.own.listing import SPLIT_WORDS, Listing, Role, read_splits, roles_given
 from train.data.records import Rows, Split
@@ -26,22 +25,21 @@ class FeaturesSpec(DatasetSpec):
     """Features in files, of which the rows of a batch are read when it wants them.
 
     Attributes:
-        path: an .npz file, or a folder of .npy files.
-        division: how the rows are divided if a split is missing.
+        fields: `config.dataset`.
     """
 
-    path: Path
-    division: Division
+    fields: FeaturesFields
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Opens the files, and goes through all features once; see `DatasetSpec`."""
         del data_dir, seed  # They lie where `config.dataset.path` says, and have no noise.
-        arrays = feature_files.find(self.path, "config.dataset.path")
+        path = Path(self.fields.path).expanduser().absolute()
+        arrays = feature_files.find(path, "config.dataset.path")
         features = feature_files.read_features(arrays)
         labels, names = _labels(arrays, len(features))
         roles = _roles(arrays, len(labels))
         given = Listing(labels=labels, roles=roles, class_names=names, given=roles_given(roles))
-        rows = division.divide(given, self.division, where=arrays.where, example="row")
+        rows = division.divide(given, self.fields, where=arrays.where, example="row")
         columns = feature_columns.summarize(features, rows.roles == Role.TRAIN, arrays.where)
 
         def split(role: Role) -> Split:
@@ -153,8 +151,7 @@ def _spec(fields: FeaturesFields) -> DatasetSpec:
         mean=(),
         std=(),
         inputs="features",
-        path=Path(fields.path).expanduser().absolute(),
-        division=Division.of(fields),
+        fields=fields,
     )
 
 

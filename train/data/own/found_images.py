@@ -5,8 +5,8 @@ import functools
 from dataclasses import dataclass
 from pathlib import Path
 
+from train.configuration.datasets import DividedFields
 from train.data.own import division, duplicates
-from train.data.own.division import Division
 from train.data.own.encoded_images import EncodedImages, Files, file_sizes
 from train.data.own.listing import Listing
 
@@ -40,12 +40,12 @@ class FoundImages:
         """A text that is another for other images, labels or splits."""
         return self.listing.digest(self.version)
 
-    def divided(self, how: Division) -> "FoundImages":
+    def divided(self, fields: DividedFields) -> "FoundImages":
         """The images with all splits; those of two splits with the same content are reported.
 
         Raises:
             UserError: no classifier can be trained with them; see `division.divide`.
         """
-        listing = division.divide(self.listing, how, where=self.where, example="image")
+        listing = division.divide(self.listing, fields, where=self.where, example="image")
         duplicates.warn(listing, self.images)
         return dataclasses.replace(self, listing=listing)

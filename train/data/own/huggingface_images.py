@@ -1,13 +1,12 @@
 """Finds the images of a data set of Hugging Face."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import datasets
 import numpy as np
 import pyarrow
-from typing_extensions import override
 
 from train.configuration.datasets import HuggingfaceFields
 from train.data.own import arrow_images, huggingface_files, named_splits
@@ -15,6 +14,7 @@ from train.data.own.arrow_images import ArrowImages
 from train.data.own.found_images import FoundImages
 from train.data.own.huggingface_files import OpenedSplit
 from train.data.own.listing import Role
+from train.data.own.named_splits import SplitImages
 from train.foundation.errors import UserError
 
 # What stands for the label of an image that has none.
@@ -54,45 +54,17 @@ def find(fields: HuggingfaceFields, data_dir: str | None) -> FoundImages:
     }
     sizes = {split: of_split.sizes() for split, of_split in images.items()}
     listing = named_splits.listed(of_roles, class_names, where, sizes)
-    return FoundImages(listing, _Examples(images), root, where)
-
-
-class _Examples(named_splits.Examples):
-    """The images of all splits."""
-
-    def __init__(self, images: Mapping[str, ArrowImages]) -> None:
-        super().__init__(images, "image")
-        self._images = images
-
-    @override
-    def open(self, index: int) -> BinaryIO:
-        """An image as a file; see `ArrowImages.open`."""
-        split, position = self.place(index)
-        return self._images[split].open(position)
-
-    @override
-    def mark(self, index: int) -> bytes:
-        """The end of an image; see `ArrowImages.mark`."""
-        split, position = self.place(index)
-        return self._images[split].mark(position)
+    return FoundImages(listing, SplitImages(images), root, where)
 
 
 def _image_column(features: Any, chosen: str | None, where: str) -> str:
     """The column of the images: of their type in `datasets`, or else of bytes."""
-    types = _types(features)
+    types, holds = _types(features), arrow_images.holds_images
     if chosen is not None:
-        _check_column(features, chosen, "image_column")
-        if not arrow_images.holds_images(types[chosen]):
-            raise UserError(
-                "config.dataset.image_column must be a column of images, of their bytes or of "
-                f"their paths; {chosen!r} is a column of {types[chosen]}"
-            )
-        return chosen
-    names = [name for name, kind in features.items() if isinstance(kind, datasets.Image)]
-    names = names or [
-        name
-        for name, kind in types.items()
-        if arrow_images.holds_images(kind) and not arrow_images.holds_text(kind)
+        words = "images, of their bytes or of their paths"
+        return _checked(chosen, types, "image_column", holds, words)
+    names = [name for name, kind in features.items() if isinstance(kind, datasets.Image)] or [
+        name for name, kind in types.items() if holds(kind) and not arrow_images.holds_text(kind)
     ]
     hint = "; config.dataset.image_column names one"
     return named_splits.the_only(
@@ -104,13 +76,8 @@ def _label_column(features: Any, chosen: str | None, where: str) -> str:
     """The column of the labels: of class labels, or else of texts or whole numbers."""
     types = _types(features)
     if chosen is not None:
-        _check_column(features, chosen, "label_column")
-        if not _holds_labels(types[chosen]):
-            raise UserError(
-                "config.dataset.label_column must be a column of class labels, texts or whole "
-                f"numbers; {chosen!r} is a column of {types[chosen]}"
-            )
-        return chosen
+        words = "class labels, texts or whole numbers"
+        return _checked(chosen, types, "label_column", _holds_labels, words)
     names = [name for name, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
     names = names or [name for name, kind in types.items() if _holds_labels(kind)]
     hint = "; config.dataset.label_column names one"
@@ -119,16 +86,29 @@ def _label_column(features: Any, chosen: str | None, where: str) -> str:
     )
 
 
+def _checked(
+    chosen: str,
+    types: Mapping[str, pyarrow.DataType],
+    field: str,
+    holds: Callable[[pyarrow.DataType], bool],
+    words: str,
+) -> str:
+    """A column that `config.dataset` names, if there is one with values of that kind."""
+    if chosen not in types:
+        raise UserError(
+            f"config.dataset.{field} must be one of {', '.join(types)}, or None; got {chosen!r}"
+        )
+    if not holds(types[chosen]):
+        raise UserError(
+            f"config.dataset.{field} must be a column of {words}; {chosen!r} is a column of "
+            f"{types[chosen]}"
+        )
+    return chosen
+
+
 def _types(features: Any) -> dict[str, pyarrow.DataType]:
     """The types of the columns in Arrow files, by their names."""
     return {field.name: field.type for field in features.arrow_schema}
-
-
-def _check_column(features: Any, chosen: str, field: str) -> None:
-    if chosen not in features:
-        raise UserError(
-            f"config.dataset.{field} must be one of {', '.join(features)}, or None; got {chosen!r}"
-        )
 
 
 def _holds_labels(kind: pyarrow.DataType) -> bool:

@@ -7,7 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
+from typing_extensions import override
 
+from train.data.framing import Framing
 from train.data.pictures import Cut, Picture, whole
 
 _FILTER = Image.Resampling.BILINEAR
@@ -141,38 +143,26 @@ CHANGES: Mapping[str, Change] = {
 
 
 @dataclass(frozen=True)
-class OwnFraming:
-    """Images of any size, resized and cropped to one; see `Framing`.
+class OwnFraming(Framing):
+    """Images of any size, resized and cropped to one.
 
     Attributes:
-        shape: height, width and channels of the pixels.
         augmentation: how training images are changed, one of `CHANGES`.
     """
 
-    shape: tuple[int, int, int]
     augmentation: str = "none"
     num_draws: ClassVar[int] = NUM_DRAWS
 
     @property
-    def shorter_side(self) -> int:
-        """See `Framing`."""
-        return min(self.shape[:2])
-
-    @property
+    @override
     def in_words(self) -> str:
-        """See `Framing`."""
-        height, width, _ = self.shape
+        width, height = self.size
         return f"unless it has {height} x {width} pixels, resized to just cover 8/7 of these"
 
+    @override
     def central(self, size: tuple[int, int]) -> Cut:
-        """See `Framing`."""
-        return covering(size, self._size)
+        return covering(size, self.size)
 
+    @override
     def drawn(self, picture: Picture, draws: np.ndarray) -> Image.Image:
-        """See `Framing`."""
-        return CHANGES[self.augmentation](picture, self._size, draws)
-
-    @property
-    def _size(self) -> tuple[int, int]:
-        height, width, _ = self.shape
-        return width, height
+        return CHANGES[self.augmentation](picture, self.size, draws)

@@ -81,7 +81,8 @@ class _Images(EncodedImages):
     def __len__(self) -> int:
         return len(self._ends)
 
-    def __getitem__(self, index: Any) -> Any:
+    @override
+    def read(self, index: int) -> bytes:
         folder, paths, sizes, sums = self._given
         size = int(sizes[index])
         # Threads share the file, and no place in it.
@@ -90,11 +91,10 @@ class _Images(EncodedImages):
             raise _damaged(
                 folder, ValueError(f"{paths[index]} in {RECORDS} is not what was written")
             )
-        return {"image": encoded, "file_name": paths[index]}
+        return encoded
 
     @override
     def name(self, index: int) -> str:
-        """The path that the file of an image had."""
         return self._given[1][index]
 
     @override
@@ -107,7 +107,7 @@ class _Images(EncodedImages):
     def mark(self, index: int) -> int:
         """The CRC-32 of an image."""
         sums = self._given[-1]
-        return zlib.crc32(self[index]["image"]) if sums is None else int(sums[index])
+        return zlib.crc32(self.read(index)) if sums is None else int(sums[index])
 
 
 class _Part(io.RawIOBase):

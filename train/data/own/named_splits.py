@@ -1,7 +1,7 @@
 """A data set whose splits have names: the role of each split, and a list of all their images."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import BinaryIO
 
 import numpy as np
 from absl import logging
@@ -14,35 +14,42 @@ from train.data.own.listing import Listing, Role, role_named
 from train.foundation.errors import UserError
 
 
-class Examples(EncodedImages):
-    """The examples of several splits, one split after another, images undecoded."""
+class SplitImages(EncodedImages):
+    """The images of several splits, one split after another."""
 
-    def __init__(self, splits: Mapping[str, Sequence[dict[str, Any]]], image: str) -> None:
+    def __init__(self, splits: Mapping[str, EncodedImages]) -> None:
         self._splits = dict(splits)
-        self._image = image
         self._ends = np.cumsum([len(split) for split in splits.values()])
 
     def __len__(self) -> int:
-        """The number of examples of all splits."""
+        """The number of images of all splits."""
         return int(self._ends[-1])
-
-    def __getitem__(self, index: Any) -> Any:
-        """The bytes of an image, and its name in messages."""
-        split, position = self.place(index)
-        example = self._splits[split][position]
-        named = {"image": example[self._image], "file_name": _name(split, position)}
-        return named | {"unreadable": example["unreadable"]} if "unreadable" in example else named
 
     @override
     def name(self, index: int) -> str:
-        """The split of an image, and its position there."""
-        return _name(*self.place(index))
+        split, _, position = self._place(index)
+        return _name(split, position)
 
-    def place(self, index: int) -> tuple[str, int]:
-        """The split of an example, and its position there."""
+    @override
+    def read(self, index: int) -> bytes:
+        _, images, position = self._place(index)
+        return images.read(position)
+
+    @override
+    def open(self, index: int) -> BinaryIO:
+        _, images, position = self._place(index)
+        return images.open(position)
+
+    @override
+    def mark(self, index: int) -> Hashable:
+        _, images, position = self._place(index)
+        return images.mark(position)
+
+    def _place(self, index: int) -> tuple[str, EncodedImages, int]:
+        """The split of an image by its name, its images, and the position of the image there."""
         number = int(np.searchsorted(self._ends, index, side="right"))
-        split, examples = list(self._splits.items())[number]
-        return split, int(index) - int(self._ends[number]) + len(examples)
+        split, images = list(self._splits.items())[number]
+        return split, images, int(index) - int(self._ends[number]) + len(images)
 
 
 def labels_of_roles(

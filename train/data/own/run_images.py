@@ -1,7 +1,8 @@
 """The images of a run that goes on, some of which may be gone since it began."""
 
 import dataclasses
-from typing import Any, BinaryIO
+import errno
+from typing import BinaryIO
 
 import numpy as np
 from typing_extensions import override
@@ -93,19 +94,21 @@ class _Placed(EncodedImages):
     def __len__(self) -> int:
         return len(self._paths)
 
-    def __getitem__(self, index: Any) -> Any:
-        place = int(self._place[index])
-        if place >= 0:
-            return self._images[place]
-        return {"image": b"", "file_name": self._paths[index], "unreadable": _GONE}
-
     @override
     def name(self, index: int) -> str:
         return self._paths[index]
 
     @override
+    def read(self, index: int) -> bytes:
+        return self._images.read(self._at(index))
+
+    @override
     def open(self, index: int) -> BinaryIO:
+        return self._images.open(self._at(index))
+
+    def _at(self, index: int) -> int:
+        """The index of an image in the source."""
         place = int(self._place[index])
-        if place >= 0:
-            return self._images.open(place)
-        raise FileNotFoundError(_GONE)
+        if place < 0:
+            raise FileNotFoundError(errno.ENOENT, _GONE)
+        return place

@@ -7,11 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow_datasets as tfds
+from typing_extensions import override
 
 from train.configuration.datasets import TfdsFields
 from train.data import builders, prepared_files
 from train.data.own import named_splits
+from train.data.own.encoded_images import EncodedImages
 from train.data.own.found_images import FoundImages
+from train.data.own.named_splits import SplitImages
 from train.foundation.errors import UserError, first_line
 
 # Of `train.prepare --dataset`.
@@ -74,8 +77,8 @@ def find(fields: TfdsFields, data_dir: str | None) -> FoundImages:
             prepared_files.split_labels, builder, image=image, label=label
         )
         labels = named_splits.labels_of_roles(list(builder.info.splits), labels_of, fields, where)
-        examples = {
-            split: prepared_files.Examples(builder, split, image=image)
+        images = {
+            split: _Images(prepared_files.Examples(builder, split, image=image), image)
             for split, _ in labels.values()
         }
     except NotImplementedError as error:
@@ -84,8 +87,24 @@ def find(fields: TfdsFields, data_dir: str | None) -> FoundImages:
             f"prepare it in another config.dataset.data_dir as {builders.FILE_FORMAT}"
         ) from error
     listing = named_splits.listed(labels, features[label].names, where)
-    images = named_splits.Examples(examples, image)
-    return FoundImages(listing, images, Path(builder.data_dir), where, builder.info.full_name)
+    root, version = Path(builder.data_dir), builder.info.full_name
+    return FoundImages(listing, SplitImages(images), root, where, version)
+
+
+class _Images(EncodedImages):
+    """The images of a split; `image` is the name of their feature."""
+
+    def __init__(self, examples: prepared_files.Examples, image: str) -> None:
+        self._examples = examples
+        self._image = image
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    @override
+    def read(self, index: int) -> bytes:
+        encoded: bytes = self._examples[index][self._image]
+        return encoded
 
 
 def image_and_label(features: Any, where: str) -> tuple[str, str]:

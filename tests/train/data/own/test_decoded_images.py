@@ -26,9 +26,9 @@ class Counted(Files):
         super().__init__(root, paths)
         self.reads = np.zeros(len(paths), int)
 
-    def __getitem__(self, index):
+    def read(self, index):
         self.reads[index] += 1
-        return super().__getitem__(index)
+        return super().read(index)
 
 
 @pytest.fixture

@@ -5,9 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from tests.train.data.own import pictures
+from tests.train.data.own import divided, pictures
 from train.data.own import class_names, folders, held_out
-from train.data.own.division import Division
 from train.data.own.encoded_images import MARK_BYTES, Files
 from train.data.own.listing import Role
 from train.foundation.errors import UserError
@@ -16,7 +15,7 @@ CLASSES = ("ash", "birch", "cedar")
 
 
 def find(root, *, nested=False, validation=0.2, test=0.2):
-    return folders.find(root, nested=nested).divided(Division(validation, test)).listing
+    return folders.find(root, nested=nested).divided(divided.fields(validation, test)).listing
 
 
 def counts(found):
@@ -273,9 +272,9 @@ def test_images_are_read_only_if_they_have_the_end_of_another(tmp_path, monkeypa
         beginning = b"other" if path.stem == "beginning" else b"equal"
         path.write_bytes(beginning + end.rjust(MARK_BYTES))
     read = []
-    whole = Files.__getitem__
+    whole = Files.read
     monkeypatch.setattr(
-        Files, "__getitem__", lambda files, index: (read.append(index), whole(files, index))[1]
+        Files, "read", lambda files, index: (read.append(index), whole(files, index))[1]
     )
     find(tmp_path)
     assert len(read) == len(set(read)) == 4

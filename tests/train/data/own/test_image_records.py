@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.train.data.own import pictures
+from tests.train.data.own import divided, pictures
 from tests.train.data.specs import dataset_spec
 from tests.train.forked import start, start_each
 from train import prepare
 from train.data.batches import EvaluationBatches, TrainingBatches
 from train.data.own import image_records, unreadable_images
-from train.data.own.division import Division
 from train.foundation.errors import InterruptedRunError, UserError
 
 CLASSES = ("ash", "birch", "cedar")
@@ -127,7 +126,7 @@ def test_records_are_read_only_if_they_have_the_sum_of_another(tmp_path, monkeyp
     records = tmp_path / "records"
     prepare.write_records(kind, path, records, nested=False)
     found = image_records.read(records).found
-    how = Division(0.2, 0.2)
+    how = divided.fields()
     split = found.divided(how).listing
     contents = [found.images[index]["image"] for index in range(len(split))]
     roles_of = {}
@@ -135,9 +134,9 @@ def test_records_are_read_only_if_they_have_the_sum_of_another(tmp_path, monkeyp
         roles_of.setdefault(content, set()).add(role)
     read = []
     images = type(found.images)
-    whole = images.__getitem__
+    whole = images.read
     monkeypatch.setattr(
-        images, "__getitem__", lambda source, index: (read.append(index), whole(source, index))[1]
+        images, "read", lambda source, index: (read.append(index), whole(source, index))[1]
     )
     found.divided(how)
     in_two = [index for index, content in enumerate(contents) if len(roles_of[content]) > 1]

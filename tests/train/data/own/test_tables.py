@@ -8,9 +8,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from tests.train.data.own import pictures
+from tests.train.data.own import divided, pictures
 from train.data.own import tables
-from train.data.own.division import Division
 from train.data.own.listing import Role
 
 CLASSES = ("ash", "birch", "cedar")
@@ -29,7 +28,7 @@ def find(table, *, validation=0.2, test=0.2):
 
 
 def found_by(table, *, validation=0.2, test=0.2):
-    return tables.find(table).divided(Division(validation, test))
+    return tables.find(table).divided(divided.fields(validation, test))
 
 
 def rows(each, *, classes=CLASSES):
