@@ -158,6 +158,13 @@ def test_a_larger_image_is_resized_with_antialiasing_and_its_middle_cut_out():
     assert tall.shape == (8, 8, 1)
 
 
+def test_grey_pixels_are_resized_for_a_small_grey_data_set():
+    colours = np.random.default_rng(0).integers(0, 256, (16, 16, 3)).astype(np.uint8)
+    image = Image.fromarray(colours)
+    expected = np.asarray(image.convert("L").resize((8, 8), Image.Resampling.BILINEAR))
+    assert np.array_equal(DIGITS.image_reader.fit(image, "a")[..., 0], expected)
+
+
 def test_what_is_too_narrow_to_be_resized_is_refused():
     narrow = Image.new("RGB", (1, 30_000))
     with pytest.raises(UnreadableImageError, match="too long and narrow, 1 x 30000 pixels"):

@@ -217,7 +217,7 @@ def test_names_of_any_bytes_are_listed(tmp_path):
 
 def test_images_of_classes_that_are_left_out_are_listed(tmp_path):
     kind, path, fields = with_splits(tmp_path)
-    pictures.write_classes(path / "test", ("elm",), 2)
+    pictures.write_classes(path / "test", ("yew",), 2)
     before = spec(kind, path, {**fields, "unseen_classes": "leave_out"})
     listed = before.load(None).files
     (tmp_path / run_files.LISTED).write_bytes(json_files.sealed(listed.to_plain()))
