@@ -26,9 +26,8 @@ from PIL import Image
 
 from benchmarks import command, markdown, timing
 from train.data.batches import Batch, TrainingBatches
-from train.data.fast_photographs import FastPhotographReader
-from train.data.images import CROP
-from train.data.photograph_reader import PhotographReader
+from train.data.image_reader import ImageReader
+from train.data.photographs import reader_of
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
 
@@ -118,13 +117,10 @@ def photographs() -> list[bytes]:
 
 
 # By what the names of their rates begin with.
-READERS = {
-    "": PhotographReader((CROP, CROP, 3)),
-    "fast, ": FastPhotographReader((CROP, CROP, 3)),
-}
+READERS = {"": reader_of("exact"), "fast, ": reader_of("fast")}
 
 
-def split_of(encoded: list[bytes], reader: PhotographReader = READERS[""]) -> Split:
+def split_of(encoded: list[bytes], reader: ImageReader = READERS[""]) -> Split:
     """The files as records of a prepared split."""
     records = Records(
         [{"image": image} for image in encoded], np.arange(len(encoded)), "benchmark", reader
@@ -173,7 +169,7 @@ def _gather(batches: TrainingBatches) -> int:
     return sum(len(batches[step]["images"]) for step in range(SMALL_BATCHES))
 
 
-def _decode(encoded: list[bytes], reader: PhotographReader) -> int:
+def _decode(encoded: list[bytes], reader: ImageReader) -> int:
     uniform = np.array([0.3, 0.6])
     return sum(len(reader.for_training(image, "a photograph", uniform)) > 0 for image in encoded)
 

@@ -15,7 +15,7 @@ import importlib.metadata
 import io
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -25,16 +25,15 @@ from sklearn.datasets import load_sample_images
 from benchmarks import command, markdown, timing
 from benchmarks.data import QUALITY, SIZE, photographs
 from train.data import fast_images, images
-from train.data.fast_photographs import FastPhotographReader
-from train.data.images import CROP
-from train.data.photograph_reader import PhotographReader
+from train.data.photographs import reader_of
 
 NUM_GENERATED = 8
-READERS = {
-    "exact": PhotographReader((CROP, CROP, 3)),
-    "fast": FastPhotographReader((CROP, CROP, 3)),
+READERS = {decoding: reader_of(decoding) for decoding in ("exact", "fast")}
+# All of the files are JPEG files.
+DECODERS: Mapping[str, Callable[[bytes], object]] = {
+    "exact": lambda file: images.decode(file, "a file"),
+    "fast": fast_images.decode_jpeg,
 }
-DECODERS = {"exact": images.decode, "fast": fast_images.decode}
 # Where the crops lie that are compared: how far down and how far right.
 PLACES = np.array([(0, 0), (0.3, 0.6), (0.999, 0.999)])
 TIMED_PLACE = PLACES[1]
@@ -111,7 +110,7 @@ def _compared(files: list[bytes], repetitions: int) -> dict[str, Any]:
             reader, decode = READERS[kind], DECODERS[kind]
             for name, run in {
                 kind: lambda file, reader=reader: reader.for_training(file, "a file", TIMED_PLACE),
-                f"{kind} decoding": lambda file, decode=decode: decode(file, "a file"),
+                f"{kind} decoding": lambda file, decode=decode: decode(file),
             }.items():
                 took = _seconds(run, files)
                 if repetition:  # The first one warms up.

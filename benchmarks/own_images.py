@@ -120,7 +120,7 @@ def _rates(path: Path, records: Path, repetitions: int) -> dict[str, Any]:
             rates[name].append(_rate(splits[name], batches))
     pairs = list(zip(rates["files"], rates["records"], strict=True))
     return {
-        "images": len(folders.find(path, nested=False).paths),
+        "images": len(folders.find(path, nested=False).listing),
         **{
             name: {key: statistics.median(one[key] for one in values) for key in RATES}
             for name, values in rates.items()

@@ -20,7 +20,7 @@ from absl import flags, logging
 from train.data import DATASET_NAME, DATASETS, DatasetFamily, builders, find, prepared_files
 from train.data.builders import ReadOnlyBuilder
 from train.data.own import folders, image_records, tables, tfds_images
-from train.data.own.listing import GivenImages
+from train.data.own.found_images import FoundImages
 from train.data.own.tfds_images import PREFIX
 from train.data.preparing import records_writer
 from train.foundation import (
@@ -76,10 +76,10 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
 )
 
 
-# Finds images at a path, given whether each folder with images is a class.
-_OWN_IMAGES: Mapping[str, Callable[[Path, bool], GivenImages]] = {
-    "folder": lambda path, nested: folders.find(path, nested=nested),
-    "table": lambda path, _nested: tables.find(path),
+# Finds images at a path, given whether each folder with images is a class, and their largest size.
+_OWN_IMAGES: Mapping[str, Callable[[Path, bool, int], FoundImages]] = {
+    "folder": lambda path, nested, most: folders.find(path, nested=nested, most_bytes=most),
+    "table": lambda path, _nested, most: tables.find(path, most_bytes=most),
 }
 
 
@@ -195,12 +195,12 @@ def write_records(
     """
     path = names.existing(path.expanduser().absolute())
     out = out.expanduser().absolute()
-    images = _OWN_IMAGES[name](path, nested)
+    found = _OWN_IMAGES[name](path, nested, most_bytes)
     output_files.refuse_folders_of_the_system("out", out, is_folder=True)
     if Path(os.path.realpath(out)).is_relative_to(path.resolve()):
         raise UserError(f"--out must not be in the folder of the images; got {out}")
     if image_records.are_at(out):
-        if image_records.read(out).is_of(images, nested=nested):
+        if image_records.read(out).is_of(found.listing, nested=nested):
             show_line(f"the images of {path} are prepared already, in {out}")
             return
         raise UserError(f"--out {out} has records of other images; delete it, or give another")
@@ -209,16 +209,16 @@ def write_records(
         raise UserError(field="--out", must_be="a new folder, or an empty one", but=f"{out} is not")
     try:
         left_out = records_writer.write(
-            images,
+            found,
             out,
             nested=nested,
-            most_bytes=most_bytes,
             skip_unreadable=skip_unreadable,
             read_truncated=read_truncated,
         )
     except KeyboardInterrupt as error:
         raise InterruptedRunError(signal.SIGINT, "the same command begins anew") from error
-    classes, number = len(images.class_names), len(images.paths) - len(left_out)
+    classes = len(found.listing.class_names)
+    number = len(found.listing) - len(left_out)
     if left_out:
         show_line(f"left out as unreadable: {in_words(left_out, 'images')}")
     show_line(f"{path}: {classes:,} classes, {number:,} images; prepared in {out}")

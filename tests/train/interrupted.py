@@ -10,7 +10,7 @@ import jax
 
 from tests.train.data import small
 from train import main as program
-from train.data import images
+from train.data import photographs
 from train.foundation import files
 from train.training.stop_signals import StopSignals
 from train.workdir.checkpoint import Checkpointer
@@ -18,7 +18,7 @@ from train.workdir.checkpoint import Checkpointer
 
 def shrink_photographs():
     small.shrink(setattr)
-    images.SHORTER_SIDE, images.CROP = 12, 8
+    photographs.SHORTER_SIDE, photographs.CROP = 12, 8
 
 
 # In the processes that decode images, but not when pytest collects this file.

@@ -43,6 +43,11 @@ class DatasetFields:
         of_machine=True,
     )
 
+    @property
+    def most_bytes(self) -> int:
+        """The largest file of one of your own images that is read, in bytes."""
+        return 2**20 * self.max_image_mb
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamedFields(DatasetFields):

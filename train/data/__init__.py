@@ -17,8 +17,8 @@ DATASETS = {
     "cifar100": "train.data.cifar100:CIFAR100",
     "digits": "train.data.digits:DIGITS",
     "features": "train.data.own.features:FEATURES",
-    "folder": "train.data.own.folder:FOLDER",
-    "huggingface": "train.data.own.huggingface:HUGGINGFACE",
+    "folder": "train.data.own.families:FOLDER",
+    "huggingface": "train.data.own.families:HUGGINGFACE",
     "imagenet": "train.data.imagenet:IMAGENET",
     "imagenet_lt": "train.data.imagenet_lt:IMAGENET_LT",
     "place_names": "train.data.place_names:PLACE_NAMES",
@@ -26,8 +26,8 @@ DATASETS = {
     "plantnet300k_v2": "train.data.plantnet300k:PLANTNET300K_V2",
     "synthetic_latents": "train.data.synthetic_latents:SYNTHETIC_LATENTS",
     "synthetic_species": "train.data.synthetic_species:SYNTHETIC_SPECIES",
-    "table": "train.data.own.table:TABLE",
-    "tfds": "train.data.own.tfds_by_name:TFDS",
+    "table": "train.data.own.families:TABLE",
+    "tfds": "train.data.own.families:TFDS",
 }
 
 # The values of `config.dataset.name`: a name above, or the import path of a `DatasetFamily`.

@@ -117,7 +117,7 @@ class TrainingBatches(_Batches):
             return {"images": records.gather(self.split.images, chosen), **batch}
         reader = self.split.images.reader
         draws = streams.generator(self.seed, streams.CROPS, step).random(
-            (self.batch_size, reader.num_draws)
+            (self.batch_size, reader.framing.num_draws)
         )
         skipped = []
         pixels = np.zeros((len(chosen), *reader.shape), np.uint8)

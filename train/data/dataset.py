@@ -10,8 +10,10 @@ import jax
 import numpy as np
 
 from train.configuration import DatasetFields
+from train.data.framing import PlainFraming
 from train.data.image_reader import ImageReader
-from train.data.listed_files import ListedFiles
+from train.data.own.listing import ListedFiles
+from train.data.pictures import GreyPicture, PillowPicture
 from train.data.records import Split
 
 if TYPE_CHECKING:
@@ -111,6 +113,16 @@ class DatasetSpec(abc.ABC):
     def has_images(self) -> bool:
         """Whether the examples are images."""
         return self.inputs == "images"
+
+    @property
+    def image_reader(self) -> ImageReader:
+        """How an image file becomes the input, also for a data set whose images are in memory."""
+        if self.reader is not None:
+            return self.reader
+        assert self.image_shape is not None
+        height, width, channels = self.image_shape
+        kind = GreyPicture if channels == 1 else PillowPicture
+        return ImageReader(PlainFraming((height, width, channels)), kind=kind)
 
     @property
     def example(self) -> str:

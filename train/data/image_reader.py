@@ -1,43 +1,47 @@
 """From the bytes of an image file to the pixels that the network gets."""
 
-from typing import Protocol
+from dataclasses import dataclass
 
 import numpy as np
 from PIL import Image
 
+from train.data import images
+from train.data.framing import Framing
 from train.data.images import DecodeOptions
+from train.data.pictures import Picture, PillowPicture
+from train.foundation import packages
+from train.foundation.errors import UserError
+from train.foundation.spelling import spell
 
 
-class ImageReader(Protocol):
-    """How the images of a streamed data set become pixels, for training and for evaluation.
+@dataclass(frozen=True)
+class ImageReader:
+    """The steps by which an image file becomes pixels, in training, evaluation and prediction.
 
-    It is sent to the processes that decode.
+    1. The file is decoded, to eight bits a channel and RGB; see `images.decode`.
+    2. The image is rotated as its EXIF orientation says.
+    3. A part of it is resized and cropped. Training may draw which part, and change it further.
+    4. It becomes grey, for a network that gets one channel.
+
+    The device then normalizes what it gets; see `augmentation.normalize`. A reader is sent to the
+    processes that decode.
+
+    Attributes:
+        framing: which part of the image becomes the pixels.
+        upright: whether images are rotated.
+        options: what is made of images that are not opaque, or not whole.
+        kind: the package that resizes, and may decode.
     """
+
+    framing: Framing
+    upright: bool = True
+    options: DecodeOptions = images.USUAL
+    kind: type[Picture] = PillowPicture
 
     @property
     def shape(self) -> tuple[int, int, int]:
         """Height, width and channels of the pixels."""
-        ...
-
-    @property
-    def num_draws(self) -> int:
-        """How many random numbers an image of a training batch needs."""
-        ...
-
-    @property
-    def upright(self) -> bool:
-        """Whether images are rotated as their EXIF orientation says."""
-        ...
-
-    @property
-    def options(self) -> DecodeOptions:
-        """What is made of images that are not opaque, or not whole."""
-        ...
-
-    @property
-    def in_words(self) -> str:
-        """How an image is resized, for people who prepare images themselves."""
-        ...
+        return self.framing.shape
 
     def for_training(self, encoded: bytes, name: str, draws: np.ndarray) -> np.ndarray:
         """The pixels of a training image, uint8, changed at random.
@@ -45,20 +49,18 @@ class ImageReader(Protocol):
         Args:
             encoded: the bytes of its file.
             name: its name in messages.
-            draws: numbers in [0, 1), [num_draws].
+            draws: numbers in [0, 1), as many as `framing.num_draws`.
 
         Raises:
-            UnreadableImageError: it is not an image, or not all of one.
+            UnreadableImageError: it is not an image, or not all of one, or it is too long and
+                narrow to be resized.
         """
-        ...
+        picture = self._opened(encoded, name)
+        return self._pixels(self.framing.drawn(picture, draws))
 
     def for_evaluation(self, encoded: bytes, name: str) -> np.ndarray:
-        """The pixels of an image, uint8; the arguments are those of `for_training`.
-
-        Raises:
-            UnreadableImageError: it is not an image, or not all of one.
-        """
-        ...
+        """The pixels of an image, uint8; arguments and errors are those of `for_training`."""
+        return self._central(self._opened(encoded, name))
 
     def decode(self, encoded: bytes, name: str) -> Image.Image:
         """The image in RGB, upright if the reader is; the arguments are those of `for_training`.
@@ -66,7 +68,8 @@ class ImageReader(Protocol):
         Raises:
             UnreadableImageError: it is not an image, or not all of one.
         """
-        ...
+        image = images.decode(encoded, name, self.options)
+        return images.turned_upright(image) if self.upright else image
 
     def fit(self, image: Image.Image, name: str) -> np.ndarray:
         """The pixels of an image that `decode` gave, as `for_evaluation` makes them.
@@ -74,4 +77,38 @@ class ImageReader(Protocol):
         Raises:
             UnreadableImageError: it is too long and narrow to be resized.
         """
-        ...
+        return self._central(self._checked(self.kind.of(image), name))
+
+    def _opened(self, encoded: bytes, name: str) -> Picture:
+        picture = self.kind.of_file(encoded, upright=self.upright)
+        if picture is None:
+            picture = self.kind.of(self.decode(encoded, name))
+        return self._checked(picture, name)
+
+    def _checked(self, picture: Picture, name: str) -> Picture:
+        images.check_resizable(picture.size, self.framing.shorter_side, name)
+        return picture
+
+    def _central(self, picture: Picture) -> np.ndarray:
+        return self._pixels(picture.cut(self.framing.central(picture.size)))
+
+    def _pixels(self, image: Image.Image) -> np.ndarray:
+        if self.shape[-1] == 1:
+            image = image.convert("L")
+        return np.asarray(image).reshape(self.shape)
+
+
+def kind_of(decoding: str) -> type[Picture]:
+    """The packages that `config.dataset.decoding` asks for.
+
+    Raises:
+        UserError: one of them is not installed.
+    """
+    if decoding == "exact":
+        return PillowPicture
+    try:
+        from train.data.fast_images import FastPicture  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        field = spell("config.dataset.decoding='fast'")
+        raise UserError(packages.missing(field, str(error.name), "fast-images")) from error
+    return FastPicture

@@ -1,25 +1,18 @@
-"""Decodes images with Pillow, then resizes and crops them as torchvision does.
+"""Decodes images with Pillow, and turns them upright.
 
 The result is RGB. Pillow converts greyscale, palette and CMYK images; `pixel_depth` those of more
-than eight bits per channel. Transparency is dropped, or lies on white. The EXIF orientation is not
-applied: torchvision's `ImageFolder`, which gave the published results, does not apply it either.
+than eight bits per channel. Transparency is dropped, or lies on white.
 """
 
 import io
 import re
 from dataclasses import dataclass
 
-import numpy as np
 from PIL import ExifTags, Image, ImageOps, UnidentifiedImageError
 
 from train.data import image_opening, pixel_depth
 from train.foundation.errors import UserError, first_line
 
-# The shorter side after resizing.
-SHORTER_SIDE = 256
-# The height and width of a crop.
-CROP = 224
-_FILTER = Image.Resampling.BILINEAR
 # How a file begins that `uncompressed` has written, and the width and height.
 _PPM = re.compile(rb"P6 (\d{1,3}) (\d{1,3}) 255\n")
 
@@ -77,77 +70,6 @@ def decode(encoded: bytes, name: str, options: DecodeOptions = USUAL) -> Image.I
 def uncompressed(image: Image.Image) -> bytes:
     """A small image in RGB as a PPM file, which `decode` reads in a fifth of Pillow's time."""
     return b"P6 %d %d 255\n" % image.size + image.tobytes()
-
-
-def random_crop(image: Image.Image, uniform: np.ndarray) -> np.ndarray:
-    """A random crop of the resized image, uint8 [224, 224, 3].
-
-    A value may differ by 1 of 255 from a crop of the whole image resized.
-
-    Args:
-        image: in RGB, of any size.
-        uniform: two numbers in [0, 1): how far down and how far right the crop lies.
-    """
-    # Only the part that is cut out is resized, which takes a third less time. Pillow stores the
-    # edges of that part in 32 bits, and may resize the axes in another order: hence the difference.
-    part = part_of(image.size, random_place(image.size, uniform))
-    return np.asarray(image.resize((CROP, CROP), _FILTER, box=part))
-
-
-def center_crop(image: Image.Image) -> np.ndarray:
-    """The central crop of the resized image, uint8 [224, 224, 3]."""
-    size = resized(image.size)
-    left, top = center_place(image.size)
-    # The whole image is resized, although the crop needs less, and the decoder's own scaling is not
-    # used: these are the pixels that gave the published numbers.
-    if size != image.size:
-        image = image.resize(size, _FILTER)
-    return np.asarray(image.crop((left, top, left + CROP, top + CROP)))
-
-
-def resized(size: tuple[int, int]) -> tuple[int, int]:
-    """The width and height after the shorter side becomes 256; the longer side is rounded down."""
-    width, height = size
-    if width <= height:
-        return SHORTER_SIDE, int(SHORTER_SIDE * height / width)
-    return int(SHORTER_SIDE * width / height), SHORTER_SIDE
-
-
-def random_place(size: tuple[int, int], uniform: np.ndarray) -> tuple[int, int]:
-    """Where a random crop lies in the resized image: how far right and how far down.
-
-    Args:
-        size: the width and height of the image before it is resized.
-        uniform: two numbers in [0, 1): how far down and how far right the crop lies.
-    """
-    width, height = resized(size)
-    # Products round down, so that each crop is as likely.
-    top, left = (uniform * (height - CROP + 1, width - CROP + 1)).astype(int).tolist()
-    return left, top
-
-
-def center_place(size: tuple[int, int]) -> tuple[int, int]:
-    """Where the central crop lies in the resized image, as `random_place`."""
-    width, height = resized(size)
-    # Halves go to the even number, as in torchvision.
-    return round((width - CROP) / 2), round((height - CROP) / 2)
-
-
-def part_of(size: tuple[int, int], place: tuple[int, int]) -> tuple[float, float, float, float]:
-    """The part of an image that becomes a crop: left, upper, right and lower edge, in its pixels.
-
-    Args:
-        size: the width and height of the image before it is resized.
-        place: where the crop lies in the resized image.
-    """
-    (width, height), (left, top) = resized(size), place
-    across, down = size[0] / width, size[1] / height
-    return (
-        left * across,
-        top * down,
-        min((left + CROP) * across, size[0]),
-        min((top + CROP) * down, size[1]),
-    )
 
 
 def orientation(encoded: bytes) -> int:

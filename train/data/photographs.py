@@ -3,13 +3,18 @@
 from typing import Any
 
 from train.configuration.datasets import StreamedFields
-from train.data import decoding, images
-from train.data.photograph_reader import PhotographReader
+from train.data import image_reader
+from train.data.framing import PublishedFraming
+from train.data.image_reader import ImageReader
 from train.data.prepared_spec import PreparedSpec
 
 # Of ImageNet's training images, which pretrained networks expect for every data set.
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+# The shorter side after resizing.
+SHORTER_SIDE = 256
+# The height and width of a crop.
+CROP = 224
 
 
 def photograph_spec(fields: StreamedFields, **own: Any) -> PreparedSpec:
@@ -19,18 +24,22 @@ def photograph_spec(fields: StreamedFields, **own: Any) -> PreparedSpec:
         fields: `config.dataset`.
         own: the attributes of `PreparedSpec` that are its own.
     """
-    shape = (images.CROP, images.CROP, 3)
+    reader = reader_of(fields.decoding)
     return PreparedSpec(
         name=fields.name,
-        image_shape=shape,
+        image_shape=reader.shape,
         mean=IMAGENET_MEAN,
         std=IMAGENET_STD,
-        reader=decoding.chosen(fields.decoding, PhotographReader, _fast)(shape),
+        reader=reader,
         **own,
     )
 
 
-def _fast() -> type[PhotographReader]:
-    from train.data.fast_photographs import FastPhotographReader  # noqa: PLC0415
+def reader_of(decoding: str) -> ImageReader:
+    """How photographs become pixels, by the value of `config.dataset.decoding`.
 
-    return FastPhotographReader
+    The EXIF orientation is not applied: torchvision's `ImageFolder`, which gave the published
+    results, does not apply it either.
+    """
+    framing = PublishedFraming((CROP, CROP, 3), SHORTER_SIDE)
+    return ImageReader(framing, upright=False, kind=image_reader.kind_of(decoding))

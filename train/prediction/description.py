@@ -23,15 +23,12 @@ def preparation(spec: DatasetSpec, image_shape: tuple[int, ...]) -> str:
     """How an image becomes uint8 pixels of that shape, in words."""
     height, width, channels = image_shape
     colour = "greyscale" if channels == 1 else "RGB"
-    if spec.reader is not None and spec.reader.options.on_white:
+    reader = spec.image_reader
+    if reader.options.on_white:
         colour += " (transparent parts on white)"
-    resized = (
-        f"resized to just cover {height} x {width} pixels"
-        if spec.reader is None
-        else spec.reader.in_words
-    )
-    upright = ", turned upright" if spec.reader is None or spec.reader.upright else ""
+    upright = ", turned upright" if reader.upright else ""
     return (
-        f"The picture{upright}, in {colour}, {resized} (bilinear with antialiasing, as "
-        f"Pillow does), the middle {height} x {width} pixels of it, values from 0 to 255."
+        f"The picture{upright}, in {colour}, {reader.framing.in_words} (bilinear with "
+        f"antialiasing, as Pillow does), the middle {height} x {width} pixels of it, values from 0 "
+        "to 255."
     )

@@ -1,14 +1,13 @@
-"""Finds the user's image files in folders, and reads them as the classifier expects them."""
+"""Finds the user's image files in folders, and decodes them."""
 
 import os
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
 from PIL import Image
 
-from train.data import DatasetSpec, image_formats, images
+from train.data import image_formats
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
 from train.data.side_files import PassedOver, is_hidden
@@ -42,14 +41,12 @@ def find(named: Sequence[str]) -> list[Path]:
     return found
 
 
-def read(
-    path: Path, reader: ImageReader | None, most_bytes: int = files.MOST_IMAGE_BYTES
-) -> Image.Image:
+def read(path: Path, reader: ImageReader, most_bytes: int = files.MOST_IMAGE_BYTES) -> Image.Image:
     """The image in RGB; the first frame of an animation.
 
     Args:
         path: the file.
-        reader: the reader of the data set of the classifier, if it has one.
+        reader: decodes it.
         most_bytes: the largest size of the file.
 
     Raises:
@@ -62,19 +59,7 @@ def read(
         encoded = files.read_bounded(path, most_bytes)
     except OSError as error:
         raise UnreadableImageError(f"cannot read {path}: {error.strerror}") from error
-    return decode(encoded, str(path), reader)
-
-
-def decode(encoded: bytes, name: str, reader: ImageReader | None) -> Image.Image:
-    """The image of a file's bytes, as `read` gives it; `name` is its name in messages.
-
-    Raises:
-        UnreadableImageError: it is not an image, or not all of one.
-    """
-    if reader is not None:
-        return reader.decode(encoded, name)
-    # A photograph from a phone is often stored on its side.
-    return images.turned_upright(images.decode(encoded, name))
+    return reader.decode(encoded, str(path))
 
 
 def ignore_warnings() -> None:
@@ -84,36 +69,6 @@ def ignore_warnings() -> None:
     """
     warnings.filterwarnings("ignore", module=r"PIL\.")
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
-
-
-def to_input(image: Image.Image, spec: DatasetSpec, name: str) -> np.ndarray:
-    """The input of the classifier for an image: uint8 of the data set's image shape.
-
-    For a data set of photographs this is its test transform. For a data set of small images, the
-    image is resized with antialiasing to just cover their shape, and its centre is cropped.
-
-    Args:
-        image: in RGB.
-        spec: the data set of the classifier.
-        name: the name of the image in messages.
-
-    Raises:
-        UnreadableImageError: the image is too long and narrow to be resized.
-    """
-    if spec.reader is not None:
-        return spec.reader.fit(image, name)
-    assert spec.image_shape is not None
-    height, width, channels = spec.image_shape
-    images.check_resizable(image.size, min(height, width), name)
-    if channels == 1:
-        image = image.convert("L")
-    scale = max(height / image.height, width / image.width)
-    size = (max(width, round(image.width * scale)), max(height, round(image.height * scale)))
-    if size != image.size:
-        image = image.resize(size, Image.Resampling.BILINEAR)
-    left, top = (size[0] - width) // 2, (size[1] - height) // 2
-    cut = np.asarray(image.crop((left, top, left + width, top + height)))
-    return cut.reshape(spec.image_shape)
 
 
 def _paths(value: str) -> Iterator[Path]:

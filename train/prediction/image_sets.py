@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from train.data import DatasetSpec
+from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
 from train.foundation import reading
 from train.foundation.files import MOST_IMAGE_BYTES
@@ -117,7 +117,10 @@ def make_sets(
     """
     batch_size = batching.batch_size(len(paths), _LARGEST_BATCH)
     read = functools.partial(
-        _read, spec=classifier.spec, thumbnails=thumbnails, most_bytes=most_bytes
+        _read,
+        reader=classifier.spec.image_reader,
+        thumbnails=thumbnails,
+        most_bytes=most_bytes,
     )
     pictures = reading.in_threads(read, paths, ahead=_LARGEST_BATCH)
     batches = (
@@ -129,11 +132,11 @@ def make_sets(
 
 
 def _read(
-    path: Path, spec: DatasetSpec, thumbnails: bool, most_bytes: int
+    path: Path, reader: ImageReader, thumbnails: bool, most_bytes: int
 ) -> _Picture | Unreadable:
     try:
-        image = image_files.read(path, spec.reader, most_bytes)
-        pixels = image_files.to_input(image, spec, str(path))
+        image = image_files.read(path, reader, most_bytes)
+        pixels = reader.fit(image, str(path))
     except UnreadableImageError as error:
         return Unreadable(path, str(error))
     return _Picture(path, pixels, Thumbnail.of(image) if thumbnails else None)

@@ -39,7 +39,7 @@ RECIPES = {
     "plantnet300k_v2": "plantnet300k",
     "synthetic_species": "synthetic_species",
 }
-_CLASS_LIST = "train.data.own.class_list:CLASS_LIST"
+_CLASS_LIST = "train.data.own.families:CLASS_LIST"
 _FLAGS = {
     "config.model.pretrained": "--weights",
     "config.model.name": "--model",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from train.configuration import Config
-from train.data.listed_files import ListedFiles
+from train.data.own.listing import ListedFiles
 from train.evaluation import metric
 from train.evaluation.metric import LOSS, Metric
 from train.evaluation.summaries import Evaluation

@@ -16,7 +16,7 @@ from train.workdir.classes import Classes
 from train.workdir.facts import Facts, digest_from_plain
 
 if TYPE_CHECKING:
-    from train.data.listed_files import ListedFiles
+    from train.data.own.listing import ListedFiles
 
 CONFIG = "config.json"
 CLASSES = "classes.json"
@@ -211,7 +211,7 @@ def read_listed(workdir: Path) -> "ListedFiles | None":
         UserError: the list is not what a run writes.
     """
     # Commands import this module before they need JAX.
-    from train.data.listed_files import ListedFiles  # noqa: PLC0415
+    from train.data.own.listing import ListedFiles  # noqa: PLC0415
 
     path, what = workdir / LISTED, "the list of the files of a run"
     try:

@@ -20,12 +20,15 @@ from tests.train.chaos import blocks
 from tests.train.chaos.make_corpus import CORPUS
 from tests.train.chaos.mutations import mutated
 from tests.train.chaos.trials import drawn
-from train.data import fast_photographs, images, photograph_reader
-from train.data.images import UnreadableImageError
+from train.data import photographs
+from train.data.fast_images import FastPicture
+from train.data.framing import PlainFraming
+from train.data.image_reader import ImageReader
+from train.data.images import DecodeOptions, UnreadableImageError
 from train.data.own import unreadable_images
-from train.data.own.fast_own_image_reader import FastOwnImageReader
-from train.data.own.found_images import Files
-from train.data.own.own_image_reader import CHANGES, OwnImageReader
+from train.data.own.encoded_images import Files
+from train.data.own.image_changes import CHANGES, OwnFraming
+from train.data.pictures import PillowPicture
 from train.data.records import Records
 from train.foundation.errors import UserError
 from train.models.weights import files as weight_files
@@ -35,7 +38,6 @@ from train.prediction.thumbnails import Thumbnail
 # Bytes that a door may take, beside what the process has. The largest image that Pillow decodes has
 # twice 90 million pixels: half a GB, and as much again for a copy in other colours.
 _MEMORY = 3 * 2**30
-_DRAWS = np.full(2, 0.3)
 # Of a message, in characters: with a name of 200 bytes, each of which is shown as four.
 _LONGEST = 1500
 
@@ -47,16 +49,9 @@ def _weights(path: Path) -> None:
         assert array.size == 0 or np.isfinite(array.astype(np.float64).ravel()[-1]) in (True, False)
 
 
-def _own_images(
-    kind: type[OwnImageReader],
-    augmentation: str,
-    channels: int,
-    options: images.DecodeOptions = images.USUAL,
-) -> Callable[[Path], None]:
-    reader = kind((20, 24, channels), True, augmentation, options)
-
+def _read_by(reader: ImageReader) -> Callable[[Path], None]:
     def read(path: Path) -> None:
-        draws = np.full(reader.num_draws, 0.3)
+        draws = np.full(reader.framing.num_draws, 0.3)
         for found in (
             reader.for_training(path.read_bytes(), path.name, draws),
             reader.for_evaluation(path.read_bytes(), path.name),
@@ -67,49 +62,38 @@ def _own_images(
     return read
 
 
-def _photographs(reader: photograph_reader.PhotographReader) -> Callable[[Path], None]:
-    def read(path: Path) -> None:
-        for found in (
-            reader.for_training(path.read_bytes(), path.name, _DRAWS),
-            reader.for_evaluation(path.read_bytes(), path.name),
-        ):
-            assert found.shape == reader.shape
-            assert found.dtype == np.uint8
-
-    return read
-
-
 def _predicted(path: Path) -> None:
-    image = image_files.read(path, None)
+    image = image_files.read(path, ImageReader(PlainFraming((8, 8, 3))))
     assert image.mode == "RGB"
     Thumbnail.of(image)
 
 
 def _looked_at(path: Path) -> None:
     source = Files(path.parent, (path.name,))
-    reader = OwnImageReader((20, 24, 3), upright=True, augmentation="none")
+    reader = ImageReader(OwnFraming((20, 24, 3)))
     records = Records(source, np.arange(1), "photos", reader)
     assert unreadable_images._looks_whole(records, 0) in (True, False)
 
 
-_SHAPE = (images.CROP, images.CROP, 3)
 # The names of the doors, by the folder of their corpus.
 DOORS: Mapping[str, Mapping[str, Callable[[Path], None]]] = {
     "weights": {"weights": _weights},
     "images": {
         "prediction": _predicted,
         "before training": _looked_at,
-        "photographs": _photographs(photograph_reader.PhotographReader(_SHAPE)),
-        "fast photographs": _photographs(fast_photographs.FastPhotographReader(_SHAPE)),
-        "own images, on white and as far as they go": _own_images(
-            OwnImageReader, "none", 3, images.DecodeOptions(on_white=True, read_truncated=True)
+        "photographs": _read_by(photographs.reader_of("exact")),
+        "fast photographs": _read_by(photographs.reader_of("fast")),
+        "own images, on white and as far as they go": _read_by(
+            ImageReader(
+                OwnFraming((20, 24, 3)),
+                options=DecodeOptions(on_white=True, read_truncated=True),
+            )
         ),
         **{
-            f"{words}, {name}": _own_images(kind, name, channels)
-            for words, kind in (
-                ("own images", OwnImageReader),
-                ("fast own images", FastOwnImageReader),
+            f"{words}, {name}": _read_by(
+                ImageReader(OwnFraming((20, 24, channels), name), kind=kind)
             )
+            for words, kind in (("own images", PillowPicture), ("fast own images", FastPicture))
             for name, channels in zip(CHANGES, (3, 1, 3, 1, 3), strict=True)
         },
     },

@@ -14,9 +14,11 @@ from PIL import Image, ImageCms, ImageFile, PngImagePlugin
 
 from tests.train.data.encoded_images import chunk, chunks, encode, png, smooth, tiff
 from train.data import image_opening, images
+from train.data.fast_images import FastPicture
+from train.data.image_reader import ImageReader
 from train.data.images import DecodeOptions, UnreadableImageError
-from train.data.own.fast_own_image_reader import FastOwnImageReader
-from train.data.own.own_image_reader import OwnImageReader
+from train.data.own.image_changes import OwnFraming
+from train.data.pictures import PillowPicture
 
 TRUNCATED = DecodeOptions(read_truncated=True)
 PICTURE = smooth(0)
@@ -338,8 +340,8 @@ def test_threads_that_read_truncated_files_and_threads_that_refuse_them_do_not_m
 
 def readers(**options):
     made = [
-        kind((16, 20, 3), upright=True, augmentation="none", options=DecodeOptions(**options))
-        for kind in (OwnImageReader, FastOwnImageReader)
+        ImageReader(OwnFraming((16, 20, 3)), options=DecodeOptions(**options), kind=kind)
+        for kind in (PillowPicture, FastPicture)
     ]
     # As the processes that decode get them.
     return [pickle.loads(pickle.dumps(reader)) for reader in made]
@@ -373,7 +375,7 @@ def test_training_evaluation_and_prediction_see_the_same_pixels_with_both_decodi
     found = []
     for reader in readers(**options):
         found.append(reader.for_evaluation(encoded, "a"))
-        draws = np.zeros(reader.num_draws)
+        draws = np.zeros(reader.framing.num_draws)
         draws[4] = 1  # Not flipped.
         assert abs(reader.for_training(encoded, "a", draws).astype(int) - found[-1]).max() == 0
         found.append(reader.fit(reader.decode(encoded, "a"), "a"))

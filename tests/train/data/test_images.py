@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from train.data import images
+from train.data import images, photographs
 from train.data.images import UnreadableImageError
 
 # Width and height: landscape, portrait, square, enlarged, one side already 256; for the middle,
@@ -15,6 +15,7 @@ SIZES = [
     *((500, 375), (333, 500), (400, 400), (180, 231), (256, 300), (300, 256)),
     *((229, 200), (200, 229), (512, 205), (205, 512)),
 ]
+READER = photographs.reader_of("exact")
 
 
 def photograph(rng, width, height, channels=3):
@@ -52,7 +53,7 @@ def test_center_crop_is_that_of_torchvision(rng, size):
     height, width, _ = pixels.shape
     top, left = round((height - 224) / 2.0), round((width - 224) / 2.0)
     expected = pixels[top : top + 224, left : left + 224]
-    np.testing.assert_array_equal(images.center_crop(image), expected)
+    np.testing.assert_array_equal(READER.fit(image, "a"), expected)
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -65,7 +66,7 @@ def test_random_crop_reaches_every_place(rng, size):
         for inside in (0.01, 0.99):
             uniform = np.array([(top + inside) / rows, (left + inside) / columns])
             expected = pixels[top : top + 224, left : left + 224]
-            found = images.random_crop(image, uniform)
+            found = READER.for_training(encode(image, "PNG"), "a", uniform)
             # Sums that are rounded twice, once an axis, come out up to a step apart where the axes
             # or the last bits of the edges are others; they are not all on one side.
             difference = found.astype(int) - expected
@@ -77,7 +78,7 @@ def test_a_filter_without_antialiasing_would_be_noticed(rng):
     """Shrinking a board of single pixels gives grey, not a board."""
     board = np.indices((512, 512)).sum(axis=0) % 2 * 255
     image = Image.fromarray(board.astype(np.uint8)).convert("RGB")
-    crop = images.center_crop(image).astype(int)
+    crop = READER.fit(image, "a").astype(int)
     assert abs(crop - 128).max() <= 2
 
 

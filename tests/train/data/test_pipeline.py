@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from train.data import images
+from train.data import images, photographs
 from train.data.batches import epoch_order
-from train.data.photograph_reader import PhotographReader
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
@@ -18,7 +17,7 @@ NUM_EXAMPLES = 21
 BATCH_SIZE = 8
 # Seconds; a worker that hangs has to fail the test, not hold up all of them.
 TIME_LIMIT = 240
-READER = PhotographReader((images.CROP, images.CROP, 3))
+READER = photographs.reader_of("exact")
 
 
 def encode(pixels):
@@ -214,7 +213,7 @@ def test_evaluation_fills_up_with_the_last_example(in_memory):
 def test_evaluation_takes_the_middle(streamed):
     batch = next(Pipeline(4, seed=0).evaluation(streamed))
     image = images.decode(*streamed.images.encoded(2))
-    np.testing.assert_array_equal(batch["images"][2], images.center_crop(image))
+    np.testing.assert_array_equal(batch["images"][2], READER.fit(image, "a"))
 
 
 def test_an_unreadable_image_stops_the_run_and_is_named():

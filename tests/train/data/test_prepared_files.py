@@ -14,9 +14,8 @@ import tensorflow_datasets as tfds
 
 from tests.train.data import small
 from train import prepare
-from train.data import builders, prepared_files, record_shards
+from train.data import builders, photographs, prepared_files, record_shards
 from train.data.digits import Digits
-from train.data.photograph_reader import PhotographReader
 from train.data.plantnet300k import Plantnet300k
 from train.foundation.errors import LimitError, UserError
 
@@ -44,7 +43,7 @@ def opened(folder):
 def read(folder):
     builder = opened(folder)
     prepared_files.check_files(builder)
-    return prepared_files.read(builder, "train", reader=PhotographReader((224, 224, 3)))
+    return prepared_files.read(builder, "train", reader=photographs.reader_of("exact"))
 
 
 def first_shard(folder):

@@ -12,9 +12,11 @@ import pytest
 
 from train.configuration.datasets import FolderFields
 from train.data.batches import SkippedImage
+from train.data.framing import PlainFraming
+from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
-from train.data.own import feature_files, folders, found_images, tables
-from train.data.own.found_images import Files
+from train.data.own import families, feature_files, tables
+from train.data.own.encoded_images import Files
 from train.evaluation import score_files
 from train.foundation import files, folder_lock
 from train.foundation.errors import UserError
@@ -54,7 +56,7 @@ KINDS = {
 def test_an_image_without_end_is_unreadable(endless, kind):
     path = endless / f"{kind}.jpg"
     with pytest.raises(UnreadableImageError) as caught:
-        image_files.read(path, None)
+        image_files.read(path, ImageReader(PlainFraming((8, 8, 3))))
     assert str(caught.value) == f"cannot read {path}: {KINDS[kind]}"
     (example,) = Files(endless, (path.name,))
     assert example == {"image": b"", "file_name": path.name, "unreadable": KINDS[kind]}
@@ -73,8 +75,8 @@ def test_the_largest_image_has_the_size_of_the_field(tmp_path):
         test_fraction=0.3,
         max_image_mb=1,
     )
-    found = found_images.find(fields, lambda path: folders.find(path, nested=False))
-    larger, _, whole = (found.source[index] for index in range(3))
+    found = families.FOLDER.spec(fields).find(None)
+    larger, _, whole = (found.images[index] for index in range(3))
     assert larger["unreadable"] == "it has 1,048,577 bytes, and max_image_mb allows 1 MiB"
     assert len(whole["image"]) == MIB
 

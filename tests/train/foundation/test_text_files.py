@@ -37,7 +37,7 @@ def write(request, tmp_path):
 
 def test_every_door_reads_every_encoding(write, tmp_path):
     pictures.write(tmp_path, ["é.png", "b.png"])
-    found = tables.find(write("a.csv", "path,label\r\né.png,hêtre\r\nb.png,三\r\n"))
+    found = tables.find(write("a.csv", "path,label\r\né.png,hêtre\r\nb.png,三\r\n")).listing
     assert found.paths == ("é.png", "b.png")
     assert found.class_names == ("hêtre", "三")
     labels = score_files.read_integers(write("labels.txt", "3\r\n0\r\n"), flag="labels")

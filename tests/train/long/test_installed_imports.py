@@ -25,18 +25,18 @@ FILES = {
         "import dataclasses\n"
         "import helper\n"
         "from train.data import DatasetFamily\n"
-        "from train.data.own.folder import FOLDER\n\n\n"
+        "from train.data.own.families import FOLDER\n\n\n"
         "def spec(fields):\n"
-        "    return dataclasses.replace(FOLDER.spec(fields), kind=helper.Reader)\n\n\n"
+        "    return dataclasses.replace(FOLDER.spec(fields), kind=helper.Picture)\n\n\n"
         "FAMILY = DatasetFamily(spec, fields=FOLDER.fields)\n"
     ),
     "helper": (
-        "from train.data.own.own_image_reader import OwnImageReader\n\n\n"
-        "class Reader(OwnImageReader):\n"
-        "    def for_training(self, *arguments):\n"
+        "from train.data.pictures import PillowPicture\n\n\n"
+        "class Picture(PillowPicture):\n"
+        "    def cut(self, *arguments):\n"
         "        import late\n\n"
         "        late.note()\n"
-        "        return super().for_training(*arguments)\n"
+        "        return super().cut(*arguments)\n"
     ),
     "late": (
         "import os\n\n\n"

@@ -9,9 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.train.data.test_pipeline import assert_same, in_time
-from train.data import images, large_images
-from train.data.fast_photographs import FastPhotographReader
-from train.data.photograph_reader import PhotographReader
+from train.data import large_images, photographs
 from train.data.pipeline import Pipeline
 from train.data.records import Records, Split
 
@@ -23,7 +21,7 @@ TIME_LIMIT = 60
 # The second epoch starts in the middle.
 NUM_EXAMPLES, NUM_STEPS = 44, 10
 MANY = 8
-KINDS = {"exact": PhotographReader, "fast": FastPhotographReader}
+DECODINGS = ("exact", "fast")
 
 
 @pytest.fixture(scope="module")
@@ -38,9 +36,9 @@ def encoded():
     return files
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=DECODINGS)
 def split(request, encoded):
-    reader = KINDS[request.param]((images.CROP, images.CROP, 3))
+    reader = photographs.reader_of(request.param)
     records = Records(encoded, np.arange(NUM_EXAMPLES), "train in a folder", reader)
     return Split(records, np.arange(NUM_EXAMPLES, dtype=np.int32))
 

@@ -5,7 +5,7 @@ import os
 
 from tests.train.data import small
 from tests.train.prediction import small_network
-from train.data import images
+from train.data import photographs
 
 program = importlib.import_module(os.environ["COMMAND"])
 
@@ -13,5 +13,5 @@ program = importlib.import_module(os.environ["COMMAND"])
 def main():
     small_network.shrink(dict.__setitem__)
     small.shrink(setattr)
-    images.SHORTER_SIDE, images.CROP = 64, 56
+    photographs.SHORTER_SIDE, photographs.CROP = 64, 56
     program.main()

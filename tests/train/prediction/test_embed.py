@@ -23,11 +23,12 @@ from tests.train.forked import ROOT, error_lines, start
 from tests.train.prediction import small_network
 from train.configuration.datasets import FeaturesFields
 from train.data import dataset_spec, photographs
+from train.data.fast_images import FastPicture
 from train.data.images import UnreadableImageError
 from train.data.own import feature_files
-from train.data.own.fast_own_image_reader import FastOwnImageReader
+from train.data.own.encoded_images import EncodedImages
 from train.data.own.found_images import FoundImages
-from train.data.own.listing import EncodedImages, Listing
+from train.data.own.listing import Listing
 from train.foundation import stored_rows
 from train.foundation.errors import UserError
 from train.foundation.spelling import flags_for_fields
@@ -68,12 +69,8 @@ class Sums:
         self.num_features = num_features
         self.batches = 0
 
-    def pixels(self, encoded, name):
-        return network.image_files.to_input(
-            network.image_files.decode(encoded, name, None), self.spec, name
-        )
-
     spec = dataset_spec(found.configuration("folder", Path("photos"))).of_shape(image_shape)
+    reader = spec.image_reader
 
     def compiled(self):
         weights = np.random.default_rng(0).normal(size=(360, self.num_features)).astype(np.float32)
@@ -101,7 +98,8 @@ def test_features_of_pretrained_weights_are_those_below_the_head(
     assert content["features"].dtype == np.float32
     rows = [3, 70, 149]
     pixels = [
-        used.pixels((photos / content["names"][row]).read_bytes(), "a picture") for row in rows
+        used.reader.for_evaluation((photos / content["names"][row]).read_bytes(), "a picture")
+        for row in rows
     ]
     assert pixels[0].shape == (16, 16, 3)
     inputs = (np.stack(pixels) / 255 - photographs.IMAGENET_MEAN) / photographs.IMAGENET_STD
@@ -122,14 +120,12 @@ def test_fast_decoding_gives_other_features_by_its_own_pixels(weights, monkeypat
     assert exact.digest != fast.digest
     file = io.BytesIO()
     Image.effect_mandelbrot((90, 70), (-3, -2.5, 2, 2.5), 100).save(file, "JPEG")
-    found, expected = (one.pixels(file.getvalue(), "a") for one in (fast, exact))
-    assert type(fast.spec.reader) is FastOwnImageReader
-    np.testing.assert_array_equal(found, fast.spec.reader.for_evaluation(file.getvalue(), "a"))
+    found, expected = (one.reader.for_evaluation(file.getvalue(), "a") for one in (fast, exact))
+    assert fast.reader.kind is FastPicture
     assert abs(found.astype(int) - expected).max() <= 1
     monkeypatch.setitem(sys.modules, "simplejpeg", None)
     monkeypatch.delattr(train.data, "fast_images")
-    for module in ("fast_images", "own.fast_own_image_reader"):
-        monkeypatch.delitem(sys.modules, f"train.data.{module}")
+    monkeypatch.delitem(sys.modules, "train.data.fast_images")
     with pytest.raises(UserError, match=r"decoding='fast' needs the package simplejpeg.*: pip"):
         network.of_weights(weights, image_size=16, decoding="fast")
 
@@ -144,13 +140,29 @@ def test_transparency_and_truncated_files_are_as_the_flags_say(weights, monkeypa
     assert usual.digest != chosen.digest
     file = io.BytesIO()
     Image.new("RGBA", (16, 16)).save(file, "PNG")
-    assert (usual.pixels(file.getvalue(), "a") == 0).all()
-    assert (chosen.pixels(file.getvalue(), "a") == 255).all()
+    assert (usual.reader.for_evaluation(file.getvalue(), "a") == 0).all()
+    assert (chosen.reader.for_evaluation(file.getvalue(), "a") == 255).all()
     file = io.BytesIO()
     Image.effect_mandelbrot((90, 70), (-3, -2.5, 2, 2.5), 100).save(file, "JPEG")
-    assert chosen.pixels(file.getvalue()[:-20], "a").shape == (16, 16, 3)
+    assert chosen.reader.for_evaluation(file.getvalue()[:-20], "a").shape == (16, 16, 3)
     with pytest.raises(UnreadableImageError, match="truncated"):
-        usual.pixels(file.getvalue()[:-20], "a")
+        usual.reader.for_evaluation(file.getvalue()[:-20], "a")
+
+
+def test_truncated_files_are_embedded_if_the_network_reads_them(tmp_path):
+    class Patient(Sums):
+        chosen = found.configuration("folder", Path("photos"), read_truncated=True)
+        reader = dataset_spec(chosen).of_shape(Sums.image_shape).image_reader
+
+    root = tmp_path / "photos"
+    pictures.write_classes(root, CLASSES, 5)
+    pictures.picture("a").save(root / "ash" / "0.jpg", "JPEG", quality=95)
+    whole = (root / "ash" / "0.jpg").read_bytes()
+    (root / "ash" / "0.jpg").write_bytes(whole[:-20])
+    with pytest.raises(UserError, match=r"cannot decode ash/0\.jpg .*truncated"):
+        embed(Sums(), found.in_folder(root), tmp_path / "a.npz", skip_unreadable=False)
+    embed(Patient(), found.in_folder(root), tmp_path / "a.npz", skip_unreadable=False)
+    assert len(arrays(tmp_path / "a.npz")["features"]) == 5 * len(CLASSES) + 1
 
 
 def test_a_truncated_image_is_embedded_where_asked(photos, tmp_path):
@@ -240,7 +252,8 @@ def test_features_of_a_run_are_those_below_its_head(photos, finished_run, tmp_pa
     classifier = trained.load(finished_run)
     rows = [0, 149]
     pixels = [
-        used.pixels((photos / content["names"][row]).read_bytes(), "a picture") for row in rows
+        used.reader.for_evaluation((photos / content["names"][row]).read_bytes(), "a picture")
+        for row in rows
     ]
     # Grey, of 8 by 8 pixels, as the digits of the run are.
     assert pixels[0].shape == (8, 8, 1)
@@ -499,17 +512,14 @@ def test_features_that_are_not_finite_are_refused(photos, tmp_path):
 
 def test_few_features_are_in_memory(photos, tmp_path):
     class Many(EncodedImages):
-        def __getitem__(self, index):
-            return {"image": encoded, "file_name": "a"}
+        def read(self, index):
+            return encoded
 
         def __len__(self):
             return number
 
         def name(self, index):
             return "a"
-
-        def open(self, index):
-            return io.BytesIO(encoded)
 
     encoded = (photos / "ash" / "0.png").read_bytes()
 
@@ -519,13 +529,13 @@ def test_few_features_are_in_memory(photos, tmp_path):
 
     number, width = 1_280, 8_192
     listing = Listing(
-        photos,
-        tuple(f"{index}.png" for index in range(number)),
-        np.arange(number) % 2,
-        np.zeros(number, np.int8),
-        ("a", "b"),
+        paths=tuple(f"{index}.png" for index in range(number)),
+        sizes=np.full(number, len(encoded)),
+        labels=np.arange(number) % 2,
+        roles=np.zeros(number, np.int8),
+        class_names=("a", "b"),
     )
-    images = FoundImages(listing, np.full(number, len(encoded)), Many(), "digest")
+    images = FoundImages(listing, Many(), photos, "here")
     tracemalloc.start()
     try:
         embed(Wide(width), images, tmp_path / "a.npz", skip_unreadable=False)

@@ -11,14 +11,13 @@ import pytest
 from PIL import Image
 
 from tests.train.data.specs import dataset_spec
-from train.data import images
 from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
 from train.prediction import image_files
 
 DIGITS = dataset_spec({"name": "digits"})
 PHOTOGRAPHS = dataset_spec({"name": "plantnet300k", "decoding": "exact"})
-read = functools.partial(image_files.read, reader=None)
+read = functools.partial(image_files.read, reader=DIGITS.image_reader)
 # How a picture is stored that is to be shown after the transposition of its EXIF orientation.
 STORED = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -70,7 +69,7 @@ def test_a_picture_is_left_as_it_is_stored_where_training_did_so(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
     picture().save(tmp_path / "image.png", exif=exif)
-    assert same(image_files.read(tmp_path / "image.png", PHOTOGRAPHS.reader), picture())
+    assert same(image_files.read(tmp_path / "image.png", PHOTOGRAPHS.image_reader), picture())
 
 
 def test_an_animation_is_its_first_frame(tmp_path):
@@ -132,14 +131,16 @@ def test_damaged_exif_does_no_harm(tmp_path):
 
 def test_photographs_get_the_test_transform_of_training():
     photograph = picture(300, 260)
-    found = image_files.to_input(photograph, PHOTOGRAPHS, "a")
-    assert np.array_equal(found, images.center_crop(photograph))
+    found = PHOTOGRAPHS.image_reader.fit(photograph, "a")
+    encoded = io.BytesIO()
+    photograph.save(encoded, "PNG")
+    assert np.array_equal(found, PHOTOGRAPHS.reader.for_evaluation(encoded.getvalue(), "a"))
     assert found.shape == PHOTOGRAPHS.image_shape
 
 
 def test_an_image_of_a_small_data_set_stays_as_it_is():
     pixels = np.arange(64, dtype=np.uint8).reshape(8, 8, 1)
-    found = image_files.to_input(Image.fromarray(pixels[..., 0]).convert("RGB"), DIGITS, "a")
+    found = DIGITS.image_reader.fit(Image.fromarray(pixels[..., 0]).convert("RGB"), "a")
     assert np.array_equal(found, pixels)
     assert found.dtype == np.uint8
 
@@ -148,21 +149,28 @@ def test_a_larger_image_is_resized_with_antialiasing_and_its_middle_cut_out():
     # A fine chequerboard is grey from afar; without antialiasing it would be black or white.
     fine = 255 * (np.indices((64, 160)).sum(axis=0) % 2).astype(np.uint8)
     fine[:, :40] = fine[:, 120:] = 0
-    found = image_files.to_input(Image.fromarray(fine).convert("RGB"), DIGITS, "a")
+    found = DIGITS.image_reader.fit(Image.fromarray(fine).convert("RGB"), "a")
     assert found.shape == (8, 8, 1)
     # The picture has 20 columns at that size; 6 to 13 are the middle. Half of 255, and
     # a step for rounding; the black sides begin two columns off.
     assert np.abs(found.astype(int) - 127).max() <= 1
-    tall = image_files.to_input(picture(5, 31), DIGITS, "a")
+    tall = DIGITS.image_reader.fit(picture(5, 31), "a")
     assert tall.shape == (8, 8, 1)
+
+
+def test_grey_pixels_are_resized_for_a_small_grey_data_set():
+    colours = np.random.default_rng(0).integers(0, 256, (16, 16, 3)).astype(np.uint8)
+    image = Image.fromarray(colours)
+    expected = np.asarray(image.convert("L").resize((8, 8), Image.Resampling.BILINEAR))
+    assert np.array_equal(DIGITS.image_reader.fit(image, "a")[..., 0], expected)
 
 
 def test_what_is_too_narrow_to_be_resized_is_refused():
     narrow = Image.new("RGB", (1, 30_000))
     with pytest.raises(UnreadableImageError, match="too long and narrow, 1 x 30000 pixels"):
-        image_files.to_input(narrow, PHOTOGRAPHS, "a")
+        PHOTOGRAPHS.image_reader.fit(narrow, "a")
     # For small images it is not too much.
-    assert image_files.to_input(narrow, DIGITS, "a").shape == (8, 8, 1)
+    assert DIGITS.image_reader.fit(narrow, "a").shape == (8, 8, 1)
 
 
 @pytest.fixture

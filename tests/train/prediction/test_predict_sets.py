@@ -106,7 +106,7 @@ def test_a_few_images_make_a_small_batch(classifier, paths):
 
 def test_few_files_are_read_ahead(classifier, paths, monkeypatch):
     read = []
-    once = image_files.read(paths[0], None)
+    once = image_files.read(paths[0], classifier.spec.image_reader)
     monkeypatch.setattr(image_files, "read", lambda path, *_: read.append(path) or once)
     rule = CalibratedRule("top_k", 1, None)
     found = image_sets.make_sets(classifier, rule, 5_000 * paths[:1], thumbnails=False)

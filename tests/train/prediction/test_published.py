@@ -15,7 +15,7 @@ from tests.train.forked import start
 from tests.train.models import torch_writer as writer
 from tests.train.prediction import small_network
 from train import prepare
-from train.data import images
+from train.data import photographs
 from train.foundation.errors import UserError
 from train.models.classifier import Classifier
 from train.models.heads import LinearHead
@@ -62,7 +62,7 @@ def _small(monkeypatch):
     small_network.shrink(monkeypatch.setitem)
     small.shrink(monkeypatch.setattr)
     for name, size in SIZES.items():
-        monkeypatch.setattr(images, name, size)
+        monkeypatch.setattr(photographs, name, size)
 
 
 def on_plantnet(data, **changes):
@@ -113,8 +113,8 @@ def test_names_of_classes_are_enough_to_predict(data, changes, size, normalizati
     classifier = published.load(of_names(data, **changes))
     assert classifier.classes.names == tuple(f"{one} \N{HERB}" for one in small.SPECIES)
     assert classifier.image_shape == (size, size, 3)
-    image = image_files.read(data / "photos" / "a.jpg", None)
-    pixels = image_files.to_input(image, classifier.spec, "a.jpg")
+    reader = classifier.spec.image_reader
+    pixels = reader.fit(image_files.read(data / "photos" / "a.jpg", reader), "a.jpg")
     scores = jax.jit(classifier.scores())(pixels[None])
     np.testing.assert_allclose(scores, by_hand([pixels], normalization), rtol=1e-4, atol=1e-6)
     with pytest.raises(UserError, match=r"names.txt has the names of classes alone"):

@@ -8,8 +8,10 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow
 import pyarrow.compute
+from typing_extensions import override
 
-from train.data.own import listing
+from train.data.own import encoded_images
+from train.data.own.encoded_images import EncodedImages
 from train.foundation.files import MOST_IMAGE_BYTES, open_bounded, read_bounded
 from train.foundation.names import SimilarFiles, shown
 
@@ -20,7 +22,7 @@ def read_column(files: Sequence[str], name: str) -> pyarrow.ChunkedArray:
     return pyarrow.concat_tables([table.select([name]) for table in tables]).column(name)
 
 
-class ArrowImages(Sequence[dict[str, Any]]):
+class ArrowImages(EncodedImages):
     """Images in a column of Arrow files, or in image files that it names.
 
     A value of the column is the bytes of an image file, its path, or both by these names. The files
@@ -58,24 +60,25 @@ class ArrowImages(Sequence[dict[str, Any]]):
         """The number of images."""
         return self._length
 
-    def __getitem__(self, index: Any) -> Any:
-        """The bytes of an image; if its file cannot be read, no bytes and the reason."""
-        encoded = None if self._bytes is None else self._bytes[int(index)].as_py()
-        path = None if self._paths is None else self._paths[int(index)].as_py()
-        if encoded is None and path is not None:
-            try:
-                encoded = read_bounded(self._file(path), self._most_bytes)
-            except OSError as error:
-                named = shown(str(self._root / path))
-                return {"image": b"", "unreadable": f"{named}: {error.strerror}"}
-        return {"image": encoded or b""}
-
-    def open(self, index: int) -> BinaryIO:
-        """An image as a file, of which only what is asked for is read; an empty one if it has none.
+    @override
+    def read(self, index: int) -> bytes:
+        """The bytes of an image; none if it has none.
 
         Raises:
             OSError: its file cannot be read.
         """
+        found = None if self._bytes is None else self._bytes[index].as_py()
+        path = None if self._paths is None else self._paths[index].as_py()
+        if found is None and path is not None:
+            try:
+                return read_bounded(self._file(path), self._most_bytes)
+            except OSError as error:
+                named = shown(str(self._root / path))
+                raise OSError(error.errno, f"{named}: {error.strerror}") from error
+        return found or b""
+
+    @override
+    def open(self, index: int) -> BinaryIO:
         if self._bytes is not None and (found := self._bytes[index]).is_valid:
             file: BinaryIO = pyarrow.BufferReader(found.as_buffer())
             return file
@@ -84,18 +87,19 @@ class ArrowImages(Sequence[dict[str, Any]]):
             return io.BytesIO()
         return io.BufferedReader(open_bounded(self._file(path), self._most_bytes))
 
+    @override
     def mark(self, index: int) -> bytes:
         """The end of an image; nothing if its file cannot be read."""
         if self._bytes is not None and (found := self._bytes[index]).is_valid:
             # A view: only what is asked for is read of the mapped file.
-            return memoryview(found.as_buffer())[-listing.MARK_BYTES :].tobytes()
+            return memoryview(found.as_buffer())[-encoded_images.MARK_BYTES :].tobytes()
         path = None if self._paths is None else self._paths[index].as_py()
-        return b"" if path is None else listing.end_of(self._file(path))
+        return b"" if path is None else encoded_images.end_of(self._file(path))
 
     def sizes(self) -> np.ndarray:
         """The number of bytes of each image, int64 [n]; 0 for one that is missing.
 
-        Of an image in a file, see `listing.file_sizes`.
+        Of an image in a file, see `encoded_images.file_sizes`.
         """
         found = np.zeros(len(self), np.int64)
         inside = np.zeros(len(self), bool)
@@ -115,7 +119,7 @@ class ArrowImages(Sequence[dict[str, Any]]):
                 if (path := self._paths[index].as_py()) is not None
             }
             named = [str(self._file(path)) for path in paths.values()]
-            found[list(paths)] = listing.file_sizes(self._root, named)
+            found[list(paths)] = encoded_images.file_sizes(self._root, named)
         return found
 
     def _file(self, path: str) -> Path:

@@ -11,7 +11,7 @@ from typing_extensions import override
 from train.data import images
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
-from train.data.own.listing import EncodedImages
+from train.data.own.encoded_images import EncodedImages
 
 # The bytes of all pixels of a source that is kept; the headers add a few in a hundred.
 _MOST_BYTES = 2**30
@@ -34,7 +34,7 @@ class DecodedImages(EncodedImages):
         """
         self._source = source
         self._reader = reader
-        self._kept: list[dict[str, Any] | None] = [None] * len(source)
+        self._kept: list[bytes | None] = [None] * len(source)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What another process gets."""
@@ -44,27 +44,26 @@ class DecodedImages(EncodedImages):
         """The number of examples."""
         return len(self._source)
 
-    def __getitem__(self, index: Any) -> Any:
-        """An example; one that cannot be read, or has another size, is as it is in the source."""
+    @override
+    def name(self, index: int) -> str:
+        return self._source.name(index)
+
+    @override
+    def read(self, index: int) -> bytes:
+        """An image; one that cannot be decoded, or has another size, is as it is in the source."""
         kept = self._kept[index]
         if kept is not None:
             return kept
-        example = self._source[index]
+        encoded = self._source.read(index)
         try:
-            image = self._reader.decode(example["image"], "")
+            image = self._reader.decode(encoded, "")
         except UnreadableImageError:
-            return example
-        if (image.height, image.width) != self._reader.shape[:2]:
-            return example
-        kept = {**example, "image": images.uncompressed(image)}
+            return encoded
+        if image.size != self._reader.framing.size:
+            return encoded
         # Two threads may read the same image, and keep the same.
-        self._kept[index] = kept
+        kept = self._kept[index] = images.uncompressed(image)
         return kept
-
-    @override
-    def name(self, index: int) -> str:
-        """The name of an image in the source."""
-        return self._source.name(index)
 
     @override
     def open(self, index: int) -> BinaryIO:

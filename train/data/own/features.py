@@ -12,10 +12,8 @@ from train.configuration.datasets import FeaturesFields
 from train.data import augmentation
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.own import class_names, division, feature_columns, feature_files
-from train.data.own.division import Division
 from train.data.own.feature_files import Arrays
-from train.data.own.listing import SPLIT_WORDS, Role, role_or_no_split
-from train.data.own.unseen_classes import Divided
+from train.data.own.listing import SPLIT_WORDS, Listing, Role, read_splits, roles_given
 from train.data.records import Rows, Split
 from train.foundation.errors import UserError
 from train.foundation.names import same_form, shown
@@ -27,32 +25,25 @@ class FeaturesSpec(DatasetSpec):
     """Features in files, of which the rows of a batch are read when it wants them.
 
     Attributes:
-        path: an .npz file, or a folder of .npy files.
-        division: how the rows are divided if a split is missing.
+        fields: `config.dataset`.
     """
 
-    path: Path
-    division: Division
+    fields: FeaturesFields
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Opens the files, and goes through all features once; see `DatasetSpec`."""
         del data_dir, seed  # They lie where `config.dataset.path` says, and have no noise.
-        arrays = feature_files.find(self.path, "config.dataset.path")
+        path = Path(self.fields.path).expanduser().absolute()
+        arrays = feature_files.find(path, "config.dataset.path")
         features = feature_files.read_features(arrays)
         labels, names = _labels(arrays, len(features))
         roles = _roles(arrays, len(labels))
-        rows = division.divide(
-            Divided(labels, roles, names),
-            None,
-            self.division,
-            given=roles,
-            where=arrays.where,
-            example="row",
-        )
+        given = Listing(labels=labels, roles=roles, class_names=names, given=roles_given(roles))
+        rows = division.divide(given, self.fields, where=arrays.where, example="row")
         columns = feature_columns.summarize(features, rows.roles == Role.TRAIN, arrays.where)
 
         def split(role: Role) -> Split:
-            indices = np.flatnonzero(rows.roles == role)
+            indices = rows.of_role(role)
             return Split(Rows(features, indices), rows.labels[indices])
 
         return Dataset(
@@ -120,24 +111,21 @@ def _of_texts(
 
 
 def _roles(arrays: Arrays, length: int) -> np.ndarray:
-    """The split of each row, int8 [n]; all are for training if the file has no splits."""
+    """The split of each row, int8 [n]; none has one if the file has no splits."""
     words = feature_files.read_texts(arrays, "split", length, may_be_empty=True)
-    if words is None:
-        return np.full(length, Role.TRAIN, np.int8)
-    known = {word: role_or_no_split(word) for word in set(words)}
-    for row, word in enumerate(words):
-        if known[word] is None:
-            raise UserError(
-                f"{arrays.where}: split must be {SPLIT_WORDS}; row {row}, counted from 0, has "
-                f"{shown(word)!r}"
-            )
-    return np.array([known[word] for word in words], np.int8)
+    roles, wrong = read_splits([""] * length if words is None else words)
+    if words is not None and wrong is not None:
+        raise UserError(
+            f"{arrays.where}: split must be {SPLIT_WORDS}; row {wrong}, counted from 0, has "
+            f"{shown(words[wrong])!r}"
+        )
+    return roles
 
 
 def _digest(
     features: np.ndarray | StoredRows,
     checksums: np.ndarray,
-    rows: Divided,
+    rows: Listing,
 ) -> str:
     """A text that is another for other features, labels, splits or names of classes.
 
@@ -163,8 +151,7 @@ def _spec(fields: FeaturesFields) -> DatasetSpec:
         mean=(),
         std=(),
         inputs="features",
-        path=Path(fields.path).expanduser().absolute(),
-        division=Division.of(fields),
+        fields=fields,
     )
 
 

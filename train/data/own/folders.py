@@ -10,9 +10,11 @@ from absl import logging
 
 from train.data import image_formats
 from train.data.own import class_names, split_folders
-from train.data.own.listing import GivenImages
+from train.data.own.found_images import FoundImages
+from train.data.own.listing import Listing
 from train.data.side_files import PassedOver, is_hidden
 from train.foundation.errors import ELSEWHERE, UserError
+from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.names import same_form
 from train.foundation.spelling import spell
 
@@ -42,7 +44,7 @@ class _Image:
         return self.below.rpartition("/")[0]
 
 
-def find(root: Path, *, nested: bool) -> GivenImages:
+def find(root: Path, *, nested: bool, most_bytes: int = MOST_IMAGE_BYTES) -> FoundImages:
     """The images below a folder, sorted by path.
 
     The folder has a folder for each class, or folders of splits, such as `train`, `val` and `test`,
@@ -53,6 +55,7 @@ def find(root: Path, *, nested: bool) -> GivenImages:
         root: the folder.
         nested: whether each folder with images is a class, named by its path, as in
             `genus/species`; otherwise the folders at the top are the classes, with all below them.
+        most_bytes: the largest size of a file that is read.
 
     Raises:
         UserError: the folder does not have that form.
@@ -83,12 +86,15 @@ def find(root: Path, *, nested: bool) -> GivenImages:
     if not nested:
         _check_not_empty(root, splits, found)
         _tell_of_folders_below(root, found)
-    paths = tuple(image.path for image in found)
     labels, names = class_names.numbered([image.name for image in found], where)
-    roles = np.array([splits[image.split] for image in found], np.int8)
-    return GivenImages(
-        root, paths, labels, roles, frozenset(splits.values()), keys=paths, class_names=names
+    listing = Listing(
+        paths=tuple(image.path for image in found),
+        labels=labels,
+        roles=np.array([splits[image.split] for image in found], np.int8),
+        class_names=names,
+        given=frozenset(splits.values()),
     )
+    return FoundImages.in_files(listing, root, where, most_bytes)
 
 
 def _class_of(below: str, folder: Path, *, nested: bool) -> str:

@@ -1,116 +1,70 @@
 """Finds the images of a data set of Hugging Face."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import datasets
 import numpy as np
 import pyarrow
-from typing_extensions import override
 
-from train.data.own import arrow_images, huggingface_files, listing, named_splits
+from train.configuration.datasets import HuggingfaceFields
+from train.data.own import arrow_images, huggingface_files, named_splits
 from train.data.own.arrow_images import ArrowImages
-from train.data.own.division import Division
 from train.data.own.found_images import FoundImages
 from train.data.own.huggingface_files import OpenedSplit
-from train.data.own.listing import MarkedImages, Role
+from train.data.own.listing import Role
+from train.data.own.named_splits import SplitImages
 from train.foundation.errors import UserError
 
 # What stands for the label of an image that has none.
 _NO_LABEL = frozenset({None, "", -1})
 
 
-def find(
-    *,
-    path: Path | None,
-    name: str | None,
-    config: str | None,
-    cache: str | None,
-    image_column: str | None,
-    label_column: str | None,
-    splits: Mapping[Role, str | None],
-    divided: Division,
-    most_bytes: int,
-) -> FoundImages:
-    """The images of a data set.
+def find(fields: HuggingfaceFields, data_dir: str | None) -> FoundImages:
+    """The images of the data set of `config.dataset`.
 
     Args:
-        path: a folder or a file; see `huggingface_files.open_folder`.
-        name: on the hub, if there is no path; see `huggingface_files.open_name`.
-        config: the part of the data set that is meant, where it has several.
-        cache: the folder that Arrow files are written to; `None` for the one of `datasets`.
-        image_column: the column of the images; `None` for the only one of their type.
-        label_column: the column of the labels; `None` for the only one of their type.
-        splits: the split of each role; `None` for the one that is named so. Where there is none,
-            images of the training split are held out.
-        divided: how the images are divided if a split is missing.
-        most_bytes: the largest size of a file of an image.
+        fields: `config.dataset`.
+        data_dir: the folder that Arrow files are written to; `None` for the one of `datasets`.
 
     Raises:
         UserError: the data set cannot be opened, is no data set of images with classes, or lacks a
             split.
     """
-    if path is not None:
+    cache = None if data_dir is None else str(Path(data_dir).expanduser().absolute())
+    if fields.path is not None:
+        path = Path(fields.path).expanduser().absolute()
         where, root = f"config.dataset.path {path}", path if path.is_dir() else path.parent
-        opened = huggingface_files.open_folder(path, config, cache)
+        opened = huggingface_files.open_folder(path, fields.huggingface_config, cache)
     else:
-        where, root = f"config.dataset.huggingface_name {name!r}", Path(str(name))
-        opened = huggingface_files.open_name(str(name), config, cache)
+        name = str(fields.huggingface_name)
+        where, root = f"config.dataset.huggingface_name {name!r}", Path(name)
+        opened = huggingface_files.open_name(name, fields.huggingface_config, cache)
     features = next(iter(opened.values())).features
-    image = _image_column(features, image_column, where)
-    label = _label_column(features, label_column, where)
+    image = _image_column(features, fields.image_column, where)
+    label = _label_column(features, fields.label_column, where)
     labels, class_names = _labels(opened, features, label, where)
-    of_roles = named_splits.labels_of_roles(list(labels), labels.__getitem__, splits, where)
+    of_roles = named_splits.labels_of_roles(list(labels), labels.__getitem__, fields, where)
     if not isinstance(features[label], datasets.ClassLabel):
         of_roles, class_names = _only_used(of_roles, class_names)
-    found = named_splits.list_images(root, of_roles, class_names, where, divided)
     images = {
-        split: ArrowImages(opened[split].files, image, root, most_bytes)
+        split: ArrowImages(opened[split].files, image, root, fields.most_bytes)
         for split, _ in of_roles.values()
     }
-    sizes = np.concatenate([split.sizes() for split in images.values()])
-    source = _Examples(images)
-    listing.warn_of_duplicates(found, sizes, source)
-    return FoundImages(found, sizes, source, found.digest(sizes))
-
-
-class _Examples(named_splits.Examples, MarkedImages):
-    """The images of all splits."""
-
-    def __init__(self, images: Mapping[str, ArrowImages]) -> None:
-        super().__init__(images, "image")
-        self._images = images
-
-    @override
-    def open(self, index: int) -> BinaryIO:
-        """An image as a file; see `ArrowImages.open`."""
-        split, position = self.place(index)
-        return self._images[split].open(position)
-
-    @override
-    def mark(self, index: int) -> bytes:
-        """The end of an image; see `ArrowImages.mark`."""
-        split, position = self.place(index)
-        return self._images[split].mark(position)
+    sizes = {split: of_split.sizes() for split, of_split in images.items()}
+    listing = named_splits.listed(of_roles, class_names, where, sizes)
+    return FoundImages(listing, SplitImages(images), root, where)
 
 
 def _image_column(features: Any, chosen: str | None, where: str) -> str:
     """The column of the images: of their type in `datasets`, or else of bytes."""
-    types = _types(features)
+    types, holds = _types(features), arrow_images.holds_images
     if chosen is not None:
-        _check_column(features, chosen, "image_column")
-        if not arrow_images.holds_images(types[chosen]):
-            raise UserError(
-                "config.dataset.image_column must be a column of images, of their bytes or of "
-                f"their paths; {chosen!r} is a column of {types[chosen]}"
-            )
-        return chosen
-    names = [name for name, kind in features.items() if isinstance(kind, datasets.Image)]
-    names = names or [
-        name
-        for name, kind in types.items()
-        if arrow_images.holds_images(kind) and not arrow_images.holds_text(kind)
+        words = "images, of their bytes or of their paths"
+        return _checked(chosen, types, "image_column", holds, words)
+    names = [name for name, kind in features.items() if isinstance(kind, datasets.Image)] or [
+        name for name, kind in types.items() if holds(kind) and not arrow_images.holds_text(kind)
     ]
     hint = "; config.dataset.image_column names one"
     return named_splits.the_only(
@@ -122,13 +76,8 @@ def _label_column(features: Any, chosen: str | None, where: str) -> str:
     """The column of the labels: of class labels, or else of texts or whole numbers."""
     types = _types(features)
     if chosen is not None:
-        _check_column(features, chosen, "label_column")
-        if not _holds_labels(types[chosen]):
-            raise UserError(
-                "config.dataset.label_column must be a column of class labels, texts or whole "
-                f"numbers; {chosen!r} is a column of {types[chosen]}"
-            )
-        return chosen
+        words = "class labels, texts or whole numbers"
+        return _checked(chosen, types, "label_column", _holds_labels, words)
     names = [name for name, kind in features.items() if isinstance(kind, datasets.ClassLabel)]
     names = names or [name for name, kind in types.items() if _holds_labels(kind)]
     hint = "; config.dataset.label_column names one"
@@ -137,16 +86,29 @@ def _label_column(features: Any, chosen: str | None, where: str) -> str:
     )
 
 
+def _checked(
+    chosen: str,
+    types: Mapping[str, pyarrow.DataType],
+    field: str,
+    holds: Callable[[pyarrow.DataType], bool],
+    words: str,
+) -> str:
+    """A column that `config.dataset` names, if there is one with values of that kind."""
+    if chosen not in types:
+        raise UserError(
+            f"config.dataset.{field} must be one of {', '.join(types)}, or None; got {chosen!r}"
+        )
+    if not holds(types[chosen]):
+        raise UserError(
+            f"config.dataset.{field} must be a column of {words}; {chosen!r} is a column of "
+            f"{types[chosen]}"
+        )
+    return chosen
+
+
 def _types(features: Any) -> dict[str, pyarrow.DataType]:
     """The types of the columns in Arrow files, by their names."""
     return {field.name: field.type for field in features.arrow_schema}
-
-
-def _check_column(features: Any, chosen: str, field: str) -> None:
-    if chosen not in features:
-        raise UserError(
-            f"config.dataset.{field} must be one of {', '.join(features)}, or None; got {chosen!r}"
-        )
 
 
 def _holds_labels(kind: pyarrow.DataType) -> bool:

@@ -1,11 +1,16 @@
-"""Random changes of a training image, made where it is decoded."""
+"""The framing of people's own images, and random changes of training images."""
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
+from typing_extensions import override
+
+from train.data.framing import Framing
+from train.data.pictures import Cut, Picture, whole
 
 _FILTER = Image.Resampling.BILINEAR
 # An image that is resized before it is cropped gets this many times the size of the crop, as 256 is
@@ -21,36 +26,18 @@ _STRENGTH = 9 / 30
 NUM_DRAWS = 4 + 1 + 2 * _NUM_OPERATIONS
 
 
-class Picture(Protocol):
-    """A decoded image in RGB that has not got its size yet."""
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Its width and height."""
-        ...
-
-    def resized(self, size: tuple[int, int], box: tuple[float, float, float, float]) -> Image.Image:
-        """A part of it with another size, by a bilinear filter with antialiasing.
-
-        Args:
-            size: the width and height that the part gets.
-            box: the left, upper, right and lower edge of the part, in pixels of the picture.
-        """
-        ...
-
-
 # A picture, the size (width, height) that it gets, and `NUM_DRAWS` numbers in [0, 1), to an image.
 Change = Callable[[Picture, tuple[int, int], np.ndarray], Image.Image]
 
 
-def fitted(picture: Picture, size: tuple[int, int]) -> Image.Image:
+def unchanged(picture: Picture, size: tuple[int, int], _draws: np.ndarray) -> Image.Image:
     """The middle of the image resized; an image that has the size already is left as it is."""
-    return _crop(picture, size, (0.5, 0.5))
+    return picture.cut(covering(picture.size, size))
 
 
 def flipped(picture: Picture, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
     """The middle of the image, flipped left to right with probability 1/2."""
-    return _flip(fitted(picture, size), draws)
+    return _flip(unchanged(picture, size, draws), draws)
 
 
 def cropped_and_flipped(picture: Picture, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
@@ -58,12 +45,12 @@ def cropped_and_flipped(picture: Picture, size: tuple[int, int], draws: np.ndarr
 
     An image that has the size already is padded by an eighth of it with zeros.
     """
-    if picture.size == size:
-        padding = (size[0] // 8, size[1] // 8)
-        image = ImageOps.expand(_whole(picture), padding)
-        left, top = (int(draw * (2 * pad + 1)) for draw, pad in zip(draws, padding, strict=False))
-        return _flip(image.crop((left, top, left + size[0], top + size[1])), draws)
-    return _flip(_crop(picture, size, (draws[0], draws[1])), draws)
+    if picture.size != size:
+        return _flip(picture.cut(covering(picture.size, size, (draws[0], draws[1]))), draws)
+    padding = (size[0] // 8, size[1] // 8)
+    image = ImageOps.expand(picture.cut(Cut(whole(size), size)), padding)
+    left, top = (int(draw * (2 * pad + 1)) for draw, pad in zip(draws, padding, strict=False))
+    return _flip(image.crop((left, top, left + size[0], top + size[1])), draws)
 
 
 def resized_crop(picture: Picture, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
@@ -80,7 +67,7 @@ def resized_crop(picture: Picture, size: tuple[int, int], draws: np.ndarray) -> 
     left = int(draws[0] * (whole_width - width + 1))
     top = int(draws[1] * (whole_height - height + 1))
     box = (left, top, left + width, top + height)
-    return _flip(picture.resized(size, box), draws)
+    return _flip(picture.cut(Cut(box, size)), draws)
 
 
 def rand_augmented(picture: Picture, size: tuple[int, int], draws: np.ndarray) -> Image.Image:
@@ -93,20 +80,23 @@ def rand_augmented(picture: Picture, size: tuple[int, int], draws: np.ndarray) -
     return image
 
 
-def _crop(picture: Picture, size: tuple[int, int], position: tuple[float, float]) -> Image.Image:
-    if picture.size == size:
-        return _whole(picture)
-    whole_width, whole_height = picture.size
-    scale = _MARGIN * max(size[0] / whole_width, size[1] / whole_height)
-    # The part of the image that becomes the crop; only that is resized.
+def covering(
+    of: tuple[int, int], size: tuple[int, int], position: tuple[float, float] = (0.5, 0.5)
+) -> Cut:
+    """The part of a picture that is cut out if it is resized to cover a little more than a size.
+
+    Args:
+        of: the width and height of the picture; all of one that has the size already is the part.
+        size: the width and height of the part after it is resized.
+        position: how far right and how far down the part is, each in [0, 1].
+    """
+    if of == size:
+        return Cut(whole(of), size)
+    scale = _MARGIN * max(size[0] / of[0], size[1] / of[1])
+    # Only the part that becomes the crop is resized.
     width, height = size[0] / scale, size[1] / scale
-    left, top = position[0] * (whole_width - width), position[1] * (whole_height - height)
-    return picture.resized(size, (left, top, left + width, top + height))
-
-
-def _whole(picture: Picture) -> Image.Image:
-    """The image as it is."""
-    return picture.resized(picture.size, (0, 0, *picture.size))
+    left, top = position[0] * (of[0] - width), position[1] * (of[1] - height)
+    return Cut((left, top, left + width, top + height), size)
 
 
 def _flip(image: Image.Image, draws: np.ndarray) -> Image.Image:
@@ -142,3 +132,37 @@ _OPERATIONS: Mapping[str, Callable[[Image.Image, float], Image.Image]] = {
     "autocontrast": lambda image, _: ImageOps.autocontrast(image),
     "equalize": lambda image, _: ImageOps.equalize(image),
 }
+# The values of `config.dataset.augmentation`.
+CHANGES: Mapping[str, Change] = {
+    "none": unchanged,
+    "flip": flipped,
+    "crop_flip": cropped_and_flipped,
+    "random_resized_crop": resized_crop,
+    "randaugment": rand_augmented,
+}
+
+
+@dataclass(frozen=True)
+class OwnFraming(Framing):
+    """Images of any size, resized and cropped to one.
+
+    Attributes:
+        augmentation: how training images are changed, one of `CHANGES`.
+    """
+
+    augmentation: str = "none"
+    num_draws: ClassVar[int] = NUM_DRAWS
+
+    @property
+    @override
+    def in_words(self) -> str:
+        width, height = self.size
+        return f"unless it has {height} x {width} pixels, resized to just cover 8/7 of these"
+
+    @override
+    def central(self, size: tuple[int, int]) -> Cut:
+        return covering(size, self.size)
+
+    @override
+    def drawn(self, picture: Picture, draws: np.ndarray) -> Image.Image:
+        return CHANGES[self.augmentation](picture, self.size, draws)

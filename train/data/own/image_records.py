@@ -17,9 +17,12 @@ from typing import Any, BinaryIO
 import numpy as np
 from typing_extensions import override
 
-from train.data.own.listing import GivenImages, MarkedImages, Role, file_sizes
+from train.data.own.encoded_images import EncodedImages
+from train.data.own.found_images import FoundImages
+from train.data.own.listing import Listing, Role
 from train.foundation import checksums, files, json_files
 from train.foundation.errors import UserError, first_line, let_through
+from train.foundation.spelling import spell
 
 # The bytes of all image files, one after another. Measured for images of 1 kB in memory: to read
 # one takes a core 2 µs; from a file of its own 14 µs, and from a record of array_record 27 µs.
@@ -36,29 +39,26 @@ class ImageRecords:
     """The images of a folder of records.
 
     Attributes:
-        images: their names, classes and splits.
-        sizes: the bytes of each, int64 [n].
-        source: the images, as the examples of `Records`.
+        found: their names, classes and splits, and the images.
         nested: whether each folder with images was a class.
         left_out: the names of the images that could not be read, and have no record.
     """
 
-    images: GivenImages
-    sizes: np.ndarray
-    source: MarkedImages
+    found: FoundImages
     nested: bool
     left_out: tuple[str, ...]
 
-    def is_of(self, images: GivenImages, *, nested: bool) -> bool:
+    def is_of(self, listing: Listing, *, nested: bool) -> bool:
         """Whether these are records of some images, as far as all but their pixels tell."""
         absent = frozenset(self.left_out)
-        kept = [index for index, path in enumerate(images.paths) if path not in absent]
-        images = images.take(kept)
-        described = describe(images, file_sizes(images.root, images.paths), nested=nested)
-        return describe(self.images, self.sizes, nested=self.nested) == described
+        kept = listing.take(
+            [index for index, path in enumerate(listing.paths) if path not in absent]
+        )
+        described = describe(self.found.listing, nested=self.nested)
+        return describe(kept, nested=nested) == described
 
 
-class _Source(MarkedImages):
+class _Images(EncodedImages):
     """The records as the examples of `Records`; sent to the processes that decode."""
 
     def __init__(
@@ -77,12 +77,13 @@ class _Source(MarkedImages):
             raise ValueError(f"{RECORDS} has {found:,} bytes in place of {sizes.sum():,}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Source, self._given
+        return _Images, self._given
 
     def __len__(self) -> int:
         return len(self._ends)
 
-    def __getitem__(self, index: Any) -> Any:
+    @override
+    def read(self, index: int) -> bytes:
         folder, paths, sizes, sums = self._given
         size = int(sizes[index])
         # Threads share the file, and no place in it.
@@ -91,11 +92,10 @@ class _Source(MarkedImages):
             raise _damaged(
                 folder, ValueError(f"{paths[index]} in {RECORDS} is not what was written")
             )
-        return {"image": encoded, "file_name": paths[index]}
+        return encoded
 
     @override
     def name(self, index: int) -> str:
-        """The path that the file of an image had."""
         return self._given[1][index]
 
     @override
@@ -108,7 +108,7 @@ class _Source(MarkedImages):
     def mark(self, index: int) -> int:
         """The CRC-32 of an image."""
         sums = self._given[-1]
-        return zlib.crc32(self[index]["image"]) if sums is None else int(sums[index])
+        return zlib.crc32(self.read(index)) if sums is None else int(sums[index])
 
 
 class _Part(io.RawIOBase):
@@ -148,8 +148,7 @@ def are_at(path: Path) -> bool:
 
 
 def describe(
-    images: GivenImages,
-    sizes: np.ndarray,
+    listing: Listing,
     sums: np.ndarray | None = None,
     left_out: Sequence[str] = (),
     *,
@@ -162,13 +161,13 @@ def describe(
         | {
             "version": _VERSION,
             "nested": nested,
-            "class_names": images.class_names,
-            "given": sorted(role.name for role in images.given),
-            "paths": images.paths,
-            "keys": images.keys,
-            "labels": images.labels,
-            "roles": images.roles,
-            "sizes": sizes,
+            "class_names": listing.class_names,
+            "given": sorted(role.name for role in listing.given),
+            "paths": listing.paths,
+            "keys": listing.groups or listing.paths,
+            "labels": listing.labels,
+            "roles": listing.roles,
+            "sizes": listing.sizes,
         }
     )
 
@@ -187,32 +186,32 @@ def read(folder: Path) -> ImageRecords:
             raise UserError(
                 f"the records in {folder} are of another version of the program; prepare them again"
             )
-        paths = tuple(described["paths"])
-        images = GivenImages(
-            folder,
-            paths,
-            np.array(described["labels"], np.int32),
-            np.array(described["roles"], np.int8),
-            frozenset(Role[name] for name in described["given"]),
-            tuple(described["keys"]),
-            tuple(described["class_names"]),
+        listing = Listing(
+            paths=tuple(described["paths"]),
+            sizes=np.array(described["sizes"], np.int64),
+            labels=np.array(described["labels"], np.int32),
+            roles=np.array(described["roles"], np.int8),
+            class_names=tuple(described["class_names"]),
+            given=frozenset(Role[name] for name in described["given"]),
+            groups=tuple(described["keys"]),
         )
-        sizes = np.array(described["sizes"], np.int64)
+        paths, sizes = listing.paths, listing.sizes
         # Records of earlier versions have none.
         sums = np.array(described["crc32"], np.uint32) if "crc32" in described else None
         left_out = tuple(map(str, described.get("left_out", ())))
-        columns: list[Sized] = [sizes, images.labels, images.roles, images.keys]
+        columns: list[Sized] = [sizes, listing.labels, listing.roles, listing.groups or ()]
         columns += [] if sums is None else [sums]
         if any(len(column) != len(paths) for column in columns) or sizes.min(initial=0) < 0:
             raise ValueError(f"{DESCRIPTION} has {len(paths)} paths and {len(sizes)} sizes")
-        if not set(images.labels.tolist()) <= set(range(len(images.class_names))):
+        if not set(listing.labels.tolist()) <= set(range(len(listing.class_names))):
             raise ValueError(f"{DESCRIPTION} has a label that is no class")
-        source = _Source(folder, paths, sizes, sums)
+        images = _Images(folder, paths, sizes, sums)
     except UserError:
         raise
     except Exception as error:  # A damaged description can make this raise anything.
         raise _damaged(folder, error) from error
-    return ImageRecords(images, sizes, source, bool(described["nested"]), left_out)
+    found = FoundImages(listing, images, folder, f"{spell('config.dataset.path')} {folder}")
+    return ImageRecords(found, bool(described["nested"]), left_out)
 
 
 def _damaged(folder: Path, error: Exception) -> UserError:

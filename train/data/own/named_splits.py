@@ -1,70 +1,61 @@
 """A data set whose splits have names: the role of each split, and a list of all their images."""
 
-import io
-from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
-from typing import Any, BinaryIO
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from typing import BinaryIO
 
 import numpy as np
 from absl import logging
 from typing_extensions import override
 
 from train.configuration.datasets import NamedSplitFields
-from train.data.own import class_names, division
-from train.data.own.division import Division
-from train.data.own.listing import EncodedImages, GivenImages, Listing, Role, role_named
+from train.data.own import class_names
+from train.data.own.encoded_images import EncodedImages
+from train.data.own.listing import Listing, Role, role_named
 from train.foundation.errors import UserError
 
 
-class Examples(EncodedImages):
-    """The examples of several splits, one split after another, images undecoded."""
+class SplitImages(EncodedImages):
+    """The images of several splits, one split after another."""
 
-    def __init__(self, splits: Mapping[str, Sequence[dict[str, Any]]], image: str) -> None:
+    def __init__(self, splits: Mapping[str, EncodedImages]) -> None:
         self._splits = dict(splits)
-        self._image = image
         self._ends = np.cumsum([len(split) for split in splits.values()])
 
     def __len__(self) -> int:
-        """The number of examples of all splits."""
+        """The number of images of all splits."""
         return int(self._ends[-1])
-
-    def __getitem__(self, index: Any) -> Any:
-        """The bytes of an image, and its name in messages."""
-        split, position = self.place(index)
-        example = self._splits[split][position]
-        named = {"image": example[self._image], "file_name": _name(split, position)}
-        return named | {"unreadable": example["unreadable"]} if "unreadable" in example else named
 
     @override
     def name(self, index: int) -> str:
-        """The split of an image, and its position there."""
-        return _name(*self.place(index))
+        split, _, position = self._place(index)
+        return _name(split, position)
+
+    @override
+    def read(self, index: int) -> bytes:
+        _, images, position = self._place(index)
+        return images.read(position)
 
     @override
     def open(self, index: int) -> BinaryIO:
-        """An image as a file, all of which is read."""
-        return io.BytesIO(self[index]["image"])
+        _, images, position = self._place(index)
+        return images.open(position)
 
-    def place(self, index: int) -> tuple[str, int]:
-        """The split of an example, and its position there."""
+    @override
+    def mark(self, index: int) -> Hashable:
+        _, images, position = self._place(index)
+        return images.mark(position)
+
+    def _place(self, index: int) -> tuple[str, EncodedImages, int]:
+        """The split of an image by its name, its images, and the position of the image there."""
         number = int(np.searchsorted(self._ends, index, side="right"))
-        split, examples = list(self._splits.items())[number]
-        return split, int(index) - int(self._ends[number]) + len(examples)
-
-
-def chosen(fields: NamedSplitFields) -> dict[Role, str | None]:
-    """The split that `config.dataset` names for each role; None for the one with its name."""
-    return {
-        Role.TRAIN: fields.train_split,
-        Role.VALIDATION: fields.validation_split,
-        Role.TEST: fields.test_split,
-    }
+        split, images = list(self._splits.items())[number]
+        return split, images, int(index) - int(self._ends[number]) + len(images)
 
 
 def labels_of_roles(
     available: Collection[str],
     labels_of: Callable[[str], np.ndarray],
-    splits: Mapping[Role, str | None],
+    fields: NamedSplitFields,
     where: str,
 ) -> dict[Role, tuple[str, np.ndarray]]:
     """The split of each role that has one, and its labels.
@@ -72,7 +63,7 @@ def labels_of_roles(
     Args:
         available: the splits of the data set.
         labels_of: the labels of a split, [n]; negative for an image without one.
-        splits: the split that was chosen for each role; `None` for the one that is named so.
+        fields: `config.dataset`, which may name the split for a role.
         where: the data set in messages.
 
     Raises:
@@ -80,7 +71,8 @@ def labels_of_roles(
             there is none for training.
     """
     found: dict[Role, tuple[str, np.ndarray]] = {}
-    for role, choice in splits.items():
+    chosen = (fields.train_split, fields.validation_split, fields.test_split)
+    for role, choice in zip(Role, chosen, strict=True):
         field = f"config.dataset.{role.name.lower()}_split"
         if choice is not None and choice not in available:
             raise UserError(
@@ -112,44 +104,38 @@ def labels_of_roles(
     return found
 
 
-def list_images(
-    root: Path,
+def listed(
     labels: Mapping[Role, tuple[str, np.ndarray]],
     names_of_classes: Sequence[str],
     where: str,
-    divided: Division,
+    sizes: Mapping[str, np.ndarray] | None = None,
 ) -> Listing:
-    """The images of all roles, with those of the training split that are held out.
+    """The images of all roles, one split after another.
 
     Args:
-        root: where the data set is.
         labels: the split of each role that has one, and its labels.
         names_of_classes: the names of the classes.
         where: the data set in messages.
-        divided: how the images are divided if a split is missing.
-
-    Raises:
-        UserError: no classifier can be trained with them; see `division.divide`.
+        sizes: the bytes of each image of each split; None for those that the digest has no use for.
     """
-    sizes = [len(of_split) for _, of_split in labels.values()]
-    names = tuple(
-        _name(split, position)
-        for (split, _), size in zip(labels.values(), sizes, strict=True)
-        for position in range(size)
-    )
     numbers, merged = class_names.unified(
         np.concatenate([of_split for _, of_split in labels.values()]), names_of_classes, where
     )
-    images = GivenImages(
-        root,
-        names,
-        numbers,
-        np.repeat(np.array(list(labels), np.int8), sizes),
-        frozenset(labels),
-        keys=names,
+    lengths = [len(of_split) for _, of_split in labels.values()]
+    return Listing(
+        paths=tuple(
+            _name(split, position)
+            for split, of_split in labels.values()
+            for position in range(len(of_split))
+        ),
+        sizes=np.zeros(len(numbers), np.int64)
+        if sizes is None
+        else np.concatenate([sizes[split] for split, _ in labels.values()]),
+        labels=numbers,
+        roles=np.repeat(np.array(list(labels), np.int8), lengths),
         class_names=merged,
+        given=frozenset(labels),
     )
-    return division.split(images, where, divided)
 
 
 def the_only(

@@ -8,19 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.configuration.datasets import OwnImageFields
-from train.data import augmentation, decoding, image_opening, photographs
+from train.data import augmentation, image_opening, image_reader, photographs
 from train.data.dataset import Dataset, DatasetSpec
+from train.data.image_reader import ImageReader
 from train.data.images import DecodeOptions, turned_upright
-from train.data.listed_files import ListedFiles
-from train.data.own import (
-    decoded_images,
-    division,
-    run_images,
-)
+from train.data.own import decoded_images, division, run_images, train_images
 from train.data.own.found_images import FoundImages
-from train.data.own.listing import Role
-from train.data.own.own_image_reader import OwnImageReader
-from train.data.own.train_images import TrainImages
+from train.data.own.image_changes import OwnFraming
+from train.data.own.listing import ListedFiles, Role
+from train.data.pictures import Picture
 from train.data.records import Records, Split
 
 # What the network gets where the images are of many sizes, or large.
@@ -36,23 +32,15 @@ class OwnImagesSpec(DatasetSpec):
     """Images that are decoded when a batch wants them.
 
     Attributes:
-        find: finds the images; called with the folder of all prepared data sets.
-        image_size: the height and width that the network gets; `None` to find it in the images.
-        upright: whether images are rotated as their EXIF orientation says.
-        changes: how training images are changed, one of `CHANGES`.
-        kind: the kind of the reader.
-        options: what is made of images that are not opaque, or not whole.
-        train_images: which training images are used, and with which labels.
+        fields: `config.dataset`.
+        source: finds the images; called with the folder of all prepared data sets.
+        kind: the kind of the pictures that the reader resizes.
         files: the files of the run that goes on; `None` for a run that begins.
     """
 
-    find: Callable[[str | None], FoundImages]
-    image_size: int | None
-    upright: bool
-    changes: str
-    kind: type[OwnImageReader]
-    options: DecodeOptions
-    train_images: TrainImages
+    fields: OwnImageFields
+    source: Callable[[str | None], FoundImages]
+    kind: type[Picture]
     files: ListedFiles | None = None
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
@@ -62,38 +50,37 @@ class OwnImagesSpec(DatasetSpec):
             found = run_images.of_run(found, self.files, self._reader(self.files.image_shape))
             # The images that it was found in may be gone.
             shape = self.files.image_shape if found.digest == self.files.digest else None
-        images = found.listing
-        shape = shape or _shape(found, self.image_size, upright=self.upright)
+        listing = found.listing
+        shape = shape or _shape(found, self.fields)
         reader = self._reader(shape)
-        source = found.source
-        if self.image_size is None and max(shape) <= _LARGEST_AS_IT_IS:
-            source = decoded_images.kept(source, reader)
+        images = found.images
+        if self.fields.image_size is None and max(shape) <= _LARGEST_AS_IT_IS:
+            images = decoded_images.kept(images, reader)
 
         def split(indices: np.ndarray, labels: np.ndarray) -> Split:
-            return Split(Records(source, indices, str(images.root), reader), labels)
+            return Split(Records(images, indices, str(found.root), reader), labels)
 
-        train = self.train_images.chosen(images)
-        validation, test = map(images.of_role, (Role.VALIDATION, Role.TEST))
+        train = train_images.chosen(self.fields, listing)
+        labels = train_images.labels_of(self.fields, listing, train, seed=seed)
+        validation, test = map(listing.of_role, (Role.VALIDATION, Role.TEST))
         return Dataset(
-            train=split(train, self.train_images.labels(images, train, seed=seed)),
-            validation=split(validation, images.labels[validation]),
-            test=split(test, images.labels[test]),
-            class_names=images.class_names,
-            unseen_class_names=images.unseen_names,
+            train=split(train, labels),
+            validation=split(validation, listing.labels[validation]),
+            test=split(test, listing.labels[test]),
+            class_names=listing.class_names,
+            unseen_class_names=listing.unseen_names,
             image_shape=shape,
             digest=found.digest,
-            files=ListedFiles(
-                digest=found.digest,
-                image_shape=shape,
-                class_names=images.class_names,
-                unseen_class_names=images.unseen_names,
-                given=images.given,
-                paths=images.paths,
-                labels=images.labels,
-                roles=images.roles,
-                sizes=found.sizes,
-            ),
+            files=ListedFiles(found.digest, shape, listing),
         )
+
+    def find(self, data_dir: str | None) -> FoundImages:
+        """The images with all splits.
+
+        Raises:
+            UserError: they cannot be found, or no classifier can be trained with them.
+        """
+        return self.source(data_dir).divided(self.fields)
 
     def going_on(self, files: ListedFiles) -> DatasetSpec:
         """See `DatasetSpec`."""
@@ -110,11 +97,14 @@ class OwnImagesSpec(DatasetSpec):
         reader = self._reader((height, width, channels))
         return dataclasses.replace(self, image_shape=image_shape, mean=mean, std=std, reader=reader)
 
-    def _reader(self, shape: tuple[int, int, int]) -> OwnImageReader:
-        return self.kind(shape, self.upright, self.changes, self.options)
+    def _reader(self, shape: tuple[int, int, int]) -> ImageReader:
+        fields = self.fields
+        options = DecodeOptions(fields.transparency == "white", fields.read_truncated)
+        framing = OwnFraming(shape, fields.augmentation)
+        return ImageReader(framing, fields.respect_exif_orientation, options, self.kind)
 
 
-def make(fields: OwnImageFields, find: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
+def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
     """The data set of `config.dataset`, whose images a function finds; see `OwnImagesSpec`."""
     division.check_fractions(fields)
     imagenet = fields.normalization == "imagenet"
@@ -126,38 +116,26 @@ def make(fields: OwnImageFields, find: Callable[[str | None], FoundImages]) -> O
         augment=augmentation.unchanged,
         mean=photographs.IMAGENET_MEAN if imagenet else (0.5,) * 3,
         std=photographs.IMAGENET_STD if imagenet else (0.5,) * 3,
-        find=find,
-        image_size=fields.image_size,
-        upright=fields.respect_exif_orientation,
-        changes=fields.augmentation,
-        kind=decoding.chosen(fields.decoding, OwnImageReader, _fast),
-        options=DecodeOptions(
-            on_white=fields.transparency == "white", read_truncated=fields.read_truncated
-        ),
-        train_images=TrainImages.of(fields),
+        fields=fields,
+        source=source,
+        kind=image_reader.kind_of(fields.decoding),
     )
 
 
-def _fast() -> type[OwnImageReader]:
-    from train.data.own.fast_own_image_reader import FastOwnImageReader  # noqa: PLC0415
-
-    return FastOwnImageReader
-
-
-def _shape(found: FoundImages, image_size: int | None, *, upright: bool) -> tuple[int, int, int]:
+def _shape(found: FoundImages, fields: OwnImageFields) -> tuple[int, int, int]:
     """The shape of the pixels, from a sample of the training images."""
     train = found.listing.of_role(Role.TRAIN)
     sampled = train[np.linspace(0, len(train) - 1, _NUM_SAMPLED).astype(int)]
     seen = [
-        _size_and_mode(found.source[index]["image"], upright=upright)
+        _size_and_mode(found.images[index]["image"], upright=fields.respect_exif_orientation)
         for index in np.unique(sampled).tolist()
     ]
     known = [one for one in seen if one is not None]
     sizes = {size for size, _ in known}
     grey = bool(known) and all(mode in _GREYSCALE for _, mode in known)
     channels = 1 if grey else 3
-    if image_size is not None:
-        return image_size, image_size, channels
+    if fields.image_size is not None:
+        return fields.image_size, fields.image_size, channels
     if len(sizes) == 1 and max(next(iter(sizes))) <= _LARGEST_AS_IT_IS:
         ((width, height),) = sizes
         return height, width, channels

@@ -1,16 +1,17 @@
 """The images of a run that goes on, some of which may be gone since it began."""
 
-from collections.abc import Sequence
-from typing import Any, BinaryIO
+import dataclasses
+import errno
+from typing import BinaryIO
 
 import numpy as np
 from typing_extensions import override
 
 from train.data.image_reader import ImageReader
-from train.data.listed_files import ListedFiles
 from train.data.own import unreadable_images
+from train.data.own.encoded_images import NO_SIZE, EncodedImages
 from train.data.own.found_images import FoundImages
-from train.data.own.listing import NO_SIZE, NO_SPLIT, EncodedImages, Listing, Role
+from train.data.own.listing import NO_SPLIT, ListedFiles, Listing, Role
 from train.data.records import Records
 from train.foundation import names
 
@@ -34,92 +35,80 @@ def of_run(found: FoundImages, listed: ListedFiles, reader: ImageReader) -> Foun
     """
     if found.digest == listed.digest:
         return found
-    now = found.listing
+    now, then = found.listing, listed.listing
     # A copy on another file system may have its names in another form of Unicode.
     places = {names.same_form(path): index for index, path in enumerate(now.paths)}
-    place = np.array([places.get(names.same_form(path), -1) for path in listed.paths])
+    place = np.array([places.get(names.same_form(path), -1) for path in then.paths])
     kept = np.flatnonzero(place >= 0)
     at = place[kept]
-    if len(kept) < len(now) or not _same_classes_and_splits(now, at, listed, kept):
+    if len(kept) < len(now) or not _same_classes_and_splits(now, at, then, kept):
         return found
-    sizes, before = found.sizes[at], listed.sizes[kept]
+    sizes, before = now.sizes[at], then.sizes[kept]
     is_other = sizes != before
-    if len(kept) == len(listed.paths) and not is_other.any():
+    if len(kept) == len(then) and not is_other.any():
         # All files are there, and were split in another way.
         return found
-    of_run = FoundImages(
-        Listing(
-            now.root,
-            listed.paths,
-            listed.labels,
-            listed.roles,
-            listed.class_names,
-            listed.unseen_class_names,
-            frozenset(map(Role, listed.given)),
-        ),
-        listed.sizes,
-        _Placed(found.source, listed.paths, place),
-        listed.digest,
-    )
+    images = _Placed(found.images, then.paths, place)
+    of_run = dataclasses.replace(found, listing=then, images=images)
     changed = kept[is_other & (sizes != NO_SIZE) & (before != NO_SIZE)]
-    records = Records(of_run.source, changed, str(now.root), reader)
+    records = Records(images, changed, str(found.root), reader)
     readable = (unreadable_images.why(records, index) is None for index in range(len(changed)))
     return found if any(readable) else of_run
 
 
-def _same_classes_and_splits(
-    now: Listing, at: np.ndarray, listed: ListedFiles, kept: np.ndarray
-) -> bool:
+def _same_classes_and_splits(now: Listing, at: np.ndarray, then: Listing, kept: np.ndarray) -> bool:
     """Whether the images that are still there have their class, and were given in their split."""
-    classes = _classes((*now.class_names, *now.unseen_names), now.labels[at])
-    before = _classes((*listed.class_names, *listed.unseen_class_names), listed.labels[kept])
-    roles, roles_before = now.roles[at], listed.roles[kept]
-    is_same = _given_role(roles, now.given) == _given_role(roles_before, listed.given)
+    classes, before = _classes(now, at), _classes(then, kept)
+    is_same = _given_roles(now, at) == _given_roles(then, kept)
     # A class whose training images are gone may be left out now.
-    has_role = is_same | (roles == NO_SPLIT)
+    has_role = is_same | (now.roles[at] == NO_SPLIT)
     return bool((classes == before).all() and has_role.all())
 
 
-def _classes(names: Sequence[str], labels: np.ndarray) -> np.ndarray:
-    """The class of each image; empty for classes that are left out, whose labels follow."""
-    return np.array((*names, ""))[np.minimum(labels, len(names))]
+def _classes(listing: Listing, indices: np.ndarray) -> np.ndarray:
+    """The class of some images; empty for classes that are left out, whose labels follow."""
+    names = (*listing.class_names, *listing.unseen_names)
+    return np.array((*names, ""))[np.minimum(listing.labels[indices], len(names))]
 
 
-def _given_role(roles: np.ndarray, given: frozenset[Any]) -> np.ndarray:
-    """The role that each image was given with, before some were held out of the training images."""
-    return np.where(np.isin(roles, list(given)), roles, Role.TRAIN)
+def _given_roles(listing: Listing, indices: np.ndarray) -> np.ndarray:
+    """The role that images were given with, before some were held out of the training images."""
+    roles = listing.roles[indices]
+    return np.where(np.isin(roles, list(listing.given)), roles, Role.TRAIN)
 
 
 class _Placed(EncodedImages):
     """The images of a source in another order, some of which it lacks.
 
     Args:
-        source: the images.
+        images: the images that there are.
         paths: the names of those that are wanted.
         place: the index of each in the source, [n]; negative for one that the source lacks.
     """
 
-    def __init__(self, source: EncodedImages, paths: tuple[str, ...], place: np.ndarray) -> None:
-        self._source = source
+    def __init__(self, images: EncodedImages, paths: tuple[str, ...], place: np.ndarray) -> None:
+        self._images = images
         self._paths = paths
         self._place = place
 
     def __len__(self) -> int:
         return len(self._paths)
 
-    def __getitem__(self, index: Any) -> Any:
-        place = int(self._place[index])
-        if place >= 0:
-            return self._source[place]
-        return {"image": b"", "file_name": self._paths[index], "unreadable": _GONE}
-
     @override
     def name(self, index: int) -> str:
         return self._paths[index]
 
     @override
+    def read(self, index: int) -> bytes:
+        return self._images.read(self._at(index))
+
+    @override
     def open(self, index: int) -> BinaryIO:
+        return self._images.open(self._at(index))
+
+    def _at(self, index: int) -> int:
+        """The index of an image in the source."""
         place = int(self._place[index])
-        if place >= 0:
-            return self._source.open(place)
-        raise FileNotFoundError(_GONE)
+        if place < 0:
+            raise FileNotFoundError(errno.ENOENT, _GONE)
+        return place

@@ -8,15 +8,18 @@ import numpy as np
 from absl import logging
 
 from train.data.own import class_names, table_columns
+from train.data.own.found_images import FoundImages
 from train.data.own.listing import (
     NO_SPLIT,
     SPLIT_WORDS,
-    GivenImages,
+    Listing,
     Role,
-    role_or_no_split,
+    read_splits,
+    roles_given,
 )
 from train.foundation import messages, names
 from train.foundation.errors import UserError
+from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.spelling import spell
 
 # The start of an absolute path of Windows.
@@ -25,7 +28,7 @@ _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _MOST_NAMED = 10
 
 
-def find(table: Path) -> GivenImages:
+def find(table: Path, *, most_bytes: int = MOST_IMAGE_BYTES) -> FoundImages:
     """The images that a table lists, in its order.
 
     The table has the columns `path`, relative to its folder, and `label`, and optionally `split`
@@ -35,6 +38,7 @@ def find(table: Path) -> GivenImages:
 
     Args:
         table: the file.
+        most_bytes: the largest size of a file that is read.
 
     Raises:
         UserError: the file does not have that form, or a group is in two splits.
@@ -57,8 +61,15 @@ def find(table: Path) -> GivenImages:
     )
     roles = _roles(columns.get("split", [""] * len(paths)), groups, where)
     labels, names_of_classes = class_names.numbered(columns["label"], where)
-    given = frozenset(Role(role) for role in np.unique(roles[roles != NO_SPLIT]).tolist())
-    return GivenImages(table.parent, paths, labels, roles, given, groups, names_of_classes)
+    listing = Listing(
+        paths=paths,
+        labels=labels,
+        roles=roles,
+        class_names=names_of_classes,
+        given=roles_given(roles),
+        groups=groups,
+    )
+    return FoundImages.in_files(listing, table.parent, where, most_bytes)
 
 
 def _paths(root: Path, listed: Sequence[str], where: str) -> tuple[str, ...]:
@@ -139,13 +150,12 @@ def _roles(words: Sequence[str], groups: Sequence[str], where: str) -> np.ndarra
         UserError: a word names no split, a group is in two splits, or there are no images for
             training.
     """
-    known = {word: role_or_no_split(word) for word in set(words)}
-    for row, word in enumerate(words):
-        if known[word] is None:
-            raise UserError(
-                f"{where}, row {row + 1}: split must be {SPLIT_WORDS}; got {names.shown(word)!r}"
-            )
-    roles = np.array([known[word] for word in words], np.int8)
+    roles, wrong = read_splits(words)
+    if wrong is not None:
+        raise UserError(
+            f"{where}, row {wrong + 1}: split must be {SPLIT_WORDS}; got "
+            f"{names.shown(words[wrong])!r}"
+        )
     role_of: dict[str, int] = {}
     leaking: dict[str, None] = {}
     for group, role in zip(groups, roles.tolist(), strict=True):

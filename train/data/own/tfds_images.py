@@ -2,20 +2,19 @@
 
 import difflib
 import functools
-import hashlib
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow_datasets as tfds
+from typing_extensions import override
 
+from train.configuration.datasets import TfdsFields
 from train.data import builders, prepared_files
 from train.data.own import named_splits
-from train.data.own.division import Division
+from train.data.own.encoded_images import EncodedImages
 from train.data.own.found_images import FoundImages
-from train.data.own.listing import Role
+from train.data.own.named_splits import SplitImages
 from train.foundation.errors import UserError, first_line
 
 # Of `train.prepare --dataset`.
@@ -49,26 +48,18 @@ def open_by_name(
         raise UserError(f"{_FIELD} {name!r}: {reason}") from error
 
 
-def find(
-    name: str,
-    data_dir: str | None,
-    *,
-    splits: Mapping[Role, str | None],
-    divided: Division,
-) -> FoundImages:
-    """The images of a prepared data set.
+def find(fields: TfdsFields, data_dir: str | None) -> FoundImages:
+    """The images of the prepared data set of `config.dataset`.
 
     Args:
-        name: of the data set, with its config and version where it has several.
+        fields: `config.dataset`.
         data_dir: the folder of all prepared data sets; `None` for tfds's own default.
-        splits: the prepared split of each role; `None` for the one that is named so. Where there is
-            none, images of the training split are held out.
-        divided: how the images are divided if a split is missing.
 
     Raises:
         UserError: the data set is not prepared, is no data set of images with classes, or lacks a
             split.
     """
+    name = fields.tfds_name
     builder = builders.open_builder(
         functools.partial(open_by_name, name),
         data_dir,
@@ -85,9 +76,9 @@ def find(
         labels_of = functools.partial(
             prepared_files.split_labels, builder, image=image, label=label
         )
-        labels = named_splits.labels_of_roles(list(builder.info.splits), labels_of, splits, where)
-        examples = {
-            split: prepared_files.Examples(builder, split, image=image)
+        labels = named_splits.labels_of_roles(list(builder.info.splits), labels_of, fields, where)
+        images = {
+            split: _Images(prepared_files.Examples(builder, split, image=image), image)
             for split, _ in labels.values()
         }
     except NotImplementedError as error:
@@ -95,13 +86,25 @@ def find(
             f"{where} is prepared in {builder.data_dir} in a format that cannot be read at random; "
             f"prepare it in another config.dataset.data_dir as {builders.FILE_FORMAT}"
         ) from error
-    root = Path(builder.data_dir)
-    found = named_splits.list_images(root, labels, features[label].names, where, divided)
-    sizes = np.zeros(len(found), np.int64)
-    digest = hashlib.sha256(builder.info.full_name.encode())
-    digest.update(found.digest(sizes).encode())
-    source = named_splits.Examples(examples, image)
-    return FoundImages(found, sizes, source, digest.hexdigest())
+    listing = named_splits.listed(labels, features[label].names, where)
+    root, version = Path(builder.data_dir), builder.info.full_name
+    return FoundImages(listing, SplitImages(images), root, where, version)
+
+
+class _Images(EncodedImages):
+    """The images of a split; `image` is the name of their feature."""
+
+    def __init__(self, examples: prepared_files.Examples, image: str) -> None:
+        self._examples = examples
+        self._image = image
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    @override
+    def read(self, index: int) -> bytes:
+        encoded: bytes = self._examples[index][self._image]
+        return encoded
 
 
 def image_and_label(features: Any, where: str) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,65 +15,41 @@ _CHOICE_SALT = "topk_jax train_per_class 1"
 _NOISE_SALT = "topk_jax label_noise 1"
 
 
-@dataclass(frozen=True)
-class TrainImages:
-    """Which training images are used, and with which labels.
+def chosen(fields: OwnImageFields, images: Listing) -> np.ndarray:
+    """The indices of the images that are used, a function of their paths and classes alone.
 
-    Attributes:
-        per_class: the largest number of images of a class; None for all.
-        imbalance_factor: the ratio of the largest class to the smallest one in a long tail that is
-            made of the images; 1 for the classes as they are.
-        label_noise: the probability that a label is drawn anew from its group.
-        label_noise_kind: the groups, one of `GROUPINGS`.
+    Those of a smaller number, or of a larger imbalance, are among those of a larger number.
+
+    Raises:
+        UserError: a class would have none.
     """
+    train = images.of_role(Role.TRAIN)
+    labels = images.labels[train]
+    counts = np.bincount(labels, minlength=len(images.class_names))
+    per_class = fields.train_per_class
+    most = counts if per_class is None else np.minimum(counts, per_class)
+    sizes = splits.long_tail_sizes(most, fields.imbalance_factor)
+    if (sizes == counts).all():
+        return train
+    draws = _draws(_CHOICE_SALT, (images.paths[index] for index in train.tolist()))
+    return train[splits.position_in_class(labels, draws[:, 0]) < sizes[labels]]
 
-    per_class: int | None
-    imbalance_factor: float
-    label_noise: float
-    label_noise_kind: str
 
-    @classmethod
-    def of(cls, fields: OwnImageFields) -> "TrainImages":
-        """What `config.dataset` says."""
-        return cls(
-            fields.train_per_class,
-            fields.imbalance_factor,
-            fields.label_noise,
-            fields.label_noise_kind,
-        )
+def labels_of(
+    fields: OwnImageFields, images: Listing, indices: np.ndarray, *, seed: int
+) -> np.ndarray:
+    """The labels [n] of some images, with noise.
 
-    def chosen(self, images: Listing) -> np.ndarray:
-        """The indices of the images that are used, a function of their paths and classes alone.
-
-        Those of a smaller number, or of a larger imbalance, are among those of a larger number.
-
-        Raises:
-            UserError: a class would have none.
-        """
-        train = images.of_role(Role.TRAIN)
-        labels = images.labels[train]
-        counts = np.bincount(labels, minlength=len(images.class_names))
-        most = counts if self.per_class is None else np.minimum(counts, self.per_class)
-        sizes = splits.long_tail_sizes(most, self.imbalance_factor)
-        if (sizes == counts).all():
-            return train
-        draws = _draws(_CHOICE_SALT, (images.paths[index] for index in train.tolist()))
-        return train[splits.position_in_class(labels, draws[:, 0]) < sizes[labels]]
-
-    def labels(self, images: Listing, indices: np.ndarray, *, seed: int) -> np.ndarray:
-        """The labels [n] of some images, with noise.
-
-        Each is a function of the seed, the path and the class of the image. The labels that are
-        drawn anew with a lower probability are among those of a higher one.
-        """
-        labels = images.labels[indices]
-        if self.label_noise == 0:
-            return labels
-        noise = LabelNoise(
-            self.label_noise, GROUPINGS[self.label_noise_kind](len(images.class_names))
-        )
-        paths = (images.paths[index] for index in indices.tolist())
-        return label_noise.apply_draws(noise, labels, _draws(f"{_NOISE_SALT}\0{seed}", paths))
+    Each is a function of the seed, the path and the class of the image. The labels that are drawn
+    anew with a lower probability are among those of a higher one.
+    """
+    labels = images.labels[indices]
+    if fields.label_noise == 0:
+        return labels
+    groups = GROUPINGS[fields.label_noise_kind](len(images.class_names))
+    paths = (images.paths[index] for index in indices.tolist())
+    draws = _draws(f"{_NOISE_SALT}\0{seed}", paths)
+    return label_noise.apply_draws(LabelNoise(fields.label_noise, groups), labels, draws)
 
 
 def _draws(salt: str, paths: Iterable[str]) -> np.ndarray:

@@ -14,7 +14,7 @@ from PIL import Image
 from train.data import image_formats, image_opening
 from train.data.batches import SkippedImage
 from train.data.images import TruncatedImageError, UnreadableImageError
-from train.data.own.listing import EncodedImages
+from train.data.own.encoded_images import EncodedImages
 from train.data.records import Records
 from train.foundation import messages, reading
 from train.foundation.errors import UserError

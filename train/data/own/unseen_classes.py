@@ -10,37 +10,22 @@ No classifier can answer such a class. `config.dataset.unseen_classes` says what
   selected by them, so its validation examples are left out.
 """
 
-from dataclasses import dataclass
+import dataclasses
 
 import numpy as np
 from absl import logging
 
-from train.data.own.listing import NO_SPLIT, Role
+from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.foundation.errors import UserError
 from train.foundation.messages import in_words
 
 REFUSE, _LEAVE_OUT, COUNT_AS_UNKNOWN = "refuse", "leave_out", "count_as_unknown"
 
 
-@dataclass(frozen=True)
-class Divided:
-    """Examples that are divided into splits.
-
-    Attributes:
-        labels: the class of each example, int32 [n]; unseen classes come last.
-        roles: the `Role` of each example, int8 [n]; `NO_SPLIT` for one that is left out.
-        class_names: the names of the classes with training examples.
-        unseen_names: the names of the classes that are counted as unknown, whose labels follow.
-    """
-
-    labels: np.ndarray
-    roles: np.ndarray
-    class_names: tuple[str, ...]
-    unseen_names: tuple[str, ...] = ()
-
-
-def sort_out(examples: Divided, unseen: str | None, where: str, example: str) -> Divided:
+def sort_out(examples: Listing, unseen: str | None, where: str, example: str) -> Listing:
     """Does with classes without training examples what `unseen_classes` says.
+
+    Unseen classes that are kept come last, and those that are left out after them.
 
     Args:
         examples: the examples of all classes.
@@ -80,7 +65,8 @@ def sort_out(examples: Divided, unseen: str | None, where: str, example: str) ->
     number = np.empty(len(order), np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
     left_out = of_validation if counted else is_unseen
-    return Divided(
+    return dataclasses.replace(
+        examples,
         labels=number[examples.labels],
         roles=np.where(left_out, np.int8(NO_SPLIT), roles),
         class_names=tuple(name for name, seen in zip(names, trained, strict=True) if seen),

@@ -4,6 +4,7 @@ The records have the bytes of the files as they are: no image is resized. Each i
 find those that training could not read.
 """
 
+import dataclasses
 import os
 import shutil
 import zlib
@@ -11,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from train.data import images
 from train.data.batches import SkippedImage
+from train.data.framing import PlainFraming
+from train.data.image_reader import ImageReader
 from train.data.images import DecodeOptions, UnreadableImageError
 from train.data.own import image_records, unreadable_images
-from train.data.own.found_images import Files
+from train.data.own.found_images import FoundImages
 from train.data.own.image_records import DESCRIPTION, RECORDS
-from train.data.own.listing import NO_SPLIT, GivenImages, Role
-from train.data.own.own_image_reader import OwnImageReader
+from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.data.preparing.dataset_writer import locked
 from train.data.records import Records
 from train.foundation import checksums, files, reading
@@ -31,11 +32,10 @@ _AHEAD = 16
 
 
 def write(
-    given: GivenImages,
+    found: FoundImages,
     out: Path,
     *,
     nested: bool,
-    most_bytes: int = files.MOST_IMAGE_BYTES,
     skip_unreadable: bool = False,
     read_truncated: bool = False,
 ) -> tuple[str, ...]:
@@ -44,10 +44,9 @@ def write(
     Everything is written into a folder `incomplete.NAME` beside it, which is then renamed.
 
     Args:
-        given: the images of a folder or a table.
+        found: the images of a folder or a table.
         out: the folder; empty if it exists.
         nested: whether each folder with images is a class.
-        most_bytes: the largest size of a file of an image.
         skip_unreadable: whether images that cannot be read are left out.
         read_truncated: whether files that lack their end are among those that can be read.
 
@@ -67,38 +66,38 @@ def write(
         for left in unfinished.iterdir():  # By a start that was killed.
             if left.name != LOCK:
                 left.unlink()
-        source = Files(given.root, given.paths, most_bytes)
         # The size that a run will want is not known, and nothing is resized.
         options = DecodeOptions(read_truncated=read_truncated)
-        reader = OwnImageReader((1, 1, 3), upright=True, augmentation="none", options=options)
-        every = Records(source, np.arange(len(source)), str(given.root), reader)
+        reader = ImageReader(PlainFraming((1, 1, 3)), options=options)
+        every = Records(found.images, np.arange(len(found.listing)), str(found.root), reader)
         kept, sizes, sums, unreadable = _write_records(every, unfinished)
-        written = given.take(kept)
+        written = dataclasses.replace(found.listing.take(kept), sizes=sizes)
         try:
             if unreadable and not skip_unreadable:
                 advice = "--skip_unreadable leaves such images out"
                 raise unreadable_images.refused(unreadable, advice)
-            _check_classes(given, written)
+            _check_classes(found, written)
         except UserError:
             shutil.rmtree(unfinished)
             raise
         left_out = tuple(one.image for one in unreadable)
-        described = image_records.describe(written, sizes, sums, left_out, nested=nested)
+        described = image_records.describe(written, sums, left_out, nested=nested)
         checksums.add(unfinished, DESCRIPTION, described)
         unfinished.rename(out)
         (out / LOCK).unlink()
     return left_out
 
 
-def _check_classes(given: GivenImages, written: GivenImages) -> None:
+def _check_classes(found: FoundImages, written: Listing) -> None:
     """Refuses classes of which no training image can be read."""
     before, left = (
-        images.labels[np.isin(images.roles, (Role.TRAIN, NO_SPLIT))] for images in (given, written)
+        listing.labels[np.isin(listing.roles, (Role.TRAIN, NO_SPLIT))]
+        for listing in (found.listing, written)
     )
     without = np.setdiff1d(before, left).tolist()
     if without:
-        names = [given.class_names[label] for label in without]
-        raise unreadable_images.without_images(names, str(given.root))
+        names = [written.class_names[label] for label in without]
+        raise unreadable_images.without_images(names, str(found.root))
 
 
 def _write_records(
@@ -117,7 +116,7 @@ def _write_records(
     def read(index: int) -> bytes | UnreadableImageError:
         try:
             encoded, where = every.encoded(index)
-            images.decode(encoded, where, every.reader.options)
+            every.reader.decode(encoded, where)
         except UnreadableImageError as error:
             return unreadable_images.advised(error, every)
         return encoded

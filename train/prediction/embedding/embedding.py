@@ -10,10 +10,9 @@ import numpy as np
 from absl import logging
 
 from train.data.batches import SkippedImage
-from train.data.images import DecodeOptions, UnreadableImageError
+from train.data.images import UnreadableImageError
 from train.data.own import listing, unreadable_images
 from train.data.own.found_images import FoundImages
-from train.data.own.own_image_reader import OwnImageReader
 from train.data.records import Records
 from train.foundation import messages, reading
 from train.foundation.console import show_line
@@ -56,7 +55,7 @@ def embed(network: Network, images: FoundImages, out: Path, *, skip_unreadable: 
         readable = partial.readable
         if not readable.any():
             partial_features.beside(out).unlink()
-            raise UserError(f"none of the {number:,} images in {images.listing.root} can be read")
+            raise UserError(f"none of the {number:,} images in {images.root} can be read")
         archive.write(out, identity, images.listing, readable, partial.batches(), num_features)
         partial_features.beside(out).unlink()
     _summarize(out, images.listing, readable, num_features)
@@ -99,10 +98,8 @@ def _check(network: Network, images: FoundImages) -> None:
 
 
 def _records(network: Network, images: FoundImages) -> Records:
-    # The network has a reader of its own, which is asked for the pixels.
-    options = DecodeOptions() if network.spec.reader is None else network.spec.reader.options
-    reader = OwnImageReader((1, 1, 3), upright=True, augmentation="none", options=options)
-    return Records(images.source, np.arange(len(images.listing)), str(images.listing.root), reader)
+    indices = np.arange(len(images.listing))
+    return Records(images.images, indices, str(images.root), network.reader)
 
 
 def _batches(
@@ -114,7 +111,7 @@ def _batches(
 
     def read(index: int) -> np.ndarray | UnreadableImageError:
         try:
-            return network.pixels(*records.encoded(index))
+            return network.reader.for_evaluation(*records.encoded(index))
         except UnreadableImageError as error:
             return error
 

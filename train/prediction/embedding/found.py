@@ -8,8 +8,8 @@ import numpy as np
 
 from train.configuration.datasets import FolderFields, TableFields
 from train.data import dataset_spec, image_formats
-from train.data.own.found_images import Files, FoundImages, most_bytes
-from train.data.own.listing import Listing, Role, file_sizes
+from train.data.own.found_images import FoundImages
+from train.data.own.listing import Listing, Role
 from train.data.own.own_images import OwnImagesSpec
 from train.data.side_files import PassedOver
 from train.foundation import names
@@ -46,7 +46,7 @@ def in_folder(path: Path, **fields: Any) -> FoundImages:
     """
     config = configuration("folder", path, **fields)
     root = names.existing(path.absolute())
-    return _unlabelled(root, most_bytes(config)) or _labelled(config)
+    return _unlabelled(root, config.most_bytes) or _labelled("images", config)
 
 
 def in_table(path: Path, **fields: Any) -> FoundImages:
@@ -77,10 +77,13 @@ def _unlabelled(root: Path, largest: int) -> FoundImages | None:
     paths = tuple(name for name in shown if not image_formats.is_side_file(name))
     if not paths or any((root / name).is_dir() for name in shown):
         return None
-    passed.tell(f"--images {root}")
+    where = f"--images {root}"
+    passed.tell(where)
     number = len(paths)
     listing = Listing(
-        root, paths, np.zeros(number, np.int32), np.full(number, Role.TRAIN, np.int8), ()
+        paths=paths,
+        labels=np.zeros(number, np.int32),
+        roles=np.full(number, Role.TRAIN, np.int8),
+        class_names=(),
     )
-    source, sizes = Files(root, paths, largest), file_sizes(root, paths)
-    return FoundImages(listing, sizes, source, listing.digest(sizes))
+    return FoundImages.in_files(listing, root, where, largest)

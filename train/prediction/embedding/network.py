@@ -15,7 +15,7 @@ import numpy as np
 from train.configuration.declaring import plain
 from train.data import DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
-from train.data.images import USUAL
+from train.data.image_reader import ImageReader
 from train.devices import compilation_cache
 from train.foundation.errors import UserError
 from train.models import (
@@ -28,7 +28,7 @@ from train.models import (
     published,
 )
 from train.models.classifier import Classifier
-from train.prediction import image_files, trained
+from train.prediction import trained
 from train.prediction.embedding import found
 from train.training.state import parameters_digest
 
@@ -58,6 +58,11 @@ class Network:
         return self.spec.image_shape
 
     @property
+    def reader(self) -> ImageReader:
+        """How image files become its input."""
+        return self.spec.image_reader
+
+    @property
     def num_features(self) -> int:
         """The number of features d."""
         images = jax.ShapeDtypeStruct((1, *self.image_shape), jnp.uint8)
@@ -67,33 +72,16 @@ class Network:
     @property
     def digest(self) -> str:
         """A text that is another for other weights, or for another way to make their input."""
-        reader = self.spec.reader
+        reader = self.reader
         described = [
             self.image_shape,
             self.spec.mean,
             self.spec.std,
-            reader and (type(reader).__name__, reader.upright, reader.in_words),
+            (reader.kind.__name__, reader.upright, reader.options, reader.framing.in_words),
             self.name,
             parameters_digest(self._variables),
-            # Nothing where earlier versions had no choice: what they began is continued.
-            *([reader.options] if reader and reader.options != USUAL else []),
         ]
         return hashlib.sha256(repr(described).encode()).hexdigest()
-
-    def pixels(self, encoded: bytes, name: str) -> np.ndarray:
-        """The input for an image, uint8.
-
-        Args:
-            encoded: the bytes of its file.
-            name: its name in messages.
-
-        Raises:
-            UnreadableImageError: it is not an image, or not all of one.
-        """
-        if self.spec.reader is not None:
-            return self.spec.reader.for_evaluation(encoded, name)
-        image = image_files.decode(encoded, name, None)
-        return image_files.to_input(image, self.spec, name)
 
     def compiled(self) -> Callable[[np.ndarray], jax.Array]:
         """uint8 images [n, height, width, channels] to float32 features [n, d]."""

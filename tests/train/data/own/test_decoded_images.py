@@ -8,14 +8,15 @@ from PIL import Image
 
 from tests.train.data.own.pictures import picture
 from train.data.batches import SKIPPED, EvaluationBatches, TrainingBatches
+from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
 from train.data.own import decoded_images
-from train.data.own.found_images import Files
-from train.data.own.own_image_reader import CHANGES, OwnImageReader
+from train.data.own.encoded_images import Files
+from train.data.own.image_changes import CHANGES, OwnFraming
 from train.data.records import Records, Split
 
 SHAPE = (10, 12, 3)
-READER = OwnImageReader(SHAPE, upright=True, augmentation="none")
+READER = ImageReader(OwnFraming(SHAPE))
 
 
 class Counted(Files):
@@ -25,9 +26,9 @@ class Counted(Files):
         super().__init__(root, paths)
         self.reads = np.zeros(len(paths), int)
 
-    def __getitem__(self, index):
+    def read(self, index):
         self.reads[index] += 1
-        return super().__getitem__(index)
+        return super().read(index)
 
 
 @pytest.fixture
@@ -53,7 +54,7 @@ def files(tmp_path):
 
 def batches(source, shape, changes, upright):
     """Two epochs of training and one of evaluation."""
-    reader = OwnImageReader(shape, upright, changes)
+    reader = ImageReader(OwnFraming(shape, changes), upright)
     split = Split(
         Records(source, np.arange(len(source)), "pictures", reader),
         np.arange(len(source), dtype=np.int32),
@@ -71,7 +72,7 @@ def batches(source, shape, changes, upright):
 def test_batches_are_those_of_the_files(files, changes, channels):
     shape = (*SHAPE[:2], channels)
     for upright in (False, True):
-        decoded = decoded_images.kept(files, OwnImageReader(shape, upright, changes))
+        decoded = decoded_images.kept(files, ImageReader(OwnFraming(shape, changes), upright))
         expected = batches(files, shape, changes, upright)
         found = batches(decoded, shape, changes, upright)
         for one, other in zip(found, expected, strict=True):

@@ -17,7 +17,7 @@ from tests.train.data.specs import dataset_spec
 from tests.train.forked import start_each
 from train.configuration.parsing import parse
 from train.data.batches import EvaluationBatches, TrainingBatches
-from train.data.own import feature_columns, feature_files, listing
+from train.data.own import feature_columns, feature_files, held_out
 from train.data.own.listing import Role
 from train.foundation import stored_rows
 from train.foundation.errors import UserError
@@ -242,11 +242,11 @@ def test_the_digest_tells_any_change(tmp_path):
 
 def test_held_out_rows_are_the_fractions_and_leave_one_of_each_class():
     labels = np.repeat(np.arange(4), [1, 2, 10, 100])
-    roles = listing.hold_out_rows(labels, validation=0.3, test=0.25)
+    roles = held_out.by_numbers(labels, validation=0.3, test=0.25)
     found = [np.bincount(labels[roles == role], minlength=4).tolist() for role in Role]
     # Halves are rounded up: 2.5 of ten rows are 3.
     assert found == [[1, 1, 4, 45], [0, 0, 3, 30], [0, 1, 3, 25]]
-    np.testing.assert_array_equal(roles, listing.hold_out_rows(labels, validation=0.3, test=0.25))
+    np.testing.assert_array_equal(roles, held_out.by_numbers(labels, validation=0.3, test=0.25))
 
 
 def test_held_out_rows_are_as_many_as_held_out_files():
@@ -254,8 +254,8 @@ def test_held_out_rows_are_as_many_as_held_out_files():
     for _ in range(20):
         labels = rng.integers(0, 5, 60)
         fractions = dict(zip(("validation", "test"), rng.uniform(0, 0.5, 2), strict=True))
-        rows = listing.hold_out_rows(labels, **fractions)
-        files = listing.hold_out(labels, [str(row) for row in range(60)], **fractions)
+        rows = held_out.by_numbers(labels, **fractions)
+        files = held_out.by_keys(labels, [str(row) for row in range(60)], **fractions)
         for role in Role:
             np.testing.assert_array_equal(
                 np.bincount(labels[rows == role], minlength=5),
@@ -265,8 +265,8 @@ def test_held_out_rows_are_as_many_as_held_out_files():
 
 def test_rows_that_are_added_move_few_others():
     labels = np.random.default_rng(0).integers(0, 5, 1100)
-    before = listing.hold_out_rows(labels[:1000], validation=0.15, test=0.15)
-    after = listing.hold_out_rows(labels, validation=0.15, test=0.15)[:1000]
+    before = held_out.by_numbers(labels[:1000], validation=0.15, test=0.15)
+    after = held_out.by_numbers(labels, validation=0.15, test=0.15)[:1000]
     # Splits drawn anew would differ in half of the rows.
     assert (before != after).mean() < 0.05
 

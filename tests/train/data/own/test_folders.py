@@ -5,28 +5,17 @@ import os
 import numpy as np
 import pytest
 
-from tests.train.data.own import pictures
-from train.data.own import class_names, division, folders, listing
-from train.data.own.division import Division
-from train.data.own.found_images import Files
+from tests.train.data.own import divided, pictures
+from train.data.own import class_names, folders, held_out
+from train.data.own.encoded_images import MARK_BYTES, Files
 from train.data.own.listing import Role
 from train.foundation.errors import UserError
 
 CLASSES = ("ash", "birch", "cedar")
-SIZES = np.zeros(40)
 
 
 def find(root, *, nested=False, validation=0.2, test=0.2):
-    images = folders.find(root, nested=nested)
-    where = f"config.dataset.path {root}"
-    return division.split(images, where, Division(validation, test))
-
-
-def warn_of_duplicates(root):
-    images = folders.find(root, nested=False)
-    found = division.split(images, str(root), Division(0.2, 0.2))
-    sizes = listing.file_sizes(root, found.paths)
-    listing.warn_of_duplicates(found, sizes, Files(root, found.paths))
+    return folders.find(root, nested=nested).divided(divided.fields(validation, test)).listing
 
 
 def counts(found):
@@ -164,7 +153,7 @@ def test_a_copy_with_names_in_another_form_has_the_same_splits(tmp_path):
         # In the order of code points one form is before "hf", the other after it.
         pictures.write_classes(root, (name, "hf"), 20)
         found = find(root)
-        made.append((found.class_names, counts(found), found.roles.tolist(), found.digest(SIZES)))
+        made.append((found.class_names, counts(found), found.roles.tolist(), found.digest()))
     assert made[0] == made[1]
 
 
@@ -218,8 +207,7 @@ def test_the_digest_changes_with_files_labels_and_sizes(tmp_path):
     pictures.write_classes(tmp_path, CLASSES, 5)
 
     def digest():
-        found = find(tmp_path)
-        return found.digest(listing.file_sizes(tmp_path, found.paths))
+        return find(tmp_path).digest()
 
     seen = [digest()]
     assert digest() == seen[0]
@@ -256,12 +244,12 @@ def test_names_that_look_alike_are_told_with_their_code_points(caplog):
 def test_copies_in_two_splits_are_told(tmp_path, caplog):
     pictures.write_classes(tmp_path / "train", CLASSES, 5)
     pictures.write_classes(tmp_path / "test", CLASSES, 5, size=(9, 9))
-    warn_of_duplicates(tmp_path)
+    find(tmp_path)
     assert not caplog.records
     for index in range(4):
         content = (tmp_path / "train" / "ash" / f"{index}.png").read_bytes()
         (tmp_path / "test" / "birch" / f"copy{index}.png").write_bytes(content)
-    warn_of_duplicates(tmp_path)
+    find(tmp_path)
     (record,) = caplog.records
     message = record.getMessage()
     assert "images of one split are in another too" in message
@@ -282,13 +270,13 @@ def test_images_are_read_only_if_they_have_the_end_of_another(tmp_path, monkeypa
         path = tmp_path / f"{name}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         beginning = b"other" if path.stem == "beginning" else b"equal"
-        path.write_bytes(beginning + end.rjust(listing.MARK_BYTES))
+        path.write_bytes(beginning + end.rjust(MARK_BYTES))
     read = []
-    whole = Files.__getitem__
+    whole = Files.read
     monkeypatch.setattr(
-        Files, "__getitem__", lambda files, index: (read.append(index), whole(files, index))[1]
+        Files, "read", lambda files, index: (read.append(index), whole(files, index))[1]
     )
-    warn_of_duplicates(tmp_path)
+    find(tmp_path)
     assert len(read) == len(set(read)) == 4
     (record,) = caplog.records
     assert record.getMessage().endswith(": train/ash/b.jpg (also test/ash/copy.jpg)")
@@ -297,7 +285,7 @@ def test_images_are_read_only_if_they_have_the_end_of_another(tmp_path, monkeypa
 def test_groups_stay_together():
     labels = np.repeat([0, 1], 40)
     keys = [f"{index // 4}" for index in range(80)]
-    roles = listing.hold_out(labels, keys, validation=0.2, test=0.3)
+    roles = held_out.by_keys(labels, keys, validation=0.2, test=0.3)
     for start in range(0, 80, 4):
         assert len(set(roles[start : start + 4])) == 1
     for label in (0, 1):
@@ -308,7 +296,7 @@ def test_a_large_group_does_not_keep_smaller_ones_from_being_held_out():
     # 30 images in one group and 70 alone, in 100 classes: the large group is first in some.
     labels = np.repeat(np.arange(100), 100)
     keys = [f"{index // 100} {max(index % 100, 29)}" for index in range(10_000)]
-    roles = listing.hold_out(labels, keys, validation=0.15, test=0.15)
+    roles = held_out.by_keys(labels, keys, validation=0.15, test=0.15)
     for label in range(100):
         assert np.bincount(roles[labels == label]).tolist() == [70, 15, 15]
 
@@ -320,11 +308,11 @@ def test_groups_of_several_classes_leave_each_class_something_for_training(seed)
     labels, places = draw.integers(6, size=60), draw.integers(15, size=60)
     # A species that was seen in one place, after others.
     labels, places = np.append(labels, [6, 6]), np.append(places, [places[0]] * 2)
-    roles = listing.hold_out(labels, [f"place {one}" for one in places], validation=0.3, test=0.4)
-    assert set(labels[roles == listing.Role.TRAIN]) == set(labels)
+    roles = held_out.by_keys(labels, [f"place {one}" for one in places], validation=0.3, test=0.4)
+    assert set(labels[roles == Role.TRAIN]) == set(labels)
     for place in range(15):
         assert len(set(roles[places == place])) <= 1
-    assert listing.Role.TEST in roles
+    assert Role.TEST in roles
 
 
 def test_a_folder_that_cannot_be_read_is_told(tmp_path, monkeypatch):

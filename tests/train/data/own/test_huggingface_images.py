@@ -21,8 +21,8 @@ from tests.train.data.specs import dataset_spec
 from train import experiment
 from train.configuration.parsing import parse
 from train.data.images import UnreadableImageError
-from train.data.own import listing, unreadable_images
-from train.data.own.listing import MARK_BYTES
+from train.data.own import duplicates, unreadable_images
+from train.data.own.encoded_images import MARK_BYTES
 from train.foundation.errors import UserError
 from train.prediction import trained
 from train.training.losses import LOSSES
@@ -231,9 +231,7 @@ def test_images_may_be_bytes_or_paths_in_a_table_of_other_programs(
     tmp_path, cache, form, monkeypatch
 ):
     sources = []
-    monkeypatch.setattr(
-        listing, "warn_of_duplicates", lambda _found, _sizes, source: sources.append(source)
-    )
+    monkeypatch.setattr(duplicates, "warn", lambda _listing, images: sources.append(images))
     # Bytes of two types, of one image in a file.
     images = [*IMAGES[:-1], None]
     (tmp_path / "pictures").mkdir()

@@ -12,13 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.train.data.own import pictures
+from tests.train.data.own import divided, pictures
 from tests.train.data.specs import dataset_spec
 from tests.train.forked import error_lines, start, start_each
 from train import prepare
 from train.data.batches import EvaluationBatches, TrainingBatches
-from train.data.own import division, image_records, listing, unreadable_images
-from train.data.own.division import Division
+from train.data.own import image_records, unreadable_images
 from train.foundation.errors import InterruptedRunError, UserError
 
 CLASSES = ("ash", "birch", "cedar")
@@ -126,19 +125,20 @@ def test_records_are_read_only_if_they_have_the_sum_of_another(tmp_path, monkeyp
     kind, path, _ = with_a_test_split(tmp_path / "photos")
     records = tmp_path / "records"
     prepare.write_records(kind, path, records, nested=False)
-    found = image_records.read(records)
-    split = division.split(found.images, "here", Division(0.2, 0.2))
-    contents = [found.source[index]["image"] for index in range(len(split))]
+    found = image_records.read(records).found
+    how = divided.fields()
+    split = found.divided(how).listing
+    contents = [found.images[index]["image"] for index in range(len(split))]
     roles_of = {}
     for content, role in zip(contents, split.roles, strict=True):
         roles_of.setdefault(content, set()).add(role)
     read = []
-    images = type(found.source)
-    whole = images.__getitem__
+    images = type(found.images)
+    whole = images.read
     monkeypatch.setattr(
-        images, "__getitem__", lambda source, index: (read.append(index), whole(source, index))[1]
+        images, "read", lambda source, index: (read.append(index), whole(source, index))[1]
     )
-    listing.warn_of_duplicates(split, found.sizes, found.source)
+    found.divided(how)
     in_two = [index for index, content in enumerate(contents) if len(roles_of[content]) > 1]
     assert sorted(read) == in_two
     assert 2 <= len(in_two) < len(contents)
@@ -146,7 +146,7 @@ def test_records_are_read_only_if_they_have_the_sum_of_another(tmp_path, monkeyp
 
 
 def test_records_can_be_sent_to_the_processes_that_decode(prepared):
-    source = image_records.read(prepared / "records").source
+    source = image_records.read(prepared / "records").found.images
     assert pickle.loads(pickle.dumps(source))[7] == source[7]
 
 
@@ -186,7 +186,7 @@ def test_a_preparation_that_ends_early_leaves_nothing_and_begins_anew(tmp_path, 
         assert (tmp_path / "incomplete.records").exists()
     monkeypatch.undo()
     prepare.write_records("folder", tmp_path / "photos", out, nested=False)
-    assert len(image_records.read(out).source) == 15
+    assert len(image_records.read(out).found.images) == 15
     assert not (tmp_path / "incomplete.records").exists()
 
 
@@ -262,12 +262,12 @@ def test_a_changed_image_is_told_when_it_is_read(tmp_path, capfd):
     pictures.write_classes(tmp_path / "photos", CLASSES, 5)
     folder = tmp_path / "records"
     prepare.write_records("folder", tmp_path / "photos", folder, nested=False)
-    whole = [example["image"] for example in image_records.read(folder).source]
+    whole = [example["image"] for example in image_records.read(folder).found.images]
     content = bytearray((folder / "images.bin").read_bytes())
     # The last of seven images.
     content[sum(map(len, whole[:7])) - 1] ^= 1
     (folder / "images.bin").write_bytes(content)
-    source = image_records.read(folder).source
+    source = image_records.read(folder).found.images
     sent = pickle.loads(pickle.dumps(source))
     for index, image in enumerate(whole):
         if index == 6:
@@ -277,8 +277,8 @@ def test_a_changed_image_is_told_when_it_is_read(tmp_path, capfd):
             assert sent[index]["image"] == image
     # Records of an earlier version have no checksums, and are read all the same.
     without_checksums(folder)
-    assert image_records.read(folder).source[6]["image"] != whole[6]
-    assert image_records.read(folder).source[7]["image"] == whole[7]
+    assert image_records.read(folder).found.images[6]["image"] != whole[6]
+    assert image_records.read(folder).found.images[7]["image"] == whole[7]
 
 
 def test_a_place_that_cannot_be_used_is_told(prepared, tmp_path):

@@ -50,8 +50,8 @@ def test_a_folder_becomes_a_classifier_that_needs_no_data(photos, tmp_path):
     classifier = trained.load(workdir)
     assert classifier.classes.names == CLASSES
     assert classifier.classes.training_images == (6,) * len(CLASSES)
-    image = image_files.read(photos / "ash" / "0.png", None)
-    pixels = image_files.to_input(image, classifier.spec, "a")
+    reader = classifier.spec.image_reader
+    pixels = reader.fit(image_files.read(photos / "ash" / "0.png", reader), "a")
     np.testing.assert_array_equal(pixels, np.asarray(pictures.picture("ash/0.png")))
     assert classifier.scores()(pixels[None]).shape == (1, len(CLASSES))
     for wrong, error, message in (

@@ -14,7 +14,7 @@ from tests.train.data.own.test_own_images_run import CLASSES, small
 from train import data, experiment, prepare
 from train.data import dataset_spec
 from train.data.batches import TrainingBatches
-from train.data.listed_files import ListedFiles
+from train.data.own.listing import ListedFiles, Listing, Role
 from train.foundation import files, json_files
 from train.foundation.errors import UserError
 from train.prediction import trained
@@ -211,8 +211,18 @@ def test_names_of_any_bytes_are_listed(tmp_path):
     content = json_files.sealed(listed.to_plain())
     (tmp_path / run_files.LISTED).write_bytes(content)
     again = run_files.read_listed(tmp_path)
-    assert f"ash/{name}" in again.paths
+    assert f"ash/{name}" in again.listing.paths
     assert files.to_json(again.to_plain()) == files.to_json(listed.to_plain())
+
+
+def test_images_of_classes_that_are_left_out_are_listed(tmp_path):
+    kind, path, fields = with_splits(tmp_path)
+    pictures.write_classes(path / "test", ("yew",), 2)
+    before = spec(kind, path, {**fields, "unseen_classes": "leave_out"})
+    listed = before.load(None).files
+    (tmp_path / run_files.LISTED).write_bytes(json_files.sealed(listed.to_plain()))
+    again = before.going_on(run_files.read_listed(tmp_path)).load(None)
+    assert again.digest == listed.digest
 
 
 @pytest.mark.parametrize(
@@ -227,17 +237,15 @@ def test_names_of_any_bytes_are_listed(tmp_path):
     ],
 )
 def test_a_list_that_is_none_is_told(tmp_path, change):
-    listed = ListedFiles(
-        digest="d",
-        image_shape=(1, 1, 3),
-        class_names=("ash",),
-        unseen_class_names=(),
-        given=frozenset({0}),
+    listing = Listing(
         paths=("a", "b"),
+        sizes=np.zeros(2, np.int64),
         labels=np.zeros(2, np.int32),
         roles=np.zeros(2, np.int8),
-        sizes=np.zeros(2, np.int64),
+        class_names=("ash",),
+        given=frozenset({Role.TRAIN}),
     )
+    listed = ListedFiles("d", (1, 1, 3), listing)
     (tmp_path / run_files.LISTED).write_bytes(files.to_json({**listed.to_plain(), **change}))
     with pytest.raises(UserError, match=r"data_files\.json is not the list of the files of a run"):
         run_files.read_listed(tmp_path)
@@ -285,7 +293,7 @@ def without_times(results):
 
 
 def names_of(root, role):
-    listed = run_files.read_listed(root / "run")
+    listed = run_files.read_listed(root / "run").listing
     return [path for path, of in zip(listed.paths, listed.roles, strict=True) if of == role]
 
 
@@ -471,7 +479,7 @@ def test_a_run_of_an_earlier_version_has_no_list(moved):
         experiment.run(config_of(moved, **SKIP), moved / "run")
     (moved / "away.png").rename(file)
     experiment.run(config_of(moved), moved / "run")
-    assert len(run_files.read_listed(moved / "run").paths) == 60
+    assert len(run_files.read_listed(moved / "run").listing) == 60
 
 
 def names_of_earlier(root):

@@ -8,10 +8,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from tests.train.data.own import pictures
-from train.data.own import division, tables
-from train.data.own.division import Division
-from train.data.own.found_images import Files
+from tests.train.data.own import divided, pictures
+from train.data.own import tables
 from train.data.own.listing import Role
 
 CLASSES = ("ash", "birch", "cedar")
@@ -26,8 +24,11 @@ def write(root, rows, header=("path", "label"), *, name="photos.csv", delimiter=
 
 
 def find(table, *, validation=0.2, test=0.2):
-    where = f"config.dataset.path {table}"
-    return division.split(tables.find(table), where, Division(validation, test))
+    return found_by(table, validation=validation, test=test).listing
+
+
+def found_by(table, *, validation=0.2, test=0.2):
+    return tables.find(table).divided(divided.fields(validation, test))
 
 
 def rows(each, *, classes=CLASSES):
@@ -53,8 +54,7 @@ def test_paths_and_labels(tmp_path, name, delimiter):
 def test_paths_may_be_absolute(tmp_path):
     listed = [(str(tmp_path / "elsewhere" / path), label) for path, label in rows(10)]
     (tmp_path / "tables").mkdir()
-    found = find(write(tmp_path / "tables", listed))
-    files = Files(found.root, found.paths)
+    files = found_by(write(tmp_path / "tables", listed)).images
     assert files[0] == {"image": Path(listed[0][0]).read_bytes(), "file_name": listed[0][0]}
     assert files[0]["image"]
 
@@ -141,7 +141,7 @@ def test_missing_files_are_told_with_their_rows_and_can_be_left_out(tmp_path, ca
     table.write_text("path,label\n" + LISTED.replace("ash-", ".\\ash-"))
     for name in ("ash-1.png", "cedar-4.png"):
         (tmp_path / name).unlink()
-    found = find(table)
+    files = found_by(table).images
     where = f"config.dataset.path {table}"
     told = ".\\ash-1.png (row 2), cedar-4.png (row 15); paths are relative to"
     assert caplog.records[0].getMessage() == (
@@ -149,7 +149,6 @@ def test_missing_files_are_told_with_their_rows_and_can_be_left_out(tmp_path, ca
         "as /"
     )
     # As others that cannot be read.
-    files = Files(found.root, found.paths)
     gone = [files[n]["file_name"] for n in range(15) if "unreadable" in files[n]]
     assert gone == ["./ash-1.png", "cedar-4.png"]
 

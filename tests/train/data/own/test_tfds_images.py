@@ -203,6 +203,12 @@ def test_a_run_needs_the_data_set_no_more(data_dir, tmp_path, standard_promotion
     assert again["test"] == results["test"]
 
 
+def test_another_name_is_another_digest(tmp_path):
+    for name in ("oaks", "pines"):
+        prepare(tmp_path, name, {"train": [index % 3 for index in range(30)]})
+    assert load(tmp_path, "oaks").digest != load(tmp_path, "pines").digest
+
+
 def test_another_label_is_another_digest(data_dir, tmp_path):
     labels = [index % 3 for index in range(3 * EACH)]
     prepare(tmp_path, "trees", {"train": [*labels[:-1], 0], "validation": labels[:6], "test": [0]})

@@ -9,15 +9,15 @@ from tests.train.data.specs import dataset_spec
 from train import prepare
 from train.configuration.datasets import TableFields
 from train.data import label_noise, splits
+from train.data.own import train_images
 from train.data.own.listing import Listing, Role
-from train.data.own.train_images import TrainImages
 from train.foundation.errors import UserError
 
 CLASSES = tuple(f"class {index:02}" for index in range(12))
 
 
 def training(**changes):
-    return TrainImages.of(TableFields(name="table", batch_size=1, path="photos.csv", **changes))
+    return TableFields(name="table", batch_size=1, path="photos.csv", **changes)
 
 
 def listing_of(counts, *, reverse=False):
@@ -31,7 +31,10 @@ def listing_of(counts, *, reverse=False):
         paths.reverse()
     texts, labels, roles = zip(*paths, strict=True)
     return Listing(
-        None, texts, np.array(labels, np.int32), np.array(roles, np.int8), CLASSES[: len(counts)]
+        paths=texts,
+        labels=np.array(labels, np.int32),
+        roles=np.array(roles, np.int8),
+        class_names=CLASSES[: len(counts)],
     )
 
 
@@ -40,19 +43,19 @@ def paths_of(images, indices):
 
 
 def chosen(images, **changes):
-    return set(paths_of(images, training(**changes).chosen(images)))
+    return set(paths_of(images, train_images.chosen(training(**changes), images)))
 
 
 def test_a_class_has_at_most_so_many_images():
     images = listing_of((30, 7, 15))
     train = images.of_role(Role.TRAIN)
-    np.testing.assert_array_equal(training().chosen(images), train)
-    np.testing.assert_array_equal(training(train_per_class=30).chosen(images), train)
-    indices = training(train_per_class=10).chosen(images)
+    np.testing.assert_array_equal(train_images.chosen(training(), images), train)
+    np.testing.assert_array_equal(train_images.chosen(training(train_per_class=30), images), train)
+    indices = train_images.chosen(training(train_per_class=10), images)
     assert (np.diff(indices) > 0).all()
     assert set(indices) < set(train)
     assert np.bincount(images.labels[indices]).tolist() == [10, 7, 10]
-    smaller = training(train_per_class=4).chosen(images)
+    smaller = train_images.chosen(training(train_per_class=4), images)
     assert np.bincount(images.labels[smaller]).tolist() == [4] * 3
     assert set(smaller) < set(indices)
     # Not those that come first.
@@ -68,14 +71,14 @@ def test_images_are_chosen_and_made_noisy_by_their_paths_alone():
     labels = []
     for one in (images, mirrored):
         indices = one.of_role(Role.TRAIN)
-        noisy = training(label_noise=0.5).labels(one, indices, seed=3)
+        noisy = train_images.labels_of(training(label_noise=0.5), one, indices, seed=3)
         labels.append(dict(zip(paths_of(one, indices), noisy.tolist(), strict=True)))
     assert labels[0] == labels[1]
 
 
 def test_a_long_tail_has_the_sizes_of_its_formula():
     images = listing_of((40,) * 12)
-    indices = training(imbalance_factor=20).chosen(images)
+    indices = train_images.chosen(training(imbalance_factor=20), images)
     counts = np.bincount(images.labels[indices])
     ranks = np.argsort(np.argsort(-counts, kind="stable"), kind="stable")
     assert counts.tolist() == [int(40 * 20 ** (-rank / 11)) for rank in ranks]
@@ -84,7 +87,7 @@ def test_a_long_tail_has_the_sizes_of_its_formula():
     assert (np.diff(counts) > 0).any()
     assert chosen(images, imbalance_factor=20) < chosen(images, imbalance_factor=10)
     # The limit of each class comes first.
-    both = training(imbalance_factor=2, train_per_class=8).chosen(images)
+    both = train_images.chosen(training(imbalance_factor=2, train_per_class=8), images)
     found = np.bincount(images.labels[both])
     assert found.tolist() == [int(8 * 2 ** (-rank / 11)) for rank in ranks]
 
@@ -99,7 +102,7 @@ def test_a_class_keeps_what_it_has_in_a_long_tail():
 
 def test_a_tail_without_images_is_refused():
     images = listing_of((10, 20))
-    kept = np.bincount(images.labels[training(imbalance_factor=20).chosen(images)])
+    kept = np.bincount(images.labels[train_images.chosen(training(imbalance_factor=20), images)])
     # The larger class is the first or the second of the ranks.
     assert kept.tolist() in ([10, 1], [1, 20])
     message = (
@@ -107,7 +110,7 @@ def test_a_tail_without_images_is_refused():
         "class, so that each class keeps one; got 20.5"
     )
     with pytest.raises(UserError, match=message):
-        training(imbalance_factor=20.5).chosen(images)
+        train_images.chosen(training(imbalance_factor=20.5), images)
 
 
 @pytest.mark.parametrize("kind", ["blocks", "across", "uniform"])
@@ -116,7 +119,9 @@ def test_labels_are_drawn_from_their_group(kind):
     indices = images.of_role(Role.TRAIN)
     clean = images.labels[indices]
     noisy = {
-        (p, seed): training(label_noise=p, label_noise_kind=kind).labels(images, indices, seed=seed)
+        (p, seed): train_images.labels_of(
+            training(label_noise=p, label_noise_kind=kind), images, indices, seed=seed
+        )
         for p, seed in ((0.4, 0), (1.0, 0), (0.4, 1))
     }
     groups = np.array(label_noise.GROUPINGS[kind](12))
@@ -133,7 +138,9 @@ def test_labels_are_drawn_from_their_group(kind):
     np.testing.assert_array_equal(noisy[0.4, 0][changed], noisy[1.0, 0][changed])
     # That of an image does not depend on the others.
     some = indices[::7]
-    again = training(label_noise=0.4, label_noise_kind=kind).labels(images, some, seed=0)
+    again = train_images.labels_of(
+        training(label_noise=0.4, label_noise_kind=kind), images, some, seed=0
+    )
     np.testing.assert_array_equal(again, noisy[0.4, 0][::7])
     np.testing.assert_array_equal(images.labels[indices], clean)
 

@@ -13,14 +13,15 @@ from tests.train.data.own import pictures
 from train import prepare
 from train.data import dataset_spec
 from train.data.batches import SkippedImage
-from train.data.own import found_images, image_records, unreadable_images
-from train.data.own.found_images import Files
-from train.data.own.own_image_reader import OwnImageReader
+from train.data.image_reader import ImageReader
+from train.data.own import encoded_images, image_records, unreadable_images
+from train.data.own.encoded_images import Files
+from train.data.own.image_changes import OwnFraming
 from train.data.own.unreadable_images import ALL, HEADERS
 from train.data.records import Records
 from train.prediction.embedding.found import configuration
 
-READER = OwnImageReader((16, 16, 3), upright=True, augmentation="none")
+READER = ImageReader(OwnFraming((16, 16, 3)))
 
 
 def encoded(kind, size=(90, 70), **options):
@@ -162,7 +163,7 @@ def test_what_is_no_file_is_found_without_waiting(tmp_path, check):
     assert list(found.values()) == [
         f"cannot read {name} of here: {reason}" for name, reason in expected.items()
     ]
-    sizes = found_images.listing.file_sizes(tmp_path, list(expected))
+    sizes = encoded_images.file_sizes(tmp_path, list(expected))
     assert (sizes >= 0).tolist() == [
         name in ("pipe.jpg", "socket.jpg", "device.jpg", "folder.jpg") for name in expected
     ]
@@ -185,7 +186,7 @@ def test_a_file_that_may_not_be_read_is_found(tmp_path, monkeypatch):
 def test_records_are_looked_at_in_part(tmp_path):
     pictures.write_classes(tmp_path / "photos", ("ash", "birch"), 4, size=(70, 80))
     prepare.write_records("folder", tmp_path / "photos", tmp_path / "records", nested=False)
-    source = image_records.read(tmp_path / "records").source
+    source = image_records.read(tmp_path / "records").found.images
     for index in range(len(source)):
         whole = source[index]["image"]
         for one in (source, pickle.loads(pickle.dumps(source))):

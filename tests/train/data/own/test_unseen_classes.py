@@ -8,14 +8,13 @@ import pytest
 
 from configs import features as recipe
 from configs import huggingface
-from tests.train.data.own import matrices, parquet_pictures, pictures
+from tests.train.data.own import divided, matrices, parquet_pictures, pictures
 from tests.train.data.specs import dataset_spec
 from tests.train.forked import start
 from tests.train.sealed import unsealed
 from train import experiment, prepare
 from train.configuration.parsing import parse
 from train.data.own import division, folders, image_records
-from train.data.own.division import Division
 from train.data.own.listing import Role
 from train.evaluation.outcomes import Outcomes
 from train.foundation.errors import UserError
@@ -40,8 +39,10 @@ def photos(root):
     return root
 
 
-def divided(images, unseen):
-    return division.split(images, "here", Division(0.2, 0.2, unseen))
+def divide(found, unseen):
+    return division.divide(
+        found.listing, divided.fields(unseen=unseen), where="here", example="image"
+    )
 
 
 @pytest.mark.parametrize("of_validation", ["aspen", "willow"])
@@ -49,7 +50,7 @@ def test_a_class_of_validation_is_not_a_class_of_the_test(tmp_path, of_validatio
     """Whether its name is before or after the others."""
     root = photos(tmp_path)
     pictures.write_classes(root / "val", [of_validation], 2)
-    listing = divided(folders.find(root, nested=False), "count_as_unknown")
+    listing = divide(folders.find(root, nested=False), "count_as_unknown")
     assert (listing.class_names, listing.unseen_names) == (CLASSES, (UNSEEN,))
     assert listing.labels[listing.roles == Role.TEST].max() == len(CLASSES)
 
@@ -59,10 +60,10 @@ def test_a_folder_or_its_records(tmp_path, caplog, in_records):
     images = folders.find(photos(tmp_path / "photos"), nested=False)
     if in_records:
         prepare.write_records("folder", tmp_path / "photos", tmp_path / "records", nested=False)
-        images = image_records.read(tmp_path / "records").images
+        images = image_records.read(tmp_path / "records").found
     with pytest.raises(UserError, match=f"here {NO_TRAINING}; config.dataset.unseen_classes=leav"):
-        divided(images, "refuse")
-    left_out, counted = divided(images, "leave_out"), divided(images, "count_as_unknown")
+        divide(images, "refuse")
+    left_out, counted = divide(images, "leave_out"), divide(images, "count_as_unknown")
     assert [record.getMessage() for record in caplog.records] == [
         f"here {NO_TRAINING}; all are left out",
         f"here {NO_TRAINING}; those for validation are left out, and those for the test count as "
@@ -77,7 +78,7 @@ def test_a_folder_or_its_records(tmp_path, caplog, in_records):
         assert [len(listing.of_role(role)) for role in Role] == expected
         named = (listing.paths[index].split("/")[1] for index in listing.of_role(Role.TRAIN))
         assert [CLASSES[label] for label in listing.labels[listing.of_role(Role.TRAIN)]] == [*named]
-    assert left_out.digest(np.zeros(36)) != counted.digest(np.zeros(36))
+    assert left_out.digest() != counted.digest()
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_a_split_without_images_of_the_class_is_not_told_of(tmp_path, caplog, sp
     for name in ("train", "val", "test"):
         pictures.write_classes(tmp_path / name, CLASSES, 3)
     pictures.write_classes(tmp_path / split, (UNSEEN,), 3)
-    divided(folders.find(tmp_path, nested=False), "count_as_unknown")
+    divide(folders.find(tmp_path, nested=False), "count_as_unknown")
     (record,) = caplog.records
     assert record.getMessage() == f"here has no training image of beech, {told}"
 
@@ -108,7 +109,7 @@ def test_what_is_left_must_be_enough(tmp_path):
     images = folders.find(tmp_path, nested=False)
     for unseen in ("leave_out", "count_as_unknown"):
         with pytest.raises(UserError, match="here has no images for test"):
-            divided(images, unseen)
+            divide(images, unseen)
 
 
 def test_a_data_set_of_hugging_face(tmp_path):

@@ -7,9 +7,10 @@ import pytest
 from PIL import Image
 
 from tests.train.data.own.pictures import picture, sixteen_bits
+from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
 from train.data.own import image_changes
-from train.data.own.own_image_reader import CHANGES, OwnImageReader
+from train.data.own.image_changes import CHANGES, OwnFraming
 
 MIDDLE = np.full(image_changes.NUM_DRAWS, 0.5)
 
@@ -21,7 +22,7 @@ def encoded(image, file_format="PNG", **options):
 
 
 def reader(shape=(10, 12, 3), *, upright=True, augmentation="none"):
-    return OwnImageReader(shape, upright, augmentation)
+    return ImageReader(OwnFraming(shape, augmentation), upright)
 
 
 def draws(seed):

@@ -13,9 +13,11 @@ from configs import folder, huggingface, table, tfds
 from tests.train.data.own.pictures import picture, write
 from tests.train.data.specs import dataset_spec
 from train.data import images
+from train.data.fast_images import FastPicture
+from train.data.image_reader import ImageReader
 from train.data.own import image_changes
-from train.data.own.fast_own_image_reader import FastOwnImageReader
-from train.data.own.own_image_reader import CHANGES, OwnImageReader
+from train.data.own.image_changes import CHANGES, OwnFraming
+from train.data.pictures import PillowPicture
 from train.foundation.errors import UserError
 
 ORIENTATION = 0x0112
@@ -47,10 +49,8 @@ def turned(orientation):
 
 
 def readers(shape=SHAPE, *, upright=True, augmentation="none"):
-    return (
-        OwnImageReader(shape, upright, augmentation),
-        FastOwnImageReader(shape, upright, augmentation),
-    )
+    framing = OwnFraming(shape, augmentation)
+    return tuple(ImageReader(framing, upright, kind=kind) for kind in (PillowPicture, FastPicture))
 
 
 def check(encoded, **options):
@@ -149,12 +149,12 @@ def config(path, decoding):
 
 def test_the_configuration_chooses(tmp_path):
     write(tmp_path, [f"{name}/{index}.jpg" for name in ("ash", "oak") for index in range(6)])
-    for decoding, kind in (("exact", OwnImageReader), ("fast", FastOwnImageReader)):
+    for decoding, kind in (("exact", PillowPicture), ("fast", FastPicture)):
         spec = dataset_spec(config(tmp_path, decoding))
         # Of a run, and of a finished run that no longer needs its images.
         reader = spec.load(None).train.images.reader
-        assert type(reader) is kind
-        assert type(spec.of_shape((224, 224, 3)).reader) is kind
+        assert reader.kind is kind
+        assert spec.of_shape((224, 224, 3)).reader.kind is kind
         # It is sent to the processes that decode.
         assert pickle.loads(pickle.dumps(reader)) == reader
 
@@ -163,8 +163,7 @@ def test_the_configuration_chooses(tmp_path):
 def test_a_missing_package_is_named(monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delattr(train.data, "fast_images")
-    for module in ("fast_images", "own.fast_own_image_reader"):
-        monkeypatch.delitem(sys.modules, f"train.data.{module}")
+    monkeypatch.delitem(sys.modules, "train.data.fast_images")
     with pytest.raises(UserError, match=rf"'fast' needs .* {package}, .*: pip install cyk"):
         dataset_spec(config("photos", "fast"))
     dataset_spec(config("photos", "exact"))
