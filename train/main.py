@@ -42,10 +42,7 @@ _CLUSTER = flags.DEFINE_bool(
 )
 _OF_PROCESSES = ("coordinator", "num_processes", "process_index")
 _ROWS = flag_rules.declare(
-    *(
-        Flag(name, excludes=("cluster",), because="it finds the processes")
-        for name in _OF_PROCESSES
-    ),
+    Flag("cluster", excludes=_OF_PROCESSES, because="the cluster names the processes"),
     Together(_OF_PROCESSES),
     Flag("workdir", fields.text("a folder")),
 )
@@ -53,11 +50,11 @@ _ROWS = flag_rules.declare(
 
 def main() -> None:
     """Runs the experiment of the configuration."""
+    flag_rules.check(_ROWS)
     from train import experiment
     from train.devices import compilation_cache
     from train.workdir.runs import run_name
 
-    flag_rules.check(_ROWS)
     _join_processes()
     config = _CONFIG()
     if config.get("compilation_cache", True):
