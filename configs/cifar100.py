@@ -38,7 +38,7 @@ _LOSSES: dict[str, dict[str, Any]] = {
     "average_k": {"k": 5, "alpha": 0.3, **_CHAPTER_5},
     "assume_negative": _CHAPTER_5,
     "expected_positive_regularization": {"k": 5, "beta": 0.01, **_CHAPTER_5},
-    # The estimated labels have no momentum, which would multiply the effective rate by ten.
+    # The estimated labels are trained without momentum, which would multiply their rate by ten.
     "role": {"k": 5, "weight": 0.0, "label_learning_rate": 1.0, **_CHAPTER_5},
 }
 
@@ -53,7 +53,7 @@ def get_config(loss: str = "noised_balanced") -> ConfigDict:
                 "batch_size": 64,
                 "validation_size": 5000,
                 "holdout": "permuted",
-                # "blocks" of five classes in alphabetical order, as the published numbers have;
+                # "blocks" of five classes in alphabetical order, as for the published numbers;
                 # "superclass", as the papers say; or "across" superclasses.
                 "label_noise_kind": "blocks",
             },

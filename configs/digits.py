@@ -5,8 +5,8 @@
     python -m train.main --config=configs/digits.py:expected_balanced
     python -m train.main --config=configs/digits.py:expected_imbalanced --config.loss.epsilon=0.1
 
-The default is the loss of the papers, because this recipe shows what they propose. For data of your
-own, begin with cross-entropy, as the other recipes do: docs/which_loss.md.
+The default is the loss of the papers, because this recipe shows what they propose. For your own
+data, start with cross-entropy, the default of the other recipes: docs/which_loss.md.
 
 Needs no download and takes half a minute on two cores. Expect a test top-3 accuracy of at least
 0.99 with the default loss, and a test top-1 accuracy of at least 0.97 with cross_entropy. With an

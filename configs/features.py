@@ -4,9 +4,9 @@
     python -m train.main --config=configs/features.py:focal --config.dataset.path=FOLDER
 
 The .npz file, or the folder of .npy files, has the arrays `features` [rows, features] and `labels`
-[rows]. `split` [rows] may say train, val or test, or be empty; splits that are missing are held
-out of the rows without a split, or of the training rows. The loss is cross-entropy; any other of
-the program may stand after the colon: docs/which_loss.md.
+[rows]. `split` [rows] may be train, val, test or empty; splits that are missing are held out of
+the rows without a split, or of the training rows. The loss is cross-entropy; to choose another
+one, write its name after a colon: docs/which_loss.md.
 
 --config.model.name=mlp has hidden layers: --config.model.width, depth and dropout.
 """
@@ -26,7 +26,7 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
                 "name": "features",
                 "batch_size": 256,
             },
-            # "linear" has no hidden layer.
+            # "linear" does not have a hidden layer.
             "model": {"name": "linear"},
             "loss": loss_fields(loss),
             # One layer on standardized features takes larger steps than a network of images.

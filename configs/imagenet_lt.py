@@ -13,8 +13,8 @@ set has the same number of images per class:
     noised_imbalanced   38.7  56.5  63.5
 
 Here K = 5. For another K: --config.loss.k=3 --config.select_by=macro_top_3_accuracy. The scales of
-the losses with margins, 30 and 50, are good default values by the thesis (4.6.5). It does not say
-which ones these numbers have.
+the losses with margins, 30 and 50, are good default values by the thesis (4.6.5). It does not state
+the scales of these numbers.
 """
 
 from ml_collections import ConfigDict

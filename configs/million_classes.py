@@ -8,13 +8,13 @@ On a machine without accelerators, with eight threads as devices:
     JAX_PLATFORMS=cpu XLA_FLAGS=--xla_force_host_platform_device_count=8 \
         python -m train.main --config=configs/million_classes.py
 
-Needs no download. The true distribution of the data is known, so the results include those of the
-best classifier ("bayes"). A few of the classes are most of the examples, so that one epoch teaches
-something; the sets still choose among all. As many devices of each process share the classes as
-divide both; on one device it has all classes. --config.dataset.num_classes is their number. Any
-loss that docs/scaling.md lists may stand after the colon, but for those with margins or class
-counts: most of the classes have no training example. Of 80.5 % of the test examples the best
-classifier has the label among the 20 best; expect 56 % here, and more after more epochs.
+Needs no download. The true distribution of the data is known, so the results include the results
+of the best classifier ("bayes"). A few of the classes have most of the examples, so that one epoch
+teaches something; the sets still choose among all. The classes are shared by the largest number of
+devices that divides the devices of a process and the classes. --config.dataset.num_classes is the
+number of classes. To choose a loss that docs/scaling.md lists, write its name after a colon. Losses
+with margins or class counts are refused, because most classes have no training example. The best
+classifier has a test top-20 accuracy of 80.5 %; expect 56 % here, and more after more epochs.
 """
 
 from ml_collections import ConfigDict

@@ -20,13 +20,13 @@ _LOSS = {
     "weight": 0.01,
     "label_learning_rate": 1.0,
 }
-# Of losses that need other values of them, or fields of their own.
+# For losses that need other values of them, or fields of their own.
 _OF_LOSS: dict[str, dict[str, Any]] = {
     "vector_scaling": {"gamma": 0.2, "tau": 1.2},
     "generalized_cross_entropy": {"q": 0.7},
     "symmetric_cross_entropy": {"alpha": 0.1, "beta": 1.0},
     "relaxed_top_k_cross_entropy": {
-        # The weight of K = 1; the rest is that of k.
+        # The weight of K = 1; k has the rest.
         "top_1_weight": 0.5,
         "method": "bitonic",
         "swap": "cauchy",

@@ -8,10 +8,10 @@ On a machine without accelerators, with eight threads as devices:
     JAX_PLATFORMS=cpu XLA_FLAGS=--xla_force_host_platform_device_count=8 \
         python -m train.main --config=configs/place_regions.py
 
-As many devices of each process share the classes as divide both; on one device it has all classes.
-The data are those of configs/place_names.py, which says their licence. It takes five minutes on two
-cores. Expect a test top-5 accuracy of 0.47 and an average-5 accuracy of 0.50 with the default loss.
-Any loss that docs/scaling.md lists may stand after the colon.
+The classes are shared by the largest number of devices that divides the devices of a process and
+the classes. configs/place_names.py has the same data, with their licence. Training takes five
+minutes on two cores. Expect a test top-5 accuracy of 0.47 and an average-5 accuracy of 0.50 with
+the default loss. To choose another loss that docs/scaling.md lists, write its name after a colon.
 """
 
 from ml_collections import ConfigDict
@@ -22,7 +22,7 @@ from configs import place_names
 def get_config(loss: str = "cross_entropy") -> ConfigDict:
     config = place_names.get_config(loss)
     config.dataset.target = "region"
-    # 712 regions have so many names.
+    # 712 regions have at least this number of names.
     config.dataset.fewest_names = 50
     config.parallel = "mesh"
     return config

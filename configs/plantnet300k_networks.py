@@ -92,7 +92,7 @@ def get_config(network: str = "resnet50") -> ConfigDict:
                 "weight_decay": 1e-4,
                 "decay_epochs": training.decay_epochs,
             },
-            # As the authors' program does; the thesis does not say.
+            # As in the authors' program; the thesis does not state it.
             "select_by": "top_1_accuracy",
             "eval": {"ks": (1, 3, 5, 10)},
         }

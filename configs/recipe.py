@@ -62,7 +62,7 @@ def chosen(entries: Mapping[str, _Entry], name: str, kind: str) -> _Entry:
     Args:
         entries: the entries of the recipe by name.
         name: the text after the colon.
-        kind: what an entry is of, for the message.
+        kind: what an entry is, for the message.
 
     Raises:
         ValueError: the recipe has no such entry.

@@ -1,11 +1,11 @@
-"""Synthetic latents: rows of 16 numbers from one of two laws, with a network of hidden layers.
+"""Synthetic latents: rows of 16 numbers from one of two distributions, with hidden layers.
 
     python -m train.main --config=configs/synthetic_latents.py
     python -m train.main --config=configs/synthetic_latents.py --config.dataset.generator=gaussian
     python -m train.main --config=configs/synthetic_latents.py:noised_balanced
 
 For fast experiments: needs no download and takes seconds. The true distribution of the data is
-known, so the results include those of the best classifier on the same examples ("bayes").
+known, so the results include the best classifier's results on the same examples ("bayes").
 """
 
 from ml_collections import ConfigDict
@@ -21,7 +21,7 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
             "num_epochs": 30,
             "dataset": {
                 "name": "synthetic_latents",
-                # "organs" or "gaussian": whether the posterior is no softmax of linear scores.
+                # "gaussian": the posterior is a softmax of linear scores; "organs": it is not.
                 "generator": "organs",
                 "batch_size": 100,
                 "num_classes": 100,
@@ -34,7 +34,7 @@ def get_config(loss: str = "cross_entropy") -> ConfigDict:
                 # The examples of each class in the class-balanced test.
                 "balanced_per_class": 30,
             },
-            # "linear" has no hidden layer.
+            # "linear" does not have a hidden layer.
             "model": {"name": "mlp"},
             "optimizer": {
                 "learning_rate": 0.02,

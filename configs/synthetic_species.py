@@ -4,7 +4,7 @@
     python -m train.main --config=configs/synthetic_species.py:average_k
 
 Needs no download and takes two minutes on two cores. The true distribution of the data is known, so
-the results include those of the best classifier on the same test images ("bayes"): a top-1 accuracy
+the results include the best classifier's on the same test images ("bayes"): a top-1 accuracy
 of 0.792, a top-5 accuracy of 0.982 and an average-5 accuracy of 0.994.
 """
 

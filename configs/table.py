@@ -3,10 +3,10 @@
     python -m train.main --config=configs/table.py --config.dataset.path=photos.csv
     python -m train.main --config=configs/table.py:focal --config.dataset.path=photos.csv
 
-Paths are relative to the folder of the table. The column `split` may say train, val or test, or be
-empty; splits that are missing are held out of the rows without a split, or of the training rows.
-Images with the same text in the column `group`, as the photographs of one plant, stay in one split.
-The loss is cross-entropy; any other of the program may stand after the colon: docs/which_loss.md.
+Paths are relative to the folder of the table. The column `split` may be train, val, test or empty;
+splits that are missing are held out of the rows without a split, or of the training rows. Images
+with the same text in the column `group`, such as the photographs of one plant, stay in one split.
+The loss is cross-entropy; to choose another one, write its name after a colon: docs/which_loss.md.
 """
 
 from ml_collections import ConfigDict

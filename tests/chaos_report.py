@@ -12,7 +12,7 @@ import pytest
 
 OPTION = "--chaos-seed"
 _DESTINATION = "chaos_seed"
-# Of the property of a report: kind, number of trials, number of failures.
+# The property of a report: kind, number of trials, number of failures.
 PROPERTY = "chaos"
 
 

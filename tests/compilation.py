@@ -40,5 +40,5 @@ QUICK_FLAGS = " ".join(
 
 
 def for_users(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """`jax.jit`, which compiles as for users whatever XLA_FLAGS say."""
+    """`jax.jit`, which compiles as for users with any XLA_FLAGS."""
     return jax.jit(function, compiler_options=_FOR_USERS, **options)

@@ -60,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Has the garbage collector look at what tests make alone, and seldom: a tenth of the time."""
+    """Lets the garbage collector look only at what tests make, and seldom: a tenth of the time."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
@@ -96,17 +96,17 @@ def run_seed(pytestconfig: pytest.Config) -> int:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """A seed that is a function of the test's name alone."""
+    """A seed that depends only on the test's name."""
     return zlib.crc32(request.node.nodeid.encode())
 
 
 @pytest.fixture
 def key(seed: int) -> jax.Array:
-    """A random key that is a function of the test's name alone."""
+    """A random key that depends only on the test's name."""
     return jax.random.key(seed)
 
 
 @pytest.fixture
 def rng(seed: int) -> np.random.Generator:
-    """A NumPy generator that is a function of the test's name alone."""
+    """A NumPy generator that depends only on the test's name."""
     return np.random.default_rng(seed)

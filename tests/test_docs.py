@@ -1,4 +1,4 @@
-"""The pages of docs/ say what runs, and leave out no public name."""
+"""The code on the pages of docs/ runs, and the pages have every public name."""
 
 import importlib
 import re

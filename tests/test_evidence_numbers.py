@@ -126,7 +126,7 @@ def test_the_contrasts_are_those_of_the_hits(study):
 
 @pytest.mark.parametrize("study", studies.STUDIES)
 def test_what_follows_from_the_standard_errors_of_a_file(study):
-    # Its correction is for the study alone, and its detectable effects are not corrected.
+    # Its correction is only for the study, and its detectable effects are not corrected.
     same = functools.partial(pytest.approx, rel=SEARCHING, abs=0)
     found = {one: answers.difference(one) for one in studies.contrasts(study)}
     for contrast, difference in found.items():
@@ -168,7 +168,7 @@ def test_the_standard_error_of_an_analysis_of_variance_by_hand():
     # variance of 8 over four examples.
     values = np.array([[-1.0, 3.0, -1.0, 3.0], [1.0, 5.0, 1.0, 5.0]])
     assert error(values, labels, macro=True) ** 2 == pytest.approx(1 + 2, rel=ROUNDING)
-    # A rest of 1 or -1 alone, with one degree of freedom in each class: 4 / 8. Seeds and examples
+    # Only a rest of 1 or -1, with one degree of freedom in each class: 4 / 8. Seeds and examples
     # have less than that, and would have negative components.
     values = np.array([[1.0, -1.0, 1.0, -1.0], [-1.0, 1.0, -1.0, 1.0]])
     assert error(values, labels, macro=False) ** 2 == pytest.approx(4 / 8, rel=ROUNDING)
@@ -179,7 +179,7 @@ def test_the_corrections_by_hand():
     corrected = statistics.holm([0.02, 0.5, 0.01, 0.025])
     assert corrected == pytest.approx([0.06, 0.5, 0.04, 0.06], rel=ROUNDING)
     assert statistics.holm([0.6, 0.7]) == [1.0, 1.0]
-    # The noncentral law of SciPy has the power, where it is no failure.
+    # SciPy's noncentral distribution has the power, if it does not fail.
     effect = statistics.detectable_errors(10, 1)
     critical = stats.t.ppf(0.975, 9)
     power = stats.nct.sf(critical, 9, effect) + stats.nct.cdf(-critical, 9, effect)
@@ -248,7 +248,7 @@ def test_a_number_that_is_one_off_in_its_last_digit_is_found(path):
 
 
 def places_with_starts(page):
-    """Each place, and where its text starts on the page."""
+    """Each place, and the start of its text on the page."""
     found, position = [], 0
     for place in places.places(page):
         position = page.index("-->", page.index(f"<!-- {place.name} -->", position))

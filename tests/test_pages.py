@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = [ROOT / name for name in ("benchmarks", "docs", "examples")]
 PAGES = [*ROOT.glob("*.md"), *(path for folder in FOLDERS for path in folder.rglob("*.md"))]
 FENCED = re.compile(r"^ *(```|~~~).*?^ *\1", flags=re.DOTALL | re.MULTILINE)
-# After the marks of quotes and lists, which begin a paragraph of their own.
+# After the marks of quotes and lists, which start a paragraph of their own.
 BEGINS = re.compile(r"^(?:\s|>|[-*+]\s|\d+[.)]\s)*<!--")
 ALONE = re.compile(r"<!-- [^<>]* -->")
 
@@ -17,7 +17,7 @@ ALONE = re.compile(r"<!-- [^<>]* -->")
 def split_paragraphs(text):
     """The lines whose comment ends a paragraph, or is shown as text.
 
-    By CommonMark, a line that begins with a comment is HTML to its end. So what follows the comment
+    By CommonMark, a line that starts with a comment is HTML to its end. So what follows the comment
     is not read as Markdown, and the paragraph ends before it. A comment may therefore be on a line
     of its own between empty lines, or behind the first word of a line.
     """

@@ -161,7 +161,7 @@ def test_average_k_threshold_by_hand():
     tied = np.array([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
     assert reference.average_k_threshold(tied, k=2) == 0.5
     assert reference.average_k_threshold(np.full((2, 4), 0.25), k=2) == np.inf
-    # Two neighbouring doubles have no midpoint of their own.
+    # Two neighbouring doubles do not have a midpoint of their own.
     close = np.array([[0.25, np.nextafter(0.25, 1.0), 0.0]])
     assert reference.average_k_threshold(close, k=1) == close[0, 1]
 

@@ -84,30 +84,57 @@ def counting_array(array: ArrayLike, name: str) -> jax.Array:
 
 
 def logits_and_labels(
-    logits: ArrayLike, labels: ArrayLike, *, name: str = "logits"
+    logits: ArrayLike, labels: ArrayLike, *, name: str = "logits", where: ArrayLike | None = None
 ) -> tuple[jax.Array, jax.Array]:
     """Returns logits [..., L] and labels [...], or raises if their types or shapes are wrong.
 
     The values of traced labels cannot be checked here. `_numerics.nan_where_invalid` turns the
-    result of a label outside [0, L) into NaN.
+    result of a label outside [0, L) into NaN. Examples that `where` leaves out get scores and a
+    label of 0; see `_numerics.zero_left_out`.
     """
     scores = floating_array(logits, name)
-    return scores, integer_array(labels, "labels", scores.shape[:-1], of=(name, scores.shape))
+    labels = integer_array(labels, "labels", scores.shape[:-1], of=(name, scores.shape))
+    return zero_elsewhere(where, scores, labels)
 
 
-def logits_and_targets(logits: ArrayLike, targets: ArrayLike) -> tuple[jax.Array, jax.Array]:
+def zero_elsewhere(
+    where: ArrayLike | None, vectors: jax.Array, others: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Returns vectors [..., n] and others, [...] or [..., n], with zeros where an example is out.
+
+    Raises if `where` is neither a boolean array [...] nor `None`, which leaves out none.
+    """
+    if where is None:
+        return vectors, others
+    counts = boolean_array(where, "where", vectors.shape[:-1])
+    of_vectors = counts[..., None]
+    return (
+        jnp.where(of_vectors, vectors, 0),
+        jnp.where(counts if others.shape == counts.shape else of_vectors, others, 0),
+    )
+
+
+def logits_and_targets(
+    logits: ArrayLike,
+    targets: ArrayLike,
+    *,
+    name: str = "targets",
+    where: ArrayLike | None = None,
+) -> tuple[jax.Array, jax.Array]:
     """Returns logits and multi-label targets, both [..., L] in the logits' dtype, or raises.
 
     Targets are booleans or numbers. The values of traced targets cannot be checked here.
     `_numerics.nan_where_invalid_targets` turns the result of targets other than 0 and 1 into NaN.
+    Examples that `where` leaves out get scores and targets of 0.
     """
     scores = floating_array(logits, "logits")
-    converted = _as_array(targets, "targets", "boolean or real array")
+    converted = _as_array(targets, name, "boolean or real array")
     if converted.dtype != jnp.bool_:
-        converted = real_numbers(converted, "targets")
+        converted = real_numbers(converted, name)
     if converted.shape != scores.shape:
-        raise ValueError(f"targets must have shape {scores.shape}, got shape {converted.shape}.")
-    return scores, converted.astype(scores.dtype)
+        raise ValueError(f"{name} must have shape {scores.shape}, got shape {converted.shape}.")
+    targets = converted.astype(scores.dtype)
+    return zero_elsewhere(where, scores, targets)
 
 
 def two_heads(
@@ -160,11 +187,19 @@ def mean_set_size(k: Any, num_classes: int | None = None) -> Fraction:
     return exact
 
 
-def static_error(error: Any) -> Fraction:
-    """Returns a static error rate as an exact fraction, or raises if it is outside [0, 1)."""
+def static_error(error: Any, *, below: Fraction = Fraction(1)) -> Fraction:
+    """Returns a static error as an exact fraction, or raises if it is outside [0, `below`)."""
     exact = _as_decimal(error, "error")
-    if not 0 <= exact < 1:
-        raise ValueError(f"error must be at least 0 and less than 1, got {error}.")
+    if not 0 <= exact < below:
+        raise ValueError(f"error must be at least 0 and less than {float(below):g}, got {error}.")
+    return exact
+
+
+def static_positive(number: Any, name: str) -> Fraction:
+    """Returns a static number as an exact fraction, or raises if it is not positive."""
+    exact = _as_decimal(number, name)
+    if exact <= 0:
+        raise ValueError(f"{name} must be greater than 0, got {number}.")
     return exact
 
 
@@ -384,6 +419,72 @@ def limits(values: ArrayLike, name: str, num_classes: int, dtype: jnp.dtype) -> 
             f"got shape {converted.shape}."
         )
     return converted.astype(dtype)
+
+
+def distributions(
+    values: ArrayLike, name: str, shape: tuple[int, ...], dtype: jnp.dtype
+) -> jax.Array:
+    """Returns distributions over the last axis in `dtype`, or raises; NaN if a traced one is none.
+
+    The sums may differ from 1 by 1e-4, because decimals are rounded.
+    """
+    converted = _as_array(values, name, "boolean or real array")
+    if converted.dtype != jnp.bool_:
+        converted = real_numbers(converted, name)
+    if converted.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got shape {converted.shape}.")
+    concrete = _concrete(values)
+    if concrete is None:
+        result = converted.astype(dtype)
+        valid = (result >= 0).all(axis=-1) & (jnp.abs(result.sum(axis=-1) - 1) <= 1e-4)
+        return _numerics.nan_unless(valid[..., None], result)
+    if not (concrete >= 0).all():
+        wrong = concrete[~(concrete >= 0)].flat[0]
+        raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
+    sums = concrete.sum(axis=-1, dtype=np.float64)
+    if (np.abs(sums - 1) > 1e-4).any():
+        wrong = sums.flat[np.abs(sums - 1).argmax()]
+        raise ValueError(f"{name} must sum to 1 for each example, got a sum of {wrong:g}.")
+    return converted.astype(dtype)
+
+
+def parameters_of_kind(kind: str, given: dict[str, Any], *, needed: tuple[str, ...]) -> None:
+    """Raises if a parameter of the kind is `None`, or one of another kind is not."""
+    for name, value in given.items():
+        if value is None and name in needed:
+            raise ValueError(f"{name} must be given for kind {kind!r}, got None.")
+        if value is not None and name not in needed:
+            raise ValueError(f"{name} must be None for kind {kind!r}, got {describe(value)}.")
+
+
+def finite_vector(values: ArrayLike, name: str, size: int, dtype: jnp.dtype) -> jax.Array:
+    """Returns finite real numbers `[size]` in `dtype`, or raises; NaN if they are traced."""
+    converted = real_array(values, name, (size,), dtype)
+    concrete = _concrete(values)
+    if concrete is None:
+        return _numerics.nan_unless(jnp.isfinite(converted).all(), converted)
+    if not np.isfinite(concrete).all():
+        wrong = concrete[~np.isfinite(concrete)].flat[0]
+        raise ValueError(f"{name} must be finite, got {wrong:g}.")
+    return converted
+
+
+def within(
+    values: ArrayLike, converted: jax.Array, name: str, bounds: tuple[float, float]
+) -> jax.Array:
+    """Returns `converted`, or raises if one of the user's `values` is outside the closed bounds.
+
+    NaN is inside. Traced numbers that are outside become NaN.
+    """
+    lower, upper = bounds
+    concrete = _concrete(values)
+    if concrete is None:
+        return jnp.where((converted < lower) | (converted > upper), jnp.nan, converted)
+    wrong = concrete[(concrete < lower) | (concrete > upper)]
+    if wrong.size:
+        above = f" and at most {upper:g}" if np.isfinite(upper) else ""
+        raise ValueError(f"{name} must be at least {lower:g}{above}, got {float(wrong.flat[0]):g}.")
+    return converted
 
 
 def real_array(values: ArrayLike, name: str, shape: tuple[int, ...], dtype: jnp.dtype) -> jax.Array:

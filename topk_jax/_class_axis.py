@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 
 # Arguments that are split like the first one, like its batch, or by classes.
 _LIKE_FIRST = ("proposal_logits",)
-_OF_BATCH = ("labels", "key")
+_OF_BATCH = ("labels", "key", "where")
 _OF_CLASSES = ("margins", "class_counts", "threshold")
 
 
@@ -169,7 +169,7 @@ def _call_on_devices(
     for name, value in given.items():
         if name == first or name in _LIKE_FIRST:
             spec = (*batch, classes)
-        elif name in _OF_BATCH and np.ndim(value) == len(batch_shape):
+        elif name in _OF_BATCH and value is not None and np.ndim(value) == len(batch_shape):
             spec = batch
         elif name == "noise" and value is not None:
             spec = (None, *batch, classes)

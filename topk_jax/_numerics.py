@@ -7,6 +7,7 @@ from collections.abc import Hashable
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 
 from topk_jax import _classes, _sharding
 
@@ -133,6 +134,16 @@ def nan_where_invalid_targets(
     """The values [...], with NaN where a score is NaN or +inf or a target is neither 0 nor 1."""
     valid = ((targets == 0) | (targets == 1)).all(axis=-1)
     return nan_unless(valid, nan_where_invalid_scores(values, scores))
+
+
+def zero_left_out(losses: jax.Array, where: ArrayLike | None) -> jax.Array:
+    """The losses [...], with 0 for the examples that `where` leaves out; `None` leaves out none.
+
+    Hazard: the gradient of an example with a NaN is NaN, even if it is multiplied by 0. Choice: the
+    checks of the arguments have replaced the scores and labels of these examples by 0. Cost: one
+    elementwise pass over the scores and one over the losses, which XLA fuses into others.
+    """
+    return losses if where is None else jnp.where(jnp.asarray(where), losses, 0)
 
 
 def batch_mean(values: jax.Array, axis_name: Hashable | None) -> jax.Array:

@@ -65,11 +65,11 @@ def assemble(
 
     Args:
         config: the configuration.
-        facts: those of a finished run, which is used without its data set. Training leaves them
-            out: the data set is opened, and has them.
-        workdir: the folder of the run. What it kept of its data set is used where the run goes on,
-            and the images are listed there that cannot be read and are left out. None for a run
-            without a folder.
+        facts: the facts of a finished run, which is used without its data set. Training leaves
+            them out: the data set is opened, and has them.
+        workdir: the folder of the run. What it stored about its data set is used if the run
+            resumes. Unreadable images that are left out are listed there. None for a run without a
+            folder.
 
     Raises:
         UserError: the data set cannot be opened, or does not fit the configuration.
@@ -97,12 +97,12 @@ def _counted(class_names: tuple[str, ...], labels: np.ndarray) -> Classes:
 
 @dataclass(frozen=True)
 class SelectedEvaluation:
-    """What is reported of the selected parameters of a run.
+    """What is reported about the selected parameters of a run.
 
     Attributes:
-        validation: of the validation split.
-        tests: of each test split, by its name.
-        temperature: the fitted one; None in a run without `config.eval.temperature`.
+        validation: the report of the validation split.
+        tests: the report of each test split, by its name.
+        temperature: the fitted temperature; None without `config.eval.temperature`.
         left_out: how many examples of each split were left out as unreadable, without those of
             training.
     """
@@ -132,7 +132,7 @@ class Assembly:
 
     @cached_property
     def spec(self) -> DatasetSpec:
-        """The data set, with what only its files tell, and with the normalization of the run."""
+        """The data set, with what only its files determine, and the normalization of the run."""
         return self.facts.complete(self._unopened)
 
     @cached_property
@@ -151,7 +151,7 @@ class Assembly:
 
     @cached_property
     def facts(self) -> Facts:
-        """What is known of the data set, and how the run normalizes if not as that says."""
+        """What is known about the data set, and the run's own normalization if it has one."""
         if self._facts is not None:
             return self._facts
         facts = facts_of(self.dataset)
@@ -160,13 +160,13 @@ class Assembly:
             kept = run_files.read_facts(self._workdir, facts.classes, facts.image_shape)
             mean, std = kept.mean, kept.std
         else:
-            mean, std = normalization.of_new_run(
+            mean, std = normalization.choose_for_run(
                 self.config.model, facts.complete(self._unopened)
             ) or (None, None)
         return facts if mean is None else dataclasses.replace(facts, mean=mean, std=std)
 
     def _kept_classes(self, found: Classes) -> Classes:
-        """The classes as the run counted them when it began, which may have left images out."""
+        """The classes as the run counted them at its start, possibly without unreadable images."""
         checks = isinstance(self.config.dataset, OwnImageFields)
         if self._workdir is None or not checks or not (self._workdir / run_files.CLASSES).exists():
             return found
@@ -174,7 +174,7 @@ class Assembly:
         return kept if kept.are_some_of(found) else found
 
     def leave_out(self, indices: Iterable[int]) -> None:
-        """Takes training images of a run that begins out of the numbers of their classes.
+        """Subtracts training images from the numbers of their classes, in a new run.
 
         Args:
             indices: the images that cannot be read, by their indices in the split.
@@ -259,7 +259,7 @@ class Assembly:
 
     @property
     def normalizes_features(self) -> bool:
-        """Whether the head gets normalized features. The cosines of others have no scale."""
+        """Whether the head gets normalized features. Cosines do not depend on the scale."""
         settings = self.config.model
         return settings.freeze and settings.normalize_features and self.head != "cosine"
 
@@ -404,7 +404,7 @@ class Assembly:
             # The folder that they are listed in is not there yet. Training lists them.
             on_skipped=None if pipeline.on_skipped is None else lambda _skipped: None,
         )
-        # Without the head, for all of which a device may have no room.
+        # Without the head, because a device may not have room for all of it.
         variables = jax.device_put(
             {
                 "params": {"features": state.params.get("features", {})},
@@ -455,8 +455,8 @@ class Assembly:
             split: "train", "validation", "test" or "balanced_test".
             shows_progress: whether a bar is shown.
             with_logits: whether the predictions have logits instead of scores.
-            at_temperature: where it is a number, the scores are the softmax of the logits divided
-                by it.
+            at_temperature: if it is a number, the scores are the softmax of the logits divided by
+                it.
 
         Raises:
             UserError: none of the images of the split can be read.
@@ -498,9 +498,9 @@ class Assembly:
         return summaries.summarize(found, thresholds, self.class_counts)
 
     def evaluate_selected(self, state: TrainState) -> "SelectedEvaluation":
-        """What is reported of the selected state, on the devices, once training is over.
+        """What is reported about the selected state, on the devices, after training.
 
-        Temperature and thresholds are those of the validation split.
+        Temperature and thresholds are fitted on the validation split.
         """
         fitted = None
         if self.config.eval.temperature:
@@ -558,7 +558,7 @@ class Assembly:
 
     @cached_property
     def _distances_from_head(self) -> Any:
-        """How many layers below the head each parameter is, where rates depend on that."""
+        """How many layers below the head each parameter is, if rates depend on it."""
         if not optimizer.has_rates_by_layer(self.config.optimizer):
             return None
         return distances_from_head(self.model, self.image_shape)

@@ -230,7 +230,7 @@ def _report(
 def _rules(
     examples: "Predictions", calibrated_on: "Predictions", class_counts: np.ndarray | None
 ) -> list[ConformalRule]:
-    """The rules that are asked for; where all are, those that can be had."""
+    """The requested rules; for "all", the rules that can be calibrated."""
     from train.evaluation import conformal_sets
 
     chosen = []
@@ -362,7 +362,7 @@ def _check_rules() -> None:
 
 
 def _coverages(num_examples: int) -> list[float]:
-    """Those that are asked for, or else those that so many examples can be calibrated to."""
+    """The requested coverages, or the default ones that this number of examples suffices for."""
     from train.evaluation import thresholds
 
     if _COVERAGES.value is None:

@@ -61,26 +61,27 @@ def run(
     extend: bool = False,
     after_epoch: AfterEpoch | None = None,
 ) -> dict[str, Any]:
-    """Trains, selects and tests one classifier; goes on where an earlier run of it stopped.
+    """Trains, selects and tests one classifier; resumes an earlier run of it that stopped.
 
     Args:
         config: the fields of the configuration, nested.
-        workdir: where the run leaves everything; nothing is written before the configuration, the
-            data set and the devices have been found to fit.
+        workdir: the folder that the run writes to; nothing is written before the configuration, the
+            data set and the devices were checked.
         extend: whether the run in the workdir may have fewer epochs; it is then trained further.
         after_epoch: called as `after_epoch(epoch, metrics)` after each epoch that this call trains,
             once its checkpoint is saved: the epoch, counted from 1, and the validation metrics by
             the names that `metrics.jsonl` has. What it raises ends the run and reaches the caller.
-            The run is then unfinished, and goes on after that epoch when it is called again. Of
-            several processes each calls it, with the same metrics, and all have to raise together.
+            The run is then unfinished, and resumes after that epoch when it is called again. If
+            there are several processes, each calls it with the same metrics, and all have to raise
+            together.
 
     Returns:
-        The contents of `results.json`. Of a run that was finished before, they are returned
-        without training.
+        The contents of `results.json`. If the run was finished before, they are returned without
+        training.
 
     Raises:
         UserError: the configuration, the data set or the workdir does not fit the run.
-        InterruptedRunError: a signal came; the run has saved, and goes on when called again.
+        InterruptedRunError: a signal came; the run has saved, and resumes when called again.
     """
     # Before anything is made.
     check_path(workdir / run_files.CHECKPOINTS)
@@ -132,7 +133,7 @@ def run(
 
 
 def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[Config, int | None]:
-    """The configuration of the run; see `extensions.continued`."""
+    """The configuration of the run; see `extensions.add`."""
     # What a run has written may be given as it is.
     parsed = parse({name: value for name, value in config.items() if name != json_files.SEAL})
     if parsed.model.tau_normalized is not None:
@@ -144,11 +145,11 @@ def _parsed(config: Mapping[str, Any], workdir: Path, *, extend: bool) -> tuple[
 
 
 def _config_of_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[Config, int | None]:
-    """The configuration with the extensions of the run in the workdir; see `extensions.continued`.
+    """The configuration with the extensions of the run in the workdir; see `extensions.add`.
 
     Refuses a workdir that is a file, or that holds a run of another configuration. Fields of the
-    machine may change when the run goes on, with the place of its data: the devices, the processes
-    that decode, what is done about images that cannot be read. config.json has the last ones.
+    machine, and the place of its data, may change when the run resumes: the devices, the processes
+    that decode, what is done about images that cannot be read. config.json has the last values.
     """
     try:
         if not stat.S_ISDIR(workdir.stat().st_mode):
@@ -168,7 +169,7 @@ def _config_of_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[
             f"--workdir {workdir} holds checkpoints, and no config.json that says of what run; "
             "give another --workdir, or delete it"
         )
-    continued, shorter = extensions.continued(config, earlier, workdir, extend=extend)
+    continued, shorter = extensions.add(config, earlier, workdir, extend=extend)
     if earlier is None:
         return continued, shorter
     # An extension changes these two, and nothing else.
@@ -176,7 +177,7 @@ def _config_of_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[
     before, now = (runs.canonical(one) for one in (earlier, continued.to_plain()))
     may_change = {*runs.MAY_CHANGE, *extended}
     if run_files.read_digest(workdir) is None:
-        # Nothing says whether the data at another path are the same.
+        # It is not known whether the data at another path are the same.
         may_change.discard(runs.DATASET_PATH)
     before |= {name: now[name] for name in may_change if name in now}
     differing = differences(before, now)
@@ -196,12 +197,12 @@ def _config_of_workdir(config: Config, workdir: Path, *, extend: bool) -> tuple[
 
 
 def _note_changes(config: Config, workdir: Path, finished: Mapping[str, Any]) -> None:
-    """Notes in the folder of a finished run where its data are now, and the like.
+    """Writes fields that may change, such as the place of the data, into a finished run.
 
-    What a run has left out stays left out, for the commands that read it, whatever is given now.
+    Images that a run left out stay left out for the commands that read it.
 
     Raises:
-        UserError: they are other data.
+        UserError: the data are not the same.
     """
     earlier, now = (
         dict(flatten(one)) for one in (run_files.read_config(workdir) or {}, config.to_plain())
@@ -217,7 +218,7 @@ def _note_changes(config: Config, workdir: Path, finished: Mapping[str, Any]) ->
 
 
 def _earlier_results(config: Config, workdir: Path) -> dict[str, Any] | None:
-    """The results of the run where it was finished before."""
+    """The results of the run if it was finished before."""
     finished = run_files.read_whole_results(workdir)
     reason = run_files.why_no_results(workdir, whole=True) if processes.is_first() else None
     if finished is None and reason is not None:
@@ -228,7 +229,7 @@ def _earlier_results(config: Config, workdir: Path) -> dict[str, Any] | None:
 
 
 def _alone_in(workdir: Path) -> AbstractContextManager[None]:
-    """Refuses a second run in the workdir. Of several processes the first stands for all."""
+    """Refuses a second run in the workdir. If there are several processes, the first checks."""
     if not processes.is_first():
         return contextlib.nullcontext()
     return folder_lock.held(workdir, "another run")
@@ -257,7 +258,7 @@ def _assembled(config: Config, workdir: Path) -> Assembly:
     if run_files.read_config(workdir) is None:
         assembly = assemble(config, workdir=workdir)
     else:
-        with run_inputs.telling_where(path_of(config.dataset), "--config.dataset.path"):
+        with run_inputs.naming_place(path_of(config.dataset), "--config.dataset.path"):
             assembly = assemble(config, workdir=workdir)
     if is_found:
         _check_batch_size(config, assembly.devices.class_axis.size)
@@ -266,7 +267,7 @@ def _assembled(config: Config, workdir: Path) -> Assembly:
 
 
 def _check_batch_size(config: Config, class_devices: int) -> None:
-    """Refuses a batch that groups of so many devices cannot share equally."""
+    """Refuses a batch that groups of this number of devices cannot share equally."""
     parallel.check_batch_size(
         config.dataset.batch_size,
         config.optimizer.accumulation_steps,
@@ -276,10 +277,10 @@ def _check_batch_size(config: Config, class_devices: int) -> None:
 
 
 def _checked_images(assembly: Assembly, workdir: Path) -> Unreadable:
-    """The images that cannot be read. A run that begins does not count them in their classes.
+    """The images that cannot be read. A new run does not count them in their classes.
 
     Raises:
-        UserError: there are some, and the run does not leave such images out; or one split of them.
+        UserError: there are some and the run does not leave them out, or a split has no others.
     """
     settings = assembly.config.dataset
     if not isinstance(settings, OwnImageFields):
@@ -301,7 +302,7 @@ def _check_fits(assembly: Assembly, workdir: Path) -> None:
     if (workdir / run_files.DATA).exists():
         earlier = run_files.read_facts(workdir, assembly.classes, assembly.image_shape)
         if earlier.digest != assembly.facts.digest:
-            # Only people's own files have a path.
+            # Only a user's own files have a path.
             name = assembly.spec.name
             which = path_of(assembly.config.dataset) or f"the data set {name}"
             raise UserError(
@@ -314,7 +315,7 @@ def _check_fits(assembly: Assembly, workdir: Path) -> None:
 
 def _check_selects(assembly: Assembly) -> None:
     """Refuses a metric to select by that the validation split does not have."""
-    # An epoch can take an hour, at the end of which this would be found otherwise.
+    # Without this check the error would come at the end of an epoch, which can take an hour.
     select_by = Metric.parse(assembly.config.select_by)
     summaries.check_has_value(select_by, assembly.dataset.validation.labels, assembly.class_counts)
 
@@ -322,10 +323,10 @@ def _check_selects(assembly: Assembly) -> None:
 def _restore(
     checkpointer: Checkpointer, assembly: Assembly, first: TrainState | None
 ) -> tuple[TrainState, Progress]:
-    """The state, on the devices, and the progress to go on from: the latest ones, or the first.
+    """The state, on the devices, and the progress to continue from: the latest, or the first.
 
     Args:
-        checkpointer: that of the run.
+        checkpointer: the checkpoints of the run.
         assembly: the parts of the run.
         first: the state before the first step; None to make it if no checkpoint can be restored.
     """
@@ -417,7 +418,7 @@ def _show_data(assembly: Assembly, workdir: Path, unreadable: Unreadable) -> Non
             f"{settings.warmup_epochs:g} (config.optimizer.warmup_epochs)"
         )
     if assembly.spec.has_images and assembly.facts.mean is not None:
-        show_line(normalization.in_words(assembly.config.model, assembly.spec))
+        show_line(normalization.describe(assembly.config.model, assembly.spec))
 
 
 def _reporter(
@@ -500,7 +501,7 @@ def _facts(assembly: Assembly, final: TrainState, progress: Progress) -> dict[st
 
 
 def _best_possible(assembly: Assembly) -> dict[str, Any]:
-    """The metrics of the best classifier, where the true distribution is known."""
+    """The metrics of the best classifier, if the true distribution is known."""
     if assembly.spec.true_distribution is None:
         return {}
     dataset = assembly.dataset
@@ -519,7 +520,7 @@ def _best_possible(assembly: Assembly) -> dict[str, Any]:
 
 
 def _class_weights(assembly: Assembly) -> dict[str, Any]:
-    """The epoch in which the class weights begin, where there are weights."""
+    """The first epoch with class weights, if there are weights."""
     config = assembly.config
     if config.loss.class_weights == "none":
         return {}

@@ -118,7 +118,7 @@ def main() -> None:
     complete, pages = set_outputs.write(entries, len(examples), facts, rule, lines=out, page=html)
     page = "page" if pages <= 1 else f"first of {pages:,} pages"
     written = {what: path for what, path in (("sets", out), (page, html)) if path is not None}
-    # Standard output has the lines where no file does.
+    # Without a file, standard output has the lines.
     terminal.show_files(written, make_console(stderr=out is None))
     if not complete:
         sys.exit(1)

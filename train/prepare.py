@@ -105,7 +105,7 @@ def main() -> None:
             read_truncated=_READ_TRUNCATED.value,
         )
         return
-    # Below errors, tfds tells that a new folder is empty.
+    # Below errors, tfds reports that a new folder is empty.
     logging.set_verbosity(logging.ERROR)
     if _DATASET.value not in _OWN_IMAGES:
         own = (_PATH, _OUT, _NESTED, _READ_TRUNCATED)
@@ -127,11 +127,11 @@ def _refuse(given: Sequence[flags.FlagHolder[Any]], why: str) -> None:
 def prepare(
     name: str, *, data_dir: str | None, manual_dir: str | None, skip_unreadable: bool
 ) -> None:
-    """Prepares a data set, unless it is prepared already, and says what is in it.
+    """Prepares a data set, unless it is prepared already, and prints what is in it.
 
     Args:
         name: as on the command line.
-        data_dir: where prepared data sets lie; `None` for tfds's own default.
+        data_dir: the folder of prepared data sets; `None` for tfds's own default.
         manual_dir: the folder with what was downloaded; `None` for tfds's own default.
         skip_unreadable: whether images that cannot be decoded are left out.
     """
@@ -179,7 +179,7 @@ def write_records(
         nested: whether each folder with images is a class.
         most_bytes: the largest size of a file of an image.
         skip_unreadable: whether images that cannot be decoded are left out.
-        read_truncated: whether files that lack their end are decoded as far as they go.
+        read_truncated: whether the parts that are there of files without an end are decoded.
 
     Raises:
         UserError: there are no such images, or some cannot be decoded, or the folder has something

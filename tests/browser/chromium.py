@@ -40,10 +40,10 @@ os.execvp(sys.argv[3], sys.argv[3:])
 
 
 class Tab(contextlib.AbstractContextManager["Tab"]):
-    """A browser with one tab, and all that it tells of itself.
+    """A browser with one tab, and the events that it reports.
 
     Attributes:
-        events: what the browser has told, in order.
+        events: what the browser reported, in order.
     """
 
     def __init__(self, profile: Path) -> None:
@@ -105,7 +105,7 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
             **{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600},
         )
         self.call("Emulation.setScriptExecutionDisabled", value=not script)
-        # Another fragment alone would not load it again.
+        # If only the fragment differed, the page would not load again.
         self._go("about:blank")
         self.events.clear()
         self._go(address)

@@ -59,7 +59,7 @@ def write_images(folder):
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
-    """The address of the page, and what the lines of JSON say of the same images."""
+    """The address of the page, and the lines of JSON for the same images."""
     folder = tmp_path_factory.mktemp("page")
     (folder / "images").mkdir()
     write_images(folder / "images")
@@ -184,7 +184,7 @@ def test_cards_are_sorted(tab, page):
     sizes = {name: line["size"] for name, line in zip(names(lines), lines, strict=True)}
     tab.open(f"{address}#sort=largest")
     assert max(sizes.values()) == 10
-    # As numbers, and those of one size as they came.
+    # Sorted as numbers; cards of one size in their order.
     assert shown(tab) == sorted(names(lines), key=lambda name: -sizes[name])
     choose(tab, "sort", "smallest")
     assert shown(tab) == sorted(names(lines), key=lambda name: sizes[name])
@@ -217,7 +217,7 @@ def test_the_page_is_dark_where_that_is_wanted(tab, page):
     light = tab.screenshot()
     tab.open(address, dark=True)
     dark = tab.screenshot()
-    # Of 255, the grounds that the words stand on.
+    # The backgrounds of the words, from 0 to 255.
     assert luminance(light[:100]) > 220
     assert luminance(dark[:100]) < 40
 

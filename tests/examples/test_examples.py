@@ -1,4 +1,4 @@
-"""Every example runs as its docstring says, and learns what it is to learn."""
+"""Every example runs with the command of its docstring, and learns what it should."""
 
 import os
 import re
@@ -16,8 +16,8 @@ from examples import recommender
 ROOT = Path(__file__).parents[2]
 # A limit for a hang, in seconds.
 TIME_LIMIT = 300
-# What the last line has to say, and between what numbers: the accuracies with room for other
-# versions of the libraries, the coverages within four standard errors of what was asked for.
+# What the last line must contain, and its bounds: the accuracies with room for other versions of
+# the libraries, the coverages within four standard errors of the target.
 EXAMPLES = {
     "plain_jax": (r"top-3 accuracy on 450 test images: ([\d.]+)", 0.97, 1.0),
     "flax_nnx": (r"top-3 accuracy on 450 test images: ([\d.]+)", 0.97, 1.0),
@@ -59,7 +59,7 @@ def test_an_example_runs_and_learns(name):
 
 def test_the_recommender_on_eight_devices_and_on_one(monkeypatch, capsys):
     """The same sets, an eighth of the memory, and no array with an entry for each item."""
-    # A number that is no other size of an array.
+    # A number that is not the size of another array.
     num_items = 8 * 5003
     compiled = recommender.compiled
     texts = {}

@@ -16,12 +16,12 @@ ONE_OF_FAMILY = [
     next(name for name, spec in family.NETWORKS.items() if spec.names is not None)
     for family in FAMILIES
 ]
-# Of the others in ONE_OF_FAMILY, all blocks are in these too.
+# All blocks of the others in ONE_OF_FAMILY are in these too.
 _OF_THE_SAME_BLOCKS = {"inception_resnet_v2", "inception_v4", "mobilenet_v2", "vgg11"}
 
 
 def _marked(names):
-    """Parameters for tests; CI takes a network of each kind of block alone."""
+    """Parameters for tests; CI takes only one network of each kind of block."""
     quick = set(ONE_OF_FAMILY) - _OF_THE_SAME_BLOCKS
     return [pytest.param(name, marks=() if name in quick else pytest.mark.long) for name in names]
 
@@ -31,7 +31,7 @@ one_of_each_family = pytest.mark.parametrize("name", _marked(ONE_OF_FAMILY))
 
 
 def with_batch_norm():
-    """`each_network`, without those that have no batch norm."""
+    """`each_network` with batch norm."""
     without = {
         name for family in (alexnet, convnext, squeezenet, vgg, vit) for name in family.NETWORKS
     }

@@ -8,7 +8,7 @@ from benchmarks import published_networks
 from benchmarks.published_networks import timm
 
 NUM_CLASSES = 37
-# Of CLIP's towers, by the features of their tokens.
+# The embeddings of CLIP's towers, by the features of their tokens.
 _EMBEDDINGS = {768: 512, 1024: 768}
 
 
@@ -57,7 +57,7 @@ def apply(network, images):
 def two_steps(network, batches, dtype):
     """Two batches in training: the logits of the second, and the statistics of batch norm.
 
-    The running variances are those of biased variances, as the networks of this project have them.
+    The running variances average biased variances, as in the networks of this project.
     """
     network = copy.deepcopy(network).to(dtype).train()
     numbers = {}

@@ -29,20 +29,20 @@ from train.models.weights import files
 from train.models.weights.names import arrays_of
 from train.training.state import num_parameters
 
-# Networks that differ in what has no variables, such as paddings: no file tells which it is for.
+# Networks that differ only in paddings and the like: a file does not show which it is for.
 _ALIKE = (
     ["efficientnet_lite0", "tf_efficientnet_lite0"],
     ["vit_base_patch16_clip_224", "vit_base_patch16_clip_quickgelu_224"],
     ["vit_large_patch14_clip_224", "vit_large_patch14_clip_quickgelu_224"],
 )
 OF_THE_SAME_VARIABLES = {name: names for names in _ALIKE for name in names}
-# Where rounding moves one activation across the kink of a ReLU, its whole share of the gradients
+# If rounding moves one activation across the kink of a ReLU, its entire share of the gradients
 # below changes: about 1e-4 of them in these small images.
 _GRADIENT_BOUND = 1e-3
 
 
 def image_shapes(name):
-    """Two sizes, of other heights than widths; odd ones where the network takes them."""
+    """Two sizes with different heights and widths; odd ones if the network takes them."""
     unit = MODELS[name].multiple_of
     if unit > 1:
         return [(5 * unit, 7 * unit, 3), (8 * unit, 4 * unit, 3)]
@@ -56,7 +56,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def latest():
-    """The network of the latest test, by its name; one alone, for the largest take gigabytes."""
+    """The network of the latest test, by its name; only one, because the largest take gigabytes."""
     return {}
 
 
@@ -140,7 +140,7 @@ def test_training(name, pair, record):
 
 @one_of_each_family
 def test_gradients(name, pair, record):
-    """Of the sum of the logits times fixed numbers, by every parameter.
+    """Gradients of the sum of the logits times fixed numbers, by every parameter.
 
     In evaluation: in training, batch norm amplifies rounding until activations cross the kinks of
     ReLUs, and PyTorch's own gradients in float32 are off by a hundredth.
@@ -165,7 +165,7 @@ def test_gradients(name, pair, record):
     error = relative_norm(found, expected)
     record(name, "gradients", f"{error:.1e}")
     assert error < _GRADIENT_BOUND
-    # And of each, in units of its own size, where it is more than the rounding of larger ones.
+    # And each gradient in units of its own size, if it is above the rounding of larger ones.
     largest = max(np.linalg.norm(one) for one in expected.values())
     for key, one in expected.items():
         own = np.linalg.norm(found[key] - one)

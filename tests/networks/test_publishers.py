@@ -1,7 +1,7 @@
 """Files of publishers other than torchvision's ResNets and timm are read: names, and what follows.
 
-Each is written by the publisher's own code, at a small size, and the features are compared with
-those of that code. OpenCLIP's names are written down here; what timm makes of them is the oracle.
+Each is written by the publisher's own code, at a small size, and the features are compared with the
+features of that code. OpenCLIP's names are written down here; timm's translation is the oracle.
 """
 
 import functools
@@ -60,7 +60,7 @@ def outputs(network, pick=lambda outputs: outputs):
 
 
 def read(path, network, names):
-    """The network and its variables as read, with a head, and what is said of the file."""
+    """The network and its variables as read, with a head, and the message about the file."""
     model = Classifier(network, LinearHead(NUM_CLASSES))
     images = jax.ShapeDtypeStruct(IMAGES.shape, np.float32)
     shapes = jax.eval_shape(functools.partial(model.init, train=False), jax.random.key(0), images)

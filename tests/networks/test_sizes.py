@@ -1,4 +1,4 @@
-"""Networks take the smallest images that they are said to take."""
+"""Networks take the smallest images that their specs allow."""
 
 import functools
 
@@ -14,7 +14,7 @@ def test_smallest_images(name):
     spec = MODELS[name]
     least = -(-spec.smallest // spec.multiple_of) * spec.multiple_of
     model = build_model(name, num_classes=10, head="linear", axis_name=None, half_precision=False)
-    # One row more, of patches where the image has them.
+    # One row more, of patches if the network has them.
     for shape in ((least, least, 1), (least + spec.multiple_of, least, 3)):
         check_image_shape(name, shape)
         images = jax.ShapeDtypeStruct((2, *shape), np.float32)

@@ -1,4 +1,4 @@
-"""Files as torchvision publishes them, where they differ from its networks."""
+"""Files that torchvision publishes and that differ from its networks."""
 
 import re
 

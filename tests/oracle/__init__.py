@@ -1,1 +1,1 @@
-"""Tests against other people's implementations, which need PyTorch: `make test-oracle`."""
+"""Tests against third-party implementations, which need PyTorch: `make test-oracle`."""

@@ -1,4 +1,4 @@
-"""Weights of classes, and losses with them, equal those of the package balanced-loss."""
+"""Weights of classes, and losses with them, equal the package balanced-loss."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Conformal scores, quantiles and sets are those of TorchCP, MAPIE and crepes."""
+"""Conformal scores, quantiles and sets equal TorchCP, MAPIE and crepes."""
 
 import types
 import warnings
@@ -55,7 +55,7 @@ def test_scores_are_those_of_torchcp(
     logits, labels = batch(rng, number, num_classes)
     probabilities = softmax(logits).astype(np.float32)
     uniform = torch.tensor(np.asarray(jax.random.uniform(key, (number,))))
-    # Its scores of all classes draw a number for each class, and that of SAPS is 1 - U.
+    # Its scores of all classes draw a number for each class; for SAPS it is 1 - U.
     drawn = 1 - uniform if kind == "saps" else uniform
     monkeypatch.setattr(
         torch,
@@ -71,7 +71,7 @@ def test_scores_are_those_of_torchcp(
     alone = sets.conformal_label_scores(probabilities, labels, kind=kind, **given, **randomised)
     expected = score(torch.tensor(probabilities), torch.tensor(labels, dtype=torch.int64)).numpy()
     if kind == "saps":
-        # Of the labels that are the likeliest class it multiplies with U, not 1 - U.
+        # For labels that are the likeliest class it multiplies with U, not 1 - U.
         first = probabilities.argmax(axis=-1) == labels
         expected = np.where(first, uniform.numpy() * probabilities.max(axis=-1), expected)
     np.testing.assert_allclose(alone, expected, **close)
@@ -90,7 +90,7 @@ def calibrated(torchcp, name, logits, labels):
 
 @pytest.mark.parametrize("name", ["SplitPredictor", "ClassConditionalPredictor", "RC3PPredictor"])
 def test_quantiles_and_sets_are_those_of_torchcp(rng, torchcp, name):
-    # 16 examples of each class but the last, of which there are four, so that all rates are exact.
+    # 16 examples of each class but the last, which has four, so that all rates are exact.
     labels = np.append(np.arange(7 * 16) % 7, [7] * 4).astype(np.int32)
     logits = rng.normal(size=(len(labels), 8)).astype(np.float32)
     logits[np.arange(len(labels)), labels] += 2
@@ -134,8 +134,8 @@ def test_scores_of_labels_are_those_of_mapie(rng):
 
 @pytest.mark.parametrize("error", [0.05, 0.1, 0.2])
 def test_sets_by_class_are_those_of_crepes(rng, error):
-    # It keeps a class whose p-value equals the error, where the guarantee does not need it. So no
-    # error (n + 1) is whole here.
+    # It keeps a class whose p-value equals the error, although the guarantee does not need it. So
+    # no error (n + 1) is an integer here.
     labels = np.repeat(np.arange(4), [40, 31, 18, 5]).astype(np.int32)
     scores = rng.normal(size=(len(labels), 4)).astype(np.float32)
     new = rng.normal(size=(60, 4)).astype(np.float32)

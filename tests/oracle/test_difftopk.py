@@ -1,4 +1,4 @@
-"""Relaxed ranks and their cross-entropy equal those of difftopk, the authors' PyTorch code.
+"""Relaxed ranks and their cross-entropy equal difftopk, the authors' PyTorch code.
 
 Both compute in float64; difftopk's networks are matrices of zeros, ones and halves, which are exact
 in float32. difftopk sorts in ascending order: its last column has rank 1. Its `steepness` and its

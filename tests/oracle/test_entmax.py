@@ -1,7 +1,7 @@
-"""Entmax, its loss and the sparse top-k equal those of the package entmax, in float64.
+"""Entmax, its loss and the sparse top-k equal the package entmax, in float64.
 
-Shapes, alphas, axes and budgets are those of the package's own tests, as far as our alpha, which is
-from 1 to 2, and our whole k go.
+Shapes, alphas, axes and budgets come from the package's own tests, as far as our alpha (1 to 2) and
+our integer k allow.
 """
 
 import entmax
@@ -106,7 +106,7 @@ def test_float32_at_the_size_of_a_large_data_set(rng):
 def test_sparse_top_is_the_budget_projection(rng, budget):
     scores, cotangent = rng.normal(size=(4, 6)), rng.normal(size=(4, 6))
     expected = theirs(entmax.budget_bisect, scores, cotangent, budget=budget)
-    # With as many classes as the budget nothing moves; they divide by zero there.
+    # If the budget is the number of classes, nothing moves; they divide by zero there.
     if budget == 6:
         expected = expected[0], np.zeros((4, 6))
     for function in (

@@ -1,4 +1,4 @@
-"""The projections and the sparsemax loss equal those of jaxopt, in float64."""
+"""The projections and the sparsemax loss equal jaxopt, in float64."""
 
 import warnings
 
@@ -10,7 +10,7 @@ import pytest
 from topk_jax import losses, operators
 
 with warnings.catch_warnings():
-    # jaxopt is no longer maintained, and says so.
+    # jaxopt warns that it is no longer maintained.
     warnings.simplefilter("ignore")
     from jaxopt import loss, projection
 

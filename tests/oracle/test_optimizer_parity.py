@@ -46,7 +46,7 @@ def test_sgd_is_that_of_pytorch(rng, nesterov):
             ours = {"weights": np.asarray(ours["weights"] + updates["weights"])}
             theirs.grad = torch.tensor(gradient)
             peer.step()
-            # The same float32 operations, of which a compiler may fuse two.
+            # The same float32 operations; a compiler may fuse two of them.
             np.testing.assert_allclose(
                 ours["weights"], theirs.detach().numpy(), rtol=1e-5, atol=1e-6
             )

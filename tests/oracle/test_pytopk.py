@@ -1,4 +1,4 @@
-"""The noised losses equal those of pytopk, the authors' PyTorch code, given the same noise.
+"""The noised losses equal pytopk, the authors' PyTorch code, given the same noise.
 
 pytopk draws its noise inside; its generator is seeded and the same draw is handed to ours.
 """
@@ -16,7 +16,7 @@ SHAPES = [(4, 7, 1, 1), (8, 100, 5, 10), (3, 1081, 20, 3)]
 
 
 def noise_of(seed, batch, num_classes, num_samples):
-    """The noise that pytopk draws next, [M, n, L]; the generator is left where it was before it."""
+    """The noise that pytopk draws next, [M, n, L]; the state of the generator is restored."""
     torch.manual_seed(seed)
     drawn = torch.randn(batch, num_classes, num_samples).numpy()
     torch.manual_seed(seed)

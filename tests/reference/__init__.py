@@ -1,8 +1,8 @@
 """Float64 references in NumPy and SciPy that import nothing of ours: slow, short, plain.
 
-One function for each public name, with the same arguments, and `<name>_gradient` where the
-gradient has a closed form. What a batch axis, a device or a key is, they do not know: the noise is
-given, `axis_name` and `key` are ignored.
+One function for each public name, with the same arguments, and `<name>_gradient` if the gradient
+has a closed form. They do not know batch axes, devices or keys: the noise is given, `axis_name` and
+`key` are ignored.
 """
 
 from tests.reference._batch_losses import *

@@ -1,8 +1,8 @@
 """Losses that couple the examples of a batch `[n, L]`, and their gradients: scalars in closed form.
 
-A NaN logit or a label outside [0, L) makes the value NaN: there is no example to confine it to.
-A class masked out by -inf is harmless where it is not the true one: as a candidate, or as an
-estimated label, its logarithm would be infinite, and weighs nothing instead.
+A NaN logit or a label outside [0, L) makes the value NaN: there is no example to confine it to. A
+class masked out by -inf is harmless if it is not the true one: as a candidate, or as an estimated
+label, its logarithm would be infinite, and gets no weight instead.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ def _log_sigmoid(logits):
 
 
 def _masked_sum(mask, values):
-    """The sum of `mask * values`, where a masked infinity counts nothing."""
+    """The sum of `mask * values`; a masked infinity counts as 0."""
     return (mask * np.where(mask > 0.0, values, 0.0)).sum()
 
 
@@ -71,7 +71,7 @@ def _cross(logits, probabilities):
 
 
 def role(logits, label_logits, labels, *, expected_positives, weight, axis_name=None):
-    """Half of (positives + cross + weight R) of f, half of that of theta (5.4.6; Cole et al.).
+    """Half of (positives + cross + weight R) of f, half of the same of theta (5.4.6; Cole et al.).
 
     With R the squared gap of 5.8, sums over the classes and means over the examples: L times the
     value of Cole et al., who divide the gap by L and average over B L, at `weight = lambda / L`.
@@ -134,7 +134,7 @@ def _shares(logits, indicators, candidates):
 def average_k(logits, proposal_logits, labels, *, k, alpha, axis_name=None):
     """The cross-entropy of the proposal head plus the three-term BCE of the other (5.15).
 
-    The three terms are those of 5.9, which divides by counts: the third runs over the classes
+    The three terms are the terms of 5.9, which divides by counts: the third runs over the classes
     that are neither candidates nor true (5.14 prints the true one among them).
     """
     logits, indicators = _batch(logits, labels)

@@ -67,7 +67,7 @@ def class_conditional_quantiles(scores, labels, *, error, num_classes):
 
 
 def label_shift_quantiles(scores, labels, *, error, weights, num_classes):
-    """The smallest score up to which the weights reach their part; `weights` are whole numbers."""
+    """The smallest score up to which the weights reach their part; `weights` are integers."""
     scores, labels = float64(scores), np.asarray(labels)
     quantiles = []
     for own in weights:

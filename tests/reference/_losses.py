@@ -9,7 +9,7 @@ from tests.reference._rows import each_example, float64, log_softmax, margin_of,
 
 
 def _hinge(margin, value, score):
-    """`(margin + value - score)+`, infinite where the true class has no chance."""
+    """`(margin + value - score)+`, infinite if the true class has no chance."""
     return np.inf if score == -np.inf else max(0.0, margin + value - score)
 
 
@@ -19,7 +19,7 @@ def _hinge_gradient(hinge, value_gradient, label):
 
 @each_example
 def top_k_error(logits, label, *, k):
-    """One if the k-th largest score exceeds that of the label (4.3)."""
+    """One if the k-th largest score exceeds the score of the label (4.3)."""
     return operators.top_k_value(logits, k) > logits[label]
 
 
@@ -87,7 +87,7 @@ def top_k_hinge(logits, label, *, k):
 
 @each_example
 def top_k_hinge_gradient(logits, label, *, k):
-    """The mark of the k-th of the other scores, less `e_y`, where the hinge is active."""
+    """The mark of the k-th of the other scores, minus `e_y`, if the hinge is active."""
     others = operators.top_k_value_gradient(np.delete(logits, label), k)
     hinge = 1.0 + operators.top_k_value(np.delete(logits, label), k) - logits[label]
     return _hinge_gradient(hinge, np.insert(others, label, 0.0), label)
@@ -102,7 +102,7 @@ def convex_top_k_hinge(logits, label, *, k):
 
 @each_example
 def convex_top_k_hinge_gradient(logits, label, *, k):
-    """The marks of the k largest of `s + 1 - e_y` over k, less `e_y`, where the hinge is active."""
+    """The marks of the k largest of `s + 1 - e_y` over k, minus `e_y`, if the hinge is active."""
     raised = logits + 1.0 - one_hot(label, len(logits))
     hinge = operators.top_k_sum(raised, k) / k - logits[label]
     return _hinge_gradient(hinge, operators.top_k_sum_gradient(raised, k) / k, label)
@@ -110,13 +110,13 @@ def convex_top_k_hinge_gradient(logits, label, *, k):
 
 @each_example
 def calibrated_top_k_hinge(logits, label, *, k):
-    """`(1 + s_[k+1] - s_y)+` with the whole vector, y included (4.5)."""
+    """`(1 + s_[k+1] - s_y)+` with the complete vector, y included (4.5)."""
     return _hinge(1.0, operators.top_k_value(logits, k + 1), logits[label])
 
 
 @each_example
 def calibrated_top_k_hinge_gradient(logits, label, *, k):
-    """The mark of the (k+1)-th score, less `e_y`, where the hinge is active."""
+    """The mark of the (k+1)-th score, minus `e_y`, if the hinge is active."""
     hinge = 1.0 + operators.top_k_value(logits, k + 1) - logits[label]
     return _hinge_gradient(hinge, operators.top_k_value_gradient(logits, k + 1), label)
 
@@ -205,7 +205,7 @@ def noised_top_k_hinge(
 def noised_top_k_hinge_gradient(
     logits, labels, *, k, epsilon, noise, num_samples=None, key=None, margins=1.0, scale=1.0
 ):
-    """`scale (mean_m mark of the (k+1)-th of s + eps Z_m, less e_y)` where active (4.12)."""
+    """`scale (mean_m mark of the (k+1)-th of s + eps Z_m, minus e_y)` if active (4.12)."""
     parameters = {"k": k, "epsilon": epsilon, "margins": margins, "scale": scale}
     return _with_noise(_noised_one_gradient, logits, labels, noise, **parameters)
 
@@ -219,7 +219,7 @@ def expected_top_k_hinge(logits, label, *, k, epsilon, margins=1.0, scale=1.0):
 
 @each_example
 def expected_top_k_hinge_gradient(logits, label, *, k, epsilon, margins=1.0, scale=1.0):
-    """`scale (chance of each class to be the (k+1)-th, less e_y)` where active (4.9)."""
+    """`scale (chance of each class to be the (k+1)-th, minus e_y)` if active (4.9)."""
     value = operators.expected_top_k_value(logits, k + 1, epsilon=epsilon)
     gradient = operators.expected_top_k_value_gradient(logits, k + 1, epsilon=epsilon)
     hinge = margin_of(margins, label) + value - logits[label]
@@ -248,7 +248,7 @@ def assume_negative_gradient(logits, label):
 
 
 def binary_cross_entropy(logits, targets):
-    """The sum of `-log sig(s_j)` where t is 1 and of `-log(1 - sig(s_j))` elsewhere (6.3)."""
+    """The sum of `-log sig(s_j)` if t is 1 and of `-log(1 - sig(s_j))` otherwise (6.3)."""
     logits, positive = float64(logits), np.asarray(targets) > 0
     return np.logaddexp(0.0, np.where(positive, -logits, logits)).sum(axis=-1)
 

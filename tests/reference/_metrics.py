@@ -7,7 +7,7 @@ from tests.reference._rows import float64, valid
 
 def label_ranks(scores, labels):
     """How many classes come before the label: a larger score, or an equal one and a lower index
-    (2.14); all of them where there is a NaN in the row, or the label is out of range.
+    (2.14); all of them if there is a NaN in the row, or the label is out of range.
     """
     scores, labels = float64(scores), np.asarray(labels)
     ranks = np.full(labels.shape, scores.shape[-1])

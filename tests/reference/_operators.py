@@ -109,7 +109,7 @@ def log_symmetric_polynomials_by_subsets(log_values, k, *, axis=-1):
 def log_symmetric_polynomials_gradient(log_values, k):
     """`d log sigma_j / d x_l = e^{x_l} sigma_{j-1}(without l) / sigma_j`: `[k + 1, L]` for one row.
 
-    The polynomial without l is the product of those of the classes before l and after l.
+    The polynomial without l is the product of the polynomials of the classes before l and after l.
     """
     log_values = float64(log_values)
     size = len(log_values)

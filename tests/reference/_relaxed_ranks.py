@@ -165,7 +165,7 @@ def _network(row, label, k, tau, swap, art_lambda, comparators):
         gap = _Dual(0.0, b.slope - a.slope) if a.value == b.value else b - a
         keep = _gate(gap, swap, tau, art_lambda)
         change = _gate(gap.times(-1.0), swap, tau, art_lambda)
-        # The finite scores alone are mixed; a masked class and another one change places at most.
+        # Only the finite scores are mixed; a masked class and another one change places at most.
         if np.isinf(a.value) or np.isinf(b.value):
             mixed = [b, a] if keep.value == -np.inf else [a, b]
         else:

@@ -45,8 +45,8 @@ def adaptive_set(probabilities, *, error):
 def average_k_threshold(probabilities, *, k):
     """The midpoint of the (k n)-th and (k n + 1)-th largest of all entries (Algorithm 1).
 
-    Where the midpoint would let the second in too, for they tie: the smallest entry above it, and
-    infinity if there is none. 0, every class, where k n is the number of entries.
+    If the midpoint would let the second in too, because they tie: the smallest entry above it, and
+    infinity if there is none. 0, every class, if k n is the number of entries.
     """
     probabilities = float64(probabilities)
     entries = np.sort(probabilities.reshape(-1))[::-1]
@@ -63,7 +63,7 @@ def average_k_threshold(probabilities, *, k):
 
 
 class AverageKCalibrator:
-    """`average_k_threshold` of everything seen so far, kept whole."""
+    """`average_k_threshold` of everything seen so far; it keeps all of it."""
 
     def __init__(self, k, num_examples):
         self._k, self._num_examples, self._batches = k, num_examples, []
@@ -78,8 +78,8 @@ class AverageKCalibrator:
 def average_error_threshold(probabilities, *, error):
     """The largest t with `mean_i sum_l p 1{p < t} <= error` (Table 2.1, average error).
 
-    The missed mass steps up just after each entry, so t is an entry, or infinity where all the
-    mass may be missed.
+    The missed mass steps up just after each entry, so t is an entry, or infinity if all the mass
+    may be missed.
     """
     probabilities = float64(probabilities)
     num_examples = probabilities.size // probabilities.shape[-1]

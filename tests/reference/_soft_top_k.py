@@ -22,8 +22,7 @@ def _log_logistic_tail(x):
 def _from_threshold(row, k, scale, log_tail):
     """`(s - b) / scale` with `sum F = k`, by bisection on the offset from the k-th score.
 
-    Where as many as k scores are above the threshold, the tails decide: their sums may be under
-    1e-300.
+    If k scores are above the threshold, the tails decide: their sums may be under 1e-300.
     """
     if k == len(row):
         return np.full_like(row, np.inf)
@@ -103,7 +102,7 @@ def sinkhorn_top_k_jacobian(scores, k, *, epsilon):
 
 
 def sinkhorn_top_k_by_iterations(row, k, *, epsilon, num_iterations):
-    """L times the second column of the plan from L scores to {0, 1} after so many iterations."""
+    """L times the second column of the plan from L scores to {0, 1} after some iterations."""
     row = float64(row)
     costs = (row[:, None] - np.array([0.0, 1.0])) ** 2 / epsilon
     size = len(row)

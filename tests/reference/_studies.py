@@ -139,7 +139,7 @@ def hits(study: str, arm_name: str, metric: str) -> np.ndarray:
 
 
 def differences(contrast: Contrast) -> np.ndarray:
-    """The hits of the first arm less those of the second: -1, 0 or 1, by seed and example."""
+    """The hits of the first arm minus the hits of the second: -1, 0 or 1, by seed and example."""
     first, second = (
         hits(contrast.study, one, contrast.metric) for one in (contrast.first, contrast.second)
     )

@@ -33,7 +33,7 @@ class Difference:
 
     @property
     def equivalence(self) -> float | None:
-        """The p-value of an equivalence, where one was planned."""
+        """The p-value of an equivalence, if one was planned."""
         margin = self.contrast.margin
         if margin is None:
             return None
@@ -90,7 +90,7 @@ def difference(
 ) -> Difference:
     """The difference of a contrast.
 
-    The estimate is the stored one. It may lie in the middle between two numbers of two digits, and
+    The estimate is the stored one. It may be in the middle between two numbers of two digits, and
     then its rounding errors decide which of them is printed.
     """
     return Difference(

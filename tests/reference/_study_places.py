@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 
 _COMMENT = re.compile(r"<!--\s*(.*?)\s*-->", flags=re.DOTALL)
-# Digits in the name of a study or a field are none.
+# Digits in the name of a study or a field do not count.
 NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?!\w)")
 
 

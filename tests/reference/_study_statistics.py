@@ -34,10 +34,11 @@ def bootstrap_standard_error(values: np.ndarray, labels: np.ndarray, *, macro: b
     """The standard error that the two-way bootstrap has in the mean of infinitely many resamples.
 
     Let `x[s, i]` be the value of seed s and example i times the weight of the example, divided by
-    the number of seeds S. A resample is the sum of `w[s] v[i] x[s, i]`. Here w says how often each
+    the number of seeds S. A resample is the sum of `w[s] v[i] x[s, i]`. Here w is how often each
     seed was drawn, and v how often each example was drawn. The weights w are multinomial with S
     draws. So are the weights v of a class with n examples, with n draws. Weights of seeds and of
-    examples are independent, and so are those of two classes. The mean of each weight is 1. Hence
+    examples are independent, and so are the weights of two classes. The mean of each weight is 1.
+    Hence
 
         E w[s] w[t] = 1 - 1 / S + [s = t],
         E v[i] v[j] = 1 + ([i = j] - 1 / n) [i and j are of one class].
@@ -48,9 +49,9 @@ def bootstrap_standard_error(values: np.ndarray, labels: np.ndarray, *, macro: b
         G[s, t] = sum over i, j of E v[i] v[j] x[s, i] x[t, j].
 
     The sum over j of the second factor of `E v[i] v[j]` takes from `x[t, i]` the mean of its
-    class. So G is `r r' + c c'`, where r has the sums of the rows of x, and c has x less the means
+    class. So G is `r r' + c c'`, where r has the sums of the rows of x, and c has x minus the means
     of the classes. It does not matter that c is on both sides: the means of c are 0. The variance
-    is the mean of the square less the square of the estimate. The design multiplies the standard
+    is the mean of the square minus the square of the estimate. The design multiplies the standard
     error by the root of S / (S - 1).
     """
     num_seeds = len(values)
@@ -66,13 +67,14 @@ def bootstrap_standard_error(values: np.ndarray, labels: np.ndarray, *, macro: b
 def analysis_of_variance_standard_error(
     values: np.ndarray, labels: np.ndarray, *, macro: bool
 ) -> float:
-    """The standard error by the components of variance, none of which is negative.
+    """The standard error by the components of variance; components are not negative.
 
     A value is a constant, plus a random effect of its seed, one of its example within the class,
-    and a rest. The variance of the estimate has three components. That of the rest is found from
-    what neither the seed nor the example explains within a class. The variance of the means of the
-    seeds has the component of the seeds and that of the rest. The variance of the means of the
-    examples within their classes has the component of the examples and that of the rest.
+    and a rest. The variance of the estimate has three components. The component of the rest is
+    found from what neither the seed nor the example explains within a class. The variance of the
+    means of the seeds is the sum of the components of the seeds and of the rest. The variance of
+    the means of the examples within their classes is the sum of the components of the examples and
+    the rest.
     """
     num_seeds = len(values)
     weights = example_weights(labels, macro=macro)
@@ -108,9 +110,9 @@ def detectable_errors(num_seeds: int, num_tests: int) -> float:
     """The smallest effect, in standard errors, that one of `num_tests` corrected tests would find.
 
     The correction is Bonferroni's. The statistic is noncentral t: a normal variable, whose mean is
-    the effect, over a root mean square r of as many normal variables as there are degrees of
-    freedom. The two-sided test rejects where the normal variable is beyond r times the critical
-    value. The integral over the law of r has no failures for large effects.
+    the effect, over a root mean square r of normal variables, one for each degree of freedom. The
+    two-sided test rejects if the normal variable is beyond r times the critical value. The integral
+    over the distribution of r does not fail for large effects.
     """
     degrees = num_seeds - 1
     critical = stats.t.ppf(1 - LEVEL / num_tests / 2, degrees)

@@ -1,4 +1,4 @@
-"""The tables of the comparison of losses, computed anew from the files of its results."""
+"""The tables of the comparison of losses, computed again from the files of its results."""
 
 import functools
 from collections.abc import Callable
@@ -90,7 +90,7 @@ def accuracies_of(question: str) -> str:
 
 
 def _best_possible(study: str, run: dict[str, Any]) -> str:
-    """The accuracy of the best classifier on the test set of the study, where it is known."""
+    """The accuracy of the best classifier on the test set of the study, if it is known."""
     found = studies.results(study)
     name = "bayes" if found["split"] == "test" else f"bayes_{found['split']}"
     return f"{100 * run[name][found['select_by']]:.2f}" if name in run else ""

@@ -23,14 +23,14 @@ def with_interval(found: Difference) -> str:
 
 
 def probability(p_value: float | None) -> str:
-    """A p-value with two digits, and nothing where there is no test."""
+    """A p-value with two digits; empty without a test."""
     if p_value is None:
         return ""
     return "below 0.001" if p_value < 0.001 else f"{p_value:.2g}"
 
 
 def extremes(numbers: Sequence[float], style: str) -> str:
-    """The smallest and the largest number; one of them where both read the same."""
+    """The smallest and the largest number; one of them if both read the same."""
     smallest, largest = (f"{one:{style}}" for one in (min(numbers), max(numbers)))
     return smallest if smallest == largest else f"{smallest} to {largest}"
 

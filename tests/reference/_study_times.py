@@ -62,7 +62,7 @@ def _mean_best(runs: list[dict[str, Any]]) -> float:
 
 def _reached(runs: list[dict[str, Any]], accuracy: float) -> Reached:
     epochs = [_epochs(run, accuracy) for run in runs]
-    # The median of all epochs of a run has no compilation, which is in the first one alone.
+    # The median over the epochs of a run leaves out compilation, which is only in the first.
     seconds = [
         number * float(np.median(run["epoch_seconds"]))
         for number, run in zip(epochs, runs, strict=True)

@@ -91,7 +91,7 @@ def test_a_wrong_checksum_is_refused_with_both(tmp_path):
 
 def test_imagenet_has_the_files_of_both_archives(tmp_path, capsys):
     archives.imagenet_tars(tmp_path / "manual", num_classes=6, num_validation=10)
-    # Of a start that was killed: tfds does not go on with it, and would leave it there.
+    # From a start that was killed: tfds does not resume it, and would leave it there.
     torn = tmp_path / "data/imagenet2012/incomplete.ABCDEF_5.1.0"
     torn.mkdir(parents=True)
     run("imagenet", tmp_path)
@@ -120,7 +120,7 @@ def test_the_cifar_100_recipe_trains_on_what_was_prepared(run_seed, tmp_path, ci
 
 
 def test_the_imagenet_recipe_trains_on_what_was_prepared(run_seed, tmp_path):
-    # All classes, as the recipe holds out as many images of each: one of the two that there are.
+    # All classes, because the recipe holds out the same number of each: one of the two images.
     archives.imagenet_tars(tmp_path / "manual", num_classes=1000, num_validation=1000)
     run("imagenet", tmp_path)
     train_two_epochs("imagenet", tmp_path, run_seed)

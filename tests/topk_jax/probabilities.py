@@ -9,8 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 TINY = np.finfo(np.float32).tiny
-# What is hostile to thresholds: zeros of both signs, denormal and nearly denormal numbers,
-# neighbours whose midpoint rounds to the lower or to the upper one; few values, so many ties.
+# Numbers that are hostile to thresholds: zeros of both signs, denormal and nearly denormal ones,
+# neighbours whose midpoint rounds to the lower or to the upper one. The values are few, so many
+# tie.
 PALETTE = np.array(
     [0.0, -0.0, 1e-45, 1e-40, TINY, np.nextafter(TINY, np.float32(1)), 1.5 * TINY, 0.125]
     + [np.nextafter(np.float32(0.125), np.float32(side)) for side in (0, 1)]
@@ -41,7 +42,7 @@ def dyadic_probabilities(draw):
 
 
 def with_mean_sizes():
-    """Such arrays with a mean set size from 1 to L, whole or not."""
+    """Such arrays with a mean set size from 1 to L, an integer or not."""
     return st.tuples(probability_arrays(), st.integers(0, 8)).map(
         lambda drawn: (drawn[0], 1 + (drawn[0].shape[-1] - 1) * drawn[1] / 8)
     )

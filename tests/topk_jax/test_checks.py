@@ -17,7 +17,7 @@ def counts_of(check, value):
     return check(value, "counts")
 
 
-# A check as a function of the argument's value, then (value, error, the whole message).
+# A check as a function of the argument's value, then (value, error, the complete message).
 REFUSALS = {
     "floating_array": (
         lambda value: _checks.floating_array(value, "logits"),

@@ -159,7 +159,7 @@ def test_every_function_in_shard_map(num_batch, num_classes, checked):
     ids=lambda case: case.name,
 )
 def test_no_examples(case):
-    """A batch of 0, of which JAX takes some operations for constants, the same on all devices."""
+    """A batch of 0: JAX treats some of its operations as constants, equal on all devices."""
     arrays = {name: of_no_examples(name, array) for name, array in drawn().items()}
     own = of_classes([case])
     mapped = jax.shard_map(
@@ -250,7 +250,7 @@ def test_a_name_outside_of_a_map_is_refused():
 
 
 def test_some_functions_on_eight_devices():
-    """A loss with a key, whose selection and noise are those of one device, and its gradient."""
+    """A loss with a key, and its gradient; selection and noise are the same as on one device."""
     cases = [case for case in CASES if case.name == "losses.noised_top_k_hinge-keys"]
     check_in_shard_map(cases, mesh_of(2, 4, AxisType.Auto), checked=True)
 

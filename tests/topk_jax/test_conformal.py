@@ -59,7 +59,7 @@ def test_scores_are_the_reference_with_ties(rng, key, kind, drawn):
         expected = reference.conformal_scores(
             probabilities, kind=kind, uniform=uniform, **KINDS[kind]
         )
-        # Three roundings of numbers below 1; those of "pas" are as large as 83.
+        # Three roundings of numbers below 1; scores of "pas" are as large as 83.
         np.testing.assert_allclose(scores, expected, rtol=3e-7, atol=2e-7)
 
 
@@ -96,7 +96,7 @@ def test_no_score_of_aps_exceeds_1(rng):
     alone = sets.conformal_label_scores(probabilities, labels, kind="aps")
     np.testing.assert_array_equal(alone, np.ones(N))
     assert sets.conformal_set(probabilities, 1.0, kind="aps").all()
-    # A class without examples is in every set where classes count alone.
+    # A class without examples is in every set if each class has its own quantile.
     quantiles = sets.interpolated_quantiles(
         scores[:, 0], np.zeros(N, np.int32), error=0.25, weight=1.0, num_classes=L
     )
@@ -227,7 +227,7 @@ def test_quantiles_of_classes_are_the_reference(rng, error):
 
 
 def test_each_class_is_covered_over_all_permutations():
-    # Class 0 has five examples, of which the last is new; class 1 has two others.
+    # Class 0 has five examples, the last one new; class 1 has two others.
     own = np.array(list(itertools.permutations([0.1, 0.2, 0.3, 0.5, 0.8])), np.float32)
     others = np.broadcast_to(np.array([0.0, 0.9], np.float32), (len(own), 2))
     labels = np.array([1, 0, 0, 0, 0, 1], np.int32)
@@ -338,7 +338,7 @@ def test_rank_calibrated_quantiles_are_the_reference(rng, error):
 
 
 def test_rank_calibration_can_miss_two_of_twelve():
-    # The docstring says so: with the new example last, 11 others and an error of 0.1.
+    # As in the docstring: the new example is last, with 11 others and an error of 0.1.
     covered = 0
     for new in range(12):
         old = np.delete(np.arange(1, 13), new).astype(np.float32)
@@ -370,7 +370,7 @@ def test_clusters_of_classes_share_their_quantile(rng, key):
     quantiles = np.asarray(
         sets.clustered_quantiles(scores, labels, key=key, clustering_part=0.5, **settings)
     )
-    # The seventh class has no examples: it gets the quantile of all.
+    # The seventh class does not have examples: it gets the quantile of all.
     assert len(set(quantiles[:3])) == len(set(quantiles[3:6])) == len(set(quantiles[5:])) - 1 == 1
     assert quantiles[0] < 1 < quantiles[6] < quantiles[3]
     calibrates = ~describing_half(key, len(labels))
@@ -529,7 +529,7 @@ def test_k_means_finds_the_best_of_all_partitions(rng, key):
         found = np.asarray(k_means(each, points, weights, 3)).tolist()
         # Ten starts find the least of eight points; the sums differ by roundings.
         assert cost(found) == pytest.approx(best, rel=1e-5)
-    # Of three clusters of two different points, one is empty.
+    # One of three clusters of two different points is empty.
     twice = np.array(k_means(key, jnp.repeat(points[:2], 4, axis=0), weights + 1.0, 3))
     np.testing.assert_array_equal(twice == twice[0], np.arange(8) < 4)
 
@@ -553,7 +553,7 @@ def test_temperature_of_labels_without_doubt_and_without_sense():
     confident = sets.temperature(logits, right)
     # exp(-2 / T) is then 0 in float32.
     assert 2.0**-20 <= confident < 2 / 104
-    # Of equal logits, all temperatures have the same loss.
+    # With equal logits, all temperatures have the same loss.
     assert sets.temperature(jnp.zeros((2, 2)), right) == 1
     assert sets.temperature(logits, 1 - right) == pytest.approx(2.0**20)
     assert jnp.isnan(sets.temperature(logits, jnp.array([0, 2])))
@@ -572,7 +572,7 @@ def test_macro_thresholds_keep_the_best_quotients(rng, k):
         assert chosen.sum() <= rank
         quotients = probabilities.astype(np.float64) * COUNTS.sum() / COUNTS
         # The kept quotients are the largest, and the next group of equal ones would be too many.
-        # Quotients of float32 numbers that differ do so by more than 1e-9, but those of equal
+        # Different quotients of float32 numbers differ by more than 1e-9, but quotients of equal
         # fractions may differ by a rounding of float64.
         left = np.where(chosen, -np.inf, quotients)
         if rank == N * L:
@@ -678,7 +678,7 @@ def test_half_precision_is_exact_in_float32_and_float64_stays(rng):
             scores = sets.conformal_scores(probabilities, kind=kind, **given)
             assert scores.dtype == jnp.float64
             expected = reference.conformal_scores(values, kind=kind, **given)
-            # A few roundings of numbers below 1, or relative ones of those of "pas".
+            # A few roundings of numbers below 1, or relative to the scores of "pas".
             np.testing.assert_allclose(scores, expected, rtol=2e-15, atol=2e-15)
 
 

@@ -32,12 +32,12 @@ BEGIN = f"from topk_jax import _console_imports as imports; imports.begin({str(R
 
 
 def run(folder, code, *, script=False):
-    """Runs code in the current folder of a stranger, which is the first one that Python looks in.
+    """Runs code in a stranger's folder as the current one, which Python searches first.
 
     Args:
         folder: where `MODULES` are.
         code: the code.
-        script: whether it is a file, as processes need that start others.
+        script: whether it is a file, which a process that starts others needs.
     """
     for name, content in MODULES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ NUM_EXAMPLES, NUM_CLASSES = 5, 24
 
 
 def arrays(*, masked):
-    """Those of the cases; some classes that are no label may be masked with -inf."""
+    """The arrays of the cases; some classes that are not labels may be masked with -inf."""
     drawn = draw((NUM_EXAMPLES,), NUM_CLASSES)
     if masked:
         rows = np.arange(NUM_EXAMPLES)

@@ -123,7 +123,7 @@ def test_nan_in_given_noise_is_not_hidden():
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
 def test_the_hinges_of_infinite_logits_are_nan(epsilon, key):
-    # They were 0 or infinite, and NaN where the shift by the label's score was inf - inf.
+    # They were 0 or infinite, and NaN if the shift by the label's score was inf - inf.
     logits = jnp.array([[jnp.inf, 0.5, 1.0, 0.2], [jnp.inf, 0.5, 1.0, jnp.inf]])
     labels = jnp.array([0, 1])
     noised_hinge = functools.partial(losses.noised_top_k_hinge, k=1, num_samples=2, key=key)

@@ -47,7 +47,7 @@ OF_A_KNOWN_SIZE = {
     "sets.rank_calibrated_quantiles": _RANKS,
     "sets.temperature": _BLOCKS,
 }
-# What JAX raises where a number is needed and a symbol is there.
+# What JAX raises if it needs a number and gets a symbol.
 REFUSALS = (TypeError, jax.errors.InconclusiveDimensionOperation)
 
 

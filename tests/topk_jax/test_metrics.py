@@ -1,4 +1,4 @@
-"""Metrics: against references, in parts against the whole, and refusals."""
+"""Metrics: against references, parts of a batch against the complete batch, and refusals."""
 
 import operator
 from typing import Any
@@ -14,12 +14,12 @@ from tests import reference
 from topk_jax import metrics, sets
 
 NUM_CLASSES = 6
-# No class with 21 to 100 training examples is among those of medium shots but the two at its ends.
+# Classes with 20 and 100 training examples are the only ones of medium shots.
 CLASS_COUNTS = np.array([0, 19, 20, 100, 101, 5000])
 
 
 def examples(rng, size):
-    """Hits, labels of which some are outside [0, L) and one class has none, and a mask."""
+    """Hits, labels (some outside [0, L), one class without any), and a mask."""
     hits = rng.random(size) < 0.6
     labels = rng.choice([-1, 0, 1, 2, 4, 5, 6, 127], size=size).astype(np.int32)
     return hits, labels, rng.random(size) < 0.7
@@ -158,7 +158,7 @@ def test_means_are_the_reference(rng, masked):
 
 
 def test_shots_are_few_below_20_and_many_above_100():
-    # One example a class, of which only one class is right.
+    # One example for each class; only one class is right.
     labels = np.arange(NUM_CLASSES)
     for label, expected in enumerate(["few", "few", "medium", "medium", "many", "many"]):
         by_shot = metrics.shot_accuracy(labels == label, labels, class_counts=CLASS_COUNTS)

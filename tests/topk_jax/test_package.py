@@ -1,4 +1,4 @@
-"""The package alone: its modules are there without importing them, and are imported when used."""
+"""`import topk_jax`: its modules need no import of their own, and are imported when used."""
 
 import subprocess
 import sys

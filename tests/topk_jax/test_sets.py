@@ -55,7 +55,7 @@ def test_threshold_set_of_thresholds_that_keep_all_or_none(threshold, kept):
 @given(dyadic_probabilities(), st.integers(0, 63))
 def test_adaptive_set_is_the_reference_where_sums_are_exact(probabilities, sixty_fourths):
     # Exact sums and an exact error: equality at the very cut, ties, zeros, and sums that never
-    # reach 1 - error are all decided as the definition says.
+    # reach 1 - error are all decided by the definition.
     error = sixty_fourths / 64
     chosen = np.asarray(sets.adaptive_set(probabilities, error=error))
     np.testing.assert_array_equal(chosen, reference.adaptive_set(probabilities, error=error))

@@ -137,7 +137,7 @@ def check(cases, mesh, axes, arrays, expected):
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_types_under_explicit_axes(case):
-    """The type of an array tells there how it is split."""
+    """The type of an array contains how it is split."""
     mesh, axes = mesh_of(8, AxisType.Explicit), PartitionSpec("data")
     arrays = draw((NUM_EXAMPLES,), NUM_CLASSES)
     shapes = {

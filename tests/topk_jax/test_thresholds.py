@@ -53,7 +53,7 @@ def test_average_k_threshold_is_the_reference(rng, k):
     if k == 1081:
         assert threshold == -np.inf
     else:
-        # One rounding, that of the midpoint to float32.
+        # One rounding, of the midpoint to float32.
         expected = reference.average_k_threshold(probabilities, k=k)
         np.testing.assert_allclose(threshold, expected, rtol=2**-24)
     assert sets.threshold_set(probabilities, threshold).sum() == math.floor(k * 20)
@@ -128,7 +128,8 @@ def test_calibrator_sifts_many_batches(rng, dtype):
         # The caller's memory, filled again for each batch.
         buffer[: len(batch)] = batch
         calibrator.update(buffer[: len(batch)])
-        # floor(1.5 * 999) + 1 values of 4 bytes, as many before they are sifted and one batch.
+        # floor(1.5 * 999) + 1 values of 4 bytes, the same number before they are sifted, and one
+        # batch.
         assert len(pickle.dumps(calibrator)) <= 4 * (2 * 1499 + 64 * 30) + 1000
     buffer[:] = 1.0
     expected = sets.average_k_threshold(probabilities, k=1.5)
@@ -204,7 +205,7 @@ def test_conformal_threshold_is_the_reference(rng, num_examples, error):
     labels = rng.integers(4, size=num_examples)
     threshold = sets.conformal_threshold(probabilities, labels, error=error)
     assert threshold == reference.conformal_threshold(probabilities, labels, error=error)
-    # Through 1 - (1 - p) the order statistic itself would be missed, where rounding makes it less.
+    # 1 - (1 - p) would miss the order statistic itself if rounding makes it smaller.
     kept = np.asarray(sets.threshold_set(probabilities, threshold))[np.arange(num_examples), labels]
     rank = min(math.ceil((num_examples + 1) * (1 - Fraction(str(error)))), num_examples)
     assert kept.sum() == rank

@@ -70,7 +70,7 @@ def test_a_traced_parameter_out_of_its_range_gives_nan(case, names):
             result, gradient = result_and_gradient(traced)
             assert is_marked(result), (name, value, result)
             if has_gradient:
-                # A class that cannot be selected has no derivative in any case.
+                # A class that cannot be selected never has a derivative.
                 marked = np.isnan(gradient).any(axis=-1)
                 enough = np.any if case.public in MAY_SELECT_THE_LABEL else np.all
                 assert enough(marked), (name, value, gradient)

@@ -5,7 +5,7 @@ import struct
 import zipfile
 import zlib
 
-# What a local header of a zip file begins with, and its fields.
+# The first bytes of a local header of a zip file, and its fields.
 _LOCAL, _LOCAL_FIELDS = b"PK\x03\x04", "<4s5H3L2H"
 _STORED_BLOCK = "<BHH"
 
@@ -15,7 +15,7 @@ def same_bytes(archive: bytes, name: str, times: int = 2) -> bytes:
     file = io.BytesIO(archive)
     with zipfile.ZipFile(file, "a") as changed:
         changed.filelist += [changed.getinfo(name)] * (times - 1)
-        # Writes the list anew.
+        # Writes the list again.
         changed.comment = b"changed"
     return file.getvalue()
 

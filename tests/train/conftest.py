@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 from configs import digits
 from train import experiment
 
-# Commands: their flags have the names of those of `train.main`, which other modules here import.
+# Commands: they define flags of the same names as `train.main`, which other modules here import.
 collect_ignore = ["prediction/small_embed.py", "prediction/small_published.py"]
 
 

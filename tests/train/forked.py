@@ -35,7 +35,7 @@ from tests.compilation import INSTRUCTION_SET, QUICK_FLAGS
 ROOT = Path(__file__).parents[2]
 # A limit for a hang, in seconds; a start takes some of them.
 TIME_LIMIT = 300
-# A command takes them in as soon as it has begun; until then it is code of the tests that runs.
+# A command handles them as soon as it has started; until then code of the tests runs.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 # What takes time to import, beside the rooms of the program.
 IMPORTED = (
@@ -63,7 +63,7 @@ class Start:
         environment: what differs from the environment of the tests.
         folder: where it is started.
         compiled_quickly: whether it compiles as the tests do.
-        memory: the bytes that it may write to; None for all that there are.
+        memory: the bytes that it may write to; None for no limit.
         preloaded: a shared library that is loaded before all others; None for none.
     """
 
@@ -114,7 +114,7 @@ def limit(kind: int, wanted: int) -> None:
 
 
 class Started:
-    """A command that was started, and what it prints; the options are those of `Start`."""
+    """A command that was started, and what it prints; the options are the same as `Start`'s."""
 
     def __init__(self, module: str, *arguments: str, **options) -> None:
         self._what = f"{module} {arguments}"
@@ -147,7 +147,7 @@ class Started:
 
 
 def start(module: str, *arguments: str, time_limit: float = TIME_LIMIT, **options) -> Ended:
-    """Starts a command, and waits for its end; the other options are those of `Start`."""
+    """Starts a command, and waits for its end; the other options are the same as `Start`'s."""
     return Started(module, *arguments, **options).end(time_limit)
 
 
@@ -185,7 +185,7 @@ def _server(preloaded: str | None) -> socket.socket:
         server = subprocess.Popen(
             [sys.executable, "-m", "tests.train.forked"],
             cwd=ROOT,
-            # Whoever starts a command says how many devices it has.
+            # The caller that starts a command sets its number of devices.
             env={
                 **os.environ,
                 "XLA_FLAGS": INSTRUCTION_SET,
@@ -205,7 +205,7 @@ def _server(preloaded: str | None) -> socket.socket:
 
 
 def _fork(start: Start, connection: socket.socket, files: Sequence[int]) -> None:
-    """Starts a command in a child of a child, which says its number, waits for it and ends."""
+    """Starts a command in a grandchild; the child writes its number, waits for it and ends."""
     output, errors, status = files
     if os.fork() != 0:
         for file in files:
@@ -244,7 +244,7 @@ def _run(start: Start, output: int, errors: int) -> None:
     module = importlib.import_module(start.module)
     importlib.import_module("train.foundation.interruption").begin()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
-    # Where a process that the command starts begins.
+    # Processes that the command starts import this module first.
     sys.modules["__main__"] = module
     command_line = importlib.import_module("train.foundation.command_line")
     code = _exit_code(functools.partial(command_line.run, module.main))
@@ -289,7 +289,7 @@ def _modules_of_rooms() -> Iterator[str]:
 
 
 def main() -> None:
-    # Libraries have threads by then, none of which holds a lock that the commands need.
+    # Libraries have threads by then, but they do not hold a lock that the commands need.
     warnings.filterwarnings("ignore", message=r".*os\.fork\(\)")
     for module in (*IMPORTED, *_modules_of_rooms()):
         importlib.import_module(module)

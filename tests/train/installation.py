@@ -136,7 +136,7 @@ def run(
     seconds: float = TIME_LIMIT,
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `topk-jax` in a folder, as somebody does who has no checkout."""
+    """Runs `topk-jax` in a folder, like a user without a checkout."""
     inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     own = {"XLA_FLAGS": QUICK_FLAGS, "TFDS_DATA_DIR": str(folder / "data")}
     return subprocess.run(

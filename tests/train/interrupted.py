@@ -21,7 +21,7 @@ def shrink_photographs():
     photographs.SHORTER_SIDE, photographs.CROP = 12, 8
 
 
-# In the processes that decode images, but not where pytest looks for tests in here.
+# In the processes that decode images, but not when pytest collects this file.
 if __name__ == "__mp_main__":
     shrink_photographs()
 
@@ -31,7 +31,7 @@ def kill(*_arguments, **_keywords):
 
 
 def replace_at(owner, name, is_moment, instead):
-    """Has a function replaced where the moment has come, told by its arguments."""
+    """Replaces a function at the moment that its arguments determine."""
     original = getattr(owner, name)
 
     def replaced(*arguments, **keywords):
@@ -98,7 +98,7 @@ def say(line):
 
 
 def hold_at_save(number):
-    """Says that a save is to come and waits there for ever; says when a signal was taken in."""
+    """Prints that a save comes and waits there for ever; prints when a signal was received."""
     original_save, original_receive = Checkpointer.save, StopSignals._receive
     calls = 0
 

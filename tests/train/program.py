@@ -17,7 +17,7 @@ from tests.train.sealed import unsealed
 class Running(AbstractContextManager["Running"]):
     """A process of the program.
 
-    It is killed at the end of the context, and when it goes on past the limit for a hang.
+    It is killed at the end of the context, and if it runs longer than the limit for a hang.
     """
 
     def __init__(self, start: Start, stderr: Path) -> None:
@@ -50,7 +50,7 @@ class Running(AbstractContextManager["Running"]):
         raise AssertionError(f"never printed {text!r}: {self._lines} {self._stderr.read_text()}")
 
     def send(self, number: signal.Signals, *, to_group: bool = False) -> None:
-        """Sends a signal to the process alone, or to all of its group as a terminal does."""
+        """Sends a signal to only the process, or to all of its group as a terminal does."""
         (os.killpg if to_group else os.kill)(self.pid, number)
 
     def end(self) -> Ended:
@@ -75,7 +75,7 @@ class Running(AbstractContextManager["Running"]):
         return False
 
     def _kill(self) -> None:
-        # It may have ended without that this process has been told.
+        # It may have ended without this process knowing it.
         with suppress(ProcessLookupError):
             if self._process.wait(0) is None:
                 os.killpg(self.pid, signal.SIGKILL)
@@ -172,7 +172,7 @@ def outcome(workdir: Path) -> dict[str, str]:
 
 
 def checkpoints(workdir: Path) -> list[int]:
-    """The steps of the whole checkpoints of a run."""
+    """The steps of the complete checkpoints of a run."""
     folders = (workdir / "checkpoints").iterdir()
     return sorted(int(folder.name) for folder in folders if folder.name.isdigit())
 

@@ -36,8 +36,8 @@ def check_same_metrics(
     class's, that rounding may turn an example. One example may then be another.
 
     Args:
-        found: the metrics by their names; None where a metric has no example.
-        expected: the same of the other program.
+        found: the metrics by their names; None for a metric without examples.
+        expected: the same from the other program.
         scores: [n, L].
         labels: [n].
         thresholds: the thresholds of average-K.

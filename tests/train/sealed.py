@@ -6,7 +6,7 @@ from typing import Any
 
 
 def unsealed(path: Path) -> Any:
-    """The object in a sealed file, without what only says whether it was damaged."""
+    """The object in a sealed file, without the entry that only shows whether it was damaged."""
     content = json.loads(path.read_text())
     del content["sha256"]
     content.pop("digests", None)

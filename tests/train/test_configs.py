@@ -13,7 +13,7 @@ from train.papers.networks import NETWORKS
 RECIPES = sorted(
     path.stem
     for path in (Path(__file__).parents[2] / "configs").glob("*.py")
-    # Of the others, each lists its losses.
+    # Each of the others lists its losses.
     if "_LOSSES" in path.read_text()
 )
 LOSSES = [
@@ -75,7 +75,7 @@ def test_a_loss_changes_what_the_paper_changes_with_it():
 
 
 def test_losses_that_share_a_field_have_values_of_their_own():
-    """Also where all losses have all fields, so that any of them may stand after the colon."""
+    """Also if all losses have all fields, so that a user may choose any of them."""
     for recipe in ("place_names", "folder", "features"):
         get_config = importlib.import_module(f"configs.{recipe}").get_config
         focal, scaled = get_config("focal").loss, get_config("vector_scaling").loss
@@ -89,12 +89,12 @@ def test_losses_that_share_a_field_have_values_of_their_own():
 def test_recipes_for_your_own_data_begin_with_cross_entropy(recipe):
     module = importlib.import_module(f"configs.{recipe}")
     assert module.get_config().loss.name == "cross_entropy"
-    # And say so, as docs/which_loss.md does.
+    # And document it, as docs/which_loss.md does.
     assert "The loss is cross-entropy;" in " ".join((module.__doc__ or "").split())
 
 
 def test_entmax_has_an_alpha_of_its_own():
-    """Also where all losses have all fields, so that any of them may stand after the colon."""
+    """Also if all losses have all fields, so that a user may choose any of them."""
     for recipe in ("synthetic_species", "place_names", "folder", "features"):
         get_config = importlib.import_module(f"configs.{recipe}").get_config
         assert (get_config("entmax").loss.alpha, get_config("average_k").loss.alpha) == (1.5, 0.3)

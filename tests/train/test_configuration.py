@@ -4,6 +4,8 @@ import copy
 import dataclasses
 import json
 
+import jax
+import numpy as np
 import pytest
 
 from configs import digits
@@ -11,6 +13,7 @@ from tests.train.data.specs import dataset_spec
 from train.configuration.parsing import parse
 from train.configuration.rules import check_classes
 from train.foundation.errors import UserError
+from train.training.optimizer import schedule
 
 
 @pytest.fixture
@@ -187,6 +190,15 @@ def test_devices_need_the_classes_of_a_data_set_that_was_opened(config):
 def test_without_a_number_any_devices_can_share_the_classes(config, kind):
     config = changed(changed(config, "parallel", kind), "class_devices", None)
     check_classes(parse(config), dataset_spec(config["dataset"]), 10)
+
+
+def test_a_whole_number_is_a_float_where_the_field_is_for_floats(config):
+    """JAX refuses whole numbers of more than 32 bits in a step, and optax computes with these."""
+    config["optimizer"] |= {"decay_factor": 10**30, "decay_epochs": (1,), "learning_rate": 1}
+    settings = parse(config).optimizer
+    assert {type(settings.decay_factor), type(settings.learning_rate)} == {float}
+    rate = schedule(settings, settings.learning_rate, num_epochs=3, steps_per_epoch=2)
+    np.testing.assert_allclose(jax.jit(rate)(5), 1e30, rtol=1e-6)
 
 
 def test_parameters_of_another_loss_are_not_checked(config):

@@ -1,4 +1,4 @@
-"""The page of all fields is what the declarations say, and the declarations are whole."""
+"""The page of all fields comes from the declarations, and the declarations are complete."""
 
 import importlib.util
 from pathlib import Path

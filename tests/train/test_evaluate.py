@@ -1,4 +1,4 @@
-"""`train.evaluate` in processes of its own: a finished run, somebody's scores, every mistake."""
+"""`train.evaluate` in its own processes: a finished run, a user's scores, every mistake."""
 
 import json
 import shutil
@@ -41,7 +41,7 @@ def evaluated(workdir):
 
 def read(path):
     content = json.loads(path.read_text())
-    # Of files that tests change and write back, it would be of another content.
+    # After tests changed files and wrote them back, it would have another content.
     if isinstance(content, dict):
         content.pop("sha256", None)
     return content
@@ -145,13 +145,13 @@ def test_where_the_law_is_known_the_gap_to_the_best_is_said(tmp_path):
     assert balanced["num_examples"] == 8 * 30
     assert balanced["bayes"] == results["bayes_balanced_test"]
     for k in (1, 3, 5):
-        # Of as many examples of each class, in float32.
+        # A class-balanced set, in float32.
         best = balanced["bayes"][f"macro_top_{k}_accuracy"]
         assert balanced["bayes"][f"top_{k}_accuracy"] == pytest.approx(best, rel=1e-6)
     report = read(tmp_path / "run" / "evaluation_test.json")
     assert report["bayes"] == results["bayes"]
     gap = report["gap_to_bayes"]
-    # For a group of classes alone the best over all is not the best.
+    # For only a group of classes the best over all is not the best.
     assert gap.keys() == {
         f"{a}{b}_{k}_accuracy"
         for a in ("", "macro_")

@@ -1,4 +1,4 @@
-"""The whole program in one process: a run, a run that is broken off, and runs that are refused."""
+"""The complete program in one process: a run, an interrupted run, and runs that are refused."""
 
 import copy
 import dataclasses
@@ -47,7 +47,7 @@ def unbroken(config, tmp_path_factory, standard_promotion):
 
 
 def without_times(results):
-    """The results as text, which tells numbers apart to the last bit and takes NaN for NaN."""
+    """The results as text, which distinguishes numbers to the last bit and equates NaN with NaN."""
     times = ("epoch_seconds", "examples_per_second", "data_wait_share")
     kept = {name: value for name, value in results.items() if name not in times}
     return json.dumps(kept, sort_keys=True)
@@ -184,7 +184,7 @@ def test_what_is_called_after_each_epoch_can_stop_the_run(config, unbroken, tmp_
         # A metric without a value, as of classes that do not occur, is NaN here and null there.
         read = {name: None if np.isnan(value) else value for name, value in metrics.items()}
         assert read.items() <= line.items()
-    # It goes on after the second epoch, as if it had not been stopped.
+    # It resumes after the second epoch, as if it had not been stopped.
     results = experiment.run(config, workdir, after_epoch=note)
     assert list(seen) == [1, 2, 3]
     assert without_times(results) == without_times(unbroken[1])
@@ -233,7 +233,7 @@ def test_a_run_without_its_results_writes_its_outcomes_again(
 @pytest.mark.parametrize(
     ("label_noise", "message"),
     [
-        # It is the same run, and goes on to look for its data.
+        # It is the same run, and continues by opening its data.
         (0.0, "cifar100 is not prepared in"),
         (0.2, r"another configuration \(dataset.label_noise_kind: 'superclass' -> 'blocks'\)"),
     ],
@@ -291,14 +291,14 @@ def test_an_extended_run_ends_like_one_of_more_epochs(of_two_epochs, unbroken):
         experiment.run(config, workdir, extend=True)
     written = unsealed(workdir / "config.json")
     assert written == {**config, "extensions": [[2, 38]]}
-    # What is true of the shorter run alone is out of the way, and not lost.
+    # What belongs only to the shorter run was moved, and is not lost.
     assert (workdir / "until_epoch_2" / "results.json").read_text() == shorter
     for name in ("evaluation_test.json", "calibration.json"):
         assert (workdir / "until_epoch_2" / name).exists()
         assert not (workdir / name).exists()
     assert outcomes_in(workdir / "until_epoch_2") == outcomes
     assert not (workdir / "outcomes_test.npz").exists()
-    # It goes on with and without the flag, as any run that was broken off.
+    # It resumes with and without the flag, like any interrupted run.
     results = experiment.run(config, workdir)
     assert results["config"] == written
     assert results["parameters_digest"] == unbroken[1]["parameters_digest"]
@@ -320,7 +320,7 @@ def test_the_second_of_two_extensions_is_told(of_two_epochs, monkeypatch):
     assembled = experiment._assembled
 
     def after_another(*arguments):
-        """The data set takes long to open: another command begins and ends meanwhile."""
+        """The data set takes long to open: another command starts and ends meanwhile."""
         monkeypatch.undo()
         experiment.run(config, workdir, extend=True)
         return assembled(*arguments)
@@ -455,7 +455,7 @@ def test_a_validation_loss_of_nan_is_the_worst_of_a_tie():
 )
 def test_progress_of_another_version_is_refused(changes, message):
     saved = json.loads(json.dumps(vars(Progress())))
-    # A field that a later version has added is none of ours.
+    # A field that a later version added is not one of ours.
     assert Progress.from_saved({**saved, "added": 1}) == Progress()
     with pytest.raises(UserError, match=f"^the progress in the latest checkpoint .*{message}"):
         Progress.from_saved({**saved, **changes})

@@ -67,7 +67,7 @@ def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
     earlier, workdir = tmp_path / "earlier", tmp_path / "run"
     shutil.copytree(finished_run, earlier)
     selected = trained.load(finished_run)
-    # The head is trained anew on balanced classes, as by Kang et al. (2020).
+    # The head is trained from scratch on balanced classes, as by Kang et al. (2020).
     changes = {
         "model.start_from": str(earlier),
         "model.freeze": True,
@@ -94,7 +94,8 @@ def test_a_run_starts_from_an_earlier_one_and_needs_it_no_more(
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
     first = next(line for line in lines if line["split"] == "validation")
     assert first["loss"] < 0.3
-    # The features were normalized below the new head. Whoever goes on has the same classifier.
+    # The features were normalized below the new head. A run that starts from it has the same
+    # classifier.
     norm = as_bytes(found.batch_stats["norm"])
     images = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 1), np.uint8)
     for freeze in (False, True):
@@ -196,7 +197,7 @@ def test_the_rates_of_a_configuration_reach_its_layers(config):
     made = assembly._make_optimizer(assembly.hyperparameters["optimizer"]).transformation
     ones = jax.tree.map(np.ones_like, params)
     updates, _ = made.update(ones, made.init(params), params)
-    # Three layers below the head; the kernels alone have the weight decay.
+    # Three layers below the head; only the kernels have the weight decay.
     for name, rate in (("0", 0.0125), ("1", 0.025), ("2", 0.05)):
         kernel = params["features"][f"Conv_{name}"]["kernel"]
         found = updates["features"][f"Conv_{name}"]["kernel"]
@@ -218,7 +219,7 @@ def test_features_are_normalized_below_a_new_linear_head(config, finished_run):
     )
     norm = state.batch_stats["norm"]
     normalized = (np.asarray(features) - norm["mean"][None]) / norm["scale"][None]
-    # Of 1,024 of the 1,257 images.
+    # From 1,024 of the 1,257 images.
     np.testing.assert_allclose(np.square(normalized).sum(axis=1).mean(), 100, rtol=0.05)
     taken_over = experiment._first_state(assemble(parse(changed(config, frozen)))).batch_stats[
         "norm"

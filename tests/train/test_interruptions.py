@@ -42,7 +42,7 @@ def test_a_second_signal_ends_the_run_at_once(tmp_path, second, code, words):
     assert (done.returncode, done.stderr) == (code, words)
 
 
-# Of large constants in the step: it is compiled anew for each.
+# Large constants in the step: it is compiled again for each.
 RATES = {
     # The first step's own loss and gradient are finite, and nothing after them is.
     "at once": ("--config.optimizer.learning_rate=1e20", 1),
@@ -78,7 +78,7 @@ def test_divergence_is_told_with_the_last_good_checkpoint(tmp_path, when):
     latest = workdir / "checkpoints" / str(bad_step - 1)
     assert kept == f"the last good checkpoint is {latest}"
     assert checkpoints(workdir)[-1] == bad_step - 1
-    # It is whole, and of numbers that are finite; and the same command comes to the same end.
+    # It is complete and has finite numbers; and the same command comes to the same end.
     done = PROGRAM.run(workdir, every_step, *rate)
     assert (done.returncode, done.stderr) == (2, f"{line}\n")
     assert "going on after epoch 1 of 8\n" in done.stdout
@@ -106,7 +106,7 @@ def changed(config, changes):
 
 
 def refusal(config, workdir):
-    """What a run of a configuration in the workdir of another is told, and left as it was."""
+    """The error of a run in the workdir of another configuration, which stays as it was."""
     before = sorted(workdir.rglob("*"))
     with pytest.raises(UserError) as raised:
         experiment.run(config, workdir)

@@ -1,4 +1,4 @@
-"""Runs for long tails: class weights that begin late, heads of another kind, heads trained anew."""
+"""Runs for long tails: class weights that start late, other heads, heads trained from scratch."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ WEIGHTED = {
     "model.scale": 10.0,
     "model.learn_scale": True,
     "loss.class_weights": "class_balanced",
-    # Of two epochs of 19 steps: from step 28 on.
+    # Two epochs of 19 steps: from step 28 on.
     "loss.class_weights_from": 0.75,
     "checkpoint.every_steps": 9,
 }
@@ -51,7 +51,7 @@ def unbroken(finished_run, standard_promotion, tmp_path_factory):
 @pytest.mark.slow
 def test_a_run_goes_on_around_the_first_step_of_its_weights(finished_run, unbroken, tmp_path):
     config = make_config(finished_run, WEIGHTED)
-    # It goes on from the checkpoint of step 27, before the first step of the weights.
+    # It resumes from the checkpoint of step 27, before the first step of the weights.
     with power_cut_at(31):
         experiment.run(config, tmp_path / "run")
     results = experiment.run(config, tmp_path / "run")
@@ -81,7 +81,7 @@ def test_weights_stay_on_in_an_extended_run(finished_run, unbroken, tmp_path):
     shutil.copytree(unbroken[0], workdir)
     longer = {**WEIGHTED, "num_epochs": 3}
     extended = experiment.run(make_config(finished_run, longer), workdir, extend=True)
-    # Of three epochs: from step 28 on, as of the two.
+    # Three epochs: from step 28 on, as with two.
     longer["loss.class_weights_from"] = 28 / 57
     from_start = experiment.run(make_config(finished_run, longer), tmp_path / "from_start")
     assert extended["parameters_digest"] == from_start["parameters_digest"]

@@ -20,10 +20,10 @@ from train.workdir.facts import Facts
 
 # One for each of the eight devices.
 BATCH_SIZE = 8
-# For data sets of which only the files tell it.
+# For data sets for which only the files determine it.
 NUM_CLASSES, NUM_FEATURES, IMAGE_SHAPE = 10, 16, (64, 64, 3)
 DTYPES = {"images": np.uint8, "features": np.float32, "names": np.int32}
-# The recipes of people's own data take any loss. All losses are tried with the smallest network.
+# The recipes for a user's own data take any loss. All losses are tried with the smallest network.
 WITH_ANY_LOSS = "features"
 # What is lowered in every run of the tests: a network of each kind of input.
 SOME = ("digits", "features", "place_names")
@@ -52,7 +52,7 @@ def assembly_of(argument, class_devices=None):
     recipe, _, choice = argument.partition(":")
     get_config = importlib.import_module(f"configs.{recipe}").get_config
     config = (get_config(choice) if choice else get_config()).to_dict()
-    # A program by pmap is no program that can be exported. The step is the same.
+    # A program by pmap cannot be exported. The step is the same.
     config["parallel"] = "shard_map" if class_devices is None else "mesh"
     config["class_devices"] = class_devices or 1
     config["dataset"]["batch_size"] = BATCH_SIZE

@@ -50,7 +50,7 @@ def test_the_command_trains_and_says_where_everything_is(tmp_path):
         assert (workdir / name).is_file()
         assert str(workdir / name) in done.stdout
     assert "epoch 2/2" in done.stdout
-    # Where the numbers are printed, it is said which of them the loss is made for.
+    # The numbers are printed with a note which of them the loss optimizes.
     assert "does not optimise the top-1" in " ".join(done.stdout.split())
     assert "\x1b" not in done.stdout
 

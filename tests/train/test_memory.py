@@ -23,7 +23,7 @@ def test_a_network_is_refused_before_the_data_set_is_opened(monkeypatch):
         raise AssertionError("opened")
 
     monkeypatch.setattr(SyntheticLatentsSpec, "load", load)
-    # Also of a width and a depth of which the product overflows 64 bits.
+    # Also for a width and a depth whose product overflows 64 bits.
     config = config_of(synthetic_latents.get_config(), width=10**9, depth=20)
     with pytest.raises(UserError, match=r"parameters of config.model, .* EB of memory; this mach"):
         assemble(parse(config))

@@ -25,7 +25,7 @@ class Affordable:
 # What the archives of the tests have: an image or a few of each class.
 RECIPES = {
     "cifar100": Affordable(
-        # 300 images, of which 200 are left for training.
+        # 300 images; 200 are left for training.
         ("dataset.batch_size=50", "dataset.validation_size=100"),
         num_classes=100,
         loss="noised_balanced",
@@ -165,7 +165,7 @@ def prepare(dataset, make_archive, folder, summary):
 
 @pytest.fixture(scope="module")
 def data_dir_of(tmp_path_factory):
-    """A recipe to where its data set lies prepared; recipes share data sets."""
+    """The folder of the prepared data set by recipe; recipes share data sets."""
 
     @functools.cache
     def prepared(dataset):
@@ -224,7 +224,7 @@ def test_synthetic_species_are_compared_with_the_best_classifier(tmp_path, run_s
     assert bayes.keys() == test.keys()
     for k in SYNTHETIC_SPECIES.ks:
         trained, best = (metrics[f"top_{k}_accuracy"] for metrics in (test, bayes))
-        # The hits of the two differ only where one of them misses, which bounds the variance of
+        # The hits of the two differ only if one of them misses, which bounds the variance of
         # their difference; its mean is at most zero, and four deviations are one case in 30,000.
         deviation = math.sqrt(((1 - trained) + (1 - best)) / NUM_TEST_SPECIES)
         assert trained <= best + 4 * deviation

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# From the ground up: a room may import those of the lines below its own, and itself.
+# From the ground up: a room may import itself and the rooms in the lines before its own.
 FLOORS = (
     ("train.foundation",),
     ("train.configuration",),
@@ -42,7 +42,7 @@ def modules(package):
 
 
 def imports(path, *, when_run=True):
-    """The modules that a source file imports, also inside functions unless told otherwise."""
+    """The modules that a source file imports, by default also inside functions."""
     tree = ast.parse(path.read_text())
     inside = {
         node
@@ -60,7 +60,7 @@ def imports(path, *, when_run=True):
 
 
 def room_of(name):
-    """The innermost room that a module, or a name in one, belongs to; None where there is none."""
+    """The innermost room that a module, or a name in one, belongs to; None if there is none."""
     parts = name.split(".")
     names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
     return next((name for name in names if name in FLOOR_OF), None)

@@ -18,7 +18,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 # Arguments with the examples along their first axes.
-_OF_EXAMPLES = ("features", "labels", "key")
+_OF_EXAMPLES = ("features", "labels", "where", "key")
 
 
 def split_examples(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

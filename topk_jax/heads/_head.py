@@ -88,15 +88,22 @@ class Scores(NamedTuple):
 
 
 def check_batch(
-    features: ArrayLike, head: Head, labels: ArrayLike, name: str = "head"
+    features: ArrayLike,
+    head: Head,
+    labels: ArrayLike,
+    name: str = "head",
+    *,
+    where: ArrayLike | None = None,
 ) -> tuple[Scores, jax.Array, tuple[int, ...]]:
     """The scores of the features, the labels `[n]` and the shape of the batch, or raises.
 
-    The labels have 32 bits, like all classes here. Labels outside [0, L) become -1.
+    The labels have 32 bits, like all classes here. Labels outside [0, L) become -1. Examples that
+    `where` leaves out get features and a label of 0; see `_numerics.zero_left_out`.
     """
     given = _checks.floating_array(features, "features")
     batch_shape = given.shape[:-1]
     labels = _checks.integer_array(labels, "labels", batch_shape, of=("features", given.shape))
+    given, labels = _checks.zero_elsewhere(where, given, labels)
     scores = check_scores(given.reshape(-1, given.shape[-1]), head, name, given.shape)
     _class_axis.check_not_split(
         f"{name}.weights",

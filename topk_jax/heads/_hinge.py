@@ -33,6 +33,7 @@ def top_k_hinge(
     labels: ArrayLike,
     *,
     k: int,
+    where: ArrayLike | None = None,
     block_size: int | None = None,
 ) -> jax.Array:
     r"""The hinge on the k-th largest score of the wrong classes, without the scores of all classes.
@@ -47,6 +48,8 @@ def top_k_hinge(
         head: a `LinearHead` or a `CosineHead` of L classes.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L - 1.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their features and label are.
         block_size: static number of classes whose scores are in memory at a time, at least 1; a
             smaller one than k + 1 counts as k + 1. By default a block has 2^20 scores on the CPU,
             and 2^24 elsewhere.
@@ -72,10 +75,11 @@ def top_k_hinge(
 
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, equation 4.4.
     """
-    scores, labels, batch_shape = check_batch(features, head, labels)
+    scores, labels, batch_shape = check_batch(features, head, labels, where=where)
     k = _checks.rank(k, scores.num_classes - 1, reason=REASON_WITHOUT_LABEL)
     reduced, positions = _reduced(scores, labels, k, block_size)
-    return compute_top_k_hinge(reduced, positions, k).reshape(batch_shape)
+    losses = compute_top_k_hinge(reduced, positions, k).reshape(batch_shape)
+    return _numerics.zero_left_out(losses, where)
 
 
 @split_examples
@@ -85,6 +89,7 @@ def convex_top_k_hinge(
     labels: ArrayLike,
     *,
     k: int,
+    where: ArrayLike | None = None,
     block_size: int | None = None,
 ) -> jax.Array:
     r"""The hinge on the mean of the k largest scores, without the scores of all classes.
@@ -99,6 +104,8 @@ def convex_top_k_hinge(
         head: a `LinearHead` or a `CosineHead` of L classes.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their features and label are.
         block_size: as for `top_k_hinge`.
 
     Returns:
@@ -122,10 +129,11 @@ def convex_top_k_hinge(
 
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, table 4.1.
     """
-    scores, labels, batch_shape = check_batch(features, head, labels)
+    scores, labels, batch_shape = check_batch(features, head, labels, where=where)
     k = _checks.rank(k, scores.num_classes)
     reduced, positions = _reduced(scores, labels, k, block_size)
-    return compute_convex_top_k_hinge(reduced, positions, k).reshape(batch_shape)
+    losses = compute_convex_top_k_hinge(reduced, positions, k).reshape(batch_shape)
+    return _numerics.zero_left_out(losses, where)
 
 
 @split_examples
@@ -135,6 +143,7 @@ def calibrated_top_k_hinge(
     labels: ArrayLike,
     *,
     k: int,
+    where: ArrayLike | None = None,
     block_size: int | None = None,
 ) -> jax.Array:
     r"""The hinge on the (k+1)-th largest score of all classes, without the scores of all classes.
@@ -149,6 +158,8 @@ def calibrated_top_k_hinge(
         head: a `LinearHead` or a `CosineHead` of L classes.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L - 1.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their features and label are.
         block_size: as for `top_k_hinge`; a smaller one than k + 2 counts as k + 2.
 
     Returns:
@@ -173,10 +184,11 @@ def calibrated_top_k_hinge(
     Source: Yang and Koyejo (2020), "On the consistency of top-k surrogate losses"; thesis,
     equation 4.5.
     """
-    scores, labels, batch_shape = check_batch(features, head, labels)
+    scores, labels, batch_shape = check_batch(features, head, labels, where=where)
     k = _checks.rank(k, scores.num_classes - 1, reason=REASON_NEXT_RANK)
     reduced, positions = _reduced(scores, labels, k + 1, block_size)
-    return compute_calibrated_top_k_hinge(reduced, positions, k).reshape(batch_shape)
+    losses = compute_calibrated_top_k_hinge(reduced, positions, k).reshape(batch_shape)
+    return _numerics.zero_left_out(losses, where)
 
 
 def _reduced(

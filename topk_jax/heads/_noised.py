@@ -28,6 +28,7 @@ def noised_top_k_hinge(
     key: jax.Array,
     margins: ArrayLike = 1.0,
     scale: ArrayLike = 1.0,
+    where: ArrayLike | None = None,
     block_size: int | None = None,
 ) -> jax.Array:
     r"""The calibrated top-K hinge smoothed with Gaussian noise, without the scores of all classes.
@@ -51,6 +52,8 @@ def noised_top_k_hinge(
         key: one random key, or one per example, `[...]`; use a new one for each call.
         margins: m, in the units of the scores, at least 0: a scalar, or one value per class, `[L]`.
         scale: positive scalar factor of the loss (gamma above), needed for cosines.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their features and label are.
         block_size: static number of classes whose scores are in memory at a time, at least 1; a
             smaller one than k + 1 counts as k + 1. By default a block has 2^20 scores on the CPU,
             and 2^24 elsewhere.
@@ -78,7 +81,7 @@ def noised_top_k_hinge(
 
     Source: Garcin et al. (2022); thesis, equations 4.10 and 4.13.
     """
-    scores, labels, batch_shape = check_batch(features, head, labels)
+    scores, labels, batch_shape = check_batch(features, head, labels, where=where)
     num_classes, dtype = scores.num_classes, scores.rows.dtype
     k = _checks.rank(k, num_classes - 1, reason=REASON_NEXT_RANK)
     epsilon = _checks.scalar(epsilon, "epsilon", dtype, at_least=0)
@@ -95,7 +98,7 @@ def noised_top_k_hinge(
     gap = _numerics.nan_where_invalid_labels(gap, labels, num_classes)
     gap = _numerics.nan_unless(~jnp.isnan(margin) & ~jnp.isnan(epsilon), gap)
     losses = scale * jax.nn.relu(margin + gap)
-    return losses.reshape(batch_shape)
+    return _numerics.zero_left_out(losses.reshape(batch_shape), where)
 
 
 def _gap(

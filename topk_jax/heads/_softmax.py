@@ -24,7 +24,12 @@ __all__ = ["cross_entropy"]
 
 @split_examples
 def cross_entropy(
-    features: ArrayLike, head: Head, labels: ArrayLike, *, block_size: int | None = None
+    features: ArrayLike,
+    head: Head,
+    labels: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    block_size: int | None = None,
 ) -> jax.Array:
     r"""The cross-entropy of the softmax of a head's scores, without the scores of all classes.
 
@@ -37,6 +42,8 @@ def cross_entropy(
         features: floating-point features x, `[..., d]`.
         head: a `LinearHead` or a `CosineHead` of L classes.
         labels: integer classes, `[...]`.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their features and label are.
         block_size: static number of classes whose scores are in memory at a time, at least 1. By
             default a block has 2^20 scores on the CPU, and 2^24 elsewhere.
 
@@ -61,10 +68,10 @@ def cross_entropy(
 
     Source: Wijmans et al. (2024), "Cut your losses in large-vocabulary language models".
     """
-    scores, labels, batch_shape = check_batch(features, head, labels)
-    return compute_cross_entropy(scores, labels, size_of_block(block_size, scores)).reshape(
-        batch_shape
-    )
+    scores, labels, batch_shape = check_batch(features, head, labels, where=where)
+    losses = compute_cross_entropy(scores, labels, size_of_block(block_size, scores))
+    losses = losses.reshape(batch_shape)
+    return _numerics.zero_left_out(losses, where)
 
 
 def compute_cross_entropy(scores: Scores, labels: jax.Array, block_size: int) -> jax.Array:

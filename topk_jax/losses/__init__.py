@@ -9,6 +9,7 @@ from topk_jax.losses import (
     _cardinality,
     _entmax,
     _hinge,
+    _label_distribution,
     _label_noise,
     _long_tail,
     _multilabel,
@@ -23,6 +24,7 @@ from topk_jax.losses._average_k import *
 from topk_jax.losses._cardinality import *
 from topk_jax.losses._entmax import *
 from topk_jax.losses._hinge import *
+from topk_jax.losses._label_distribution import *
 from topk_jax.losses._label_noise import *
 from topk_jax.losses._long_tail import *
 from topk_jax.losses._multilabel import *
@@ -39,6 +41,7 @@ __all__ += _average_k.__all__
 __all__ += _cardinality.__all__
 __all__ += _entmax.__all__
 __all__ += _hinge.__all__
+__all__ += _label_distribution.__all__
 __all__ += _label_noise.__all__
 __all__ += _long_tail.__all__
 __all__ += _multilabel.__all__

@@ -27,6 +27,7 @@ def entmax_loss(
     labels: ArrayLike,
     *,
     alpha: ArrayLike,
+    where: ArrayLike | None = None,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The Fenchel-Young loss of `operators.entmax`: cross-entropy at alpha = 1.
@@ -42,6 +43,8 @@ def entmax_loss(
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         alpha: scalar from 1 to 2; with larger values fewer classes have a gradient. May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -66,14 +69,19 @@ def entmax_loss(
     Source: Peters, Niculae and Martins (2019), "Sparse sequence-to-sequence models";
     Blondel, Martins and Niculae (2020), "Learning with Fenchel-Young losses".
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=1, at_most=2)
-    return _compute_entmax_loss(scores, labels, alpha, class_axis_name)
+    losses = _compute_entmax_loss(scores, labels, alpha, class_axis_name)
+    return _numerics.zero_left_out(losses, where)
 
 
 @_class_axis.allow_split()
 def sparsemax_loss(
-    logits: ArrayLike, labels: ArrayLike, *, class_axis_name: Hashable | None = None
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    where: ArrayLike | None = None,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The sparsemax loss: `entmax_loss` at alpha = 2.
 
@@ -87,6 +95,8 @@ def sparsemax_loss(
     Args:
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -110,9 +120,10 @@ def sparsemax_loss(
 
     Source: Martins and Astudillo (2016), "From softmax to sparsemax"; thesis, equation 6.12.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     alpha = jnp.asarray(2, scores.dtype)
-    return _compute_entmax_loss(scores, labels, alpha, class_axis_name)
+    losses = _compute_entmax_loss(scores, labels, alpha, class_axis_name)
+    return _numerics.zero_left_out(losses, where)
 
 
 def _compute_entmax_loss(

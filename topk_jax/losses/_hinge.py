@@ -25,7 +25,12 @@ REASON_NEXT_RANK = "the number of classes minus one, because rank k + 1 is used"
 
 @_class_axis.allow_split()
 def top_k_error(
-    logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    k: int,
+    where: ArrayLike | None = None,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""Whether the true class is missing from the k highest scores, 1 or 0.
 
@@ -37,6 +42,8 @@ def top_k_error(
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -61,18 +68,24 @@ def top_k_error(
 
     Source: Garcin (2023), thesis, equation 4.3.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     k = _checks.rank(k, _classes.count(scores, class_axis_name))
     scores, labels = _few_classes(scores, labels, k, class_axis_name)
     gap = compute_top_k_value(scores, k) - _numerics.score_of_label(scores, labels)
     # Hazard: XLA rewrites the product of a comparison and a number as a selection, which loses a
     # NaN. Choice: the sign of a number that is already NaN. Cost: none.
-    return jnp.sign(jax.nn.relu(_numerics.nan_where_invalid(gap, scores, labels)))
+    losses = jnp.sign(jax.nn.relu(_numerics.nan_where_invalid(gap, scores, labels)))
+    return _numerics.zero_left_out(losses, where)
 
 
 @_class_axis.allow_split()
 def top_k_hinge(
-    logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    k: int,
+    where: ArrayLike | None = None,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The hinge on the k-th largest score of the wrong classes.
 
@@ -82,6 +95,8 @@ def top_k_hinge(
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L - 1.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -106,10 +121,10 @@ def top_k_hinge(
 
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, equation 4.4.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     num_classes = _classes.count(scores, class_axis_name)
     k = _checks.rank(k, num_classes - 1, reason=REASON_WITHOUT_LABEL)
-    return compute_top_k_hinge(scores, labels, k, class_axis_name)
+    return _numerics.zero_left_out(compute_top_k_hinge(scores, labels, k, class_axis_name), where)
 
 
 def compute_top_k_hinge(
@@ -126,7 +141,12 @@ def compute_top_k_hinge(
 
 @_class_axis.allow_split()
 def convex_top_k_hinge(
-    logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    k: int,
+    where: ArrayLike | None = None,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The hinge on the mean of the k largest scores, a convex upper bound of `top_k_hinge`.
 
@@ -136,6 +156,8 @@ def convex_top_k_hinge(
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -160,9 +182,10 @@ def convex_top_k_hinge(
 
     Source: Lapin et al. (2015), "Top-k multiclass SVM"; thesis, table 4.1.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     k = _checks.rank(k, _classes.count(scores, class_axis_name))
-    return compute_convex_top_k_hinge(scores, labels, k, class_axis_name)
+    losses = compute_convex_top_k_hinge(scores, labels, k, class_axis_name)
+    return _numerics.zero_left_out(losses, where)
 
 
 def compute_convex_top_k_hinge(
@@ -180,7 +203,12 @@ def compute_convex_top_k_hinge(
 
 @_class_axis.allow_split()
 def calibrated_top_k_hinge(
-    logits: ArrayLike, labels: ArrayLike, *, k: int, class_axis_name: Hashable | None = None
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    k: int,
+    where: ArrayLike | None = None,
+    class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The hinge on the (k+1)-th largest score of all classes, calibrated for the top-k error.
 
@@ -190,6 +218,8 @@ def calibrated_top_k_hinge(
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L - 1.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -215,10 +245,11 @@ def calibrated_top_k_hinge(
     Source: Yang and Koyejo (2020), "On the consistency of top-k surrogate losses"; thesis,
     equation 4.5.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     num_classes = _classes.count(scores, class_axis_name)
     k = _checks.rank(k, num_classes - 1, reason=REASON_NEXT_RANK)
-    return compute_calibrated_top_k_hinge(scores, labels, k, class_axis_name)
+    losses = compute_calibrated_top_k_hinge(scores, labels, k, class_axis_name)
+    return _numerics.zero_left_out(losses, where)
 
 
 def compute_calibrated_top_k_hinge(

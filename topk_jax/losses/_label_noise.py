@@ -11,7 +11,9 @@ __all__ = ["generalized_cross_entropy", "symmetric_cross_entropy"]
 
 
 @_class_axis.refuse_split
-def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, *, q: ArrayLike) -> jax.Array:
+def generalized_cross_entropy(
+    logits: ArrayLike, labels: ArrayLike, *, q: ArrayLike, where: ArrayLike | None = None
+) -> jax.Array:
     r"""A loss between the cross-entropy and the probability of a wrong class, at most 1 / q.
 
     .. math::
@@ -26,6 +28,8 @@ def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, *, q: ArrayL
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         q: scalar, greater than 0 and at most 1; 0.7 is common. May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
@@ -48,11 +52,11 @@ def generalized_cross_entropy(logits: ArrayLike, labels: ArrayLike, *, q: ArrayL
     Source: Zhang and Sabuncu (2018), "Generalized cross entropy loss for training deep neural
     networks with noisy labels", without its truncation.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     q = _checks.scalar(q, "q", scores.dtype, above=0, at_most=1)
     entropy = _cross_entropy(scores, labels)
     losses = _one_less_exponential(q * entropy) / q
-    return _numerics.nan_where_invalid(losses, scores, labels)
+    return _numerics.zero_left_out(_numerics.nan_where_invalid(losses, scores, labels), where)
 
 
 @_class_axis.refuse_split
@@ -63,6 +67,7 @@ def symmetric_cross_entropy(
     alpha: ArrayLike,
     beta: ArrayLike,
     log_zero: ArrayLike = -4.0,
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""The cross-entropy plus the cross-entropy with the roles of label and softmax exchanged.
 
@@ -80,6 +85,8 @@ def symmetric_cross_entropy(
         beta: scalar weight of the reverse cross-entropy, at least 0. May be traced.
         log_zero: scalar A, less than 0. May be traced. The paper has -4; its authors' code replaces
             0 by 1e-4, which is A = -9.21.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
@@ -104,7 +111,7 @@ def symmetric_cross_entropy(
 
     Source: Wang et al. (2019), "Symmetric cross entropy for robust learning with noisy labels".
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, at_least=0)
     beta = _checks.scalar(beta, "beta", scores.dtype, at_least=0)
     log_zero = _checks.scalar(log_zero, "log_zero", scores.dtype, below=0)
@@ -113,7 +120,7 @@ def symmetric_cross_entropy(
     # computes as y (1 - y), loses the digits of an unlikely label, and is 0 if the odds are e^17 or
     # more. Choice: the exponential. Cost: two exponentials per example.
     losses = alpha * entropy - beta * log_zero * _one_less_exponential(entropy)
-    return _numerics.nan_where_invalid(losses, scores, labels)
+    return _numerics.zero_left_out(_numerics.nan_where_invalid(losses, scores, labels), where)
 
 
 def _cross_entropy(scores: jax.Array, labels: jax.Array) -> jax.Array:

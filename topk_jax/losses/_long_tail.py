@@ -22,6 +22,7 @@ def logit_adjusted_cross_entropy(
     *,
     class_counts: ArrayLike,
     tau: ArrayLike = 1.0,
+    where: ArrayLike | None = None,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The cross-entropy of logits to which the logarithms of the class frequencies are added.
@@ -43,6 +44,8 @@ def logit_adjusted_cross_entropy(
         class_counts: the number of training examples of each class, positive, `[L]`. May be
             traced.
         tau: scalar strength of the adjustment, at least 0; 0 gives `cross_entropy`. May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -70,13 +73,14 @@ def logit_adjusted_cross_entropy(
     Source: Menon et al. (2021), "Long-tail learning via logit adjustment", equation 10; Ren et al.
     (2020), "Balanced meta-softmax for long-tailed visual recognition", for tau = 1.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     counts = _counts(class_counts, scores)
     tau = _checks.scalar(tau, "tau", scores.dtype, at_least=0)
     gaps = _softmax.gaps_to_label(scores, labels, class_axis_name)
     gaps = gaps + _prior_gaps(counts, tau, labels, class_axis_name)
     losses = jax.nn.softplus(_softmax.log_odds_of_others(gaps, labels, class_axis_name))
-    return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
+    losses = _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
+    return _numerics.zero_left_out(losses, where)
 
 
 @_class_axis.refuse_split
@@ -87,6 +91,7 @@ def vector_scaling(
     class_counts: ArrayLike,
     gamma: ArrayLike,
     tau: ArrayLike,
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""The cross-entropy of logits that are scaled and shifted by the class frequencies.
 
@@ -108,6 +113,8 @@ def vector_scaling(
         gamma: scalar exponent of the factors, at least 0; 0 gives `logit_adjusted_cross_entropy`.
             May be traced.
         tau: scalar strength of the shift, at least 0. May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
@@ -135,7 +142,7 @@ def vector_scaling(
     class-dependent temperatures of Ye et al. (2020), "Identifying and compensating for feature
     deviation in imbalanced deep learning".
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     counts = _counts(class_counts, scores)
     gamma = _checks.scalar(gamma, "gamma", scores.dtype, at_least=0)
     tau = _checks.scalar(tau, "tau", scores.dtype, at_least=0)
@@ -154,7 +161,7 @@ def vector_scaling(
     gaps = scaled + _class_gaps(factors, labels) * of_label + _prior_gaps(counts, tau, labels)
     gaps = gaps + _softmax.gaps_to_label(floors, labels)
     losses = jax.nn.softplus(_softmax.log_odds_of_others(gaps, labels))
-    return _numerics.nan_where_invalid(losses, scores, labels)
+    return _numerics.zero_left_out(_numerics.nan_where_invalid(losses, scores, labels), where)
 
 
 def class_balanced_weights(class_counts: ArrayLike, *, beta: ArrayLike) -> jax.Array:

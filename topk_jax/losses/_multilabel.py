@@ -17,7 +17,9 @@ from topk_jax import _checks, _class_axis, _numerics
 __all__ = ["assume_negative", "binary_cross_entropy", "expected_positive_regularization", "role"]
 
 
-def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
+def binary_cross_entropy(
+    logits: ArrayLike, targets: ArrayLike, *, where: ArrayLike | None = None
+) -> jax.Array:
     r"""The sum of the binary cross-entropies of all classes.
 
     .. math:: \ell(s, t) = -\sum_j t_j \log\sigma(s_j) + (1 - t_j) \log(1 - \sigma(s_j))
@@ -26,6 +28,8 @@ def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
         logits: floating-point scores, `[..., L]`.
         targets: 1 (or true) for the classes that are present and 0 for the others, `[..., L]`;
             booleans, integers or floats.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and targets are.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or a
@@ -47,13 +51,16 @@ def binary_cross_entropy(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
 
     Source: Garcin (2023), thesis, equation 6.3.
     """
-    scores, targets = _checks.logits_and_targets(logits, targets)
+    scores, targets = _checks.logits_and_targets(logits, targets, where=where)
     loss = negative_log_likelihood(scores, targets == 1).sum(axis=-1)
-    return _numerics.nan_where_invalid_targets(loss, scores, targets)
+    losses = _numerics.nan_where_invalid_targets(loss, scores, targets)
+    return _numerics.zero_left_out(losses, where)
 
 
 @_class_axis.refuse_split
-def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
+def assume_negative(
+    logits: ArrayLike, labels: ArrayLike, *, where: ArrayLike | None = None
+) -> jax.Array:
     r"""The binary cross-entropy with one positive class, and a total weight of 1 for all others.
 
     .. math:: \ell(z, y) = -\log\sigma(z_y) - \frac{1}{L-1} \sum_{j \ne y} \log(1 - \sigma(z_j))
@@ -63,6 +70,8 @@ def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
     Args:
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
@@ -83,12 +92,12 @@ def assume_negative(logits: ArrayLike, labels: ArrayLike) -> jax.Array:
 
     Source: Cole et al. (2021); Garcin (2023), thesis, equation 5.5.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     num_classes = scores.shape[-1]
     positive = _numerics.is_label(scores, labels)
     weights = jnp.where(positive, 1.0, 1.0 / max(num_classes - 1, 1)).astype(scores.dtype)
     loss = (weights * negative_log_likelihood(scores, positive)).sum(axis=-1)
-    return _numerics.nan_where_invalid(loss, scores, labels)
+    return _numerics.zero_left_out(_numerics.nan_where_invalid(loss, scores, labels), where)
 
 
 @_class_axis.refuse_split

@@ -29,6 +29,7 @@ def noised_top_k_hinge(
     noise: ArrayLike | None = None,
     margins: ArrayLike = 1.0,
     scale: ArrayLike = 1.0,
+    where: ArrayLike | None = None,
     class_axis_name: Hashable | None = None,
     implementation: Literal["xla", "pallas"] = "xla",
 ) -> jax.Array:
@@ -52,6 +53,8 @@ def noised_top_k_hinge(
         noise: standard normal noise `[M, ..., L]` instead of a key.
         margins: m, in the units of the logits, at least 0: a scalar, or one value per class, `[L]`.
         scale: positive scalar factor of the loss (gamma above), needed for cosines.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
         implementation: "xla", or "pallas" for one kernel on GPU and TPU, with the same noise; see
@@ -80,7 +83,7 @@ def noised_top_k_hinge(
 
     Source: Garcin et al. (2022); thesis, equations 4.10 and 4.13.
     """
-    hinge = _check_hinge(logits, labels, k, margins, scale, class_axis_name)
+    hinge = _check_hinge(logits, labels, k, margins, scale, class_axis_name, where)
     perturbation = check_perturbation(
         Selection(hinge.k + 1, True, num_samples, implementation),
         hinge.scores,
@@ -90,7 +93,7 @@ def noised_top_k_hinge(
         class_axis_name=class_axis_name,
     )
     smooth = partial(compute_perturbed, perturbation=perturbation, class_axis_name=class_axis_name)
-    return _smoothed_hinge(hinge, smooth, class_axis_name)
+    return _numerics.zero_left_out(_smoothed_hinge(hinge, smooth, class_axis_name), where)
 
 
 @_class_axis.allow_split()
@@ -103,6 +106,7 @@ def expected_top_k_hinge(
     margins: ArrayLike = 1.0,
     scale: ArrayLike = 1.0,
     num_nodes: int | None = None,
+    where: ArrayLike | None = None,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The calibrated top-K hinge, with the expectation of its top-(K+1) operator under noise.
@@ -122,6 +126,8 @@ def expected_top_k_hinge(
         margins: m, in the units of the logits, at least 0: a scalar, or one value per class, `[L]`.
         scale: positive scalar factor of the loss (gamma above), needed for cosines.
         num_nodes: static number of nodes of the quadrature, as in `expected_top_k_value`.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -146,7 +152,7 @@ def expected_top_k_hinge(
 
     Source: Garcin et al. (2022); thesis, equation 4.8.
     """
-    hinge = _check_hinge(logits, labels, k, margins, scale, class_axis_name)
+    hinge = _check_hinge(logits, labels, k, margins, scale, class_axis_name, where)
     num_classes = _classes.count(hinge.scores, class_axis_name)
     rank = hinge.k + 1
     epsilon, num_nodes = check_expectation(
@@ -159,7 +165,7 @@ def expected_top_k_hinge(
         num_nodes=num_nodes,
         class_axis_name=class_axis_name,
     )
-    return _smoothed_hinge(hinge, smooth, class_axis_name)
+    return _numerics.zero_left_out(_smoothed_hinge(hinge, smooth, class_axis_name), where)
 
 
 class _Hinge(NamedTuple):
@@ -179,8 +185,9 @@ def _check_hinge(
     margins: ArrayLike,
     scale: ArrayLike,
     class_axis_name: Hashable | None,
+    where: ArrayLike | None,
 ) -> _Hinge:
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     k = _checks.rank(k, _classes.count(scores, class_axis_name) - 1, reason=REASON_NEXT_RANK)
     margins = _checks.per_class(margins, "margins", scores.shape[-1], scores.dtype, class_axis_name)
     scale = _checks.scalar(scale, "scale", scores.dtype, above=0)

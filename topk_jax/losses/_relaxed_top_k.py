@@ -23,6 +23,7 @@ def relaxed_top_k_cross_entropy(
     art_lambda: ArrayLike = 0.0,
     num_candidates: int | None = None,
     softmax_top_1: bool = True,
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""The cross-entropy of the relaxed probability that the label is in a top-K set of random K.
 
@@ -55,6 +56,8 @@ def relaxed_top_k_cross_entropy(
             and 50.
         softmax_top_1: static; whether the part of K = 1 is a softmax (of the candidates), which
             makes training more stable.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
@@ -88,7 +91,7 @@ def relaxed_top_k_cross_entropy(
     difftopk, whose `top1_mode` is "sm" by default and "sort" without `softmax_top_1`, and which
     adds 1e-7 to the probability, so that its loss is at most 16.1.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     num_classes = scores.shape[-1]
     weights = _checks.weights_of_sizes(top_k_weights, "top_k_weights", num_classes, scores.dtype)
     relaxation = check_relaxation(method, tau, swap, art_lambda, scores.dtype)
@@ -119,7 +122,7 @@ def relaxed_top_k_cross_entropy(
         log_probability = jnp.logaddexp(log_top_1, log_probability)
     # Logarithms and maxima of the weights may lose the NaN of traced weights outside their range.
     losses = _numerics.nan_unless(~jnp.isnan(weights).any(), -log_probability)
-    return _numerics.nan_where_invalid(losses, scores, labels)
+    return _numerics.zero_left_out(_numerics.nan_where_invalid(losses, scores, labels), where)
 
 
 def _candidates(scores: jax.Array, labels: jax.Array, count: int) -> jax.Array:

@@ -27,6 +27,7 @@ def smooth_top_k_hinge(
     *,
     k: int,
     tau: ArrayLike,
+    where: ArrayLike | None = None,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The top-K hinge, with log-sum-exps instead of its two maxima over sets of K classes.
@@ -44,6 +45,8 @@ def smooth_top_k_hinge(
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L - 1.
         tau: positive scalar temperature, in the units of the logits. May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -71,7 +74,7 @@ def smooth_top_k_hinge(
     Source: Berrada et al. (2018), "Smooth loss functions for deep top-k classification"; thesis,
     table 4.1, where the second sum is misprinted.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     num_classes = _classes.count(scores, class_axis_name)
     k = _checks.rank(k, num_classes - 1, reason=REASON_WITHOUT_LABEL)
     tau = _checks.scalar(tau, "tau", scores.dtype, above=0)
@@ -81,7 +84,8 @@ def smooth_top_k_hinge(
     threshold, excess = _log_ratio_of_sigmas(scores, labels, k, k * tau, class_axis_name)
     gap = threshold - _numerics.score_of_label(scores, labels, class_axis_name)
     loss = _tempered_softplus(1.0 + gap / k + tau * excess, tau)
-    return _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
+    losses = _numerics.nan_where_invalid(loss, scores, labels, class_axis_name)
+    return _numerics.zero_left_out(losses, where)
 
 
 @jax.custom_jvp

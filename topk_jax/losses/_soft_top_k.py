@@ -15,7 +15,12 @@ __all__ = ["lapsum_top_k_loss", "sigmoid_top_k_loss"]
 
 @_class_axis.refuse_split
 def lapsum_top_k_loss(
-    logits: ArrayLike, labels: ArrayLike, *, k: int, alpha: ArrayLike
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    k: int,
+    alpha: ArrayLike,
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""The negative logarithm of the true class's soft membership in the k largest scores.
 
@@ -32,6 +37,8 @@ def lapsum_top_k_loss(
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L. With k = L the loss is 0.
         alpha: positive scalar scale, in the units of the logits. May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
@@ -57,17 +64,23 @@ def lapsum_top_k_loss(
     Source: Struski, Bednarczyk, Podolak and Tabor (2025), "LapSum: one method to differentiate them
     all: ranking, sorting and top-k selection".
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     k = _checks.rank(k, scores.shape[-1])
     alpha = _checks.scalar(alpha, "alpha", scores.dtype, above=0)
     distances = distances_from_threshold(scores, k, alpha)
     loss = -_log_laplace_cdf(_numerics.score_of_label(distances, labels))
-    return _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
+    losses = _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
+    return _numerics.zero_left_out(losses, where)
 
 
 @_class_axis.refuse_split
 def sigmoid_top_k_loss(
-    logits: ArrayLike, labels: ArrayLike, *, k: int, tau: ArrayLike
+    logits: ArrayLike,
+    labels: ArrayLike,
+    *,
+    k: int,
+    tau: ArrayLike,
+    where: ArrayLike | None = None,
 ) -> jax.Array:
     r"""The logistic loss of the true class's distance from the middle of s_[k] and s_[k+1].
 
@@ -84,6 +97,8 @@ def sigmoid_top_k_loss(
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L - 1.
         tau: positive scalar temperature, in the units of the logits. May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or
@@ -109,12 +124,13 @@ def sigmoid_top_k_loss(
     Source: Zhu et al. (2025), "Differentiable fast top-k selection for large-scale recommendation"
     (DFTopK), its loss of one stage.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     k = _checks.rank(k, scores.shape[-1] - 1, reason=REASON_BETWEEN)
     tau = _checks.scalar(tau, "tau", scores.dtype, above=0)
     distances = distances_from_middle(scores, k, tau)
     loss = jax.nn.softplus(-_numerics.score_of_label(distances, labels))
-    return _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
+    losses = _numerics.nan_where_invalid_labels(loss, labels, scores.shape[-1])
+    return _numerics.zero_left_out(losses, where)
 
 
 def _log_laplace_cdf(distances: jax.Array) -> jax.Array:

@@ -17,6 +17,7 @@ def cross_entropy(
     labels: ArrayLike,
     *,
     label_smoothing: ArrayLike = 0.0,
+    where: ArrayLike | None = None,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The cross-entropy of the softmax, with the true class or with a smoothed label.
@@ -32,6 +33,8 @@ def cross_entropy(
         labels: integer classes, `[...]`.
         label_smoothing: scalar part of the label, at least 0 and less than 1, that is spread over
             all classes (epsilon above); classes with a logit of -inf get nothing. May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -59,16 +62,18 @@ def cross_entropy(
     Source: Garcin (2023), thesis, table 4.1; Szegedy et al. (2016), "Rethinking the Inception
     architecture for computer vision", section 7, for smoothed labels.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     smoothing = _checks.scalar(
         label_smoothing, "label_smoothing", scores.dtype, at_least=0, below=1
     )
     # Without smoothing, the second reduction is left out.
     if isinstance(label_smoothing, int | float) and label_smoothing == 0:
-        return compute_cross_entropy(scores, labels, class_axis_name)
+        losses = compute_cross_entropy(scores, labels, class_axis_name)
+        return _numerics.zero_left_out(losses, where)
     losses = jax.nn.softplus(_rival(scores, labels, class_axis_name=class_axis_name))
     losses = losses + smoothing * _mean_gap(scores, labels, class_axis_name)
-    return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
+    losses = _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
+    return _numerics.zero_left_out(losses, where)
 
 
 def compute_cross_entropy(
@@ -85,6 +90,7 @@ def focal(
     labels: ArrayLike,
     *,
     gamma: ArrayLike,
+    where: ArrayLike | None = None,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The cross-entropy, scaled down if the true class is already likely.
@@ -96,6 +102,8 @@ def focal(
         logits: floating-point scores, `[..., L]`.
         labels: integer classes, `[...]`.
         gamma: scalar strength of the scaling, at least 0; 0 gives `cross_entropy`. May be traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -120,7 +128,7 @@ def focal(
     Source: Lin et al. (2017), "Focal loss for dense object detection"; thesis, table 4.1, where
     the formula is misprinted.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     gamma = _checks.scalar(gamma, "gamma", scores.dtype, at_least=0)
     rival = _rival(scores, labels, class_axis_name=class_axis_name)
     # Identity: (1 - p)^gamma = sigmoid(rival)^gamma = exp(-gamma softplus(-rival)). Hazard: the
@@ -128,7 +136,8 @@ def focal(
     # per example.
     damping = jnp.exp(-gamma * jax.nn.softplus(-rival))
     losses = damping * jax.nn.softplus(rival)
-    return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
+    losses = _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
+    return _numerics.zero_left_out(losses, where)
 
 
 @_class_axis.allow_split()
@@ -138,6 +147,7 @@ def ldam(
     *,
     margins: ArrayLike,
     scale: ArrayLike = 1.0,
+    where: ArrayLike | None = None,
     class_axis_name: Hashable | None = None,
 ) -> jax.Array:
     r"""The label-distribution-aware margin loss: cross-entropy with a margin for the true class.
@@ -151,6 +161,8 @@ def ldam(
             `[L]` (see `class_margins`). May be traced.
         scale: positive scalar factor of the logits (gamma above), needed for cosines. May be
             traced.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and label are.
         class_axis_name: the mapped axis of `shard_map` that the classes are split along into equal
             parts, or `None`; see `docs/scaling.md`.
 
@@ -176,12 +188,13 @@ def ldam(
     Source: Cao et al. (2019), "Learning imbalanced datasets with label-distribution-aware margin
     loss"; thesis, table 4.1.
     """
-    scores, labels = _checks.logits_and_labels(logits, labels)
+    scores, labels = _checks.logits_and_labels(logits, labels, where=where)
     margins = _checks.per_class(margins, "margins", scores.shape[-1], scores.dtype, class_axis_name)
     scale = _checks.scalar(scale, "scale", scores.dtype, above=0)
     margin = _numerics.value_of_class(margins, labels, class_axis_name)
     losses = jax.nn.softplus(_rival(scores, labels, margin, scale, class_axis_name))
-    return _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
+    losses = _numerics.nan_where_invalid(losses, scores, labels, class_axis_name)
+    return _numerics.zero_left_out(losses, where)
 
 
 def class_margins(class_counts: ArrayLike, *, max_margin: ArrayLike) -> jax.Array:

@@ -10,7 +10,9 @@ from topk_jax.operators._sparse import compute_sparse_top
 __all__ = ["sparse_top_loss"]
 
 
-def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
+def sparse_top_loss(
+    logits: ArrayLike, targets: ArrayLike, *, where: ArrayLike | None = None
+) -> jax.Array:
     r"""A multi-label loss that is zero if all targets score at least 1 above all other classes.
 
     .. math::
@@ -26,6 +28,8 @@ def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
         logits: floating-point scores, `[..., L]`.
         targets: 1 for each class that is present and 0 for the others, booleans or numbers,
             `[..., L]`.
+        where: which examples count, booleans `[...]`, or `None` for all. The loss and the
+            gradient of the others are 0, whatever their logits and targets are.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or a
@@ -48,12 +52,13 @@ def sparse_top_loss(logits: ArrayLike, targets: ArrayLike) -> jax.Array:
 
     Source: Garcin (2023), thesis, equations 6.24 and 6.25.
     """
-    scores, targets = _checks.logits_and_targets(logits, targets)
+    scores, targets = _checks.logits_and_targets(logits, targets, where=where)
     scores = _numerics.finite_scores(scores)
     present = targets == 1
     projection = compute_sparse_top(scores, present.sum(axis=-1))
     loss = _projection_loss(scores, present.astype(scores.dtype), projection)
-    return _numerics.nan_where_invalid_targets(loss, scores, targets)
+    losses = _numerics.nan_where_invalid_targets(loss, scores, targets)
+    return _numerics.zero_left_out(losses, where)
 
 
 def _projection_loss(scores: jax.Array, targets: jax.Array, projection: jax.Array) -> jax.Array:

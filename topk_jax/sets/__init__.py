@@ -11,18 +11,30 @@ from topk_jax.sets import (
     _average,
     _average_by_class,
     _clusters,
+    _limited,
+    _new_classes,
     _quantiles,
+    _risk,
     _rules,
     _scores,
+    _taxonomic,
     _temperature,
+    _utility,
+    _votes,
 )
 from topk_jax.sets._average import *
 from topk_jax.sets._average_by_class import *
 from topk_jax.sets._clusters import *
+from topk_jax.sets._limited import *
+from topk_jax.sets._new_classes import *
 from topk_jax.sets._quantiles import *
+from topk_jax.sets._risk import *
 from topk_jax.sets._rules import *
 from topk_jax.sets._scores import *
+from topk_jax.sets._taxonomic import *
 from topk_jax.sets._temperature import *
+from topk_jax.sets._utility import *
+from topk_jax.sets._votes import *
 
 # Each family lists what it makes public.
 __all__: list[str] = []
@@ -30,7 +42,13 @@ __all__ += _adjustment.__all__
 __all__ += _average.__all__
 __all__ += _average_by_class.__all__
 __all__ += _clusters.__all__
+__all__ += _limited.__all__
+__all__ += _new_classes.__all__
 __all__ += _quantiles.__all__
+__all__ += _risk.__all__
 __all__ += _rules.__all__
 __all__ += _scores.__all__
+__all__ += _taxonomic.__all__
 __all__ += _temperature.__all__
+__all__ += _utility.__all__
+__all__ += _votes.__all__

@@ -145,7 +145,7 @@ def conformal_quantile(scores: ArrayLike, labels: ArrayLike, *, error: float) ->
     """
     calibration = calibration_of(scores, labels, None)
     rank = _num_covered(calibration.labels.size, _checks.static_error(error))
-    return _conformal_quantile(calibration, rank)
+    return compute_conformal_quantile(calibration, rank)
 
 
 @_class_axis.refuse_split
@@ -264,7 +264,7 @@ def interpolated_quantiles(
     weight = _checks.scalar(weight, "weight", dtype, at_least=0, at_most=1)
     largest = _checks.scalar(largest_score, "largest_score", dtype)
     num_examples, rate = calibration.labels.size, _checks.static_error(error)
-    of_all = _conformal_quantile(calibration, _num_covered(num_examples, rate))
+    of_all = compute_conformal_quantile(calibration, _num_covered(num_examples, rate))
     ranks = covered_of_each_size(num_examples, rate)
     of_classes = _class_conditional_quantiles(calibration, ranks, num_classes)
     of_classes = jnp.minimum(of_classes, largest)
@@ -544,7 +544,7 @@ def _conformal_threshold(
 
 
 @jax.jit
-def _conformal_quantile(calibration: Calibration, rank: jax.Array) -> jax.Array:
+def compute_conformal_quantile(calibration: Calibration, rank: jax.Array) -> jax.Array:
     """The `rank`-th smallest score, or infinity if there are fewer."""
     scores = calibration.scores
     ascending = jnp.concatenate([jnp.sort(scores), jnp.full(1, jnp.inf, scores.dtype)])

@@ -134,7 +134,7 @@ def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
 @partial(jax.jit, static_argnames="k")
 def _top_k_set(scores: jax.Array, k: int) -> jax.Array:
     scores = _selection.compute_once(scores)
-    return _largest_set(scores, _top_k.select_largest(scores, k)[0][..., -1], k)
+    return largest_set(scores, _top_k.select_largest(scores, k)[0][..., -1], k)
 
 
 def _top_k_set_of_split(scores: jax.Array, k: int, class_axis_name: Hashable) -> jax.Array:
@@ -166,7 +166,7 @@ def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
     # The most likely class is always kept, even if rounding changes the total.
     num_missed = jnp.minimum((missed <= allowed).sum(axis=-1), num_classes - 1)
     smallest = num_missed[..., None]
-    chosen = _largest_set(
+    chosen = largest_set(
         probabilities,
         jnp.take_along_axis(ascending, smallest, axis=-1)[..., 0],
         num_classes - num_missed,
@@ -174,7 +174,7 @@ def _adaptive_set(probabilities: jax.Array, error: jax.Array) -> jax.Array:
     return chosen & ~jnp.isnan(error)
 
 
-def _largest_set(scores: jax.Array, smallest: jax.Array, size: jax.Array | int) -> jax.Array:
+def largest_set(scores: jax.Array, smallest: jax.Array, size: jax.Array | int) -> jax.Array:
     """A mask of the `size` largest scores, given the smallest of them; empty with a NaN score."""
     above = scores > smallest[..., None]
     tied = scores == smallest[..., None]

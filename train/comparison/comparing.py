@@ -14,7 +14,7 @@ from train.series.planned_runs import PlannedRun
 from train.series.statistics import Values
 from train.workdir.runs import Run
 
-# As many as fit a line.
+# The number that fits a line.
 _NAMED = 3
 # Between the parts of a baseline: values may have commas, too.
 _COMMA = re.compile(r",\s*(?=[\w.]+=)")
@@ -155,7 +155,7 @@ def value(run: Run, metric: Metric, split: str) -> float | None:
 
 
 def _usual_metrics(runs: Iterable[Run], split: str) -> list[Metric]:
-    """Those that the runs selected by, then the top-K accuracies that some run has."""
+    """The metrics that selected epochs, then the top-K accuracies that some run has."""
     runs = list(runs)
     selecting = dict.fromkeys(Metric.parse(run.fields["select_by"]) for run in runs)
     ks = sorted({k for run in runs for k in run.fields.get("eval.ks") or ()})
@@ -175,7 +175,7 @@ def _check_metrics(wanted: Iterable[Metric], runs: Sequence[Run], split: str) ->
 
 
 def _find(baseline: str, of_data_sets: Sequence[Groups]) -> list[Group | None]:
-    """The baseline among the groups of each data set; None where it is not among them."""
+    """The baseline among the groups of each data set; None if it is not among them."""
     parts = [part.partition("=") for part in _COMMA.split(baseline)]
     wanted = {name.strip(): text.strip() for name, equals, text in parts if equals}
     if len(wanted) < len(parts):
@@ -194,7 +194,7 @@ def _find(baseline: str, of_data_sets: Sequence[Groups]) -> list[Group | None]:
         if len(matching) > 1:
             raise UserError(
                 f"--baseline must be one group; {baseline!r} are {len(matching)}: "
-                + "; ".join(_first_of(map(groups.label, matching)))
+                + "; ".join(_shorten(map(groups.label, matching)))
             )
         found.append(matching[0] if matching else None)
     if len(unknown) == len(of_data_sets):
@@ -202,7 +202,7 @@ def _find(baseline: str, of_data_sets: Sequence[Groups]) -> list[Group | None]:
     if not any(found):
         labels = [groups.label(group) for groups in of_data_sets for group in groups.groups]
         raise UserError(
-            f"--baseline: no run has {baseline!r}; the groups are {'; '.join(_first_of(labels))}"
+            f"--baseline: no run has {baseline!r}; the groups are {'; '.join(_shorten(labels))}"
         )
     return found
 
@@ -218,7 +218,7 @@ def _rows(
 
 def _number(group: Group, metric: Metric, split: str, baseline: Group | None) -> Compared:
     values = _values(group, metric, split)
-    if baseline is None or group is baseline or not _comparable(group, baseline, metric):
+    if baseline is None or group is baseline or not _are_comparable(group, baseline, metric):
         return Compared(values, Values())
     theirs = _values(baseline, metric, split)
     shared = [seed for seed in values if seed in theirs]
@@ -229,8 +229,8 @@ def _values(group: Group, metric: Metric, split: str) -> Values:
     return Values.known({seed: value(run, metric, split) for seed, run in group.runs.items()})
 
 
-def _comparable(group: Group, other: Group, metric: Metric) -> bool:
-    """Whether a difference of the metric means something: not of two kinds of loss."""
+def _are_comparable(group: Group, other: Group, metric: Metric) -> bool:
+    """Whether a difference of the metric has a meaning: two kinds of loss have none."""
 
     def loss(of: Group) -> dict[str, object]:
         # Losses are evaluated without label smoothing and weights.
@@ -248,7 +248,7 @@ def _missing(wanted: Iterable[Metric], runs: Sequence[Run], split: str) -> Itera
     for metric in wanted:
         without = [run.workdir for run in runs if value(run, metric, split) is None]
         if without:
-            yield f"without {metric.name} on {split}: {_named(without)}"
+            yield f"without {metric.name} on {split}: {_join_paths(without)}"
 
 
 def _about_differences(tables: Sequence[DataSetTable], *, is_asked: bool) -> Iterable[str]:
@@ -264,14 +264,14 @@ def _about_differences(tables: Sequence[DataSetTable], *, is_asked: bool) -> Ite
 
 def _about_losses(wanted: Iterable[Metric], tables: Sequence[DataSetTable]) -> Iterable[str]:
     groups = [row.group for table in tables for row in table.rows]
-    if LOSS in wanted and not all(_comparable(groups[0], group, LOSS) for group in groups):
+    if LOSS in wanted and not all(_are_comparable(groups[0], group, LOSS) for group in groups):
         yield "the loss is that of each run: values of different losses cannot be compared"
 
 
 def _about_shots(
     wanted: Iterable[Metric], tables: Sequence[DataSetTable], split: str
 ) -> Iterable[str]:
-    """How few classes and examples the means over few, medium and many shot classes are of."""
+    """The numbers of classes and examples of the means over few, medium and many shot classes."""
     averages = {metric.average for metric in wanted}
     for table in tables:
         runs = [run for row in table.rows for run in row.group.runs.values()]
@@ -279,14 +279,14 @@ def _about_shots(
             if shot in averages:
                 sizes = sorted({size for run in runs if (size := _group_size(run, split, shot))})
                 listed = [
-                    f"{_counted(classes, 'class', 'classes')} with "
-                    f"{_counted(examples, 'example', 'examples')}"
+                    f"{_format_count(classes, 'class', 'classes')} with "
+                    f"{_format_count(examples, 'example', 'examples')}"
                     for classes, examples in sizes
                 ]
                 if listed:
                     yield (
                         f"{shot} on {table.groups.data_set}, {split} split: the mean over "
-                        + " or ".join(_first_of(listed))
+                        + " or ".join(_shorten(listed))
                     )
 
 
@@ -296,15 +296,15 @@ def _group_size(run: Run, split: str, group: str) -> tuple[int, int] | None:
     return (groups[group]["classes"], groups[group]["examples"]) if group in groups else None
 
 
-def _counted(number: int, one: str, several: str) -> str:
+def _format_count(number: int, one: str, several: str) -> str:
     return f"{number:,} {one if number == 1 else several}"
 
 
-def _named(paths: Sequence[Path]) -> str:
-    return ", ".join(_first_of(map(str, paths)))
+def _join_paths(paths: Sequence[Path]) -> str:
+    return ", ".join(_shorten(map(str, paths)))
 
 
-def _first_of(texts: Iterable[str]) -> list[str]:
+def _shorten(texts: Iterable[str]) -> list[str]:
     texts = list(texts)
     more = len(texts) - _NAMED
     return texts[:_NAMED] + ([f"and {more} more"] if more > 0 else [])

@@ -28,7 +28,7 @@ class Found:
 
 
 def find(folders: Sequence[str]) -> Found:
-    """The runs in the folders of folders. A folder may be that of a single run, too.
+    """The runs in the subfolders of folders. A folder may be a single run, too.
 
     Raises:
         UserError: a folder does not exist, or none has a finished run.
@@ -40,7 +40,7 @@ def find(folders: Sequence[str]) -> Found:
             raise UserError(f"--runs must be folders of runs; there is no folder {name!r}")
         inside = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
         for workdir in inside:
-            # Folders may lie in each other, or be links to each other.
+            # A folder may be inside another one, or be a link to it.
             workdirs.setdefault(workdir.resolve(), workdir)
     found = _select(run for run in map(Run.read, workdirs.values()) if run is not None)
     if not found.finished:
@@ -73,7 +73,7 @@ def _select(runs: Iterable[Run]) -> Found:
 
 
 def planned(planner: Planner) -> Found:
-    """The planned runs, of which those that are not finished are left out.
+    """The planned runs; runs that are not finished are left out.
 
     Raises:
         UserError: the results of a run cannot be read.

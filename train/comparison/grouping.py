@@ -1,4 +1,4 @@
-"""Runs in groups: those of one group differ in nothing but the seed."""
+"""Runs in groups: runs of one group differ only in the seed."""
 
 import json
 from collections import Counter
@@ -15,7 +15,7 @@ from train.workdir.runs import Run, identity_without_seed
 _LOSS = "loss.name"
 # The columns that come first; the others follow in the order of the configuration.
 _FIRST = ("model.name", _LOSS)
-# They say what the data are; the other fields of the data set say how they are used.
+# They choose the data; the other fields of the data set choose how these are used.
 _DATA_SET = (
     "dataset.name",
     "dataset.path",
@@ -39,7 +39,7 @@ class Group:
     runs: Mapping[int, Run]
 
     def text(self, field: str) -> str:
-        """The value of a field for people; a dash where the configuration has no such field."""
+        """The value of a field for people; a dash if the configuration does not have the field."""
         return _value_text(self.fields[field]) if field in self.fields else _ABSENT
 
 
@@ -83,8 +83,8 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[Groups], list[tuple[Run, Run]]
     """The groups of each data set.
 
     Returns:
-        The groups, and the runs that repeat another one with its seed. Each is with that other
-        one, which alone is in a group.
+        The groups, and the runs that repeat another run with its seed. Each is paired with that
+        run, and only that run is in a group.
     """
     by_data_set: dict[tuple[str, str | None], dict[str, dict[int, Run]]] = {}
     repeated: list[tuple[Run, Run]] = []
@@ -104,7 +104,7 @@ def group_runs(runs: Iterable[Run]) -> tuple[list[Groups], list[tuple[Run, Run]]
             Group(_fields(next(iter(by_seed.values()))), dict(sorted(by_seed.items())))
             for by_seed in of_groups.values()
         ]
-        columns = _differing(groups)
+        columns = _find_differing(groups)
         groups.sort(key=lambda group: [_order(group, field) for field in columns])
         found.append(Groups(title, _heads(columns), tuple(groups)))
     return found, repeated
@@ -119,12 +119,11 @@ def _data_set_name(run: Run) -> str:
     return " ".join(str(part) for part in parts if part is not None)
 
 
-def _differing(groups: Sequence[Group]) -> list[str]:
-    """The fields in which the groups differ, the most telling first.
+def _find_differing(groups: Sequence[Group]) -> list[str]:
+    """The fields in which the groups differ, the most important first.
 
-    A field that some groups lack is left out where the groups that have it agree: it is the
-    parameter of a loss, whose name says the same. It is kept where nothing else tells two groups
-    apart.
+    A field that some groups lack is left out if the groups that have it agree: it is a parameter of
+    a loss, and the name of the loss is enough. It is kept if nothing else distinguishes two groups.
     """
     fields = dict.fromkeys(field for group in groups for field in group.fields)
     ordered = [*(field for field in _FIRST if field in fields), *fields]
@@ -145,7 +144,7 @@ def _differing(groups: Sequence[Group]) -> list[str]:
 
 
 def _heads(fields: Sequence[str]) -> dict[str, str]:
-    """The heads of columns: the short names of the fields, but where two would be the same."""
+    """The heads of columns: the short names of the fields, unless two would be the same."""
     counts = Counter(map(short_name, fields))
     return {
         field: short_name(field) if counts[short_name(field)] == 1 else field for field in fields

@@ -172,7 +172,7 @@ def _fields(comparison: Comparison) -> set[str]:
 
 
 def _csv_rows(comparison: Comparison, table: DataSetTable) -> Iterator[dict[str, Any]]:
-    # With the whole names of fields: short ones can be those of two fields in two data sets.
+    # With the full names of fields: a short one can stand for two fields in two data sets.
     has_baseline = any(one.has_baseline for one in comparison.tables)
     for row in table.rows:
         line: dict[str, Any] = {"data_set": _cell(table.groups.data_set)}
@@ -188,7 +188,7 @@ def _csv_rows(comparison: Comparison, table: DataSetTable) -> Iterator[dict[str,
 
 
 def _cell(text: str) -> str:
-    """A text that a spreadsheet does not compute: a name may begin as a formula does."""
+    """A text that a spreadsheet does not compute: a name may start like a formula."""
     return f"'{text}" if text.startswith(("=", "+", "@")) else text
 
 

@@ -14,7 +14,7 @@ _CHOICE_KEYS = ("values",)
 _NUMBER = fields.Number()
 
 
-def flattened(table: Any) -> dict[str, Any]:
+def flatten(table: Any) -> dict[str, Any]:
     """The tables of the parameters by dotted names of fields."""
     if not isinstance(table, dict):
         raise UserError(f"space must be a table of fields; got {table!r}")
@@ -40,10 +40,10 @@ def parse(name: str, table: Any, default: Any) -> Parameter:
     Args:
         name: the field.
         table: the table.
-        default: the value of the field in the recipe, which tells its type.
+        default: the value of the field in the recipe, for its type.
 
     Raises:
-        UserError: the table is not that of a parameter, or does not fit the field.
+        UserError: the table is not a parameter, or does not fit the field.
     """
     where = f"space.{name}"
     if not isinstance(table, dict) or not ("values" in table or "from" in table):

@@ -1,4 +1,4 @@
-"""A study as a TOML file says it: arms with their parameters, seeds, and contrasts of arms."""
+"""A study in a TOML file: arms with their parameters, seeds, and contrasts of arms."""
 
 import functools
 import hashlib
@@ -131,8 +131,8 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
             f"finalists must be at most candidates, {numbers['candidates']}; got "
             f"{numbers['finalists']}"
         )
-    (search_seed,) = _one(toml_files.seeds("search_seed", content.get("search_seed")))
-    shared_fields = toml_files.flattened("fields", content.get("fields", {}))
+    (search_seed,) = _check_single(toml_files.seeds("search_seed", content.get("search_seed")))
+    shared_fields = toml_files.flatten("fields", content.get("fields", {}))
     search = functools.partial(
         Search,
         metric=select_by,
@@ -142,7 +142,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
         draw_seed=search_seed,
     )
     arms: dict[str, Arm] = {}
-    for table in _tables("arms", content.get("arms"), _ARM_KEYS):
+    for table in _read_tables("arms", content.get("arms"), _ARM_KEYS):
         name = _name("arms", table, arms)
         try:
             arms[name] = _arm(table, shared_fields, select_by, search)
@@ -155,7 +155,7 @@ def _parse(path: Path, content: Mapping[str, Any]) -> Study:
             f"{number:,}"
         )
     contrasts: dict[str, PlannedContrast] = {}
-    for table in _tables("contrasts", content.get("contrasts"), _CONTRAST_KEYS):
+    for table in _read_tables("contrasts", content.get("contrasts"), _CONTRAST_KEYS):
         name = _name("contrasts", table, contrasts)
         try:
             contrasts[name] = _contrast(name, table, arms)
@@ -183,7 +183,7 @@ def _arm(
         raise UserError(f"config must be a file as --config takes it; got {config!r}")
     base = Recipe.parse(config)
     known = planned_runs.all_fields(base)
-    own = toml_files.flattened("fields", table.get("fields", {}))
+    own = toml_files.flatten("fields", table.get("fields", {}))
     values = {}
     for field, value in {**shared, **own}.items():
         _check_field(base, field, known)
@@ -191,7 +191,7 @@ def _arm(
             f"fields.{field}", value, is_tuple=isinstance(known[field], list)
         )
     space = []
-    for field, parameter in search_space.flattened(table.get("space", {})).items():
+    for field, parameter in search_space.flatten(table.get("space", {})).items():
         _check_field(base, field, known)
         if field in own:
             raise UserError(f"{field} is in fields and in space")
@@ -232,7 +232,7 @@ def _contrast(name: str, table: Mapping[str, Any], arms: Mapping[str, Arm]) -> P
 
 
 def _check(study: Study, name: str, arm: Arm) -> None:
-    """Refuses an arm of which a run could not be made, or would lack a metric that is needed."""
+    """Refuses an arm whose runs could not be made, or would lack a metric that is needed."""
     for recipe in arm.search.recipes if arm.search else (arm.recipe,):
         planned_runs.check(PlannedRun(recipe, 0))
     if arm.search:
@@ -247,7 +247,7 @@ def _check(study: Study, name: str, arm: Arm) -> None:
 
 
 def _check_ends(search: Search) -> None:
-    """Refuses a space with a choice, or an end that extensions can reach, that no run can have."""
+    """Refuses a space with a choice, or a reachable end, that a run cannot have."""
     some = search.recipes[0]
     for parameter in search.space:
         if isinstance(parameter, Choice):
@@ -284,13 +284,13 @@ def _whole_number(name: str, value: Any) -> int:
     return int(value)
 
 
-def _one(seeds: Sequence[int]) -> Sequence[int]:
+def _check_single(seeds: Sequence[int]) -> Sequence[int]:
     if len(seeds) != 1:
         raise UserError(f"search_seed must be one whole number; got {list(seeds)!r}")
     return seeds
 
 
-def _tables(name: str, value: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
+def _read_tables(name: str, value: Any, keys: Sequence[str]) -> list[dict[str, Any]]:
     if not value:
         raise UserError(f"{name} are missing")
     if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):

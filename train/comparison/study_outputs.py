@@ -29,7 +29,7 @@ _POINTS = 100
 
 
 def show(numbers: StudyNumbers) -> None:
-    """Prints the table of the arms, that of the contrasts, and what a reader has to know."""
+    """Prints the tables of the arms and of the contrasts, and notes for the reader."""
     console = console_of_tables()
     study = numbers.study
     console.print(f"arms, {study.split} split")
@@ -118,8 +118,8 @@ def _notes(numbers: StudyNumbers) -> Iterator[str]:
         yield f"about {numbers.collected.to_go} runs to go"
 
 
-# What is taken from results.json as it is, where a run has it: not every data set has a best
-# classifier that is known, for one.
+# Copied from results.json if a run has it: the best classifier, for example, is known only for some
+# data sets.
 _OF_RESULTS = (
     "best_epoch",
     "epoch_seconds",

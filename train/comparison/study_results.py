@@ -44,7 +44,7 @@ class ArmNumbers:
         )
 
     def hits(self, metric: Metric, num_examples: int) -> np.ndarray:
-        """Which examples' sets have the label, bool [seeds, n]. After divergence none have it."""
+        """Which examples' sets have the label, bool [seeds, n]. After divergence, no set has it."""
         nothing = np.zeros(num_examples, bool)
         return np.stack(
             [nothing if one is None else one.hits(metric) for one in self.outcomes.values()]

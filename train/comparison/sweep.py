@@ -1,4 +1,4 @@
-"""A sweep: every combination of recipes, values of fields and seeds, as a TOML file says."""
+"""A sweep: every combination of the recipes, values of fields and seeds in a TOML file."""
 
 import itertools
 import math
@@ -54,16 +54,16 @@ def _parse(content: Mapping[str, Any]) -> Sweep:
     for file in files:
         if not isinstance(file, str) or not file:
             raise UserError(f"config must be a file as --config takes it, or several; got {file!r}")
-    values = toml_files.flattened("fields", content.get("fields", {}))
-    by_base = {base: _of_fields(base, values) for base in map(Recipe.parse, files)}
+    values = toml_files.flatten("fields", content.get("fields", {}))
+    by_base = {base: _read_fields(base, values) for base in map(Recipe.parse, files)}
     number = len(seeds) * sum(math.prod(map(len, one.values())) for one in by_base.values())
     if number > toml_files.MOST_RUNS:
         raise UserError(f"a sweep must have at most {toml_files.MOST_RUNS:,} runs; got {number:,}")
-    recipes = (one for base, of_fields in by_base.items() for one in _combinations(base, of_fields))
+    recipes = (one for base, of_fields in by_base.items() for one in _combine(base, of_fields))
     return Sweep(tuple(map(Arm, recipes)), seeds)
 
 
-def _of_fields(base: Recipe, values: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _read_fields(base: Recipe, values: Mapping[str, Any]) -> dict[str, list[Any]]:
     """The values of the fields that the recipe is combined with."""
     known = planned_runs.all_fields(base)
     for name in values:
@@ -79,7 +79,7 @@ def _of_fields(base: Recipe, values: Mapping[str, Any]) -> dict[str, list[Any]]:
     }
 
 
-def _combinations(base: Recipe, of_fields: Mapping[str, list[Any]]) -> Iterator[Recipe]:
+def _combine(base: Recipe, of_fields: Mapping[str, list[Any]]) -> Iterator[Recipe]:
     """The recipe with every combination of values; the last field changes fastest."""
     for combination in itertools.product(*of_fields.values()):
         yield base.changed(dict(zip(of_fields, combination, strict=True)))

@@ -1,4 +1,4 @@
-"""TOML files that say which runs there are, and the values in them."""
+"""TOML files that describe runs, and the values in them."""
 
 import re
 import tomllib
@@ -9,13 +9,13 @@ from typing import Any
 from train.foundation import fields, json_files, text_files
 from train.foundation.errors import UserError, first_line
 
-# In bytes, of what people write by hand.
+# In bytes; users write these files by hand.
 _LARGEST = 2**20
-# Of values of a field, seeds, files or tables.
+# The most values of a field, seeds, files or tables.
 MOST_VALUES = 1_000
 # Each is checked before the first is made.
 MOST_RUNS = 2_000
-# The beginning of a key of more than 32 parts with dots between them: tomllib takes time with the
+# The start of a key of more than 32 parts with dots between them: tomllib's time grows with the
 # square of their number.
 _LONG_KEY = re.compile(
     r"""(?<![\w\\-])(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){32}"""
@@ -63,7 +63,7 @@ def several(name: str, value: Any) -> list[Any]:
     if len(values) > MOST_VALUES:
         raise UserError(f"{name} must have at most {MOST_VALUES:,} values; got {len(values):,}")
     for index, one in enumerate(values):
-        # True equals 1, and is another value.
+        # True equals 1 in Python, but is another value.
         equal = [other for other in values[:index] if other == one]
         if any(isinstance(other, bool) == isinstance(one, bool) for other in equal):
             raise UserError(f"{name} has {one!r} twice")
@@ -79,7 +79,7 @@ def seeds(name: str, value: Any) -> tuple[int, ...]:
     return tuple(found)
 
 
-def flattened(name: str, table: Any) -> dict[str, Any]:
+def flatten(name: str, table: Any) -> dict[str, Any]:
     """The fields of a table by dotted names, whether it has them with dots or as tables."""
     if not isinstance(table, dict):
         raise UserError(f"{name} must be a table of fields and their values; got {table!r}")
@@ -92,7 +92,7 @@ def flattened(name: str, table: Any) -> dict[str, Any]:
 
 
 def values_of_field(name: str, value: Any, *, is_tuple: bool) -> list[Any]:
-    """The values of a field: one or several; those of a field that is a tuple are lists."""
+    """The values of a field, one or several. If the field is a tuple, each value is a list."""
     found = several(name, value)
     for one in found:
         if is_tuple != isinstance(one, list):
@@ -103,7 +103,7 @@ def values_of_field(name: str, value: Any, *, is_tuple: bool) -> list[Any]:
 
 
 def value_of_field(name: str, value: Any, *, is_tuple: bool) -> Any:
-    """The one value of a field; that of a field that is a tuple is a list."""
+    """The one value of a field. If the field is a tuple, the value is a list."""
     if is_tuple != isinstance(value, list):
         kind = "a list, as [15, 25]" if is_tuple else "a number, a text, true or false"
         raise UserError(f"{name} must be {kind}; got {value!r}")
@@ -111,7 +111,7 @@ def value_of_field(name: str, value: Any, *, is_tuple: bool) -> Any:
 
 
 def _value(name: str, value: Any) -> Any:
-    """A value as recipes have it: a list becomes a tuple."""
+    """A value in the form of recipes: a list becomes a tuple."""
     elements = value if isinstance(value, list) else [value]
     if not all(isinstance(element, bool | int | float | str) for element in elements):
         raise UserError(f"{name} cannot be {value!r}")

@@ -1,4 +1,4 @@
-"""The fields of `config.dataset`: those of every data set, and those of some."""
+"""The fields of `config.dataset`: of every data set, and of some data sets."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from train.foundation.files import MOST_IMAGE_BYTES
 
 # More do not fit into the memory of a host: a class has a name, a count and a prior there.
 MOST_CLASSES = 10**8
-# Of any machine. What fits into the memory of this one is known when the examples are made.
+# On any machine. The limit of this one's memory is known when the examples are made.
 MOST_EXAMPLES = 10**15
 
 
@@ -74,7 +74,7 @@ class StreamedFields(DatasetFields):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSizeFields(DatasetFields):
-    """The field of data sets of which a part may be used."""
+    """The field of data sets that may be used in part."""
 
     train_size: int | None = field(
         "The number of training examples, in the same proportions of classes. None for all.",

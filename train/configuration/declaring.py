@@ -26,14 +26,14 @@ class Declared:
     Attributes:
         doc: what the field does, in words.
         check: what the field may hold.
-        default: the value if nothing else is said; `NO_DEFAULT` for a field that a recipe sets.
+        default: the value if none is given; `NO_DEFAULT` for a field that a recipe sets.
         type: the type of the values, without None.
         of_machine: whether the field may differ from machine to machine: no result depends on it.
-        may_change: whether the field may change when a run goes on, or is finished.
+        may_change: whether the field may change when a run resumes, or is finished.
         is_input: whether the field is an input of the compiled step, so that another value does not
             make another program.
-        in_recipes: whether recipes have the field. If not, only runs have it, and only those whose
-            value is not the default.
+        in_recipes: whether recipes have the field. If not, only runs have it, if its value is not
+            the default.
     """
 
     doc: str
@@ -100,8 +100,8 @@ def by_dotted_name(
 
     Args:
         group: the group.
-        prefix: what names begin with.
-        groups: kinds of the groups inside, if they are other ones than the declared ones.
+        prefix: the start of the names.
+        groups: kinds of the groups inside, if they differ from the declared ones.
     """
     known, inside, found = of_group(group), dict(_groups(group)), dict[str, Declared]()
     for one in dataclasses.fields(group):
@@ -135,8 +135,8 @@ def build(
     Args:
         group: the group.
         values: by their dotted names.
-        prefix: what the names of the group begin with.
-        groups: as of `by_dotted_name`.
+        prefix: the start of the names of the group.
+        groups: as for `by_dotted_name`.
     """
     own = {
         name.removeprefix(prefix): _frozen(value)
@@ -144,7 +144,9 @@ def build(
         if name.startswith(prefix)
     }
     known = of_group(group)
-    arguments = {name: value for name, value in own.items() if name in known}
+    arguments = {
+        name: _typed(value, known[name].type) for name, value in own.items() if name in known
+    }
     for name, inside in _groups(group):
         arguments[name] = build(groups.get(name, inside), values, f"{prefix}{name}.")
     for one in dataclasses.fields(group):
@@ -198,6 +200,11 @@ def _check_of(kind: Any) -> Field:
     if kind is bool:
         return fields.boolean()
     return fields.one_of(typing.get_args(kind)) if kind is not str else fields.text()
+
+
+def _typed(value: Any, kind: type) -> Any:
+    """The value, as a float for a field of floats: JAX refuses whole numbers of over 32 bits."""
+    return float(value) if kind is float and isinstance(value, int) else value
 
 
 def _frozen(value: Any) -> Any:

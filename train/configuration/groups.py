@@ -8,7 +8,7 @@ from train.configuration.datasets import DatasetFields
 from train.configuration.declaring import field, plain, rest
 from train.foundation.fields import Number, SetSize, integer, several
 
-# No memory holds a layer of more units, and JAX counts those of much larger ones wrongly.
+# No memory holds a layer of more units, and JAX miscounts the bytes of much larger layers.
 MOST_WIDTH = 10**9
 # Each layer is compiled several times: a hundred of them in a minute or two on two cores.
 MOST_DEPTH = 100
@@ -295,8 +295,8 @@ class Config:
         of_machine=True,
     )
     # For each extension the epochs that the run had before it, and the steps that it had made. With
-    # a cosine schedule, or with class weights that begin late, these steps are other ones than in a
-    # run that was started with more epochs.
+    # a cosine schedule, or with class weights that start late, these steps differ from a run that
+    # was started with more epochs.
     extensions: tuple[tuple[int, int], ...] = field(
         "The epochs and the steps that the run had before each extension.",
         several(_epochs_and_steps),

@@ -61,7 +61,7 @@ def parse(config: Mapping[str, Any]) -> Config:
 
 
 def _loss_parameters(values: Mapping[str, Any]) -> Iterator[str]:
-    """The fields of all losses of ours, and those of the loss of the configuration."""
+    """The fields of all losses of ours, and the fields of the configuration's loss."""
     for loss in LOSSES.values():
         yield from (f"loss.{name}" for name in loss.parameters)
     name = values.get("loss.name")

@@ -16,7 +16,7 @@ from train.training.losses import LOSSES, find_loss
 from train.training.optimizer import NEED_WHOLE_LAYERS, OPTIMIZERS
 
 _Entry = TypeVar("_Entry")
-# Of numbers of devices that a message names.
+# The most numbers of devices that a message names.
 _MOST_SHOWN = 256
 
 
@@ -96,7 +96,7 @@ def _of_single_examples(field: str, value: Any) -> _Rule:
 
 
 def _of_trained_layers(field: str) -> _Rule:
-    """The rule for a rate of layers, of which only the head is trained if the others are frozen."""
+    """The rule for a rate of layers: it has no effect if the layers below the head are frozen."""
     return _Rule(
         field,
         lambda run: run.model.freeze and run.values[field] is not None,

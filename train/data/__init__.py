@@ -41,10 +41,10 @@ def find(name: str) -> DatasetFamily:
 
 
 def read(values: Mapping[str, Any]) -> DatasetSpec:
-    """The data set of `config.dataset` as a recipe or a file has it; its fields are not checked.
+    """The data set of `config.dataset` in a recipe or a file; its fields are not checked.
 
     Raises:
-        KeyError: the fields have no name.
+        KeyError: the name of the data set is missing.
         TypeError: a field is missing.
     """
     return dataset_spec(build(find(str(values["name"])).fields, values))

@@ -1,4 +1,4 @@
-"""Batches by their number: a function of (seed, epoch, position) alone, with no state to restore.
+"""Batches by their number: a function of only (seed, epoch, position), without state to restore.
 
 Any batch can be read in any order. So workers, processes and resumed runs see the same batches.
 """
@@ -28,7 +28,7 @@ Batch = dict[str, Any]
 UNIFORM, CLASS_BALANCED = "uniform", "class_balanced"
 # In a batch of streamed images, a list of `SkippedImage`; no array.
 SKIPPED = "skipped"
-# What messages advise; also for a run that goes on, or is finished.
+# The advice of messages; also for a run that resumes, or is finished.
 LEAVES_OUT = (
     "the command of the run, given again with --config.dataset.skip_unreadable=True, leaves such "
     "images out"
@@ -92,7 +92,7 @@ class _Batches:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingBatches(_Batches):
-    """Full batches without end, by the number of their step, shuffled anew in each epoch.
+    """Full batches without end, by the number of their step, shuffled again in each epoch.
 
     Attributes:
         seed: the run's seed.

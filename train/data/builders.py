@@ -1,4 +1,4 @@
-"""The tfds builder of a data set: made, opened, and run where it generates its own files."""
+"""The tfds builder of a data set: made, opened, and run if it generates its own files."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ from train.foundation import checksums, full_disks, json_files
 from train.foundation.errors import UserError, first_line, let_through
 
 FILE_FORMAT = "array_record"
-# How the names of the files end that say what the records mean; tfds reads them whole.
+# The endings of the files that describe the records; tfds reads them completely.
 _READ_BY_TFDS = (".json", ".txt")
 
 
@@ -128,11 +128,11 @@ def generate(builder: tfds.core.DatasetBuilder) -> None:
 
 
 def write_checksums(folder: Path, *, without: Collection[str] = ()) -> None:
-    """Writes the checksums of all files of a prepared data set but the records.
+    """Writes the checksums of all files of a prepared data set, except the records.
 
     Args:
-        folder: of the data set.
-        without: the names of files that are no part of it.
+        folder: the folder of the data set.
+        without: the names of files that do not belong to it.
     """
     found = [
         path

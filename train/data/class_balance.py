@@ -1,12 +1,12 @@
-"""Class-balanced sampling: an epoch draws every class as often, however many examples it has.
+"""Class-balanced sampling: an epoch draws all classes equally often, whatever their sizes.
 
-The draws of all epochs are numbered, and draw i is of class i mod C, of the C classes that have
-examples. So each class is drawn as often as any other, to within one draw, in each epoch and in all
-epochs together. The draws of a class go through its examples in passes, each in an order of its
-own: no example is drawn again before all others of its class were. The classes of the draws of an
-epoch are shuffled, which keeps the passes in their order.
+The draws of all epochs are numbered, and draw i is of class i mod C; C is the number of classes
+that have examples. So each class is drawn as often as any other, to within one draw, in each epoch
+and in all epochs together. The draws of a class go through its examples in passes, each in an order
+of its own: no example is drawn again before all others of its class were. The classes of the draws
+of an epoch are shuffled, which keeps the passes in their order.
 
-As for all orders, that of an epoch is a function of the seed and the epoch alone.
+Like all orders, the order of an epoch depends only on the seed and the epoch.
 """
 
 import functools
@@ -67,8 +67,8 @@ def _made_order(balance: ClassBalance, epoch: int) -> np.ndarray:
 def _in_passes(balance: ClassBalance, index: int, first: int, count: int) -> np.ndarray:
     """The draws `first` to `first + count - 1` of a class, as indices into its examples."""
     num_classes, size = len(balance.classes), len(balance.classes[index])
-    # A generator for each pass of a small class would take long. It makes as many passes as the
-    # draws of an epoch, which lie in two of these blocks at most.
+    # A generator for each pass of a small class would take long. A generator makes a block of
+    # passes that holds the draws of an epoch, so these are in at most two blocks.
     passes = math.ceil(math.ceil(balance.num_draws / num_classes) / size)
     unshuffled = np.tile(np.arange(size), (passes, 1))
     first_block, start = divmod(first, unshuffled.size)

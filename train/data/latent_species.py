@@ -90,12 +90,11 @@ class LatentSpecies(abc.ABC):
         return logits - np.log(np.exp(logits).sum())
 
     def train_labels(self, num_examples: int) -> np.ndarray:
-        """The labels of the training examples, which follow π as closely as whole numbers can.
+        """The labels of the training examples, which follow π as closely as integers can.
 
         The first L examples are one of each class. Each further example goes to the class of
-        largest π_y / (n_y + 1/2), where n_y is the number that the class has (Sainte-Laguë's rule).
-        So the counts are functions of the size alone, and a larger training part begins with the
-        smaller one.
+        largest π_y / (n_y + 1/2); n_y is the number that the class has (Sainte-Laguë's rule). So
+        the counts depend only on the size, and a larger training part starts with the smaller one.
         """
         prior = np.exp(self.log_prior).tolist()
         labels = list(range(self.num_classes))
@@ -112,7 +111,7 @@ class LatentSpecies(abc.ABC):
     def sample(self, part: str, num_examples: int) -> Examples:
         """The first examples of "train", "validation", "test", "balanced_test" or "integration".
 
-        An example is a function of the parameters, the part and its index alone. The training part
+        An example depends only on the parameters, the part and its index. The training part
         has the labels of `train_labels`, and "balanced_test" every class in turn. The labels of the
         others are drawn independently from π. Latents are drawn independently given the labels.
         The Bayes accuracies are means over "integration".

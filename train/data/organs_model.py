@@ -1,6 +1,6 @@
-"""A law of `synthetic_latents` whose posterior is no softmax of linear scores.
+"""A distribution of `synthetic_latents` whose posterior is not a softmax of linear scores.
 
-A photograph shows one of two organs o of a species, its flower or its leaf, and does not say which.
+A photograph shows one of two organs o of a species, its flower or its leaf, without a mark which.
 A species y has a mean μ_yo and a scale σ_yo for each organ, and a latent of 16 numbers is
 
     z ~ 1/2 N(μ_y0, σ_y0² I) + 1/2 N(μ_y1, σ_y1² I),
@@ -21,7 +21,7 @@ percent, with standard errors of at most 0.09 (the tests compute them):
     average-k accuracy of linear scores     32.7   55.1   66.3   79.6
 
 The first two rows are estimates of the same figures. The macro row is right for every prior. The
-linear scores are those of logistic regression on 100,000 examples; the standard errors of their
+linear scores come from logistic regression on 100,000 examples; the standard errors of their
 accuracies are at most 0.16.
 """
 
@@ -38,7 +38,7 @@ GENUS_DISTANCE = 5.5
 # The root mean square distance of two species of a genus, times the ambiguity: of flowers, and of
 # leaves.
 SPECIES_DISTANCES = (3.2, 0.8)
-# A scale lies between 1 / SCALE_RANGE and SCALE_RANGE; its logarithm is uniform.
+# A scale is between 1 / SCALE_RANGE and SCALE_RANGE; its logarithm is uniform.
 SCALE_RANGE = 2.0
 
 

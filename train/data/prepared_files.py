@@ -1,7 +1,7 @@
 """Prepared data sets on disk: checked, and read without TensorFlow.
 
-Each record has a checksum in its file, which is compared when the record is read. The other files,
-which say what the records mean, have theirs in `checksums.json`, where this program has prepared
+Each record has a checksum in its file, which is compared when the record is read. The checksums of
+the other files, which describe the records, are in `checksums.json` if this program has prepared
 the data set.
 """
 
@@ -23,9 +23,9 @@ from train.data.records import Records, Split
 from train.foundation import array_files, checksums, host_memory
 from train.foundation.errors import UserError, first_line
 
-# How the names of lists begin that are made of the records where they are missing.
+# How the names of lists start that are made from the records if they are missing.
 _FROM_RECORDS = ("labels-", "file_names-")
-# Of an example without one, in tfds.
+# The label of an example without one, in tfds.
 _NO_LABEL = -1
 
 
@@ -60,7 +60,7 @@ def check_image_shape(
 
 
 def class_names(builder: tfds.core.DatasetBuilder) -> tuple[str, ...]:
-    """The names of the classes of a prepared data set; their numbers, where they have none."""
+    """The names of the classes of a prepared data set; their numbers if they have no names."""
     with telling_damage(builder):
         return tuple(_prepared_label(builder).names)
 
@@ -104,7 +104,7 @@ def read(builder: tfds.core.DatasetBuilder, split: str, *, reader: ImageReader |
 
 @contextlib.contextmanager
 def telling_damage(builder: tfds.core.DatasetBuilder) -> Iterator[None]:
-    """Has what a damaged file makes the readers raise, which can be anything, told in one line."""
+    """Turns the errors of readers of damaged files, which can be any, into one line."""
     try:
         yield
     except UserError:
@@ -121,7 +121,7 @@ def split_labels(
     Without that file every record is read, images and all: `train.prepare` does so once.
 
     Args:
-        builder: of the prepared data set.
+        builder: the builder of the prepared data set.
         split: the name of the split.
         image: the name of the feature with the images.
         label: the name of the feature with the labels.
@@ -130,7 +130,7 @@ def split_labels(
         The classes; -1 for an example without one.
 
     Raises:
-        UserError: the file or a record is damaged, or a label is no class.
+        UserError: the file or a record is damaged, or a label is not a class.
     """
     path = Path(builder.data_dir) / labels_file(split)
     num_examples = builder.info.splits[split].num_examples

@@ -30,7 +30,7 @@ class PreparedSpec(DatasetSpec):
             split that are held out for it.
         test: the prepared split that is the test set.
         train_size: the number of training examples used; `None` for all.
-        balanced_subset: whether a training subset has as many examples of every class.
+        balanced_subset: whether a training subset has equally many examples of every class.
         imbalance_factor: the ratio of the largest class to the smallest one in a long tail that is
             made of the training examples; 1 for the classes as they are.
         label_noise: the noise of the training labels; `None` for none.

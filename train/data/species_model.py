@@ -7,7 +7,7 @@ example is a latent z ~ N(μ_y, I) of 16 numbers, rendered as an image of 32 by 
 
 The image is an affine function of z with orthonormal directions, rounded to eight bits. Rounding
 changes the z that is recovered from the image by 0.13 % of the noise (root mean square, at the
-default parameters). The Bayes accuracies below are those of a classifier that sees z itself: an
+default parameters). The Bayes accuracies below belong to a classifier that sees z itself: an
 upper bound for every classifier of the image, and nearly attained.
 
 At the default parameters they are, in percent, with standard errors of at most 0.07 (the tests
@@ -37,7 +37,7 @@ MAX_FREQUENCY = 2
 # varies most.
 PIXEL_RANGE = 3.5
 # The least distance from the mean of any class to the end of that range, in standard deviations of
-# the noise. A rare class may lie many standard deviations of the mixture from the middle.
+# the noise. A rare class may be many standard deviations of the mixture from the middle.
 CLASS_MARGIN = 1.0
 # The number of examples that are rendered at a time.
 CHUNK_SIZE = 4096
@@ -47,7 +47,7 @@ CHUNK_SIZE = 4096
 class SpeciesModel(LatentSpecies):
     """Species within genera; each species is a Gaussian.
 
-    `ambiguity` says how similar the species of a genus are: their root mean square distance is
+    `ambiguity` is how similar the species of a genus are: their root mean square distance is
     2 / ambiguity standard deviations of the noise. Two equally frequent species at that distance
     are mistaken for each other at the rate Φ(-1 / ambiguity).
     """
@@ -105,7 +105,7 @@ class SpeciesModel(LatentSpecies):
 
     @functools.cached_property
     def _pixel_variances(self) -> np.ndarray:
-        """The variance of each pixel where a unit of the latent is one grey level."""
+        """The variance of each pixel if a unit of the latent is one grey level."""
         offsets = self.means - self._center
         covariance = np.eye(LATENT_SIZE) + (offsets.T * np.exp(self.log_prior)) @ offsets
         return ((self._directions @ covariance) * self._directions).sum(axis=1)

@@ -20,8 +20,8 @@ class Holdout:
 
     Attributes:
         size: their number.
-        balanced: whether they have as many examples of every class; otherwise they are the first of
-            a permutation.
+        balanced: whether they have equally many examples of every class; otherwise they are the
+            first of a permutation.
     """
 
     size: int
@@ -34,7 +34,7 @@ def hold_out(
     """The indices of the training and of the validation examples, both in increasing order."""
     size = holdout.size
     if holdout.balanced:
-        # Of all classes, so that a class without examples is noticed.
+        # Over all classes, so that a class without examples is noticed.
         counts = np.bincount(labels, minlength=num_classes)
         if size % num_classes:
             raise UserError(
@@ -79,7 +79,7 @@ def balanced_subset(
 def long_tail(
     labels: np.ndarray, train: np.ndarray, factor: float, *, num_classes: int
 ) -> np.ndarray:
-    """The indices of a long tail; that of a larger factor is part of that of a smaller one."""
+    """The indices of a long tail; the tail of a larger factor is part of a smaller factor's."""
     sizes = long_tail_sizes(np.bincount(labels[train], minlength=num_classes), factor)
     position = position_in_class(labels[train], _rank(len(train), _SUBSET_SEED))
     return train[position < sizes[labels[train]]]
@@ -88,16 +88,16 @@ def long_tail(
 def long_tail_sizes(counts: np.ndarray, factor: float) -> np.ndarray:
     """The number of training examples that each class keeps, int64 [L].
 
-    Class c keeps n / factor**(rank_c / (L - 1)) examples, rounded down, where n is the number of
-    the largest class, and at most those that it has. The ranks from 0 to L - 1 are a fixed random
-    permutation of the classes. The sizes are those of long-tailed CIFAR (Cui et al., 2019).
+    Class c keeps n / factor**(rank_c / (L - 1)) examples, rounded down, and at most those that it
+    has. n is the number of the largest class. The ranks from 0 to L - 1 are a fixed random
+    permutation of the classes. The sizes equal long-tailed CIFAR's (Cui et al., 2019).
 
     Args:
         counts: the training examples of each class, [L].
         factor: the ratio of the largest class to the smallest one, at least 1.
 
     Raises:
-        UserError: a class would keep none.
+        UserError: a class would lose all its examples.
     """
     largest = counts.max()
     if factor > largest:

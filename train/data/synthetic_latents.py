@@ -1,7 +1,7 @@
 """Synthetic latents: the 16 numbers of `train.data.latent_species` as features, made in memory.
 
-There are no files. Validation, test and training examples are those of the law, and the classes of
-the balanced test, if there is one, are equally frequent. The best classifier of the latents is
+There are no files. Validation, test and training examples follow the distribution, and the classes
+of the balanced test, if there is one, are equally frequent. The best classifier of the latents is
 known.
 """
 

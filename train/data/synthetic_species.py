@@ -47,9 +47,10 @@ class SpeciesConfig(tfds.core.BuilderConfig):
 class SyntheticSpecies(tfds.core.GeneratorBasedBuilder):
     """Species within genera, long-tailed, whose posterior p(y | x) is known in closed form.
 
-    `train.data.species_model` describes the distribution. Examples are independent. Those of
-    validation and test are drawn from the long-tailed distribution itself. The training part has
-    its class frequencies as closely as whole numbers can, with at least one example of each class.
+    `train.data.species_model` describes the distribution. Examples are independent. The
+    validation and test examples are drawn from the long-tailed distribution itself. The training
+    part has its class frequencies as closely as integers can, with at least one example of each
+    class.
     An example is a function of the distribution, its part and its index: another size of a part
     changes neither the other parts nor the examples that both sizes have.
     """

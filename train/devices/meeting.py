@@ -4,7 +4,8 @@ JAX waits for minutes for a process that does not come, for a port that another 
 two processes with one index. It then aborts with a C++ stack trace. Here, process 0 listens at the
 address of the coordinator until all processes have come, answers each of them, and leaves the port
 to JAX. The connections stay open until JAX has connected all processes, so that all end with one
-line if one of them dies.
+line if one of them dies. Processes that wait for process 0 end likewise if two of one machine have
+one index.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from train.devices import meeting_host
+from train.devices.index_claim import IndexClaim
 from train.devices.meeting_host import MeetingHost
 from train.foundation.console import show_line
 from train.foundation.errors import UserError
@@ -138,26 +140,28 @@ def _find_host(
     place = f"{address.host}:{address.port}"
     begun = time.monotonic()
     silent = process_index > 0
-    while True:
-        wait = seconds if process_index else _SHORT_SECONDS
-        try:
-            connection = socket.create_connection((address.host, address.port), _SHORT_SECONDS)
-        except (socket.gaierror, UnicodeError) as error:
-            reason, wait = f"the host is not known ({_words(error)})", _SHORT_SECONDS
-        except OSError as error:
-            reason = _words(error)
-        else:
-            if _read_line(connection) == meeting_host.GREETING:
-                return connection
-            connection.close()
-            reason, wait = "another program listens there", _SHORT_SECONDS
-        passed = time.monotonic() - begun
-        if passed >= min(wait, seconds):
-            break
-        if silent and passed >= _SHORT_SECONDS:
-            show_line(f"waiting for process 0 at {place}: {reason}")
-            silent = False
-        time.sleep(_PAUSE)
+    with IndexClaim(place, process_index) as claim:
+        while True:
+            wait = seconds if process_index else _SHORT_SECONDS
+            try:
+                connection = socket.create_connection((address.host, address.port), _SHORT_SECONDS)
+            except (socket.gaierror, UnicodeError) as error:
+                reason, wait = f"the host is not known ({_words(error)})", _SHORT_SECONDS
+            except OSError as error:
+                reason = _words(error)
+                claim.check()
+            else:
+                if _read_line(connection) == meeting_host.GREETING:
+                    return connection
+                connection.close()
+                reason, wait = "another program listens there", _SHORT_SECONDS
+            passed = time.monotonic() - begun
+            if passed >= min(wait, seconds):
+                break
+            if silent and passed >= _SHORT_SECONDS:
+                show_line(f"waiting for process 0 at {place}: {reason}")
+                silent = False
+            time.sleep(_PAUSE)
     if process_index == 0 and not is_here:
         raise UserError(f"--coordinator: another program has the port {address.port}; give another")
     hint = "; HOST must be the machine of this process" if process_index == 0 else ""

@@ -128,7 +128,7 @@ class MeetingHost:
                 f"{self._num_processes} in process 0, and {count} in process {index}"
             )
         if index in self._guests:
-            return f"--process_index must differ in all processes; two processes have {index}"
+            return same_index(index)
         return ""
 
     def _fail(self, mistake: str) -> None:
@@ -151,6 +151,11 @@ class MeetingHost:
         more = len(missing) - _MOST_NAMED
         what = "process" if len(missing) == 1 else "processes"
         return f"{what} {named}" + (f" and {more} more" if more > 0 else "")
+
+
+def same_index(index: int) -> str:
+    """The message for two processes with one index."""
+    return f"--process_index must differ in all processes; two processes have {index}"
 
 
 def _listen(port: int) -> socket.socket:

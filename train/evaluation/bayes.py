@@ -23,19 +23,19 @@ def summarize(
 ) -> dict[Metric, float]:
     """The metrics of the best scores on some examples.
 
-    The best over all examples are the probabilities p(y | x); the best over classes, each of which
-    counts the same, are in proportion to p(y | x) / p(y). The accuracies of few, medium and many
-    shot classes are those of the second. None of the two is the best for such a group alone, which
-    is the one that never returns another class.
+    The best over all examples are the probabilities p(y | x). The best over classes, where each
+    class counts the same, are in proportion to p(y | x) / p(y). The accuracies of few, medium and
+    many shot classes use the second. Neither is the best for such a group: that would be a
+    classifier that only returns classes of the group.
 
     Args:
         true_distribution: the true distribution of the data.
-        examples: those that the metrics are of.
-        calibrated_on: those that thresholds are calibrated on.
+        examples: the examples that the metrics are computed on.
+        calibrated_on: the examples that thresholds are calibrated on.
         ks: the set sizes.
         class_counts: the training images of each class.
-        balanced: whether every class has as many of the examples. The best over classes are then
-            the best over the examples, too. The loss is that of p(y | x) in any case.
+        balanced: whether all classes have equally many examples. The best over classes are then
+            the best over the examples, too. The loss uses p(y | x) in any case.
     """
     weights = true_distribution.class_probabilities.min() / true_distribution.class_probabilities
     over_classes = _summarize(true_distribution, examples, calibrated_on, ks, class_counts, weights)
@@ -55,7 +55,7 @@ def gap(best: Mapping[Metric, float], reached: Mapping[Metric, float]) -> dict[M
     return {
         metric: value - reached[metric]
         for metric, value in best.items()
-        # It need not be the best for the classes of few, medium or many shots alone.
+        # It need not be the best for only the classes of few, medium or many shots.
         if metric.is_accuracy and metric.average not in SHOTS
     }
 

@@ -21,10 +21,10 @@ class ConformalRule:
         name: the value of the flags.
         what: what its sets are, in the words of --help.
         score: the kind of the score and its parameters, as `topk_jax.sets.conformal_scores` takes
-            them, but for class counts. None for sets of the classes above a smallest probability.
+            them, without class counts. None for sets of the classes above a smallest probability.
         score_in_words: the score of a class, after "The score of a class is".
-        quantile: the examples that a quantile is of: all, those of each class, or those of each
-            cluster of classes. "middle" is halfway between the first two.
+        quantile: the examples of a quantile: all, the examples of each class, or of each cluster
+            of classes. "middle" is halfway between the first two.
         needs_distribution: whether the probabilities of an example must add up to 1.
     """
 
@@ -50,8 +50,8 @@ _LAC = {"kind": "lac"}
 _LAC_IN_WORDS = "1 less its probability"
 _LIKELIER = "the sum of the probabilities of likelier classes"
 
-# No rule has parameters of its own in the flags: a quantile is valid for all of them. These are of
-# the size that the authors use.
+# There are no flags for the parameters, because a quantile is valid for any values. The authors use
+# values of this size.
 _RULES = (
     ConformalRule(
         name=DEFAULT, what="the classes above one probability, the smallest sets", score=None
@@ -121,7 +121,7 @@ def named(flag: str, name: str) -> ConformalRule:
     """The rule that a flag names.
 
     Raises:
-        UserError: there is none of that name.
+        UserError: there is no rule of that name.
     """
     if wrong := fields.one_of(RULES)(name):
         raise UserError(f"--{flag} must be {wrong}; got {name!r}")

@@ -22,12 +22,12 @@ _SEED = 0
 class ConformalSets:
     """A conformal rule that is calibrated; called with probabilities [..., L], it makes their sets.
 
-    No score is randomized: an example always has the same set.
+    Scores are not randomized: an example always has the same set.
 
     Attributes:
         rule: the rule.
-        limits: the largest score that is in a set, [], or one for each class, [L]. Where the rule
-            has no score, the smallest probability that is in a set, [].
+        limits: the largest score that is in a set, [], or one for each class, [L]. For a rule
+            without a score, the smallest probability that is in a set, [].
         class_counts: the training examples of each class, [L]; None if the rule does not need
             them.
     """
@@ -112,7 +112,7 @@ def calibrate(
 def _quantiles(
     rule: ConformalRule, examples: Predictions, error: float, class_counts: np.ndarray | None
 ) -> jax.Array:
-    """The quantile of the scores of the labels, [], or those of the classes, [L]."""
+    """The quantile of the scores of the labels, [], or the quantiles of the classes, [L]."""
     score = _score(rule, class_counts)
     labels = examples.labels
     scores = np.concatenate(

@@ -16,19 +16,19 @@ def to_json(
 ) -> dict[str, Any]:
     """The classes and examples of a split, as files have them.
 
-    A class without examples in the split has no part in any accuracy of it, however the classes
-    are averaged.
+    A class without examples in the split does not count in its accuracies, however the classes are
+    averaged.
 
     Args:
         labels: the class of each example of the split, [n].
         class_counts: the training images of each class, which make it few, medium or many shot,
-            [L]; where they are None, there are no groups of these names.
+            [L]; if None, there are no groups of these names.
         class_names: the names of the classes.
 
     Returns:
-        "groups": for all classes, and for those of each shot, the number of classes that have
-        examples, and of their examples; "classes_without_examples": the number of the others;
-        "named": the names of the first of these.
+        "groups": for all classes, and for the classes of each shot, the number of classes that have
+        examples, and of their examples; "classes_without_examples": the number of other classes;
+        "named": the names of the first of them.
     """
     counts = np.bincount(labels, minlength=len(class_names))
     groups = {"all": np.ones(len(class_names), np.bool_)}

@@ -18,7 +18,7 @@ SHOTS: tuple[Average, ...] = ("few", "medium", "many")
 
 @dataclass(frozen=True)
 class Metric:
-    """A number that is reported of a split.
+    """A number that is reported for a split.
 
     Attributes:
         rule: what makes the sets: "top", the K best classes, or "average", the classes above a
@@ -71,7 +71,7 @@ class Metric:
 
     @property
     def in_few_words(self) -> str:
-        """The same without the word accuracy, where a value in per cent follows: `macro top-5`."""
+        """The same without the word accuracy, for use before a value in per cent: `macro top-5`."""
         return " ".join(self._sets("-")) if self.is_accuracy else self.in_words
 
     @property
@@ -80,7 +80,7 @@ class Metric:
         return self.quantity == "accuracy"
 
     def format(self, value: float | None) -> str:
-        """A value for people; a dash where there is none, as for classes that do not occur."""
+        """A value for people; a dash if there is none, as for classes that do not occur."""
         if value is None or math.isnan(value):
             return "-"
         return f"{value:.2%}" if self.is_accuracy else f"{value:.4g}"
@@ -100,7 +100,7 @@ def rule_name(rule: Rule, k: int) -> str:
 
 def selectable(ks: Iterable[int]) -> list[Metric]:
     """Every metric that an epoch can be selected by: the loss, and the accuracies."""
-    return [LOSS, *(metric for k in ks for metric in _of_k(k) if metric.is_accuracy)]
+    return [LOSS, *(metric for k in ks for metric in _list_metrics(k) if metric.is_accuracy)]
 
 
 def to_json(values: Mapping[Metric, Value]) -> dict[str, Value]:
@@ -109,12 +109,12 @@ def to_json(values: Mapping[Metric, Value]) -> dict[str, Value]:
 
 
 def from_json(values: Mapping[str, Any]) -> dict[Metric, Any]:
-    """The values of a JSON object by their metrics, without what is no metric."""
+    """The values of a JSON object by their metrics, without other entries."""
     parsed = ((_parse(name), value) for name, value in values.items())
     return {metric: value for metric, value in parsed if metric is not None}
 
 
-def _of_k(k: int) -> Iterator[Metric]:
+def _list_metrics(k: int) -> Iterator[Metric]:
     rules: tuple[Rule, ...] = get_args(Rule)
     for rule in rules:
         for average in AVERAGES:
@@ -125,5 +125,5 @@ def _of_k(k: int) -> Iterator[Metric]:
 def _parse(name: str) -> Metric | None:
     """The metric of a name; None if there is none. All but the K is known beforehand."""
     ks = [int(word) for word in name.split("_") if word.isdecimal()]
-    possible = [LOSS, *(metric for k in ks for metric in _of_k(k))]
+    possible = [LOSS, *(metric for k in ks for metric in _list_metrics(k))]
     return next((metric for metric in possible if metric.name == name), None)

@@ -11,13 +11,13 @@ from train.evaluation.metric import Metric
 from train.foundation import array_files, files, json_files
 from train.foundation.errors import UserError, first_line
 
-# In bytes; those of ImageNet's validation images have less than a million.
+# In bytes; the outcomes of ImageNet's validation images have less than a million.
 _LARGEST = 2**30
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What the accuracies of a split are the means of.
+    """The outcomes of the examples of a split; accuracies are their means.
 
     Attributes:
         labels: the class of each example, int32 [n].
@@ -52,7 +52,7 @@ class Outcomes:
             names = (field.name for field in dataclasses.fields(cls))
             found = cls(**{name: arrays[name]().read() for name in names})
             found._check()
-        except Exception as error:  # Whatever a damaged file, or one of another kind, raises.
+        except Exception as error:  # A damaged or another file can raise any of these.
             raise UserError(f"{path} has no outcomes of a split: {first_line(error)}") from error
         return found
 
@@ -83,11 +83,11 @@ class Outcomes:
     def hits(self, metric: Metric) -> np.ndarray:
         """Whether the sets of an accuracy have the label, bool [n].
 
-        They are those of all examples, whatever the mean of the metric is over.
+        They are of all examples, whatever the mean of the metric is over.
 
         Raises:
             UserError: the run was not evaluated with this K.
-            ValueError: the metric is no accuracy.
+            ValueError: the metric is not an accuracy.
         """
         if metric.rule is None or metric.k is None or not metric.is_accuracy:
             raise ValueError(f"metric must be an accuracy of sets; got {metric.name}")

@@ -1,4 +1,4 @@
-"""What a model says of the examples of a split."""
+"""The predictions of a model for the examples of a split."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -13,22 +13,22 @@ from train.devices import processes
 from train.devices.parallel import Devices
 from train.evaluation.stored_scores import CollectedScores, Scores
 
-# Examples, and scores of these, that are processed together, where all would take too much memory.
+# Examples, and scores of these, that are processed together to save memory.
 CHUNK = 2**12
 _MOST_SCORES = 2**22
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of the n examples of a split.
+    """The predictions of a model for the n examples of a split.
 
     Attributes:
-        loss: of each example, [n].
+        loss: the loss of each example, [n].
         scores: what sets are made of, [n, L].
         labels: the classes, [n]. One from L on is a class that the model does not know: its rank is
             L, it is in no set, and its loss is NaN.
         ranks: how many classes come before the label, [n]; see `topk_jax.metrics.label_ranks`.
-            They are of the logits: probabilities of 32 bits are 0 where a logit is 104 below the
+            They are of the logits: probabilities of 32 bits are 0 if a logit is 104 below the
             largest.
     """
 
@@ -49,11 +49,11 @@ class Predictions:
         return known
 
     def counts_of_all(self, class_counts: np.ndarray) -> np.ndarray:
-        """The training examples of each class, of which those have none that are not known."""
+        """The training examples of each class; classes that are not known have 0."""
         return np.pad(class_counts, (0, self.num_classes - len(class_counts)))
 
     def take(self, indices: np.ndarray) -> "Predictions":
-        """Those of the examples at some indices."""
+        """The predictions for the examples at some indices."""
         return Predictions(
             self.loss[indices], self.scores[indices], self.labels[indices], self.ranks[indices]
         )
@@ -73,9 +73,9 @@ def predict(
     num_examples: int,
     num_classes: int,
 ) -> Predictions:
-    """Runs the compiled step, with what each device has a copy of, and drops the padding.
+    """Runs the compiled step, with variables that each device has a copy of, and drops the padding.
 
-    Every process runs it over its share, and gets what all of them found.
+    Every process runs it over its share, and gets the results of all processes.
 
     Args:
         eval_step: the compiled step.
@@ -106,14 +106,14 @@ def predict(
 
 
 def labels_for_steps(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """Labels that a step can take: any class in place of those that the model does not know."""
+    """Labels that a step can take: classes that the model does not know become any other class."""
     return np.where(labels < num_classes, labels, 0)
 
 
 def of_steps(
     loss: np.ndarray, scores: Scores, labels: np.ndarray, ranks: np.ndarray
 ) -> Predictions:
-    """What steps found that were given `labels_for_steps` of the labels."""
+    """The predictions from the results of steps with `labels_for_steps` of the labels."""
     found = Predictions(loss, scores, labels, ranks)
     if not (known := found.is_known).all():
         no_loss, last = loss.dtype.type(np.nan), ranks.dtype.type(scores.shape[-1])
@@ -124,19 +124,19 @@ def of_steps(
 
 
 def ranks_in_64_bits(scores: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The label ranks of scores [n, L] as they are, where JAX by default rounds them to 32 bits."""
+    """The label ranks of unrounded scores [n, L]; JAX by default rounds them to 32 bits."""
     with jax.enable_x64(True):
         ranks = [metrics.label_ranks(scores[chunk], labels[chunk]) for chunk in chunks(scores)]
     return np.concatenate(ranks)
 
 
 def chunks(scores: Scores) -> Iterator[slice]:
-    """Divides the examples of scores [n, L] into those that are processed together."""
+    """Divides the examples of scores [n, L] into chunks that are processed together."""
     return chunks_of(*scores.shape)
 
 
 def chunks_of(num_examples: int, num_classes: int) -> Iterator[slice]:
-    """The same for scores that are not there yet."""
+    """The same for the shape of scores that do not exist yet."""
     size = max(1, min(CHUNK, _MOST_SCORES // num_classes))
     for start in range(0, num_examples, size):
         yield slice(start, start + size)

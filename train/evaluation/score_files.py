@@ -1,4 +1,4 @@
-"""Scores and labels in files: those of a run for whoever wants them, and somebody else's."""
+"""Scores and labels in files: written from a run, or read from other programs."""
 
 import bz2
 import functools
@@ -25,7 +25,7 @@ from train.foundation import array_files, files, stored_rows, text_files
 from train.foundation.array_files import StoredArray
 from train.foundation.errors import UserError, first_line
 
-# What an .npz file may call its scores; logits become probabilities, the others are as they are.
+# The names of scores in an .npz file; logits become probabilities, the others do not change.
 _LOGITS = "logits"
 _PROBABILITIES = "probabilities"
 _SCORES = (_PROBABILITIES, "scores")
@@ -42,7 +42,7 @@ _DECOMPRESSED: Mapping[str, Callable[[Any], _Decompressed]] = MappingProxyType(
         ".lzma": lzma.LZMAFile,
     }
 )
-# How far from 1 the probabilities of an example may add up to.
+# How far the sum of the probabilities of an example may be from 1.
 _SUM_TOLERANCE = 1e-3
 
 
@@ -51,11 +51,11 @@ def _are_finite(rows: np.ndarray) -> np.ndarray:
 
 
 def _are_finite_or_masked(rows: np.ndarray) -> np.ndarray:
-    """Whether a softmax has a value. A NaN fails the first comparison."""
+    """Whether the softmax of each row has a value. A NaN fails the first comparison."""
     return np.all(rows < np.inf, axis=-1) & np.any(rows > -np.inf, axis=-1)
 
 
-# Which rows [n, L] are taken, what they must be, and what others have.
+# Which rows [n, L] are valid, what they must be, and what other rows have.
 _FINITE = (_are_finite, "finite", "NaN or infinity")
 _FINITE_OR_MASKED = (
     _are_finite_or_masked,
@@ -67,7 +67,7 @@ _FINITE_OR_MASKED = (
 def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray | None) -> None:
     """Writes an .npz file of scores float32 [n, L], labels [n], losses [n] and class counts [L].
 
-    Examples of classes that the model does not know have no label among these, and are left out.
+    Examples of classes that the model does not know do not have a label here, and are left out.
     """
     if not predictions.is_known.all():
         unknown = np.flatnonzero(~predictions.is_known)
@@ -91,12 +91,12 @@ def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray 
                 description = np.lib.format.dtype_to_descr(array.dtype)
                 header = {"descr": description, "fortran_order": False, "shape": array.shape}
                 np.lib.format.write_array_header_1_0(entry, header)
-                for part in _parts(array):
+                for part in _split_rows(array):
                     entry.write(np.ascontiguousarray(part).data)
 
 
-def _parts(array: Scores) -> Iterator[np.ndarray]:
-    """The rows of an array, those of many numbers in parts."""
+def _split_rows(array: Scores) -> Iterator[np.ndarray]:
+    """The rows of an array, in parts if there are many numbers."""
     if len(array.shape) == 1:
         yield array[:]
     else:
@@ -104,7 +104,7 @@ def _parts(array: Scores) -> Iterator[np.ndarray]:
 
 
 def are_probabilities(scores: Scores) -> bool:
-    """Whether the scores of each example add up to 1; those of multi-label losses need not."""
+    """Whether the scores of each example add up to 1; scores of multi-label losses need not."""
     return all(_add_up_to_1(scores[chunk]) for chunk in chunks(scores))
 
 
@@ -114,7 +114,7 @@ def _add_up_to_1(scores: np.ndarray) -> bool:
 
 
 def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
-    """Somebody's scores of examples, and their labels.
+    """A user's scores of examples, and their labels.
 
     Args:
         logits: an .npy file of logits [n, L], or an .npz file with "logits", "probabilities" or
@@ -144,12 +144,12 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     if labels is not None:
         classes = read_integers(labels, flag=labels_flag)
     elif _LABELS in arrays:
-        classes = _integers(arrays[_LABELS], logits, flag)
+        classes = _check_integers(arrays[_LABELS], logits, flag)
     else:
         raise UserError(f"--{labels_flag} is needed: {logits} has no array called labels")
     _check_labels(classes, values.shape, flag=labels_flag)
     are_taken, must_be, have = _FINITE if name != _LOGITS else _FINITE_OR_MASKED
-    bad = np.flatnonzero(~_by_chunks(values, are_taken))
+    bad = np.flatnonzero(~_apply_by_chunks(values, are_taken))
     if bad.size:
         raise UserError(
             f"--{flag} must be {must_be}; {bad.size} of the {len(values)} examples in {logits} "
@@ -169,19 +169,19 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
     if _LOSS in arrays:
         loss = _losses(arrays[_LOSS], len(classes), logits, flag)
     else:
-        loss = _losses_of(values, classes, are_logits=name == _LOGITS)
+        loss = _compute_losses(values, classes, are_logits=name == _LOGITS)
     ranks = np.concatenate(
         [
             ranks_in_64_bits(values[chunk].astype(np.float64), classes[chunk])
             for chunk in chunks(values)
         ]
     )
-    scores = _sets_are_made_of(values, are_logits=name == _LOGITS)
+    scores = _prepare_scores(values, are_logits=name == _LOGITS)
     return Predictions(loss, scores, classes.astype(np.int32), ranks)
 
 
-def _losses_of(values: Scores, classes: np.ndarray, *, are_logits: bool) -> np.ndarray:
-    """The cross-entropy of each example, in 64 bits: somebody's logits may be of any size."""
+def _compute_losses(values: Scores, classes: np.ndarray, *, are_logits: bool) -> np.ndarray:
+    """The cross-entropy of each example, in 64 bits: a user's logits may be of any size."""
 
     def of_chunk(values: np.ndarray, classes: np.ndarray) -> np.ndarray:
         rows = np.arange(len(classes))
@@ -193,19 +193,19 @@ def _losses_of(values: Scores, classes: np.ndarray, *, are_logits: bool) -> np.n
     return np.concatenate([of_chunk(values[c], classes[c]) for c in chunks(values)])
 
 
-def _sets_are_made_of(values: Scores, *, are_logits: bool) -> Scores:
-    """The probabilities of logits, or else the values, in 32 bits; in a file if they are many."""
+def _prepare_scores(values: Scores, *, are_logits: bool) -> Scores:
+    """The scores for sets in 32 bits: probabilities for logits. Many scores are in a file."""
 
     def of_chunk(part: np.ndarray) -> np.ndarray:
         in_64_bits = part.astype(np.float64)
         scores = special.softmax(in_64_bits, axis=-1) if are_logits else in_64_bits
         return scores.astype(np.float32)
 
-    return stored_scores.collected((of_chunk(values[c]) for c in chunks(values)), len(values))
+    return stored_scores.collect((of_chunk(values[c]) for c in chunks(values)), len(values))
 
 
-def _by_chunks(values: Scores, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """A function of rows [n, L] that gives one result for each, of all of them."""
+def _apply_by_chunks(values: Scores, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """The results, one for each row, of a function of rows [n, L], computed chunk by chunk."""
     return np.concatenate([function(values[chunk]) for chunk in chunks(values)])
 
 
@@ -229,28 +229,28 @@ def class_counts_beside(scores: Path, num_classes: int) -> np.ndarray | None:
 
 
 def read_integers(path: Path, *, flag: str) -> np.ndarray:
-    """Whole numbers [n] from an .npy file, an .npz file with one array, or a text, one a line.
+    """Integers [n] from an .npy file, an .npz file with one array, or a text with one per line.
 
     Raises:
         UserError: the file cannot be read, or holds something else.
     """
     if path.suffix not in (".npy", ".npz"):
-        with _reading(path, flag):
-            numbers = np.loadtxt(io.StringIO(_text(path)), dtype=np.float64, ndmin=1)
+        with _naming_flag(path, flag):
+            numbers = np.loadtxt(io.StringIO(_read_text(path)), dtype=np.float64, ndmin=1)
         whole = np.isfinite(numbers) & (numbers == np.round(numbers))
         if numbers.ndim != 1 or not whole.all():
             raise UserError(f"--{flag} must be whole numbers, one a line; {path} has others")
         return numbers.astype(np.int64)
-    with _reading(path, flag):
+    with _naming_flag(path, flag):
         files.open_bounded(path, files.MOST_EXAMPLES_BYTES).close()
     arrays = _read(path, flag)
     if len(arrays) != 1:
         raise UserError(f"--{flag} must have one array; {path} has {len(arrays)}")
-    return _integers(next(iter(arrays.values())), path, flag)
+    return _check_integers(next(iter(arrays.values())), path, flag)
 
 
-def _text(path: Path) -> str:
-    """A text of a limited size, also where its name says that it is compressed."""
+def _read_text(path: Path) -> str:
+    """A text of a limited size, decompressed if its name has that ending."""
     most = files.MOST_EXAMPLES_BYTES
     with files.open_bounded(path, most) as stored:
         if path.suffix not in _DECOMPRESSED:
@@ -261,7 +261,7 @@ def _text(path: Path) -> str:
             while len(content) <= most and (part := decompressed.read(2**24)):
                 content += part
         except OSError as error:
-            if error.errno is not None:  # Of the system, and not of the content.
+            if error.errno is not None:  # The system raised it, not the content.
                 raise
             raise ValueError(first_line(error)) from error
     if len(content) > most:
@@ -278,7 +278,7 @@ def _losses(array: np.ndarray, num_examples: int, path: Path, flag: str) -> np.n
     return array
 
 
-def _integers(array: np.ndarray, path: Path, flag: str) -> np.ndarray:
+def _check_integers(array: np.ndarray, path: Path, flag: str) -> np.ndarray:
     if array.ndim != 1 or array.dtype.kind not in "iu":
         raise UserError(
             f"--{flag} must be whole numbers [examples]; {path} has {array.dtype} "
@@ -304,7 +304,7 @@ def _read_scores(path: Path, flag: str) -> Mapping[str, Any]:
     """The arrays of a file, as `_read` gives them; many scores of an .npy file stay there."""
     arrays = _read(path, flag)
     if arrays.is_npy:
-        with _reading(path, flag):
+        with _naming_flag(path, flag):
             found = arrays.finders[_LOGITS]()
             rows = found.rows()
         if rows is not None and 4 * math.prod(rows.shape) > stored_rows.MOST_IN_MEMORY:
@@ -314,7 +314,7 @@ def _read_scores(path: Path, flag: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True)
 class _Arrays(Mapping[str, np.ndarray]):
-    """The arrays of a file, each of which is read when it is asked for.
+    """The arrays of a file; each is read when it is used.
 
     Attributes:
         path: the file.
@@ -330,7 +330,7 @@ class _Arrays(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         find = self.finders[name]
-        with _reading(self.path, self.flag):
+        with _naming_flag(self.path, self.flag):
             return find().read()
 
     def __contains__(self, name: object) -> bool:
@@ -345,7 +345,7 @@ class _Arrays(Mapping[str, np.ndarray]):
 
 def _read(path: Path, flag: str) -> _Arrays:
     """The arrays of an .npz file by their names, or the one of an .npy file as logits."""
-    with _reading(path, flag):
+    with _naming_flag(path, flag):
         with files.open_regular(path) as file:
             start = file.read(len(array_files.NPY))
         if start == array_files.NPY:
@@ -357,7 +357,7 @@ def _read(path: Path, flag: str) -> _Arrays:
 
 
 @contextmanager
-def _reading(path: Path, flag: str) -> Iterator[None]:
+def _naming_flag(path: Path, flag: str) -> Iterator[None]:
     try:
         yield
     except (FileNotFoundError, IsADirectoryError) as error:
@@ -371,5 +371,5 @@ def _reading(path: Path, flag: str) -> Iterator[None]:
         if error.filename is not None or error.errno is None:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
-    except Exception as error:  # What NumPy's readers raise at a file of another kind.
+    except Exception as error:  # NumPy's readers raise these for a file of another kind.
         raise UserError(f"--{flag}: {path} cannot be read: {first_line(error)}") from error

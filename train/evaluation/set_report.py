@@ -1,4 +1,4 @@
-"""All that is said of the sets of a classifier: accuracies, sizes, coverages, by class size."""
+"""Everything that is reported about a classifier's sets: accuracies, sizes, coverages."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ Value = TypeVar("Value")
 
 # The groups of classes by training images, each after one bound up to the next: thesis, table 3.1.
 _COUNT_BOUNDS = (0, 10, 50, 500, 2000)
-# So many classes with the least coverage are listed.
+# The number of listed classes with the least coverage.
 _NUM_LISTED = 5
 
 
 @dataclass(frozen=True)
 class SetReport:
-    """What is reported of the sets of a split.
+    """What is reported about the sets of a split.
 
     Attributes:
         num_examples: the examples of the split.
@@ -42,10 +42,10 @@ class SetReport:
         thresholds: the thresholds of the average-K sets, by K.
         size_counts: how many average-K sets have 0, 1, 2, … classes, up to the largest of all sets,
             by K and by group of classes.
-        coverages: what sets of a coverage are worth, by the coverage and by what makes them.
-        conformal_rules: what the sets of conformal rules are worth, by the coverage and the rule.
-        accuracy_by_count: the top-K accuracies by the training images of the class; None where
-            nobody knows these.
+        coverages: the quality of sets with a target coverage, by the coverage and the method.
+        conformal_rules: the quality of the sets of conformal rules, by the coverage and the rule.
+        accuracy_by_count: the top-K accuracies by the training images of the class; None if
+            these are not known.
     """
 
     num_examples: int
@@ -68,8 +68,8 @@ class SetReport:
             "evaluated": self.evaluated,
             "num_calibration_examples": self.num_calibration_examples,
             "metrics": metric.to_json(self.metrics),
-            "thresholds": _by_rule(self.thresholds),
-            "set_size_counts": _by_rule(self.size_counts),
+            "thresholds": _name_by_rule(self.thresholds),
+            "set_size_counts": _name_by_rule(self.size_counts),
             "coverages": {f"{coverage}": kinds for coverage, kinds in self.coverages.items()},
         }
         if self.num_unknown:
@@ -93,22 +93,21 @@ def set_report(
     rules: Sequence[ConformalRule] = (),
     class_names: Sequence[str] | None = None,
 ) -> SetReport:
-    """Everything that is reported of a split.
+    """Everything that is reported about a split.
 
     Args:
-        examples: what the classifier says of the split.
-        calibrated_on: what it says of the examples that thresholds are calibrated on.
+        examples: the predictions for the split.
+        calibrated_on: the predictions for the examples that thresholds are calibrated on.
         ks: sizes, and mean sizes, of sets.
-        coverages: in (0, 1); sets are to have the label with these probabilities.
-        class_counts: the training images of each class; where they are None, nothing is said by
-            class size.
+        coverages: the target coverages, in (0, 1).
+        class_counts: the training images of each class; if None, there is no report by class size.
         rules: conformal rules that are reported too.
-        class_names: the names of the classes, also of those that the classifier does not know;
-            where they are None, reports have their indices.
+        class_names: the names of the classes, with the classes that the classifier does not know;
+            if None, reports have their indices.
 
     Raises:
-        UserError: there are too few examples to calibrate on, or a rule needs something that is not
-            there.
+        UserError: there are too few examples to calibrate on, or a rule needs something that is
+            missing.
     """
     thresholds = average_k_thresholds(calibrated_on, ks)
     groups = {"all": np.ones(examples.num_classes, np.bool_)}
@@ -122,7 +121,7 @@ def set_report(
         evaluated=evaluated.to_json(
             examples.labels,
             None if class_counts is None else examples.counts_of_all(class_counts),
-            # Classes that are not known may be named without any example in this split.
+            # There may be names of unknown classes without examples in this split.
             (class_names or [str(index) for index in range(examples.num_classes)])[
                 : examples.num_classes
             ],
@@ -139,12 +138,12 @@ def set_report(
             for k, threshold in thresholds.items()
         },
         coverages={
-            coverage: _at_coverage(examples, calibrated_on, coverage, class_counts)
+            coverage: _evaluate_coverage(examples, calibrated_on, coverage, class_counts)
             for coverage in coverages
         },
         conformal_rules={
             coverage: {
-                rule.name: _conformal(
+                rule.name: _evaluate_conformal(
                     examples,
                     conformal_sets.calibrate(rule, calibrated_on, coverage, class_counts),
                     class_counts,
@@ -161,38 +160,38 @@ def set_report(
     )
 
 
-def _by_rule(values: Mapping[int, Value]) -> dict[str, Value]:
-    """What is known of the average-K sets by K, by the names of these rules."""
+def _name_by_rule(values: Mapping[int, Value]) -> dict[str, Value]:
+    """The entries of the average-K sets by K, under the names of these rules."""
     return {metric.rule_name("average", k): value for k, value in values.items()}
 
 
-def _at_coverage(
+def _evaluate_coverage(
     examples: Predictions,
     calibrated_on: Predictions,
     coverage: float,
     class_counts: np.ndarray | None,
 ) -> dict[str, dict[str, float]]:
-    """What three kinds of sets of that coverage are worth."""
+    """The quality of three kinds of sets with that coverage."""
     error = error_in_binary(coverage)
     conformal = conformal_threshold(calibrated_on, coverage)
-    described = {"conformal": _described(examples, class_counts, conformal)}
+    described = {"conformal": _evaluate_threshold(examples, class_counts, conformal)}
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = average_error_threshold(calibrated_on.scores, error)
-        described["average_error"] = _described(examples, class_counts, average_error)
-        described["adaptive"] = _worth(
+        described["average_error"] = _evaluate_threshold(examples, class_counts, average_error)
+        described["adaptive"] = _rate(
             summaries.find_sets(examples, set_rules.adaptive(error)), examples, class_counts
         )
     return described
 
 
-def _described(
+def _evaluate_threshold(
     examples: Predictions, class_counts: np.ndarray | None, threshold: float
 ) -> dict[str, float]:
     found = summaries.find_sets(examples, set_rules.at_threshold(threshold))
-    return {"threshold": threshold, **_worth(found, examples, class_counts)}
+    return {"threshold": threshold, **_rate(found, examples, class_counts)}
 
 
-def _conformal(
+def _evaluate_conformal(
     examples: Predictions,
     rule: SetRule,
     class_counts: np.ndarray | None,
@@ -200,12 +199,12 @@ def _conformal(
 ) -> dict[str, Any]:
     found = summaries.find_sets(examples, rule)
     return {
-        **_worth(found, examples, class_counts),
+        **_rate(found, examples, class_counts),
         "least_covered": _least_covered(found, examples, class_names),
     }
 
 
-def _worth(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, float]:
+def _rate(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, float]:
     """How often the sets have the label, and how large they are."""
     covered = summaries.accuracies_by_average(found, examples, class_counts)
     return {
@@ -244,7 +243,7 @@ def _size_counts(
     found: Sets, labels: np.ndarray, classes_of: Mapping[str, np.ndarray]
 ) -> dict[str, list[int]]:
     """How many sets have 0, 1, 2, … classes, for the labels of each group of classes."""
-    # Not up to the number of classes, of which there may be a million.
+    # Not up to the number of classes, which may be a million.
     longest = int(found.sizes.max()) + 1
     return {
         group: np.bincount(found.sizes[classes[labels]], minlength=longest).tolist()
@@ -255,7 +254,7 @@ def _size_counts(
 def _accuracy_by_count(
     examples: Predictions, ks: Sequence[int], class_counts: np.ndarray
 ) -> list[dict[str, Any]]:
-    """The top-K accuracies over the examples of classes with so many training images."""
+    """The top-K accuracies by ranges of the number of training images of the class."""
     hits = {k: summaries.top_k_sets(examples, k).hits for k in ks}
     counts_of_labels = class_counts[examples.labels]
     rows = []

@@ -1,4 +1,4 @@
-"""Scores of many examples: in memory, or in a file of which a few rows are read at a time."""
+"""Scores of many examples: in memory, or in a file that is read a few rows at a time."""
 
 import tempfile
 from collections.abc import Iterable
@@ -17,8 +17,8 @@ _DTYPE = np.dtype(np.float32)
 class StoredScores:
     """Scores [n, L] in an .npy file, or in a temporary file without a name.
 
-    They are used as an array is, as far as that is possible: a slice gives an array in memory, and
-    an array of indices gives stored scores again.
+    They can be used like an array: a slice gives an array in memory, and an array of indices gives
+    stored scores again.
 
     Attributes:
         stored: the scores of all examples of the file.
@@ -44,7 +44,6 @@ class StoredScores:
         return len(self.rows), self.stored.shape[1]
 
     def __len__(self) -> int:
-        """The number of examples."""
         return len(self.rows)
 
     @overload
@@ -54,13 +53,13 @@ class StoredScores:
     def __getitem__(self, chosen: np.ndarray) -> "StoredScores": ...
 
     def __getitem__(self, chosen: slice | np.ndarray) -> "np.ndarray | StoredScores":
-        """The scores of a slice of the examples, or those at indices, which are not read yet."""
+        """The scores of a slice of the examples, or of the examples at indices, not read yet."""
         rows = self.rows[chosen]
         if not isinstance(chosen, slice):
             return replace(self, rows=rows)
         if not rows.size:
             return self.stored[:0]
-        # Indices increase as a rule, so that those of a slice are near one another.
+        # Indices usually increase, so that the indices of a slice are near one another.
         first, last = int(rows.min()), int(rows.max())
         read, places = self.stored[first : last + 1], rows - first
         return read if np.array_equal(places, np.arange(len(read))) else read[places]
@@ -99,7 +98,7 @@ class CollectedScores:
             self._array = np.empty((self._num_examples, num_classes), _DTYPE)
 
     def scores(self) -> Scores:
-        """Those of all examples, when all were added; there is at least one part."""
+        """The scores of all examples, after all were added; there is at least one part."""
         if self._file is None:
             assert self._array is not None
             return self._array[: self._num_added]
@@ -108,7 +107,7 @@ class CollectedScores:
         return StoredScores.of(StoredRows(self._file, 0, shape, _DTYPE))
 
 
-def collected(parts: Iterable[np.ndarray], num_examples: int) -> Scores:
+def collect(parts: Iterable[np.ndarray], num_examples: int) -> Scores:
     """The scores of at most that many examples, in one or more parts [any, L]."""
     scores = CollectedScores(num_examples)
     for part in parts:

@@ -19,7 +19,7 @@ from train.foundation.errors import UserError
 
 @dataclass(frozen=True)
 class Sets:
-    """What sets of n examples are worth: whether each has the label [n], and its size [n]."""
+    """The quality of the sets of n examples: whether each has the label [n], and its size [n]."""
 
     hits: np.ndarray
     sizes: np.ndarray
@@ -27,7 +27,7 @@ class Sets:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is reported of a split.
+    """What is reported for a split.
 
     Attributes:
         metrics: their values.
@@ -46,11 +46,11 @@ def summarize(
     """The mean loss, every accuracy by K, and the sizes of the average-K sets.
 
     Args:
-        predictions: what the model says of the split.
+        predictions: the predictions for the split.
         thresholds: the thresholds of the average-K sets, calibrated on validation.
         class_counts: the training images of each class, which make it few, medium or many shot;
-            where they are None, there are no accuracies by shot. A class that the model does not
-            know has few: none.
+            if None, there are no accuracies by shot. A class that the model does not know has 0
+            and is few shot.
     """
     values = {LOSS: predictions.mean_loss()}
     size_counts = {}
@@ -74,12 +74,12 @@ def summarize(
 
 
 def top_k_sets(predictions: Predictions, k: int) -> Sets:
-    """What the sets of the K best classes are worth."""
+    """The quality of the sets of the K best classes."""
     return Sets(predictions.ranks < k, np.full(len(predictions.ranks), k))
 
 
 def find_sets(predictions: Predictions, rule: SetRule) -> Sets:
-    """What the sets of a rule are worth, without all of them in memory at once."""
+    """The quality of the sets of a rule, without all of them in memory at once."""
     hits, sizes = [], []
     for chunk in chunks(predictions.scores):
         found = _hits_and_sizes(rule(predictions.scores[chunk]), predictions.labels[chunk])
@@ -96,12 +96,12 @@ def accuracies_by_average(
         class_counts = predictions.counts_of_all(class_counts)
     num_classes = predictions.num_classes
     values = _shares(outcome.hits, predictions.labels, class_counts, num_classes)
-    # In the order that JAX returns them in, which is that of the files.
+    # In the order in which JAX returns them, which is the order in the files.
     return {average: float(values[average]) for average in sorted(AVERAGES) if average in values}
 
 
 def check_has_value(metric: Metric, labels: np.ndarray, class_counts: np.ndarray) -> None:
-    """Raises `UserError` where a split of these labels cannot have the metric to select by."""
+    """Raises `UserError` if a split of these labels cannot have the metric to select by."""
     hits = np.ones(len(labels), np.bool_)
     if metric.average not in SHOTS:
         return

@@ -11,7 +11,7 @@ from topk_jax import sets
 from train.evaluation import stored_scores
 from train.evaluation.predictions import Predictions, chunks
 
-# Of the logarithm of the inverse temperature; `sets.temperature` has the same bounds.
+# Bounds of the logarithm of the inverse temperature; `sets.temperature` has the same.
 _LARGEST = 20 * math.log(2)
 # Where the search ends: the temperature is rounded to 32 bits.
 _TOLERANCE = 1e-8
@@ -25,7 +25,7 @@ def fit(found: Predictions) -> float:
 
 
 def _fit_in_parts(found: Predictions) -> float:
-    """The same for logits in a file, of which a few rows at a time are read in each step."""
+    """The same for logits in a file; each step reads it a few rows at a time."""
     smallest = _sum_of_slopes(-_LARGEST, found)
     if math.isnan(smallest):
         return math.nan
@@ -33,7 +33,7 @@ def _fit_in_parts(found: Predictions) -> float:
         return math.exp(_LARGEST)
     if _sum_of_slopes(_LARGEST, found) <= 0:
         return math.exp(-_LARGEST)
-    # The predictions are an argument: what SciPy makes of a closure is freed late, and so the file.
+    # The predictions are an argument: SciPy would keep a closure, and its file, for too long.
     bounds = (-_LARGEST, _LARGEST)
     return math.exp(-optimize.brentq(_sum_of_slopes, *bounds, args=(found,), xtol=_TOLERANCE))
 
@@ -68,5 +68,5 @@ def with_probabilities(found: Predictions, temperature: float) -> Predictions:
         np.asarray(probabilities(found.scores[chunk], np.float32(temperature)))
         for chunk in chunks(found.scores)
     )
-    scores = stored_scores.collected(parts, len(found.scores))
+    scores = stored_scores.collect(parts, len(found.scores))
     return Predictions(found.loss, scores, found.labels, found.ranks)

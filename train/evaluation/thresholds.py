@@ -12,7 +12,7 @@ from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.stored_scores import Scores
 from train.foundation.errors import UserError
 
-# Half of the bits of a number, and how many numbers these tell apart.
+# Half of the bits of a number, and how many values they have.
 _HALF_BITS = 16
 _HALF = 2**_HALF_BITS
 
@@ -53,9 +53,9 @@ def average_error_threshold(scores: Scores, error: float) -> float:
     """The threshold whose sets miss that probability on average over the scores [n, L]."""
     if isinstance(scores, np.ndarray):
         return float(sets.average_error_threshold(scores, error=error))
-    # Scores in a file are gone through twice. The order of numbers from 0 on is that of their bits:
-    # once for the sums of those with the same upper half, once for those of the lower half where
-    # the sum of all smaller ones passes what may be missed.
+    # Scores in a file are read twice. Nonnegative numbers have the order of their bits. The first
+    # pass sums the numbers by the upper half of their bits. The second pass sums by the lower half,
+    # in the upper half at which the sum of all smaller numbers passes what may be missed.
     allowed = float(Decimal(repr(error)) * len(scores))
     sums = np.zeros(1 + _HALF // 2)
     for values, bits in _values_and_bits(scores):
@@ -68,7 +68,7 @@ def average_error_threshold(scores: Scores, error: float) -> float:
         here = bits >> _HALF_BITS == upper
         sums += np.bincount(bits[here] & (_HALF - 1), weights=values[here], minlength=_HALF)
     lower = int(np.searchsorted(missed + sums.cumsum(), allowed, side="right"))
-    # The sums of both times are rounded differently: the largest number with that upper half.
+    # The two passes round their sums differently, so `lower` is at most the largest lower half.
     bits = np.array((upper << _HALF_BITS) + min(lower, _HALF - 1), np.int32)
     return float(bits.view(np.float32))
 
@@ -102,5 +102,5 @@ def error_of(coverage: float) -> Decimal:
 
 
 def error_in_binary(coverage: float) -> float:
-    """1 - coverage as a float. It stays below 1, which that of a tiny coverage is rounded to."""
+    """1 - coverage as a float, below 1: for a tiny coverage it would be rounded to 1."""
     return min(float(error_of(coverage)), math.nextafter(1, 0))

@@ -151,13 +151,13 @@ def build_model(
 
 
 def published(name: str) -> ModelSpec:
-    """The network of a name, of which weights are published in a form that is read here.
+    """The network of a name, if the program can read published weights for it.
 
     Args:
         name: the name of the network, as `find` takes it.
 
     Raises:
-        UserError: the program reads no weights of the network.
+        UserError: the program does not read weights of the network.
     """
     spec = find(name)
     if spec.names is None:
@@ -179,7 +179,7 @@ def load_pretrained(
 
 
 def load_alone(model: Classifier, name: str, path: str, image_shape: tuple[int, ...]) -> Pretrained:
-    """As `load_pretrained`, for a network without variables yet: what is not read is 0.
+    """Like `load_pretrained`, but for a network without variables: variables not in the file are 0.
 
     Args:
         model: the network with its head.
@@ -201,7 +201,7 @@ def network_of(path: str) -> str:
     """The name of the network that a file of weights is for.
 
     Raises:
-        UserError: the file cannot be read, or is for none that is known here, or for several.
+        UserError: the file cannot be read, or fits no known network, or several.
     """
     arrays = files.read(Path(path))
     found = pretrained.networks_of(arrays, MODELS)

@@ -1,9 +1,9 @@
 """Convolutions as XLA computes them, and in forms that are faster on the CPU.
 
-XLA has good convolutions for accelerators. On the CPU it takes up to a hundred times as long for a
-depthwise one as its multiplications need, for the gradients of kernels of 1 by 1 a few times, and
-for those of larger kernels up to three times. The forms here have the same values and gradients, to
-rounding. `benchmarks/networks.py` measures them.
+XLA has good convolutions for accelerators. On the CPU they take longer than their multiplications
+need: depthwise ones up to a hundred times as long, gradients of 1 by 1 kernels a few times, and
+gradients of larger kernels up to three times. The forms here have the same values and gradients,
+up to rounding. `benchmarks/networks.py` measures them.
 """
 
 import functools
@@ -22,12 +22,12 @@ Pair = tuple[jax.Array, jax.Array]
 Gradients = Callable[[jax.Array, jax.Array, jax.Array], Pair]
 
 _NO_PADDING = ((0, 0), (0, 0))
-# Rows whose products are added before the matrix product that adds all others: so many that the sum
-# is a small array, and so few that the operation is compiled in no time. Heights of networks for
-# images of 224 pixels are multiples.
+# Rows whose products are added before the matrix product that adds all others: enough that the sum
+# is a small array, few enough that the operation compiles at once. Heights of networks for images
+# of 224 pixels are multiples of it.
 _ROWS = 7
 # Numbers of the windows whose product with the cotangent is added to the gradient of a kernel in
-# one step: so many that the product is fast, and so few that they stay in the cache (1.2 MB).
+# one step: enough that the product is fast, few enough that they stay in the cache (1.2 MB).
 _NUMBERS_PER_STEP = 300_000
 # With fewer channels of the inputs the windows are too narrow for a fast product.
 _LEAST_CHANNELS = 32
@@ -42,7 +42,7 @@ def convolve(
     feature_group_count: int = 1,
     **_others: Any,
 ) -> jax.Array:
-    """What `nn.Conv` takes as its convolution; never dilated, and of the usual axes.
+    """The convolution for `nn.Conv`; never dilated, and with the usual axes.
 
     Args:
         inputs: [n, height, width, c].
@@ -56,7 +56,7 @@ def convolve(
     zeros = ((above, below), (left, right))
     channels = inputs.shape[-1]
     if feature_group_count == channels == kernel.shape[-1] and channels > 1:
-        return _depthwise((down, across), zeros, channels)(inputs, kernel)
+        return _make_depthwise((down, across), zeros, channels)(inputs, kernel)
     if feature_group_count == 1 and zeros == _NO_PADDING:
         rows, columns = kernel.shape[:2]
         if (rows, columns) == (1, 1):
@@ -65,11 +65,11 @@ def convolve(
         if (rows, columns) == (down, across):
             return _of_patches(inputs, kernel)
     if feature_group_count == 1 and channels >= _LEAST_CHANNELS:
-        return _dense((down, across), zeros)(inputs, kernel)
-    return _by_xla(inputs, kernel, (down, across), zeros, feature_group_count)
+        return _make_dense((down, across), zeros)(inputs, kernel)
+    return _convolve_by_xla(inputs, kernel, (down, across), zeros, feature_group_count)
 
 
-def _by_xla(
+def _convolve_by_xla(
     inputs: jax.Array, kernel: jax.Array, strides: Strides, padding: Padding, groups: int = 1
 ) -> jax.Array:
     return lax.conv_general_dilated(
@@ -98,7 +98,7 @@ def _with_cpu_forms(
 
     def backward(saved: Pair, cotangent: jax.Array) -> Pair:
         gradients: Pair = lax.platform_dependent(
-            *saved, cotangent, cpu=gradients_on_cpu, default=_vjp_of(by_xla)
+            *saved, cotangent, cpu=gradients_on_cpu, default=_make_vjp(by_xla)
         )
         return gradients
 
@@ -106,7 +106,7 @@ def _with_cpu_forms(
     return convolution
 
 
-def _vjp_of(function: Forward) -> Gradients:
+def _make_vjp(function: Forward) -> Gradients:
     """The gradients by the inputs and the kernel, from the inputs, the kernel and a cotangent."""
 
     def gradients(inputs: jax.Array, kernel: jax.Array, cotangent: jax.Array) -> Pair:
@@ -117,12 +117,12 @@ def _vjp_of(function: Forward) -> Gradients:
     return gradients
 
 
-def _of_patches_by_xla(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
+def _convolve_patches(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
     rows, columns, *_ = kernel.shape
-    return _by_xla(inputs, kernel, (rows, columns), _NO_PADDING)
+    return _convolve_by_xla(inputs, kernel, (rows, columns), _NO_PADDING)
 
 
-def _product(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
+def _multiply(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
     """The patches as the rows of a matrix, times the kernel."""
     rows, columns, channels, outputs = kernel.shape
     images, height, width = inputs.shape[0], inputs.shape[1] // rows, inputs.shape[2] // columns
@@ -134,27 +134,27 @@ def _product(inputs: jax.Array, kernel: jax.Array) -> jax.Array:
     return (matrix @ kernel.reshape(-1, outputs)).reshape(images, height, width, outputs)
 
 
-# Of windows that lie side by side.
+# The windows are side by side.
 _of_patches = _with_cpu_forms(
-    _of_patches_by_xla, on_cpu=_product, gradients_on_cpu=_vjp_of(_product)
+    _convolve_patches, on_cpu=_multiply, gradients_on_cpu=_make_vjp(_multiply)
 )
 
 
-# Cached, because JAX finds again what it traced of the same function.
+# Cached, because JAX reuses its traces only for the same function.
 @functools.cache
-def _dense(strides: Strides, padding: Padding) -> Forward:
+def _make_dense(strides: Strides, padding: Padding) -> Forward:
     """XLA's own convolution, with another gradient by the kernel on the CPU."""
-    by_xla = functools.partial(_by_xla, strides=strides, padding=padding)
-    gradients_by_xla = _vjp_of(by_xla)
+    by_xla = functools.partial(_convolve_by_xla, strides=strides, padding=padding)
+    gradients_by_xla = _make_vjp(by_xla)
 
     def gradients(inputs: jax.Array, kernel: jax.Array, cotangent: jax.Array) -> Pair:
         by_inputs, _ = gradients_by_xla(inputs, kernel, cotangent)
-        return by_inputs, _by_kernel_in_steps(inputs, kernel, cotangent, strides, padding)
+        return by_inputs, _add_kernel_gradient_in_steps(inputs, kernel, cotangent, strides, padding)
 
     return _with_cpu_forms(by_xla, gradients_on_cpu=gradients)
 
 
-def _by_kernel_in_steps(
+def _add_kernel_gradient_in_steps(
     inputs: jax.Array,
     kernel: jax.Array,
     cotangent: jax.Array,
@@ -163,8 +163,8 @@ def _by_kernel_in_steps(
 ) -> jax.Array:
     """The sum over a few images, or a few rows of one, of their windows times their cotangents.
 
-    The windows of all images together, as one matrix, would have as many copies of the inputs as
-    the kernel has places. XLA's own convolution is three times as slow for large images.
+    The windows of all images as one matrix would hold each input once for each place of the
+    kernel. XLA's own convolution is three times as slow for large images.
     """
     rows, columns, channels, outputs = kernel.shape
     images, height, width, _ = cotangent.shape
@@ -177,7 +177,7 @@ def _by_kernel_in_steps(
         step_images = max(size for size in range(1, fitting + 1) if images % size == 0)
     (above, _), (left, right) = padding
     window_rows = (step_rows - 1) * strides[0] + rows
-    # Rows after the last step's are cut off, and rows that it lacks are zeros.
+    # Rows after the last step are cut off, and missing rows are zeros.
     below = (of_height - 1) * step_rows * strides[0] + window_rows - above - inputs.shape[1]
     padded = lax.pad(
         inputs,
@@ -222,15 +222,15 @@ def _by_kernel_in_steps(
 
 
 @functools.cache
-def _depthwise(strides: Strides, padding: Padding, channels: int) -> Forward:
-    """A convolution of each channel alone."""
+def _make_depthwise(strides: Strides, padding: Padding, channels: int) -> Forward:
+    """A convolution of each channel separately."""
 
     def gradients(inputs: jax.Array, kernel: jax.Array, cotangent: jax.Array) -> Pair:
         operands = (inputs, kernel, cotangent, strides, padding)
-        return _by_inputs(*operands), _by_kernel(*operands)
+        return _compute_input_gradient(*operands), _compute_kernel_gradient(*operands)
 
     return _with_cpu_forms(
-        functools.partial(_by_xla, strides=strides, padding=padding, groups=channels),
+        functools.partial(_convolve_by_xla, strides=strides, padding=padding, groups=channels),
         on_cpu=functools.partial(_sum_of_slices, strides=strides, padding=padding),
         gradients_on_cpu=gradients,
     )
@@ -267,7 +267,7 @@ def _sum_of_slices(
     return total.astype(inputs.dtype)
 
 
-def _by_inputs(
+def _compute_input_gradient(
     inputs: jax.Array,
     kernel: jax.Array,
     cotangent: jax.Array,
@@ -287,7 +287,7 @@ def _by_inputs(
     return _sum_of_slices(spread_out, kernel[::-1, ::-1], (1, 1), _NO_PADDING)
 
 
-def _by_kernel(
+def _compute_kernel_gradient(
     inputs: jax.Array,
     kernel: jax.Array,
     cotangent: jax.Array,

@@ -1,9 +1,10 @@
-"""The features of a frozen network, normalized below its new head by numbers that stay as they are.
+"""The features of a frozen network, normalized below its new head by constant numbers.
 
-The features of one network can be a hundred times those of another, and those of one network can
-differ as much from each other. The larger the mean squared length of the features, the smaller the
-largest rate at which SGD on a linear head is stable. With a mean of 0, equal deviations and a mean
-squared length that is the same for every network, one rate fits all of them.
+The features of one network can be a hundred times as large as the features of another network, and
+features of one network can differ as much from each other. The larger the mean squared length of
+the features, the smaller the largest rate at which SGD on a linear head is stable. With a mean of
+0, equal deviations and a mean squared length that is the same for every network, one rate fits all
+of them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-# The mean squared length of normalized features, whatever their number: that of 100 features of
-# variance 1. With it, the rates of the recipes for networks fit heads too.
+# The mean squared length of normalized features, whatever their number; 100 features of variance 1
+# have it. With it, the rates of the recipes for networks fit heads too.
 _SQUARED_LENGTH = 100.0
 # In units of the root mean square of all deviations: smaller ones count as this one. The next image
 # could have a feature that is almost always 0.
@@ -23,7 +24,7 @@ _SMALLEST_DEVIATION = 0.01
 
 
 class FeatureNorm(nn.Module):
-    """Features minus a mean, divided by a scale: 0 and 1, until those of `measure` are set.
+    """Features minus a mean, divided by a scale: 0 and 1, until `measure` gives others.
 
     The numbers are in the collection of batch norm's statistics, which travels with the parameters
     of the network, and no step changes them.
@@ -40,7 +41,7 @@ class FeatureNorm(nn.Module):
 
 
 def measure(batches: Iterable[np.ndarray]) -> dict[str, np.ndarray] | None:
-    """The variables of a `FeatureNorm` for the features in some batches; None if there are none.
+    """The variables of a `FeatureNorm` for the features in some batches; None without features.
 
     Args:
         batches: features [..., d].
@@ -67,7 +68,7 @@ def measure(batches: Iterable[np.ndarray]) -> dict[str, np.ndarray] | None:
 
 
 def _scale(deviation: np.ndarray) -> np.ndarray:
-    """What features of these standard deviations [d] are divided by, [d]."""
+    """The divisors [d] of features with these standard deviations [d]."""
     mean_square = np.square(deviation).mean()
     if mean_square == 0:
         return np.ones_like(deviation)
@@ -77,7 +78,7 @@ def _scale(deviation: np.ndarray) -> np.ndarray:
 
 
 def folded(head: Mapping[str, Any], norm: Mapping[str, Any]) -> dict[str, Any]:
-    """The layers of an affine head for features as they are, with the logits of normalized ones.
+    """The layers of an affine head that gives the same logits without the normalization.
 
     Args:
         head: the parameters of the head, by the names of its layers.

@@ -21,7 +21,7 @@ class LinearHead(nn.Module):
 
     The initial weights have variance 1 / features, so that features of unit scale give logits of
     unit scale for any number of features. The initial biases are 0. PyTorch's initial weights have
-    a third of that variance, and its biases the same, for no reason that holds for a last layer.
+    a third of that variance, and its biases the same; its reason does not hold for a last layer.
     """
 
     num_classes: int
@@ -35,7 +35,7 @@ class LinearHead(nn.Module):
 class CosineHead(nn.Module):
     """Logits as cosines of the angles between the features and one vector per class.
 
-    There is no bias. An example whose features are all 0 has logits 0 and no gradient.
+    It does not have a bias. An example whose features are all 0 has logits 0 and no gradient.
 
     Attributes:
         num_classes: the number of classes.

@@ -26,7 +26,7 @@ _he_normal = nn.initializers.variance_scaling(2.0, "fan_out", "normal")
 
 @dataclass(frozen=True)
 class Layers:
-    """The layers of one network in one call of it, with what all of them share.
+    """The layers of one network in one call, with the settings that they share.
 
     Attributes:
         dtype: the type in which convolutions and matrix products compute.
@@ -36,8 +36,8 @@ class Layers:
             share of each device.
         epsilon: what norms add to the variance.
         momentum: the share of the running statistics of batch norm that a step keeps.
-        tensorflow_padding: whether convolutions are padded as TensorFlow's "SAME" has it: where the
-            zeros are odd in number, there is one more after the image.
+        tensorflow_padding: whether convolutions are padded like TensorFlow's "SAME": of an odd
+            number of zeros, one more is after the image.
         kernel_init: the initial kernels; None for He's normals by fan-out in convolutions, and
             LeCun's in matrix products.
     """
@@ -112,7 +112,7 @@ class Layers:
     def batch_norm(self, inputs: jax.Array, *, name: str | None = None) -> jax.Array:
         """Batch norm by the statistics of the batch, or, without `train`, by the running ones.
 
-        The batch is that of all devices of the axis, or of each device where the axis is None. The
+        The batch is over all devices of the axis, or on each device if the axis is None. The
         running variance averages the biased variance of each batch, PyTorch's the unbiased one.
         """
         # Cast before and after: Linen would promote in the same way, but implicitly.
@@ -146,20 +146,20 @@ class Layers:
     ) -> jax.Array:
         """A convolution, batch norm and an activation, or none.
 
-        The modules are `{name}_conv` and `{name}_bn`; the options are those of `conv`.
+        The modules are `{name}_conv` and `{name}_bn`; the options are passed to `conv`.
         """
         hidden = self.conv(inputs, channels, size, name=f"{name}_conv", **options)
         hidden = self.batch_norm(hidden, name=f"{name}_bn")
         return hidden if activation is None else activation(hidden)
 
     def dropout(self, inputs: jax.Array, rate: float) -> jax.Array:
-        """Zeros in the place of some numbers, in training; the others grow in return."""
+        """In training, replaces some numbers by zeros and scales up the others."""
         if rate == 0:
             return inputs
         return nn.Dropout(rate)(inputs, deterministic=not self.train)
 
     def stochastic_depth(self, branch: jax.Array, rate: float) -> jax.Array:
-        """Zeros in the place of a residual branch [n, ...] of some examples, in training."""
+        """In training, replaces a residual branch [n, ...] of some examples by zeros."""
         if rate == 0:
             return branch
         of_example = tuple(range(1, branch.ndim))
@@ -209,7 +209,7 @@ def max_pool(
 def avg_pool(
     inputs: jax.Array, size: int, *, stride: int, padding: int = 0, counts_padding: bool = True
 ) -> jax.Array:
-    """The mean of each window; zeros of the padding count, unless told otherwise."""
+    """The mean of each window; zeros of the padding count, unless `counts_padding` is False."""
     pads = [(padding, padding)] * 2
     # Not nn.avg_pool, which divides by a NumPy integer: the tests refuse to promote it.
     sums = nn.pool(inputs, 0.0, jax.lax.add, (size, size), (stride, stride), pads)
@@ -222,11 +222,11 @@ def avg_pool(
 def adaptive_mean(inputs: jax.Array, size: int) -> jax.Array:
     """Activations [n, height, width, c] to their means over size by size windows.
 
-    The windows are those of PyTorch's AdaptiveAvgPool2d: as equal as whole pixels allow, and they
-    overlap where the size does not divide the height or the width.
+    The windows are the same as in PyTorch's AdaptiveAvgPool2d: as equal as full pixels allow. They
+    overlap if the size does not divide the height or the width.
     """
     for axis in (1, 2):
-        inputs = _means_along(inputs, axis, size)
+        inputs = _average_along(inputs, axis, size)
     return inputs
 
 
@@ -240,7 +240,7 @@ def mean_over_image(inputs: jax.Array) -> jax.Array:
     return inputs.mean(axis=(1, 2), dtype=jnp.float32)
 
 
-def _means_along(inputs: jax.Array, axis: int, windows: int) -> jax.Array:
+def _average_along(inputs: jax.Array, axis: int, windows: int) -> jax.Array:
     length = inputs.shape[axis]
     if length == windows:
         return inputs
@@ -257,7 +257,7 @@ def _means_along(inputs: jax.Array, axis: int, windows: int) -> jax.Array:
 def _beyond(length: int, size: int, stride: int, padding: int) -> int:
     """The pixels after the padding that a last, partial window takes.
 
-    As in PyTorch, such a window begins inside of the image or of the padding before it.
+    As in PyTorch, such a window starts inside the image or the padding before it.
     """
     rest = (length + 2 * padding - size) % stride
     if rest == 0:

@@ -13,16 +13,16 @@ def distances_from_head(model: Classifier, image_shape: tuple[int, ...]) -> Any:
     """How many layers below the head each parameter is: 0 in the head, 1 in the layer before it.
 
     The rule is the same for every network. The modules directly inside the network are taken in
-    the order in which it calls them. Each one with a parameter of two or more axes begins a layer.
+    the order in which it calls them. Each one with a parameter of two or more axes starts a layer.
     All others, such as norms, belong to the layer before them. A block of a ResNet is one module,
-    and so one layer. Where a network only wraps another one, the modules of that one are taken.
+    and so one layer. If a network only wraps another one, the modules of the inner one are taken.
 
     Args:
         model: the network with its head.
         image_shape: height, width and channels of its images.
 
     Returns:
-        A pytree like the parameters, with a whole number for each.
+        A pytree like the parameters, with an integer for each.
     """
     images = np.zeros((1, *image_shape), np.float32)
     distances = {}
@@ -59,7 +59,7 @@ def _has_modules(module: Any) -> bool:
 
 
 def _begins_a_layer(module: Any) -> bool:
-    """Whether it is a module, and no parameter of the network itself, that has a kernel."""
+    """Whether a module, not a parameter of the network itself, has a kernel."""
     return isinstance(module, Mapping) and any(leaf.ndim > 1 for leaf in jax.tree.leaves(module))
 
 

@@ -45,7 +45,7 @@ def _backward(
 
     def by_places(inputs: jax.Array, cotangent: jax.Array) -> Any:
         height, width = cotangent.shape[1:3]
-        places = _places(inputs, (height, width), size, stride, padding)
+        places = _find_places(inputs, (height, width), size, stride, padding)
         return _sum_of_windows(places, cotangent, inputs.shape, size, stride, padding)
 
     return (lax.platform_dependent(inputs, cotangent, cpu=by_places, default=by_xla),)
@@ -54,7 +54,7 @@ def _backward(
 max_pool.defvjp(_forward, _backward)
 
 
-def _places(
+def _find_places(
     inputs: jax.Array, windows: tuple[int, int], size: int, stride: int, padding: Padding
 ) -> jax.Array:
     """Where in each window the first of its largest numbers is, as row · size + column."""
@@ -62,7 +62,7 @@ def _places(
     height, width = windows
     lowest = jnp.array(-jnp.inf, inputs.dtype)
     around = [(0, 0, 0), *((before, after, 0) for before, after in padding), (0, 0, 0)]
-    # Numbers that XLA computes again for each place could be rounded in several ways.
+    # XLA may compute a number again for each place, with different roundings.
     padded = lax.optimization_barrier(lax.pad(inputs, lowest, around))
     largest = jnp.full((images, height, width, channels), lowest)
     places = jnp.zeros(largest.shape, jnp.int32)
@@ -91,7 +91,7 @@ def _sum_of_windows(
 ) -> jax.Array:
     """For each pixel, the cotangents of the windows in which it is at the place."""
     images, height, width, channels = shape
-    # One pixel of what is spread out for each window, and none between them.
+    # One pixel for each window, and zeros between them.
     around = [(0, 0, 0)]
     for length, windows, (before, _) in zip(
         (height, width), cotangent.shape[1:3], padding, strict=True

@@ -1,4 +1,4 @@
-"""An entry of the registry: a network without its head, and what is published of it."""
+"""An entry of the registry: a network without its head, and what is published for it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ class ModelSpec:
 
     Attributes:
         build: makes the module of features; called with `axis_name` and `dtype`. The features are
-            float32 [n, d], or [n, height, width, d] where the head is applied at every place: its
+            float32 [n, d], or [n, height, width, d] if the head is applied at every place: its
             logits are then rectified and averaged over the image.
         inputs: what it takes: "images", "features" or "names"; see `DatasetSpec`.
         options: the fields of `config.model` that `build` takes too, of
             `configuration.groups.MODEL_OPTIONS`.
         names: what files of weights call its variables; None if the program reads none.
         num_parameters: the number of its parameters, without the head and without those that
-            depend on the size of the images. Files of weights are told apart by it.
-        normalization: of the images that published weights were trained on.
+            depend on the size of the images. It distinguishes files of weights.
+        normalization: the normalization of the images that published weights were trained on.
         image_size: the height and width of these images.
         smallest: the least height and width of an image.
         multiple_of: what divides the height and the width of every image.

@@ -10,11 +10,11 @@ class Normalization(NamedTuple):
     std: tuple[float, ...]
 
 
-# Of ImageNet's training images.
+# ImageNet's training images.
 IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-# To [-1, 1]: of the Inceptions, and of vision transformers of 2021.
+# To [-1, 1]: for the Inceptions, and for vision transformers of 2021.
 HALVES = Normalization((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
-# Of the images that CLIP was trained on.
+# The images that CLIP was trained on.
 CLIP = Normalization((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 
 # By the values of `config.model.normalization`, beside "dataset" for the data set's own. They are

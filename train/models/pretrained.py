@@ -13,22 +13,22 @@ from train.models.model_spec import ModelSpec
 from train.models.weights import files, names
 from train.models.weights.names import Arrays, PublishedNames
 
-# The reason for a new head that the user has asked for.
+# The reason for a new head if the user asked for one.
 NEW_HEAD = "config.model.new_head says so"
 # The number of names that a message lists.
 _LISTED = 3
-# The most modules that a network is looked for inside of.
+# The most nested modules in which a network is searched.
 _DEEPEST_PREFIX = 2
 
 
 class Pretrained(NamedTuple):
-    """The variables of a network with those of a file in their place.
+    """The variables of a network, replaced by the variables of a file.
 
     Attributes:
         params: the parameters.
         batch_stats: the statistics of batch norm.
         message: a line for the user: which file was read, and whether its head was.
-        why_new_head: the reason why its head was not; None if it was.
+        why_new_head: the reason why the head was not read; None if it was.
     """
 
     params: Any
@@ -38,7 +38,7 @@ class Pretrained(NamedTuple):
 
     @property
     def head_is_read(self) -> bool:
-        """Whether its head was."""
+        """Whether the head of the file was read."""
         return self.why_new_head is None
 
 
@@ -53,8 +53,8 @@ def load(
 ) -> Pretrained:
     """The variables of a network, read from a file of weights.
 
-    A linear head is read too if the file has one for as many classes; any other keeps its initial
-    values, as all do with `new_head`.
+    A linear head is read too if the file has one for the same number of classes. Any other head
+    keeps its initial values, and so do all with `new_head`.
 
     Args:
         path: a file of safetensors or of torch.save, with the names of one of its publishers.
@@ -74,7 +74,7 @@ def load(
     variables = names.flatten(params, batch_stats)
     keys = {published.of(key): key for key in variables}
     shapes = {
-        # The layout alone matters: no number is copied.
+        # Only the layout matters: numbers are not copied.
         name: published.to_torch(key, np.broadcast_to(np.float32(0), variables[key].shape)).shape
         for name, key in keys.items()
         if name is not None
@@ -122,7 +122,7 @@ def networks_of(arrays: Arrays, networks: Mapping[str, ModelSpec]) -> list[str]:
 
 
 def check_prefix(path: str, arrays: Arrays, networks: Mapping[str, ModelSpec]) -> None:
-    """Refuses a file whose names have something before those of a network that is known.
+    """Refuses a file whose names are the names of a known network with a prefix.
 
     Args:
         path: the file.
@@ -130,7 +130,7 @@ def check_prefix(path: str, arrays: Arrays, networks: Mapping[str, ModelSpec]) -
         networks: all networks by name.
 
     Raises:
-        UserError: they have.
+        UserError: the names have a prefix.
     """
     if networks_of(arrays, networks):
         return
@@ -158,18 +158,18 @@ def check_prefix(path: str, arrays: Arrays, networks: Mapping[str, ModelSpec]) -
 
 
 def _translated(arrays: Arrays, published: PublishedNames) -> Arrays:
-    """The arrays by the names of the table; as they are where they cannot be arranged."""
+    """The arrays by the names of the table; as they are if they cannot be arranged."""
     try:
         return published.translate(arrays)
     except Exception:
-        # Those of a damaged file, or of another network, can fail in many ways.
+        # Arrays of a damaged file, or of another network, can fail in many ways.
         return dict(arrays)
 
 
 def _differences(
     arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], published: PublishedNames
 ) -> list[str]:
-    """How a file does not have exactly the variables below the head."""
+    """How the variables of a file differ from the variables below the head."""
     wanted = [name for name in shapes if not published.in_head(name)]
     missing = [name for name in wanted if name not in arrays]
     unknown = [
@@ -194,7 +194,7 @@ def _why(
     model_name: str,
     networks: Mapping[str, ModelSpec],
 ) -> str:
-    """What the file is instead, to stand in a message."""
+    """What the file is instead, for a message."""
     found = networks_of(in_file, networks)
     if model_name in found:
         return ""

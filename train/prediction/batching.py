@@ -1,4 +1,4 @@
-"""How many examples a batch holds, and batches that the device computes ahead of what is used."""
+"""The size of batches, and the computation of one batch ahead of the one that is used."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator

@@ -50,9 +50,9 @@ class CalibratedRule:
         return set_rules.at_threshold(self.threshold)(probabilities)
 
     def in_words(self) -> str:
-        """A sentence that says which classes are in a set, and why."""
+        """A sentence that explains which classes are in a set."""
         if self.conformal is not None:
-            return _conformal_in_words(self.conformal, self.value)
+            return _describe_conformal(self.conformal, self.value)
         if self.threshold is None:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
@@ -79,7 +79,7 @@ def calibrate(classifier: TrainedClassifier, rule: ChosenRule) -> CalibratedRule
     """
     name, value = rule.name, rule.value
     if name == "coverage":
-        return _conformal(classifier, rule)
+        return _calibrate_conformal(classifier, rule)
     num_classes = classifier.num_classes
     if not 1 <= value <= num_classes:
         raise UserError(
@@ -89,7 +89,7 @@ def calibrate(classifier: TrainedClassifier, rule: ChosenRule) -> CalibratedRule
     return CalibratedRule(name, value, threshold)
 
 
-def _conformal(classifier: TrainedClassifier, chosen: ChosenRule) -> CalibratedRule:
+def _calibrate_conformal(classifier: TrainedClassifier, chosen: ChosenRule) -> CalibratedRule:
     name, coverage, rule = chosen.name, chosen.value, RULES[chosen.conformal]
     calibration = Calibration(classifier)
     if rule.score is None:
@@ -97,7 +97,7 @@ def _conformal(classifier: TrainedClassifier, chosen: ChosenRule) -> CalibratedR
     return CalibratedRule(name, coverage, None, calibration.conformal_sets(coverage, rule))
 
 
-def _conformal_in_words(conformal: ConformalSets, coverage: float) -> str:
+def _describe_conformal(conformal: ConformalSets, coverage: float) -> str:
     """Which classes are in a set, what a score is, and what is promised."""
     rule = conformal.rule
     promised = _percent(coverage)
@@ -110,7 +110,7 @@ def _conformal_in_words(conformal: ConformalSets, coverage: float) -> str:
         promised = _percent(max(0.0, float(1 - 2 * error)))
     among = {
         "classes": ", whichever class it is",
-        # Such a class has the limit of all examples, which may be too low for it.
+        # Such a class has the limit of all examples, which may be too low for this class.
         "clusters": ", if that class had enough of these examples to be in a cluster",
     }
     words = (

@@ -26,7 +26,7 @@ class Calibration:
     """The thresholds of a classifier, computed from its predictions for the validation images.
 
     Each threshold is computed once and stored in the workdir. A run that was copied to another
-    machine therefore needs its data set only for thresholds that were not computed before. Of a
+    machine therefore needs its data set only for thresholds that were not computed before. For a
     published network, which has no workdir, nothing is stored.
 
     Args:
@@ -77,7 +77,7 @@ class Calibration:
             plain: list[float] = np.atleast_1d(limits).tolist()
             return plain
 
-        # With other parameters, a limit is that of another score.
+        # With other parameters, a limit belongs to another score.
         parameters = [f"{name}={value}" for name, value in rule.parameters.items()]
         name = "_".join([f"coverage_{coverage}", rule.name, *parameters])
         limits = self._stored(name, find, is_list=True)
@@ -94,7 +94,7 @@ class Calibration:
     def _stored(
         self, name: str, find: Callable[[Predictions], _Found], *, is_list: bool = False
     ) -> _Found:
-        """What is stored by that name. If nothing is, `find` is called, and its result stored."""
+        """The value stored under a name; if there is none, `find` computes it to be stored."""
         if self._path is None:
             return find(self._validation)
         stored = _read(self._path)
@@ -134,7 +134,7 @@ def _read(path: Path) -> dict[str, Any]:
 def _can_be_stored(found: float | list[float]) -> bool:
     """Whether the file can have what was found. In a list, infinity becomes null, but NaN cannot.
 
-    A threshold alone must be finite: an infinite one puts all classes in every set, or none.
+    A single threshold must be finite: an infinite one puts all classes in every set, or none.
     """
     if isinstance(found, list):
         return not any(map(math.isnan, found))

@@ -1,4 +1,4 @@
-"""The file of --class_names or --classes, with a name of a class a line."""
+"""The file of --class_names or --classes, with one class name per line."""
 
 import re
 import unicodedata

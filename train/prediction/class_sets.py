@@ -26,7 +26,7 @@ class ClassSet(abc.ABC):
     @property
     @abc.abstractmethod
     def origin(self) -> dict[str, Any]:
-        """What the set is of, as fields of a line of JSON."""
+        """The example of the set, as fields of a line of JSON."""
 
     @property
     @abc.abstractmethod

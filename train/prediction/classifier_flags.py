@@ -23,16 +23,16 @@ class ChosenClassifier:
     """The classifier that the flags choose; None stands for a flag that is not given.
 
     Attributes:
-        workdir: the folder of a finished run, which is all that it needs.
-        weights: in its place, a file of the weights of a published network.
+        workdir: the folder of a finished run; the other fields are then not needed.
+        weights: instead of `workdir`, a file of the weights of a published network.
         model: the name of the network; None to find it by the number of its parameters.
         dataset: the name of the data set whose classes the head is for.
         data_dir: the folder of all prepared data sets.
         path: with `workdir`, where the run's own images, table or features are now.
-        classes: in the place of a data set, a file with the name of a class a line.
-        image_size: with `classes`, the height and width of the images; None for those that the
+        classes: instead of a data set, a file with one class name per line.
+        image_size: with `classes`, the height and width of the images; None for the size that the
             network was published for.
-        normalization: of the images; None for that of the network.
+        normalization: the normalization of the images; None for the network's own.
     """
 
     workdir: str | None = None
@@ -52,7 +52,7 @@ class ChosenClassifier:
 
     @property
     def files(self) -> dict[Path, str]:
-        """What it is read from or was trained on, which is to be kept, with names for messages."""
+        """The files that it is read from or was trained on, to be kept, with names for messages."""
         named = {"weights": self.weights, "classes": self.classes, "path": self.path}
         given = {
             Path(path).expanduser(): f"the file of --{flag}"
@@ -101,15 +101,15 @@ class ChosenClassifier:
 
     @property
     def places(self) -> dict[str, str]:
-        """The fields of `config.dataset` of a run that say where its data are now."""
+        """The fields of `config.dataset` of a run for the current place of its data."""
         given = {"path": self.path, "data_dir": self.data_dir}
         return {field: place for field, place in given.items() if place is not None}
 
     def check_rule(self, rule: ChosenRule) -> None:
-        """Refuses a rule with a threshold where there are no images to calibrate it on.
+        """Refuses a rule with a threshold if there are no images to calibrate it on.
 
         Raises:
-            UserError: it is one.
+            UserError: the rule has a threshold and there are no such images.
         """
         if self.classes is not None and rule.name != "top_k":
             raise UserError(

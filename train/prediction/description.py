@@ -1,4 +1,4 @@
-"""What people who use an exported classifier elsewhere need to know of it."""
+"""What users of an exported classifier need to know about it."""
 
 from typing import Any
 

@@ -11,10 +11,10 @@ from train.prediction import description, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.inference import Inference
 from train.prediction.trained import TrainedClassifier
-from train.training.normalization import numbers_in_words
+from train.training.normalization import describe_numbers
 
 _PLATFORMS = ("cpu", "cuda", "tpu")
-# Of what the program takes, by `DatasetSpec.inputs`.
+# The type of what the program takes, by `DatasetSpec.inputs`.
 _DTYPES = {"images": "uint8", "features": "float32", "names": "int32"}
 
 
@@ -24,12 +24,12 @@ def serialize(classifier: TrainedClassifier, rule: CalibratedRule) -> bytes:
     (number,) = jax.export.symbolic_shape("n - 1")
     dtype = jnp.dtype(_DTYPES[classifier.spec.inputs])
     batch = jax.ShapeDtypeStruct((number, *classifier.image_shape), dtype)
-    infer = jax.jit(_of_any_number(inference.make(classifier, rule)))
+    infer = jax.jit(_allow_empty_batches(inference.make(classifier, rule)))
     return bytes(jax.export.export(infer, platforms=_PLATFORMS)(batch).serialize())
 
 
-def _of_any_number(infer: Inference) -> Inference:
-    """The same inference, whose operations see at least one example.
+def _allow_empty_batches(infer: Inference) -> Inference:
+    """The same inference, whose operations get at least one example.
 
     Hazard: a gather can be traced only if its array is known not to be empty. Choice: one example
     of zeros is added to an empty batch, and its outputs are dropped. Cost: none for other batches.
@@ -71,11 +71,10 @@ def _conformal(rule: CalibratedRule) -> dict[str, Any]:
 
 
 def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
-    """What the program takes."""
     if spec.has_images:
         preparation = (
             f"{description.preparation(spec, image_shape)} The program itself normalizes them "
-            f"({numbers_in_words(spec)}, of values from 0 to 1)."
+            f"({describe_numbers(spec)}, of values from 0 to 1)."
         )
     elif spec.inputs == "features":
         preparation = "The features as in training. The program itself standardizes them."

@@ -17,11 +17,11 @@ from train.foundation.names import existing, shown
 
 
 def find(named: Sequence[str]) -> list[Path]:
-    """The files that the values of --images name, in their order; some may be no images.
+    """The files that the values of --images name, in their order; some may not be images.
 
     A folder stands for all files in it and its subfolders, sorted by path. Hidden files and folders
-    are skipped, as are folders of other programs and files that are often found beside images, such
-    as texts and tables. Links to folders are not followed. A file that is named directly may have
+    are skipped. So are folders of other programs and files that are often beside images, such as
+    texts and tables. Links to folders are not followed. A file that is named directly may have
     any name.
 
     Args:
@@ -63,9 +63,9 @@ def read(path: Path, reader: ImageReader, most_bytes: int = files.MOST_IMAGE_BYT
 
 
 def ignore_warnings() -> None:
-    """Hides Pillow's warnings about damaged and large files: where they matter, we raise errors.
+    """Hides Pillow's warnings about damaged and large files: if they matter, we raise errors.
 
-    To be called where the program begins with images, because all threads share the filters.
+    Call it before the program reads images, because all threads share the filters.
     """
     warnings.filterwarnings("ignore", module=r"PIL\.")
     warnings.simplefilter("ignore", Image.DecompressionBombWarning)
@@ -95,7 +95,7 @@ def _exists(path: str) -> bool:
 def _files_below(folder: Path) -> list[Path]:
     found, passed = [], PassedOver()
     for parent, folders, names in os.walk(folder, onerror=_refuse):
-        # Changed in place, so that the walk skips hidden folders and those of other programs.
+        # Changed in place, so that the walk skips hidden folders and folders of other programs.
         folders[:] = [name for name in folders if not passed.is_passed(name)]
         found += [
             Path(parent, name)

@@ -67,14 +67,13 @@ class ImageFiles:
     described = "one of the images"
 
     def __len__(self) -> int:
-        """The number of images."""
         return len(self.files)
 
     def check(self, classifier: TrainedClassifier) -> None:
-        """Refuses a classifier that takes no images; files that are none have their own entries.
+        """Refuses a classifier that does not take images.
 
         Raises:
-            UserError: it is one.
+            UserError: it does not take images.
         """
         classifier.check_takes("images")
 
@@ -125,11 +124,11 @@ def make_sets(
     )
     pictures = reading.in_threads(read, paths, ahead=_LARGEST_BATCH)
     batches = (
-        (entries, _padded(entries, batch_size, classifier.image_shape))
+        (entries, _pad(entries, batch_size, classifier.image_shape))
         for entries in _batches(pictures, batch_size)
     )
-    for entries, probabilities, chosen in inference.of_batches(classifier, rule, batches):
-        yield from _finished(entries, probabilities, chosen)
+    for entries, probabilities, chosen in inference.infer_batches(classifier, rule, batches):
+        yield from _make_sets(entries, probabilities, chosen)
 
 
 def _read(
@@ -146,12 +145,12 @@ def _read(
 def _batches(
     entries: Iterator[_Picture | Unreadable], batch_size: int
 ) -> Iterator[list[_Picture | Unreadable]]:
-    """Groups of as many images as a batch holds, with the unreadable files between them."""
-    while batch := list(_up_to(entries, batch_size)):
+    """Batches of images, with the unreadable files between them."""
+    while batch := list(_take(entries, batch_size)):
         yield batch
 
 
-def _up_to(
+def _take(
     entries: Iterator[_Picture | Unreadable], pictures: int
 ) -> Iterator[_Picture | Unreadable]:
     found = 0
@@ -163,7 +162,7 @@ def _up_to(
             return
 
 
-def _padded(
+def _pad(
     entries: list[_Picture | Unreadable], batch_size: int, image_shape: tuple[int, ...]
 ) -> np.ndarray:
     """The pixels of the images, with zeros up to the batch size."""
@@ -174,7 +173,7 @@ def _padded(
     return batch
 
 
-def _finished(
+def _make_sets(
     entries: list[_Picture | Unreadable], probabilities: np.ndarray, chosen: np.ndarray
 ) -> Iterator[ImageSet | Unreadable]:
     row = 0

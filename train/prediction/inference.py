@@ -27,7 +27,7 @@ def make(classifier: TrainedClassifier, rule: CalibratedRule) -> Inference:
     return infer
 
 
-def of_batches(
+def infer_batches(
     classifier: TrainedClassifier,
     rule: CalibratedRule,
     batches: Iterable[tuple[Examples, np.ndarray]],

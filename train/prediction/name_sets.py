@@ -51,7 +51,6 @@ class Names:
     described = "what --names is read from"
 
     def __len__(self) -> int:
-        """The number of names."""
         return len(self.names)
 
     def check(self, classifier: TrainedClassifier) -> None:
@@ -73,11 +72,11 @@ class Names:
         Args:
             classifier: the classifier.
             rule: the rule that makes the sets.
-            thumbnails: not used; names have none.
+            thumbnails: not used for names.
         """
         del thumbnails
         size = batching.batch_size(len(self), _LARGEST_BATCH)
-        batches = inference.of_batches(classifier, rule, self._batches(size))
+        batches = inference.infer_batches(classifier, rule, self._batches(size))
         for names, probabilities, chosen in batches:
             for index, name in enumerate(names):
                 yield NameSet(name=name, **class_sets.members(probabilities[index], chosen[index]))
@@ -94,7 +93,7 @@ def read(names: Sequence[str]) -> Names:
     """The names of --names.
 
     Raises:
-        UserError: there is none, or one is empty.
+        UserError: there are no names, or one is empty.
     """
     stripped = [name.strip() for name in names]
     if not stripped or not all(map(characters.normalized, stripped)):

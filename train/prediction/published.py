@@ -79,7 +79,6 @@ def load(chosen: ChosenClassifier) -> TrainedClassifier:
 
 
 def _network(chosen: ChosenClassifier) -> str:
-    """The name of the network."""
     if chosen.model is None:
         return network_of(str(chosen.weights))
     if wrong := MODEL_NAME(chosen.model):
@@ -99,7 +98,7 @@ def _configuration(
         size = find(model).image_size if chosen.image_size is None else chosen.image_size
         dataset = {"name": _CLASS_LIST, "path": chosen.classes, "image_size": size}
     if "num_workers" in recipe.dataset:
-        # Threads decode: to start processes takes longer than many an evaluation.
+        # Threads decode: starting processes takes longer than many evaluations.
         dataset["num_workers"] = 0
     network = {"name": model, "pretrained": chosen.weights, "normalization": chosen.normalization}
     dataset = {**recipe.dataset, **dataset}
@@ -112,7 +111,7 @@ def _configuration(
         # The recipe's own network may have options.
         "model": {**recipe.model, **dict.fromkeys(MODEL_OPTIONS), **network},
         "eval": {**recipe.eval, "ks": ks},
-        # Nothing is selected, and the size in the recipe's metric may be left out.
+        # Nothing is selected, and `ks` may lack the K of the recipe's metric.
         "select_by": "loss",
     }
 
@@ -127,18 +126,17 @@ def _recipe(chosen: ChosenClassifier) -> str:
 
 
 def _facts(config: Config, names: tuple[str, ...]) -> Facts:
-    """What a data set would tell, for classes alone."""
+    """What a data set would contain, for only class names."""
     assert isinstance(config.dataset, FolderFields)
     size = config.dataset.image_size
     assert size is not None
     facts = Facts(Classes(names, (0,) * len(names)), (size, size, 3))
     spec = facts.complete(dataset_spec(config.dataset))
-    found = normalization.of_new_run(config.model, spec)
+    found = normalization.choose_for_run(config.model, spec)
     return facts if found is None else dataclasses.replace(facts, mean=found.mean, std=found.std)
 
 
 def _loaded(assembly: Assembly) -> Pretrained:
-    """The variables of the network, read from the file."""
     network = assembly.config.model
     assert network.pretrained is not None
     return load_alone(assembly.model, network.name, network.pretrained, assembly.image_shape)

@@ -47,7 +47,7 @@ class NamedRows:
 
     Attributes:
         features: float16 or float32, [n, d].
-        names: of the rows; None if the file has none.
+        names: the names of the rows; None if the file does not have them.
         path: the file or the folder that they are read from.
     """
 
@@ -62,11 +62,10 @@ class NamedRows:
         return list(self.path.glob("*.npy")) if self.path.is_dir() else [self.path]
 
     def __len__(self) -> int:
-        """The number of rows."""
         return len(self.features)
 
     def check(self, classifier: TrainedClassifier) -> None:
-        """Refuses a classifier that cannot take the rows, and rows that none can take.
+        """Refuses a classifier that does not take the rows, and rows that no classifier takes.
 
         Raises:
             UserError: it takes no features or another number of them, or a feature is not finite.
@@ -91,11 +90,11 @@ class NamedRows:
         Args:
             classifier: the classifier.
             rule: the rule that makes the sets.
-            thumbnails: not used; rows have none.
+            thumbnails: not used for rows.
         """
         del thumbnails
         size = batching.batch_size(len(self), _LARGEST_BATCH)
-        batches = inference.of_batches(classifier, rule, self._batches(size))
+        batches = inference.infer_batches(classifier, rule, self._batches(size))
         for start, probabilities, chosen in batches:
             for index, row in enumerate(range(start, min(start + size, len(self)))):
                 yield RowSet(

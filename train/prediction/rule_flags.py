@@ -10,7 +10,7 @@ from train.evaluation import conformal_rules
 from train.foundation import flag_types
 from train.foundation.errors import UserError
 
-# So that --help shows the flags as those of the command.
+# So that --help shows the flags as flags of the command.
 flags.disclaim_key_flags()
 
 _FLAGS = "--top_k, --average_k or --coverage"
@@ -61,7 +61,7 @@ def define() -> Callable[[], dict[str, Any]]:
 
 
 def chosen(values: Mapping[str, Any]) -> ChosenRule:
-    """The one rule that has a value.
+    """The only rule with a value.
 
     Raises:
         UserError: none has, or several have, a coverage is outside (0, 1), or --rule is unknown or

@@ -56,7 +56,7 @@ def write(
         bar = make_bar(
             make_console(stderr=True),
             after=counts(f"{facts.example}s"),
-            # On the same terminal, the lines of JSON show the progress.
+            # If the lines of JSON go to the same terminal, they show the progress.
             shown=lines is not None or not sys.stdout.isatty(),
         )
         progress = stack.enter_context(bar).add_task("", total=total)
@@ -67,13 +67,13 @@ def write(
             if isinstance(entry, Unreadable):
                 unreadable += 1
                 # rich prints it above the bar.
-                _say(entry.error)
+                _print_error(entry.error)
             bar.advance(progress)
     if unreadable:
-        _say(f"{unreadable:,} of {total:,} images could not be read")
+        _print_error(f"{unreadable:,} of {total:,} images could not be read")
     return Written(unreadable == 0, 0 if cards is None else cards.number)
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     # On one line, even if the name of a file has line breaks.
     print(printable(" ".join(text.split())), file=sys.stderr, flush=True)  # noqa: T201

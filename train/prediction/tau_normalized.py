@@ -36,7 +36,7 @@ from train.workdir.progress import Progress
 # What is tried: the range of the paper.
 TAUS = tuple(step / 10 for step in range(11))
 # A tau above 1 may make lengths from this one to its reciprocal. In float32, logits of longer
-# weights have rounding errors of about 1, and those of shorter ones vanish beside 1 in a softmax.
+# weights have rounding errors of about 1, and logits of shorter ones vanish beside 1 in a softmax.
 _SHORTEST = float(np.finfo(np.float32).eps)
 
 
@@ -76,7 +76,7 @@ def check_tau(classifier: TrainedClassifier, tau: float) -> None:
     lengths = _lengths(head["kernel"])
     # Lengths of 1, to the precision of float32, stay 1 with any tau.
     log = max(float(np.abs(np.log(lengths)).max()), _SHORTEST)
-    # A whole number: the message does not round it.
+    # An integer, which the message does not round.
     largest = math.floor(1 - math.log(_SHORTEST) / log)
     if wrong := fields.Number(at_least=0, at_most=largest)(tau):
         raise UserError(
@@ -110,7 +110,7 @@ def choose(classifier: TrainedClassifier, select_by: Metric) -> float:
     ((_, head),) = classifier.params["head"].items()
     values = {}
     for tau in TAUS:
-        rescaled = _rescaled(found, classifier.assembly.objective, _factors(head["kernel"], tau))
+        rescaled = _rescale(found, classifier.assembly.objective, _factors(head["kernel"], tau))
         values[tau] = _evaluate(classifier, rescaled, None)[0].metrics[select_by]
     if any(map(math.isnan, values.values())):
         raise UserError(
@@ -170,7 +170,7 @@ def write(classifier: TrainedClassifier, tau: float, out: Path) -> dict[str, Any
 
 
 def _factors(kernel: Any, tau: float) -> np.ndarray:
-    """The factor of the weights of each class, [1, L]; 1 where they are all 0.
+    """The factor of the weights of each class, [1, L]; 1 if they are all 0.
 
     It is rounded to float32 after the power, which would multiply the rounding of a length by tau.
     """
@@ -178,12 +178,12 @@ def _factors(kernel: Any, tau: float) -> np.ndarray:
 
 
 def _lengths(kernel: Any) -> np.ndarray:
-    """The length of the weights of each class, [1, L]; 1 where they are all 0."""
+    """The length of the weights of each class, [1, L]; 1 if they are all 0."""
     lengths = np.linalg.norm(np.asarray(kernel, np.float64), axis=0, keepdims=True)
     return np.where(lengths > 0, lengths, 1)
 
 
-def _rescaled(found: Predictions, objective: Objective, factors: np.ndarray) -> Predictions:
+def _rescale(found: Predictions, objective: Objective, factors: np.ndarray) -> Predictions:
     """The predictions for logits [n, L] times factors [1, L]."""
 
     @jax.jit

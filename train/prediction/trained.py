@@ -1,4 +1,4 @@
-"""A classifier that train.evaluate, train.predict and train.export load: that of a finished run."""
+"""The classifier of a finished run, for train.evaluate, train.predict and train.export."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from train.workdir import run_files, run_inputs, runs
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.classes import Classes
 
-# Of inputs that are numbers of a kind; features may be any.
+# The types of inputs that must have one type; features may have any.
 _DTYPES = {"images": np.uint8, "names": np.int32}
 
 
@@ -34,8 +34,8 @@ class TrainedClassifier:
     Attributes:
         workdir: the folder of the run; None for a published network.
         results: the contents of its `results.json`; empty for a published network.
-        assembly: the parts of the run, whose data set is not opened yet; or those of one that would
-            have trained the published network.
+        assembly: the parts of the run, with a data set that is not opened yet; for a published
+            network, the parts of a run that would have trained it.
         params: the selected parameters.
         batch_stats: the batch norm statistics that belong to them.
     """
@@ -53,7 +53,7 @@ class TrainedClassifier:
 
     @property
     def origin(self) -> tuple[str, str]:
-        """What it is told by, and its name: the loss of the run, or the file of weights."""
+        """The kind of its origin, and its name: the loss of the run, or the file of weights."""
         if self.workdir is None:
             return "weights", str(self.config.model.pretrained)
         return "loss", self.config.loss.name
@@ -85,11 +85,11 @@ class TrainedClassifier:
 
     @property
     def temperature(self) -> float | None:
-        """What divides the logits before probabilities are made; None if nothing does."""
+        """The divisor of the logits before probabilities are made; None without one."""
         return self.results.get("temperature")
 
     def check_takes(self, inputs: str) -> None:
-        """Refuses examples of another kind than those of the run.
+        """Refuses examples of another kind than the examples of the run.
 
         Args:
             inputs: what they are, as `DatasetSpec.inputs`, which is also the flag that names them.
@@ -105,7 +105,7 @@ class TrainedClassifier:
     def scores(self) -> Callable[[jax.Array], jax.Array]:
         """uint8 images [n, height, width, channels], features or names to scores [n, L]; pure.
 
-        The function raises `TypeError` for inputs of another type, and `ValueError` for those of
+        The function raises `TypeError` for inputs of another type, and `ValueError` for inputs of
         another shape.
         """
         assembly, at_temperature = self.assembly, self.temperature
@@ -121,7 +121,7 @@ class TrainedClassifier:
         return scores
 
     def _check_inputs(self, inputs: jax.Array) -> None:
-        """Raises for inputs that the network would take for others."""
+        """Raises for inputs that the network would misread."""
         kind = self.spec.inputs
         # Pixels of another type would not be divided by 255.
         if kind in _DTYPES and inputs.dtype != _DTYPES[kind]:
@@ -137,7 +137,7 @@ class TrainedClassifier:
         Raises:
             UserError: it is not prepared on this machine, or is not the one of the run.
         """
-        with run_inputs.telling_where(path_of(self.config.dataset), "--path"):
+        with run_inputs.naming_place(path_of(self.config.dataset), "--path"):
             dataset = self.assembly.dataset
         if not self.assembly.facts.are_of(facts_of(dataset)):
             raise UserError(
@@ -175,7 +175,7 @@ def load(workdir: Path, places: Mapping[str, str] = MappingProxyType({})) -> Tra
 
     Args:
         workdir: the folder of the run.
-        places: where its data are now, by the fields of `config.dataset` that say so.
+        places: the fields of `config.dataset` for the current place of its data.
 
     Raises:
         UserError: there is no finished run, or its files are damaged or of another version.

@@ -20,7 +20,7 @@ class ChildProcesses:
     def __init__(self) -> None:
         self._running: list[subprocess.Popen[bytes]] = []
         self._signal: int | None = None
-        # Of the same thread, too: a second signal can come while the first is passed on.
+        # Reentrant: a second signal can come to the thread while it passes on the first.
         self._lock = threading.RLock()
         self._handlers: dict[signal.Signals, signal._HANDLER] = {}
         self._context = contextlib.ExitStack()
@@ -47,7 +47,7 @@ class ChildProcesses:
             # A signal of another thread waits until the process is in the list.
             with self._lock:
                 self._stop_if_asked()
-                # In a session of its own: Ctrl-C reaches the whole foreground group, and a second
+                # In a session of its own: Ctrl-C reaches the entire foreground group, and a second
                 # signal, the one passed on, would end the run before it has saved.
                 process = subprocess.Popen(
                     command,

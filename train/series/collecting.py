@@ -1,4 +1,4 @@
-"""What has ended of the runs that a planner needs."""
+"""The runs of a planner that have ended."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Finals:
 
 @dataclass(frozen=True)
 class Collected:
-    """What has ended of all runs.
+    """All runs that have ended.
 
     Attributes:
         finals: by arm, its runs after the search.

@@ -1,4 +1,4 @@
-"""The difference of two accuracies over seeds and test examples, and what is sure about it."""
+"""The difference of two accuracies over seeds and test examples, with its uncertainty."""
 
 import math
 from collections.abc import Sequence
@@ -9,9 +9,9 @@ from scipy import special
 
 from train.series import statistics
 
-# Of the minimal detectable difference.
+# The power of the minimal detectable difference.
 _POWER = 0.8
-# So many weights of examples are in memory at once, in several arrays of 8 bytes each.
+# The number of weights of examples in memory at once, in several arrays of 8 bytes each.
 _CHUNK = 1_000_000
 
 
@@ -20,10 +20,10 @@ class Contrast:
     """A difference of two accuracies, as a share: 0.01 is a point.
 
     Attributes:
-        estimate: the mean difference, the first less the second.
-        standard_error: that of the estimate.
+        estimate: the mean difference, the first minus the second.
+        standard_error: the standard error of the estimate.
         half_width: half the width of its 95 % interval.
-        p_value: of the hypothesis that there is no difference, two-sided.
+        p_value: the two-sided p-value of the hypothesis that there is no difference.
         minimal_detectable: the smallest true difference whose interval leaves 0 out with a
             probability of 80 %.
     """
@@ -46,10 +46,10 @@ def contrast(
 ) -> Contrast:
     """The difference of two accuracies, by a bootstrap over seeds and over test examples.
 
-    The two are paired: runs of one seed, on the same test examples. Each resample draws as many
-    seeds as there are, and within each class as many examples as it has, with replacement, and
-    takes every drawn example with every drawn seed. The numbers of examples by class are those of
-    the test set. The deviation of the differences, times sqrt(S / (S - 1)) for S seeds, is the
+    The two are paired: runs of one seed, on the same test examples. Each resample draws seeds and,
+    within each class, examples, with replacement. It draws the same numbers as the data have, so
+    the numbers of examples by class stay the same. It takes every drawn example with every drawn
+    seed. The deviation of the differences, times sqrt(S / (S - 1)) for S seeds, is the
     standard error; interval and p-value are by Student's t with S - 1 degrees of freedom.
 
     The bootstrap counts noise that neither the seed nor the example explains three times, so that
@@ -58,12 +58,13 @@ def contrast(
 
     Args:
         first: whether the sets have the label, bool [S, n]: a row for each of two seeds or more.
-        second: those of the other classifier.
+        second: the same for the other classifier.
         labels: the classes of the examples, [n].
-        macro: whether the accuracies are means over the classes that occur; over examples if not.
+        macro: whether the accuracies are means over the classes that occur; otherwise over
+        examples.
         num_resamples: the resamples. The standard error is then right to 1 part in
             sqrt(2 * num_resamples).
-        seed: of the resamples.
+        seed: the seed of the resamples.
 
     Raises:
         ValueError: the shapes do not match, or there are fewer than two seeds.
@@ -95,8 +96,8 @@ def with_error(estimate: float, standard_error: float, degrees_of_freedom: float
 
     Args:
         estimate: the mean difference, a share.
-        standard_error: that of the estimate.
-        degrees_of_freedom: of Student's t: the seeds less one.
+        standard_error: the standard error of the estimate.
+        degrees_of_freedom: the degrees of freedom of Student's t: the seeds minus 1.
     """
     return Contrast(
         estimate,
@@ -111,13 +112,13 @@ def minimal_detectable(standard_error: float, degrees_of_freedom: float, *, leve
     """The smallest true difference that a two-sided t-test finds with a probability of 80 %.
 
     Args:
-        standard_error: that of the estimate.
-        degrees_of_freedom: of Student's t: the seeds less one.
-        level: of the test, 0.05 for a 95 % interval.
+        standard_error: the standard error of the estimate.
+        degrees_of_freedom: the degrees of freedom of Student's t: the seeds minus 1.
+        level: the level of the test, 0.05 for a 95 % interval.
     """
     critical = special.stdtrit(degrees_of_freedom, 1 - level / 2)
-    # Of the noncentral t-distribution: the standard error is estimated, too. That the test finds a
-    # difference of the other sign is too improbable to count.
+    # A noncentral t-distribution, because the standard error is estimated, too. It is too
+    # improbable to count that the test finds a difference of the other sign.
     noncentrality = special.nctdtrinc(degrees_of_freedom, 1 - _POWER, critical)
     return float(noncentrality) * standard_error
 
@@ -125,8 +126,8 @@ def minimal_detectable(standard_error: float, degrees_of_freedom: float, *, leve
 def holm(p_values: Sequence[float]) -> list[float]:
     """The p-values adjusted for their number, in the same order.
 
-    Of m hypotheses, those whose adjusted value is at most alpha are rejected; the probability that
-    a true one is among them is then at most alpha, however they depend on each other.
+    Hypotheses with an adjusted value of at most alpha are rejected. The probability that a true one
+    is among them is then at most alpha, even if they depend on each other.
 
     Source: Holm (1979), "A simple sequentially rejective multiple test procedure".
     """
@@ -187,6 +188,6 @@ def _resample(
 def _tail(value: float, standard_error: float, degrees_of_freedom: float) -> float:
     """The probability that Student's t is at least value / standard_error."""
     if standard_error == 0:
-        # The value is exact: it is certain where it lies.
+        # The value is exact, so its sign is certain.
         return 0.0 if value > 0 else 1.0
     return float(special.stdtr(degrees_of_freedom, -value / standard_error))

@@ -15,8 +15,8 @@ from train.series.planned_runs import PlannedRun
 from train.series.planner import Planner
 from train.series.runs_folder import RunsFolder, Status
 
-# How often the main thread looks for signals while it waits for a run. One that comes in the moment
-# before it waits, or that the system gives to another thread, does not end the wait.
+# How often the main thread checks for signals while it waits for a run. A signal just before the
+# wait, or one that the system gives to another thread, does not end the wait.
 _PAUSE = 0.2
 _MINUTE = 60
 _HOUR = 3600
@@ -62,7 +62,7 @@ def show_commands(planner: Planner) -> None:
         for arguments in commands:
             show_line(invocation.as_typed(shlex.join(["python", *arguments])))
     if planner.waiting:
-        # Apart from the commands, which may be piped into a shell.
+        # Not among the commands, which may be piped into a shell.
         sys.stderr.write(
             f"about {planner.waiting} more runs follow when these are finished: the same command "
             "then prints them\n"
@@ -109,16 +109,16 @@ def execute(look: Callable[[], Planner], *, jobs: int = 1) -> Execution:
                 done = wait(running, timeout=_PAUSE, return_when=FIRST_COMPLETED).done
             for future in done:
                 run = running.pop(future)
-                _note(run, future.result(), folder, execution, names_it=jobs > 1)
+                _record_end(run, future.result(), folder, execution, names_it=jobs > 1)
 
 
 def _make(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> _Ended:
     start = time.monotonic()
-    reason = _commands(run, folder, processes)
+    reason = _run_commands(run, folder, processes)
     return _Ended(time.monotonic() - start, reason)
 
 
-def _note(
+def _record_end(
     run: PlannedRun, ended: _Ended, folder: RunsFolder, execution: Execution, *, names_it: bool
 ) -> None:
     of_it = f" {run.name}" if names_it else ""
@@ -132,7 +132,7 @@ def _note(
         show_line(f"  failed{of_it} after {took}: {ended.reason} (see {folder.log(run)})")
 
 
-def _commands(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> str | None:
+def _run_commands(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) -> str | None:
     """Runs the commands that a run still needs; returns why one failed, or None."""
     workdir, log = folder.workdir(run), folder.log(run)
     commands = [run.training(workdir)] if folder.finished(run) is None else []
@@ -149,7 +149,7 @@ def _commands(run: PlannedRun, folder: RunsFolder, processes: ChildProcesses) ->
 
 
 def _time_left(rounds: float, seconds: list[float]) -> str:
-    """The time that so many runs one after another will take; empty before the first ended."""
+    """The time for a number of runs one after another, in words; empty before the first ended."""
     if not seconds:
         return ""
     return f" (about {_duration(rounds * statistics.median(seconds))} left)"

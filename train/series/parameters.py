@@ -39,10 +39,10 @@ class Range:
     def draw(self, generator: np.random.Generator) -> float:
         """A value of four digits."""
         drawn = self._value(generator.uniform(self._place(self.start), self._place(self.end)))
-        return min(max(_rounded(drawn), self.start), self.end)
+        return min(max(_round(drawn), self.start), self.end)
 
     def edge(self, value: float) -> Side | None:
-        """The end at which a value lies and beyond which the range can be extended, if any."""
+        """The end near which a value is and beyond which the range can be extended, if any."""
         low, high = self._place(self.start), self._place(self.end)
         position = (self._place(value) - low) / (high - low)
         if position <= _OUTER and (self.least is None or self.start > self.least):
@@ -56,9 +56,9 @@ class Range:
         low, high = self._place(self.start), self._place(self.end)
         longer = _EXTENSION * (high - low)
         if side == "low":
-            start = _rounded(self._value(low - longer))
+            start = _round(self._value(low - longer))
             return replace(self, start=start if self.least is None else max(start, self.least))
-        end = _rounded(self._value(high + longer))
+        end = _round(self._value(high + longer))
         return replace(self, end=end if self.most is None else min(end, self.most))
 
     def beyond(self, side: Side) -> "Range":
@@ -67,8 +67,8 @@ class Range:
         outer = _OUTER * (high - low)
         longer = self.extended(side)
         if side == "low":
-            return replace(longer, end=_rounded(self._value(low + outer)))
-        return replace(longer, start=_rounded(self._value(high - outer)))
+            return replace(longer, end=_round(self._value(low + outer)))
+        return replace(longer, start=_round(self._value(high - outer)))
 
     def _place(self, value: float) -> float:
         return math.log(value) if self.scale == "log" else value
@@ -79,7 +79,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Choice:
-    """A field that is one of a few values. It has no ends.
+    """A field that is one of a few values; it cannot be extended.
 
     Attributes:
         name: the field.
@@ -107,6 +107,6 @@ def generator(seed: int, name: str, part: int) -> np.random.Generator:
     return np.random.default_rng([seed, part, int.from_bytes(digest[:8], "big")])
 
 
-def _rounded(value: float) -> float:
-    """Four digits, so that names of runs stay short."""
+def _round(value: float) -> float:
+    """Rounds to four digits, so that names of runs stay short."""
     return float(f"{value:.4g}")

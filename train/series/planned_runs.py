@@ -65,7 +65,7 @@ class PlannedRun:
         name = re.sub(r"[^\w.=-]+", "_", name)
         if len(name) <= _LONGEST_NAME:
             return name
-        # The path of a file of weights, for one; file systems take no names of any length.
+        # A path of a file of weights, for example, can be too long for a file system.
         digest = hashlib.sha256(name.encode()).hexdigest()[:8]
         return f"{name[:_LONGEST_NAME]}-{digest}-seed={self.seed}"
 
@@ -86,7 +86,7 @@ class PlannedRun:
 
 
 def check_overrides(overrides: tuple[str, ...]) -> None:
-    """Raises `UserError` for an override that is no field and value, or that changes the seed."""
+    """Raises `UserError` for an override without a field and value, or that changes the seed."""
     for override in overrides:
         name, equals, _ = override.partition("=")
         if not equals or not name:
@@ -125,7 +125,7 @@ def distinct(planned: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
 
 
 class _Unprinted(ConfigDict):
-    """A configuration without a text: absl makes one of every default, in most of its time."""
+    """A configuration without a text: absl spends most of its time on the texts of defaults."""
 
     def __str__(self) -> str:
         return ""
@@ -140,10 +140,10 @@ def load(recipe: Recipe, overrides: tuple[str, ...] = ()) -> dict[str, Any]:
     return _load(recipe, overrides)
 
 
-# Calls that leave out a default are others.
+# Calls with and without a default have different keys.
 @functools.cache
 def _load(recipe: Recipe, overrides: tuple[str, ...]) -> dict[str, Any]:
-    # By the flags of the program itself, so that a value has the type that it has there.
+    # With the flags of the program itself, so that values have the same types.
     values = flags.FlagValues()
     arguments = [recipe.file, *_changes(recipe, overrides)]
     try:

@@ -1,4 +1,4 @@
-"""The runs of arms, as far as they are known: the searches, the finalists, the selected ones."""
+"""The runs of arms that are known so far: of the searches, the finalists, the selected ones."""
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,15 +16,15 @@ from train.series.runs_folder import TO_MAKE, RunsFolder
 from train.series.search import Drawn, Search, begin, extended
 from train.workdir.runs import Run
 
-# What stands for the network of a run in the value of an override, such as a file of weights.
+# A placeholder for the network of a run in overrides, such as the path of a file of weights.
 NETWORK = "{model.name}"
-# What a run that diverged counts as: the worst accuracy.
+# The accuracy that a diverged run counts as: the worst.
 WORST = 0.0
 
 
 @dataclass(frozen=True)
 class Arm:
-    """What is compared with others: a recipe, and the search of some of its fields.
+    """One of the things that are compared: a recipe, and a search of some of its fields.
 
     Attributes:
         recipe: the configuration without the seed and the tuned fields.
@@ -130,7 +130,7 @@ class Planner:
 
     @functools.cached_property
     def runs(self) -> tuple[PlannedRun, ...]:
-        """The runs that are known now, each once, in order: those of the searches come first."""
+        """The runs that are known now, each once, in order: the runs of the searches come first."""
         finals = [runs for runs in map(self.finals, self.arms) if runs is not None]
         return distinct(
             [
@@ -142,12 +142,12 @@ class Planner:
 
     @property
     def to_make(self) -> list[PlannedRun]:
-        """Those of the runs that have not ended."""
+        """The runs that have not ended."""
         return [run for run in self.runs if self.folder.status(run) in TO_MAKE]
 
     @property
     def waiting(self) -> int:
-        """About how many runs become known when these are finished."""
+        """The approximate number of runs that become known when these are finished."""
         # If no search is extended further.
         arms = [arm for arm in self.arms if not self.tuned(arm.search).has_ended]
         finalists = [
@@ -168,7 +168,7 @@ class Planner:
         for search in self.searches:
             recipes += search.recipes
         for recipe in recipes:
-            planned_runs.check(self._planned(recipe, 0))
+            planned_runs.check(self._plan(recipe, 0))
 
     def tuned(self, search: Search | None) -> Tuned:
         """The state of a search; without one, the only candidate changes nothing."""
@@ -184,10 +184,10 @@ class Planner:
         if fields is None:
             return None
         recipe = arm.recipe.changed(fields)
-        return tuple(self._planned(recipe, seed, arm.evaluated) for seed in self.seeds)
+        return tuple(self._plan(recipe, seed, arm.evaluated) for seed in self.seeds)
 
     def ended(self, runs: Iterable[PlannedRun]) -> dict[int, Run | None]:
-        """Those of the runs that have ended, by seed; None if training diverged.
+        """The runs that have ended, by seed; None if training diverged.
 
         Raises:
             UserError: the data set lacks the split that the runs are compared on. That is known
@@ -209,7 +209,7 @@ class Planner:
             failed = all(trials) and all(trial[first].score is None for trial in trials)
             if failed or not all(trials):
                 return Tuned(drawn, tuple(trials), (), None, failed, tuple(runs))
-            best_first = _best_first(trials)
+            best_first = _rank(trials)
             longer = extended(drawn, drawn.candidates[best_first[0]])
             if longer is None:
                 break
@@ -221,11 +221,11 @@ class Planner:
             trials[index] |= self._trials(search, again)
         selected = None
         if all(len(trials[index]) == len(search.seeds) for index in finalists):
-            selected = finalists[_best_first([trials[index] for index in finalists])[0]]
+            selected = finalists[_rank([trials[index] for index in finalists])[0]]
         return Tuned(drawn, tuple(trials), finalists, selected, False, tuple(runs))
 
     def _candidate(self, search: Search, fields: Overrides, seed: int) -> PlannedRun:
-        return self._planned(search.recipe.changed(fields), seed)
+        return self._plan(search.recipe.changed(fields), seed)
 
     def _trials(self, search: Search, runs: Iterable[PlannedRun]) -> dict[int, Trial]:
         """The runs of a candidate that have ended, by seed."""
@@ -234,13 +234,13 @@ class Planner:
             for seed, run in self.ended(runs).items()
         }
 
-    def _planned(self, recipe: Recipe, seed: int, evaluated: bool = False) -> PlannedRun:
+    def _plan(self, recipe: Recipe, seed: int, evaluated: bool = False) -> PlannedRun:
         network = planned_runs.load(recipe)["model"]["name"]
         overrides = tuple(override.replace(NETWORK, network) for override in self.overrides)
         return PlannedRun(recipe, seed, overrides, evaluated)
 
 
-def _best_first(trials: Sequence[Mapping[int, Trial]]) -> list[int]:
-    """The indices by their mean score, the best first; of equal ones, the first."""
+def _rank(trials: Sequence[Mapping[int, Trial]]) -> list[int]:
+    """The indices by their mean score, the best first; equal ones in their order."""
     means = [float(np.mean([one.counted for one in runs.values()])) for runs in trials]
     return sorted(range(len(means)), key=lambda index: -means[index])

@@ -1,4 +1,4 @@
-"""Prints tables whose columns may not fit the terminal, and says what their numbers are."""
+"""Prints tables whose columns may not fit the terminal, with a note about their numbers."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from train.series.statistics import Summary
 from train.workdir.runs import Run
 
 _PER_CENT = 100
-# Between columns: a space, and one more where the box of rich draws no line.
+# Between columns: a space, and one more in place of the line that rich's box does not draw.
 _GAP = 2
 _PADDING = (0, _GAP - 1, 0, 0)
 _EDGES = 2
@@ -49,7 +49,7 @@ def in_blocks(
 
     Args:
         console: where the blocks are printed.
-        first: the columns with which every block begins; they are not part of what is returned.
+        first: the columns at the start of every block; they are not returned.
         parts: columns that stay together.
     """
     block: list[Column] = []
@@ -85,7 +85,7 @@ def show_columns(console: Console, columns: Sequence[Column], dim: Collection[in
 
 
 def with_interval(summary: Summary, metric: Metric, *, sign: str) -> str:
-    """A mean with its interval, in per cent if it is an accuracy; `sign` is that of formats."""
+    """A mean with its interval, in per cent if it is an accuracy; `sign` is a format's."""
     if metric.is_accuracy:
         mean, half_width = f"{_PER_CENT * summary.mean:{sign}.2f}", None
         if summary.half_width is not None:
@@ -98,7 +98,7 @@ def with_interval(summary: Summary, metric: Metric, *, sign: str) -> str:
 
 
 def selected_by(runs: Iterable[Run]) -> Iterator[str]:
-    """By what the runs selected their epochs, in a line; none without runs."""
+    """A line about the metric that selected the runs' epochs; none without runs."""
     metrics = dict.fromkeys(Metric.parse(run.fields["select_by"]).in_words for run in runs)
     if metrics:
         yield f"Each run: its epoch with the best {' or '.join(metrics)} on validation."

@@ -36,6 +36,6 @@ def used_fields(run: Run) -> dict[str, Any]:
 
 
 def short_name(field: str) -> str:
-    """The last part of a field's name; for `model.name` and its like the part before it."""
+    """The last part of a field's name; for names such as `model.name` the part before it."""
     *groups, last = field.split(".")
     return groups[-1] if groups and last == "name" else last

@@ -9,7 +9,7 @@ from train.series.planned_runs import SPLIT, PlannedRun
 from train.workdir import run_files
 from train.workdir.runs import Run, identity
 
-# How the last line of a run's log begins where training came to numbers that are not finite.
+# How the last line of a run's log starts if training came to numbers that are not finite.
 _DIVERGED = "error: training diverged"
 
 
@@ -22,7 +22,7 @@ class Status(Enum):
     FINISHED = "finished"
 
 
-# What is still to be made.
+# The runs that still have to be made.
 TO_MAKE = (Status.ABSENT, Status.UNFINISHED)
 
 
@@ -43,7 +43,7 @@ class RunsFolder:
             run = Run.read(workdir) if workdir.is_dir() else None
             if run is not None:
                 self._by_name[workdir.name] = run
-                # Of several folders with the same run, a finished one.
+                # If several folders have the same run, a finished one.
                 if run.key not in self._by_key or not self._by_key[run.key].is_finished:
                     self._by_key[run.key] = run
 

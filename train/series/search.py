@@ -51,14 +51,14 @@ class Extension:
 
 @functools.cache
 def begin(space: tuple[Parameter, ...], count: int, seed: int) -> Drawn:
-    """The first candidates: so many draws, or every combination of choices if there are fewer."""
+    """The first candidates: random draws, or every combination of choices if there are fewer."""
     return Drawn(seed, space, _draw(space, count, seed, part=0, known=()))
 
 
 def extended(known: Drawn, best: Overrides) -> Drawn | None:
     """The candidates with a round of more.
 
-    The ranges at an end of which the best candidate lies are extended there. The new candidates
+    If the best candidate is near an end of a range, the range is extended there. The new candidates
     have these fields in the new parts and in the outer tenths beside them, and the other fields
     anywhere.
 
@@ -67,7 +67,7 @@ def extended(known: Drawn, best: Overrides) -> Drawn | None:
         best: the best candidate.
 
     Returns:
-        None if no parameter of the best candidate lies at an end that can be extended, or if the
+        None if no parameter of the best candidate is near an end that can be extended, or if the
         ranges were extended often enough.
     """
     values = dict(best)
@@ -101,7 +101,7 @@ def extended(known: Drawn, best: Overrides) -> Drawn | None:
 
 @dataclass(frozen=True)
 class Search:
-    """Candidates for some fields, of which the best on the validation split is selected.
+    """Candidates for some fields; the best on the validation split is selected.
 
     Attributes:
         recipe: the recipe that each candidate changes.
@@ -109,7 +109,7 @@ class Search:
         metric: the accuracy that candidates are selected by.
         count: the number of candidates before extensions.
         finalists: how many of them are run with all seeds.
-        seeds: the seeds of the runs; the first is that of the candidates.
+        seeds: the seeds of the runs; all candidates run with the first.
         draw_seed: the seed of the draws.
     """
 
@@ -142,7 +142,7 @@ def furthest(parameter: Range, side: Side) -> float:
 def _draw(
     space: Sequence[Parameter], count: int, seed: int, *, part: int, known: Sequence[Overrides]
 ) -> tuple[Overrides, ...]:
-    """Different candidates, none of which is known."""
+    """Different candidates that are not known."""
     if all(isinstance(parameter, Choice) for parameter in space):
         choices = [parameter for parameter in space if isinstance(parameter, Choice)]
         if math.prod(len(choice.values) for choice in choices) <= count:
@@ -151,7 +151,7 @@ def _draw(
             return tuple(tuple(zip(names, values, strict=True)) for values in every)
     generators = {one.name: parameters.generator(seed, one.name, part) for one in space}
     drawn: dict[Overrides, None] = {}
-    # Ranges that are narrower than four digits tell apart have fewer values than are wanted.
+    # A range can be so narrow that it has fewer values of four digits than are wanted.
     for _ in range(_ATTEMPTS * count):
         candidate = tuple((one.name, one.draw(generators[one.name])) for one in space)
         if candidate not in known:

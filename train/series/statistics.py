@@ -66,10 +66,10 @@ def half_width(standard_error: float, degrees_of_freedom: float) -> float:
 
 
 def compare(ours: Summary, published: Summary) -> Literal["above", "below"] | None:
-    """Where ours lies if the two means differ by more than both half widths together.
+    """Where our mean is if the two means differ by more than both half widths together.
 
-    A mean that was published without an interval is taken as exact. The result is None if ours has
-    no interval, for then nothing can be said.
+    A mean that was published without an interval is taken as exact. The result is None if ours does
+    not have an interval, because the difference can then not be judged.
     """
     if ours.half_width is None:
         return None

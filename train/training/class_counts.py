@@ -10,7 +10,7 @@ def check_all_positive(class_counts: np.ndarray, rule: str) -> None:
 
     Args:
         class_counts: the training images of each class, [L].
-        rule: what the configuration must be in that case, as the message begins.
+        rule: the start of the message: what the configuration must be in that case.
     """
     if not class_counts.all():
         without = int(np.flatnonzero(class_counts == 0)[0])

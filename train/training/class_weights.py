@@ -60,13 +60,13 @@ def first_epoch(
     steps_per_epoch: int,
     extensions: Sequence[Sequence[int]],
 ) -> int:
-    """The epoch, counted from 1, in which the weights begin.
+    """The first epoch with weights, counted from 1.
 
     Args:
         settings: `config.loss`, with class weights.
         num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one epoch.
-        extensions: as of `hyperparameters`.
+        extensions: as for `hyperparameters`.
     """
     first = _first_step(settings.class_weights_from, num_epochs, steps_per_epoch, extensions)
     return first // steps_per_epoch + 1

@@ -29,11 +29,11 @@ def load(
     facts: Facts,
     new_head: bool = False,
 ) -> Pretrained:
-    """The variables of a network, with those of the selected epoch of an earlier run.
+    """The variables of a network, replaced by those of an earlier run at its selected epoch.
 
-    The head is that of the run if it is of the same kind, for the same classes in the same order.
-    Otherwise, and with `new_head`, it keeps its initial values. Moving averages are taken where the
-    run has them.
+    The head is read too if it is of the same kind, for the same classes in the same order.
+    Otherwise, and with `new_head`, it keeps its initial values. Moving averages are used if the run
+    has them.
 
     Args:
         path: the workdir of the run, which must be finished.
@@ -92,7 +92,7 @@ def inputs(path: str) -> DatasetSpec:
 
 
 def _describe(workdir: Path) -> tuple[str, DatasetSpec, Facts]:
-    """The name of the network of a finished run, its data set, and what the run kept of that."""
+    """The name of the network of a finished run, its data set, and the facts that it stored."""
     if workdir.is_file():
         raise UserError(
             f"{_FIELD} must be the workdir of a finished run; {workdir} is a file: weights of "
@@ -129,7 +129,7 @@ def _read(workdir: Path) -> dict[str, Any]:
 
 
 def _features_of(variables: Mapping[str, Any]) -> dict[str, str]:
-    """The types of what lies below the head."""
+    """The types of the layers below the head."""
     return array_types.describe(
         {name: {"features": (parts or {}).get("features", {})} for name, parts in variables.items()}
     )

@@ -29,13 +29,13 @@ def update(
     *,
     axis_name: str,
 ) -> jax.Array:
-    """A step of gradient descent on the rows of a batch; no other row is touched.
+    """A step of gradient descent on only the rows of a batch.
 
     Args:
         estimates: the logits of all examples, [N, L], the same on every device.
         examples: the rows of this device's share of the batch, [n]; one that is there twice takes
             both gradients.
-        gradients: the gradients of the loss of the whole batch with respect to these rows, times
+        gradients: the gradients of the loss of the global batch with respect to these rows, times
             the number of devices, [n, L].
         learning_rate: the learning rate.
         axis_name: the axis over devices.

@@ -32,16 +32,16 @@ class Loop:
     Attributes:
         train_step: the compiled step: state and batch to state and metrics.
         validate: takes a state on the devices and returns the metrics of the validation split.
-        devices: those that the state is on.
+        devices: the devices that the state is on.
         checkpointer: saves the state and the progress.
         reporter: receives the metrics of every step and epoch.
-        stop_signals: the requests to this process while the run goes on.
+        stop_signals: the requests to this process during the run.
         num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one.
         select_by: the validation metric that selects an epoch.
         stop_after: the epochs without improvement after which the run stops; None for never.
-        save_every: the steps after which a checkpoint is saved, beside those at the end of each
-            epoch; None for never.
+        save_every: the steps after which a checkpoint is saved, in addition to the end
+            of each epoch; None for never.
         after_epoch: called after each epoch, once it is evaluated and saved; None for nothing.
     """
 
@@ -84,7 +84,7 @@ class Loop:
                 if latest is None
                 else f"the last good checkpoint is {latest}"
             )
-            # Last, for there may be many.
+            # Last, because there may be many.
             examples = ", ".join(map(str, error.examples))
             seen_with = f"; it was seen with the training examples {examples}" if examples else ""
             raise UserError(
@@ -99,7 +99,7 @@ class Loop:
         saved_step = progress.step
         # The order of an iteration is an invariant: evaluate, save, stop, next batch, step, report.
         # Saving after evaluation means that a resumed run neither repeats nor skips a selection;
-        # saving before the next batch means that it takes up with the batch that was about to come.
+        # saving before the next batch means that it starts with the batch that was about to come.
         # An evaluation writes its line before the save, and a save waits for the lines of all steps
         # up to it, so that no checkpoint is ahead of the metrics.
         while not self._is_finished(progress):
@@ -118,7 +118,7 @@ class Loop:
                     self._save(state, progress)
                     saved_step = progress.step
                 if at_end and self.after_epoch is not None:
-                    # After the save: what it raises ends a run that can go on from here.
+                    # After the save, so that a run that ends by an error here can resume.
                     self.after_epoch(progress.epochs, metric.to_json(validation))
                 steps.restart()
                 if stop_signals.is_stop(steps.request):
@@ -126,15 +126,15 @@ class Loop:
                 continue
             progress = dataclasses.replace(progress, step=progress.step + 1)
             state = steps.dispatch(state, progress.step, batches)
-        # No step told the other processes of a signal that came during the last ones. Where there
-        # are others, they would wait for this one: it goes on.
+        # The other processes do not know a signal that came during the last steps, and would wait
+        # for this one. So it only stops if it is the only process.
         request = self.stop_signals.current()
         if stop_signals.is_stop(request) and not processes.are_several():
             raise self._interrupted(request, progress)
         return state, progress
 
     def _interrupted(self, number: int, progress: Progress) -> InterruptedRunError:
-        """The end by a signal, after a save."""
+        """The error that ends the run after a signal and a save."""
         where = (
             "at the end of the training"
             if self._is_finished(progress)
@@ -171,7 +171,7 @@ class Loop:
         return progress, validation.metrics
 
     def _save(self, state: TrainState, progress: Progress) -> None:
-        # Now, for an evaluation has written its line since the steps were drained.
+        # Now, because an evaluation has written its line since the steps were drained.
         progress = dataclasses.replace(progress, metrics_digest=self.reporter.metrics_digest)
         self.checkpointer.save(
             progress.step, self.devices.to_host(state), dataclasses.asdict(progress)

@@ -18,7 +18,7 @@ from train.training.class_counts import check_all_positive
 from train.training.objectives import Hyperparameters, LossSpec, Objective, class_logits, softmax
 
 
-def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+def _build_plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
     """Builds the objective of a loss that takes logits, labels and its parameters."""
 
     def build(**parameters: Any) -> Objective:
@@ -27,8 +27,8 @@ def _plain(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
     return build
 
 
-def _split(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
-    """As `_plain`, for a loss that can split the classes."""
+def _build_split(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+    """Like `_build_plain`, for a loss that can split the classes."""
 
     def build(*, class_axis_name: str | None, **parameters: Any) -> Objective:
         return _deterministic(
@@ -52,8 +52,8 @@ def _cross_entropy(
     )
 
 
-def _scaled(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
-    """As `_split`, for a loss of cosines that has a `scale`."""
+def _build_scaled(loss: Callable[..., jax.Array]) -> Callable[..., Objective]:
+    """Like `_build_split`, for a loss of cosines that has a `scale`."""
 
     def build(*, scale: jax.Array, class_axis_name: str | None, **parameters: Any) -> Objective:
         return _deterministic(
@@ -84,7 +84,7 @@ def _relaxed_top_k_cross_entropy(
             logits,
             labels,
             top_k_weights=weights,
-            # As many as there are, where there are fewer.
+            # All of them if there are fewer.
             num_candidates=min(max(num_candidates, k), logits.shape[-1]),
             **relaxation,
         )
@@ -96,7 +96,7 @@ def _expected_positive_regularization(*, k: int, beta: jax.Array, axis_name: str
     loss = functools.partial(
         losses.expected_positive_regularization, expected_positives=float(k), beta=beta
     )
-    return _of_batch(loss, axis_name)
+    return _couple_batch(loss, axis_name)
 
 
 def _average_k(
@@ -113,7 +113,7 @@ def _average_k(
             class_axis_name=class_axis_name,
         )
 
-    return _of_batch(loss, axis_name, _softmax(class_axis_name))
+    return _couple_batch(loss, axis_name, _softmax(class_axis_name))
 
 
 def _role(*, k: int, weight: jax.Array, axis_name: str) -> Objective:
@@ -124,14 +124,14 @@ def _role(*, k: int, weight: jax.Array, axis_name: str) -> Objective:
             logits, estimates, labels, weight=weight, axis_name=axis_name, **settings
         )
 
-    # The labels of other examples are not estimated, which leaves the network's own part.
+    # The labels of other examples are not estimated, so only the network's own part is left.
     networks_part = functools.partial(
         losses.expected_positive_regularization, beta=weight, **settings
     )
-    return dataclasses.replace(_of_batch(networks_part, axis_name), loss=loss)
+    return dataclasses.replace(_couple_batch(networks_part, axis_name), loss=loss)
 
 
-def _of_batch(
+def _couple_batch(
     loss: Callable[..., jax.Array],
     axis_name: str,
     scores: Callable[[jax.Array], jax.Array] = jax.nn.softmax,
@@ -188,7 +188,7 @@ def _without_zero_smoothing(values: Hyperparameters, _class_counts: np.ndarray) 
 
 
 def _with_margins(values: Hyperparameters, class_counts: np.ndarray) -> Hyperparameters:
-    """One margin per class in place of the largest margin.
+    """Replaces the largest margin by one margin per class.
 
     Raises:
         UserError: a class has no training images.
@@ -209,11 +209,11 @@ def _with_counts(values: Hyperparameters, class_counts: np.ndarray) -> Hyperpara
     return {**values, "class_counts": class_counts.astype(np.float32)}
 
 
-# The size of the sets that a top-K loss compares the label with leaves the label out.
+# A top-K loss compares the label with sets that do not contain it, so their size is below L.
 _K = {"k": SetSize(leaves_one_out=True)}
 _MEAN_SIZE = {"k": SetSize()}
 _NOISE = {"epsilon": Number(at_least=0)}
-# One after another: more would take minutes for a single batch.
+# They are computed one after another: more would take minutes for a single batch.
 _SAMPLES = {"num_samples": integer(1, 10_000)}
 _TAU = {"tau": Number(at_least=0)}
 _MARGINS = {"max_margin": Number(at_least=0), "scale": Number(above=0)}
@@ -232,13 +232,13 @@ LOSSES = {
     ),
     "focal": LossSpec(
         "focal",
-        _split(losses.focal),
+        _build_split(losses.focal),
         {"gamma": Number(at_least=0)},
         splits_classes=True,
     ),
     "ldam": LossSpec(
         "LDAM",
-        _scaled(losses.ldam),
+        _build_scaled(losses.ldam),
         _MARGINS,
         derive=_with_margins,
         head="cosine",
@@ -246,64 +246,64 @@ LOSSES = {
     ),
     "logit_adjusted_cross_entropy": LossSpec(
         "logit-adjusted cross-entropy",
-        _split(losses.logit_adjusted_cross_entropy),
+        _build_split(losses.logit_adjusted_cross_entropy),
         _TAU,
         derive=_with_counts,
         splits_classes=True,
     ),
     "vector_scaling": LossSpec(
         "vector scaling",
-        _plain(losses.vector_scaling),
+        _build_plain(losses.vector_scaling),
         {"gamma": Number(at_least=0), **_TAU},
         derive=_with_counts,
     ),
     "generalized_cross_entropy": LossSpec(
         "generalized cross-entropy",
-        _plain(losses.generalized_cross_entropy),
+        _build_plain(losses.generalized_cross_entropy),
         {"q": Number(above=0, at_most=1)},
     ),
     "symmetric_cross_entropy": LossSpec(
         "symmetric cross-entropy",
-        _plain(losses.symmetric_cross_entropy),
+        _build_plain(losses.symmetric_cross_entropy),
         {"alpha": Number(at_least=0), "beta": Number(at_least=0)},
     ),
     "top_k_hinge": LossSpec(
         "top-K hinge",
-        _split(losses.top_k_hinge),
+        _build_split(losses.top_k_hinge),
         _K,
         optimizes_top_k=True,
         splits_classes=True,
     ),
     "convex_top_k_hinge": LossSpec(
         "convex top-K hinge",
-        _split(losses.convex_top_k_hinge),
+        _build_split(losses.convex_top_k_hinge),
         _K,
         optimizes_top_k=True,
         splits_classes=True,
     ),
     "calibrated_top_k_hinge": LossSpec(
         "calibrated top-K hinge",
-        _split(losses.calibrated_top_k_hinge),
+        _build_split(losses.calibrated_top_k_hinge),
         _K,
         optimizes_top_k=True,
         splits_classes=True,
     ),
     "smooth_top_k_hinge": LossSpec(
         "smooth top-K hinge",
-        _split(losses.smooth_top_k_hinge),
+        _build_split(losses.smooth_top_k_hinge),
         {**_K, "tau": Number(above=0)},
         optimizes_top_k=True,
         splits_classes=True,
     ),
     "lapsum_top_k": LossSpec(
         "LapSum top-K",
-        _plain(losses.lapsum_top_k_loss),
+        _build_plain(losses.lapsum_top_k_loss),
         {**_MEAN_SIZE, "alpha": Number(above=0)},
         optimizes_top_k=True,
     ),
     "sigmoid_top_k": LossSpec(
         "sigmoid top-K",
-        _plain(losses.sigmoid_top_k_loss),
+        _build_plain(losses.sigmoid_top_k_loss),
         {**_K, "tau": Number(above=0)},
         optimizes_top_k=True,
     ),
@@ -339,14 +339,14 @@ LOSSES = {
     ),
     "expected_balanced": LossSpec(
         "expected balanced",
-        _split(losses.expected_top_k_hinge),
+        _build_split(losses.expected_top_k_hinge),
         {**_K, **_NOISE},
         optimizes_top_k=True,
         splits_classes=True,
     ),
     "expected_imbalanced": LossSpec(
         "expected imbalanced",
-        _scaled(losses.expected_top_k_hinge),
+        _build_scaled(losses.expected_top_k_hinge),
         {**_K, **_NOISE, **_MARGINS},
         derive=_with_margins,
         head="cosine",
@@ -354,7 +354,7 @@ LOSSES = {
         splits_classes=True,
     ),
     "assume_negative": LossSpec(
-        "assume negative", _plain(losses.assume_negative), scores=_MULTI_LABEL
+        "assume negative", _build_plain(losses.assume_negative), scores=_MULTI_LABEL
     ),
     "expected_positive_regularization": LossSpec(
         "expected positive regularization",
@@ -382,17 +382,17 @@ LOSSES = {
     ),
     "sparsemax": LossSpec(
         "sparsemax",
-        _split(losses.sparsemax_loss),
+        _build_split(losses.sparsemax_loss),
         splits_classes=True,
     ),
     "entmax": LossSpec(
         "entmax",
-        _split(losses.entmax_loss),
+        _build_split(losses.entmax_loss),
         {"alpha": Number(at_least=1, at_most=2)},
         splits_classes=True,
     ),
 }
-# The symbols that the papers have for parameters; figures write them.
+# The papers' symbols for parameters, for figures.
 SYMBOLS = {
     "k": "K",
     "epsilon": "ε",
@@ -405,7 +405,7 @@ SYMBOLS = {
 }
 
 
-# What `config.loss.name` may be: a name of ours, or the import path of somebody else's entry.
+# What `config.loss.name` may be: a name of ours, or the import path of a third-party entry.
 LOSS_NAME = import_paths.one_of_or_path(LOSSES, LossSpec)
 
 

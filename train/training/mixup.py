@@ -1,14 +1,14 @@
 """Mixup (Zhang et al., 2018): the examples of a batch are mixed in pairs of neighbours.
 
 The order of the examples is random, so a neighbour is as good as an example drawn from the batch.
-Both lie on one device and in one part of a batch that is computed in parts. So the pairs are the
-same for any number of devices, and the devices exchange nothing. An exchange that waits for no
-other result, beside those of gradients and statistics, can end in a deadlock on the CPU, whose
-devices share threads.
+Both are on one device and in one part of a batch that is computed in parts. So the pairs are the
+same for any number of devices, and the devices exchange nothing. On the CPU, whose devices share
+threads, an exchange that does not wait for another result can deadlock with the exchanges of
+gradients and statistics.
 
-Each example draws a share of its own, not all of a batch the same one. The expected loss is the
-same, its variance is smaller, and the share is a function of the example's key, as all random
-numbers of a step are.
+Each example draws a share of its own, instead of one share for the batch. The expected loss is the
+same, its variance is smaller, and the share is a function of the example's key, like all random
+numbers of a step.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ import jax.numpy as jnp
 # The examples of a device, or of its part of a batch, are a multiple of this.
 PAIR = 2
 
-# Takes a function from labels [n] to values [n], and returns the values for each example: of mixed
-# ones the mean over their two labels, weighted by the shares.
+# Takes a function from labels [n] to values [n], and returns the values for each example: for mixed
+# examples the mean over their two labels, weighted by the shares.
 OfLabels = Callable[[Callable[[jax.Array], jax.Array]], jax.Array]
 
 
@@ -30,7 +30,7 @@ def mix(
     """The mixed inputs, and the values of functions of their labels.
 
     Args:
-        keys: the key of each example, [n], where n is a multiple of `PAIR`.
+        keys: the key of each example, [n]; n is a multiple of `PAIR`.
         alpha: the share of an example is drawn from Beta(alpha, alpha).
         inputs: floating-point images or features, [n, ...].
         labels: their classes, [n].
@@ -47,5 +47,5 @@ def mix(
 
 
 def _neighbours(array: jax.Array) -> jax.Array:
-    """The other one of each pair, [n, ...]."""
+    """The other example of each pair, [n, ...]."""
     return array.reshape(-1, PAIR, *array.shape[1:])[:, ::-1].reshape(array.shape)

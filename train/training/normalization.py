@@ -1,4 +1,4 @@
-"""How the images of a run are normalized: as the data set says, or as the weights expect."""
+"""How the images of a run are normalized: by the data set's numbers, or as the weights expect."""
 
 from train.configuration import ModelFields
 from train.data import DatasetSpec
@@ -9,8 +9,8 @@ from train.training import earlier_run
 _FIELD = "config.model.normalization"
 
 
-def of_new_run(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
-    """The normalization of a run that begins; None for that of its data set.
+def choose_for_run(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
+    """The normalization of a new run; None for the normalization of its data set.
 
     Args:
         settings: the fields of `config.model`.
@@ -19,12 +19,12 @@ def of_new_run(settings: ModelFields, spec: DatasetSpec) -> Normalization | None
     Raises:
         UserError: the field does not fit the data set, or there is no run to start from.
     """
-    chosen = _chosen(settings, spec)
+    chosen = _choose(settings, spec)
     return None if chosen in (None, (spec.mean, spec.std)) else chosen
 
 
-def in_words(settings: ModelFields, spec: DatasetSpec) -> str:
-    """A line that says how images are normalized, where it is not as the data set says.
+def describe(settings: ModelFields, spec: DatasetSpec) -> str:
+    """A line about how images are normalized, if not by the data set's numbers.
 
     Args:
         settings: the fields of `config.model`.
@@ -36,16 +36,16 @@ def in_words(settings: ModelFields, spec: DatasetSpec) -> str:
         reason = f"the run in {settings.start_from} did"
     else:
         reason = f"weights of {settings.name} expect"
-    return f"images are normalized as {reason}, not as the data set says: {numbers_in_words(spec)}"
+    return f"images are normalized as {reason}, not as the data set says: {describe_numbers(spec)}"
 
 
-def numbers_in_words(spec: DatasetSpec) -> str:
+def describe_numbers(spec: DatasetSpec) -> str:
     """The mean and deviation of images, of values from 0 to 1."""
     mean, std = (", ".join(f"{one:.3g}" for one in values) for values in (spec.mean, spec.std))
     return f"mean {mean}; standard deviation {std}"
 
 
-def _chosen(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
+def _choose(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
     name = settings.normalization
     if name == "dataset":
         return None
@@ -61,7 +61,8 @@ def _chosen(settings: ModelFields, spec: DatasetSpec) -> Normalization | None:
         return NORMALIZATIONS[name]
     if settings.start_from is not None:
         earlier = earlier_run.inputs(settings.start_from)
-        # An earlier run on other channels does not fit, which is told where its weights are read.
+        # An earlier run on other channels does not fit, which is reported when its weights are
+        # read.
         same = spec.has_images and earlier.has_images and len(earlier.mean) == len(spec.mean)
         return Normalization(earlier.mean, earlier.std) if same else None
     if settings.pretrained is not None and in_colour:

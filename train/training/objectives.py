@@ -1,4 +1,4 @@
-"""What a training step needs of a loss, and how the program describes a loss."""
+"""What a training step needs from a loss, and how the program describes a loss."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from train.foundation import fields
 from train.models.heads import TwoLogits
 
 # Parameters that are real numbers, or arrays of them, by name. They are inputs of the compiled
-# steps, so that other values do not make another program; whole numbers such as K are constants.
+# steps, so that other values do not make another program; integers such as K are constants.
 Hyperparameters = dict[str, Any]
 
 # The parameter of losses that estimate the labels of training examples.
@@ -31,9 +31,9 @@ class Objective:
     Attributes:
         loss: takes outputs, labels [n], random keys [n], one per example, and the logits [n, L] of
             the estimated labels, None if labels are not estimated. It returns losses [n], or one
-            loss for the whole batch on all devices.
+            loss for the global batch on all devices.
         evaluation_loss: takes outputs and labels [n] and returns losses [n]. It is deterministic,
-            so that the losses of two epochs differ by the parameters alone. For a loss of a whole
+            so that the losses of two epochs differ only by the parameters. For a loss of a global
             batch it treats each example as a batch of its own, so that the value does not depend on
             how a split is divided into batches.
         scores: takes outputs and returns the scores [n, L] that sets are made of.
@@ -50,15 +50,14 @@ class LossSpec:
 
     Attributes:
         title: the name in tables, figures and messages.
-        build: makes the objective from the parameters, by name, and, for a loss of a whole batch,
-            from the devices' `axis_name`, and, for one that splits classes, from the
-            `class_axis_name`.
+        build: makes the objective from the parameters, by name. A loss of the global batch also
+            gets the devices' `axis_name`, and a loss that splits classes the `class_axis_name`.
         parameters: the fields that the loss has in `config.loss`.
         derive: replaces parameters by what is computed from them and the class counts [L], before
             they reach `build`.
-        head: the name of the model's head where `config.model.head` names none. A loss with the
+        head: the name of the model's head if `config.model.head` is None. A loss with the
             head "cosine" takes cosines; its parameter `scale`, if it has one, multiplies them.
-        of_batch: whether the loss is one of the whole batch, on all devices.
+        of_batch: whether the loss couples the examples of the global batch, on all devices.
         splits_classes: whether the loss can be computed by devices that have a part of the classes
             each. `class_axis_name` is None if each device has all of them.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
@@ -142,7 +141,7 @@ class LossSpec:
 
 
 def softmax(logits: jax.Array, class_axis_name: str | None = None) -> jax.Array:
-    """The softmax over all classes, for logits [n, L] or for those of the device's own classes."""
+    """The softmax over all classes, for logits [n, L] or for the logits of the device's classes."""
     if class_axis_name is None:
         return jax.nn.softmax(logits)
     largest = jax.lax.pmax(logits.max(axis=-1, keepdims=True), class_axis_name)

@@ -15,9 +15,9 @@ MOST_STEPS = 2**31 - 1
 
 # The transformations that an optimizer chains.
 Parts = tuple[optax.GradientTransformation, ...]
-# From the parameters to True for those that the weight decay is for; None if it is for all.
+# From the parameters to True if they have the weight decay; None if all have it.
 Mask = Callable[[Any], Any] | None
-# From parameters, or what has their structure, to their Euclidean norm.
+# From parameters, or a pytree of their structure, to their Euclidean norm.
 Norm = Callable[[Any], jax.Array]
 # Takes the learning rate by step, the hyperparameters, whether the momentum is Nesterov's, and the
 # mask of the weight decay.
@@ -65,8 +65,8 @@ def build(
         num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one epoch.
         distances: for each parameter, how many layers it is below the head, as
-            `train.models.layers_by_depth` counts them. Needed with `has_rates_by_layer` alone.
-        norm: the norm of the gradient, of which a device may have a part.
+            `train.models.layers_by_depth` counts them. Needed only with `has_rates_by_layer`.
+        norm: computes the norm of the gradient; a device may have a part of it.
     """
     rate = schedule(
         settings, values["learning_rate"], num_epochs=num_epochs, steps_per_epoch=steps_per_epoch
@@ -80,7 +80,7 @@ def build(
 
 
 def _clip(largest: jax.Array, norm: Norm) -> optax.GradientTransformation:
-    """As `optax.clip_by_global_norm`, whatever computes the norm."""
+    """Like `optax.clip_by_global_norm`, with any function for the norm."""
 
     def clipped(updates: Any, _params: Any) -> Any:
         found = norm(updates)
@@ -131,7 +131,7 @@ def schedule(
 
 
 def warmup_epochs(settings: OptimizerFields, num_epochs: int) -> float:
-    """The epochs of the warm-up: half of the run where it would take all of it.
+    """The epochs of the warm-up: half of the run if it would take all of it.
 
     So a recipe with a warm-up of an epoch can be tried for one epoch.
     """
@@ -142,7 +142,7 @@ def warmup_epochs(settings: OptimizerFields, num_epochs: int) -> float:
 def step_decay(
     learning_rate: Any, *, decay_epochs: Sequence[int], decay_factor: float, steps_per_epoch: int
 ) -> optax.Schedule:
-    """The learning rate by step, multiplied by the factor where a listed epoch (from 0) begins."""
+    """The learning rate by step, multiplied by the factor at each listed epoch (from 0)."""
     boundaries = {
         epoch * steps_per_epoch: decay_factor
         for epoch in decay_epochs
@@ -158,7 +158,7 @@ def cosine_decay(learning_rate: Any, *, num_steps: int) -> optax.Schedule:
 
 
 def with_warmup(schedule: optax.Schedule, *, warmup_steps: int) -> optax.Schedule:
-    """The schedule times (step + 1) / warmup_steps until that is 1; decays stay where they are."""
+    """The schedule times (step + 1) / warmup_steps until that is 1; it does not shift decays."""
     if warmup_steps == 0:
         return schedule
     # From 1 / warmup_steps: a step at the rate 0 would change nothing.

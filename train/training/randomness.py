@@ -1,7 +1,7 @@
 """Random keys as functions of the seed, the step and the position of an example.
 
 No key is stored, so a run that is resumed, or that uses another number of devices, draws the same
-numbers, but for dropout. The seed and the step may be traced.
+numbers, except for dropout. The seed and the step may be traced.
 """
 
 import jax
@@ -26,7 +26,7 @@ def loss_keys(seed: int | jax.Array, step: jax.Array, positions: jax.Array) -> j
 
 
 def mixup_keys(seed: int | jax.Array, step: jax.Array, positions: jax.Array) -> jax.Array:
-    """One key per example for its share in what it is mixed to in a training step."""
+    """One key per example for its share in its mixture in a training step."""
     return _example_keys(seed, _MIXUP, step, positions)
 
 

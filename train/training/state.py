@@ -25,7 +25,7 @@ class TrainState:
         averages: moving averages of the parameters and the statistics, {"params", "batch_stats"};
             None without averaging.
         label_logits: the logits of the estimated labels of all training examples, [N, L]; None
-            where labels are not estimated.
+            if labels are not estimated.
     """
 
     step: jax.Array
@@ -37,7 +37,7 @@ class TrainState:
 
     @property
     def evaluated(self) -> tuple[Any, Any]:
-        """The parameters and statistics that are evaluated: the averages where there are any."""
+        """The parameters and statistics that are evaluated: the averages if there are any."""
         if self.averages is None:
             return self.params, self.batch_stats
         return self.averages["params"], self.averages["batch_stats"]
@@ -50,7 +50,7 @@ def initializer(
 
     Args:
         model: the network.
-        image_shape: height, width and channels; for features, their number alone.
+        image_shape: height, width and channels; for features, only their number.
     """
     images = np.zeros((1, *image_shape), np.float32)
     return jax.jit(lambda key: model.init(key, images, train=True))
@@ -71,7 +71,7 @@ def initial_state(
         optimizer: the optimizer.
         key: the key of the initial parameters.
         averaged: whether moving averages are kept.
-        frozen: the parts of the network that are not trained, for which the optimizer has no state.
+        frozen: the parts of the network that are not trained and have no state of the optimizer.
     """
     variables = init(key)
     params, batch_stats = variables["params"], variables.get("batch_stats", {})

@@ -33,12 +33,12 @@ def make_train_step(
 ) -> Callable[[TrainState, Any, Arrays], tuple[TrainState, Arrays]]:
     """Makes `(state, hyperparameters, batch) -> (state, metrics)`, to run on every device at once.
 
-    The hyperparameters are `{"seed", "loss", "optimizer"}`, the last two as the arguments below
-    take them, and, where labels are estimated, "label_rate_ratio": the rate of the estimates in
-    units of the network's, whose decays it shares. With "mixup_alpha" among them, examples are
-    mixed; see `mixup`. With "class_weights" among them, losses are weighted by class; see
-    `class_weights`. They are inputs, so that runs that differ by a seed or a rate share one
-    program.
+    The hyperparameters are `{"seed", "loss", "optimizer"}`; the last two are passed to the
+    arguments below. If labels are estimated, there is also "label_rate_ratio": the rate of the
+    estimates divided by the rate of the network; they decay together. With "mixup_alpha" among
+    them, examples are mixed; see `mixup`. With "class_weights" among them, losses are weighted by
+    class; see `class_weights`. They are inputs, so that runs that differ by a seed or a rate share
+    one program.
 
     Args:
         apply: the model's apply function.
@@ -49,7 +49,7 @@ def make_train_step(
         normalize: a batch of images or features to the model's input.
         axis_name: the axis over devices; each holds an equal share of the batch.
         class_axis: the axis over devices that the classes are split along. The model and the loss
-            are then those of the classes of a device.
+            then compute the classes of one device.
         sync_batch_norm: whether the model's batch norm sees the batch of all devices; otherwise
             their statistics are averaged after the step, for evaluation.
         accumulation_steps: the parts that the batch is computed in, one after another.
@@ -68,7 +68,7 @@ def make_train_step(
         """The gradients by trained parameters and label estimates, the statistics, the metrics."""
         seed, objective = hyperparameters["seed"], make_objective(hyperparameters["loss"])
         positions = batch["positions"]
-        inputs, of_labels = _inputs(
+        inputs, of_labels = _prepare_inputs(
             batch, step, hyperparameters, augment=augment, normalize=normalize
         )
         loss_keys = randomness.loss_keys(seed, step, positions)
@@ -94,7 +94,7 @@ def make_train_step(
                 )
             ).mean()
 
-        # In two stages, for the gradient between them is a metric.
+        # In two stages, because the gradient between them is a metric.
         outputs, pull_back, new_batch_stats = jax.vjp(
             network, trained_parts(params, frozen), has_aux=True
         )
@@ -117,8 +117,8 @@ def make_train_step(
     def accumulated(
         state: TrainState, hyperparameters: Any, batch: Arrays
     ) -> tuple[Any, Any, Arrays]:
-        """As `gradients_of`, the means over parts of the batch."""
-        # A part has every so many-th example, so that it is the same on any number of devices.
+        """Like `gradients_of`: the means over parts of the batch."""
+        # Part i has examples i, i + n, i + 2n, …: it does not depend on the number of devices.
         parts = {
             name: array.reshape(-1, accumulation_steps, *array.shape[1:]).swapaxes(0, 1)
             for name, array in batch.items()
@@ -169,7 +169,7 @@ def make_train_step(
         averages = state.averages
         if averages is not None:
             decay = hyperparameters["optimizer"]["average_decay"]
-            averages = _moved_averages(
+            averages = _move_averages(
                 averages,
                 {"params": params, "batch_stats": batch_stats},
                 state.step,
@@ -195,7 +195,7 @@ def make_train_step(
     return train_step
 
 
-def _inputs(
+def _prepare_inputs(
     batch: Arrays,
     step: jax.Array,
     hyperparameters: Any,
@@ -213,7 +213,7 @@ def _inputs(
     return mixup.mix(keys, hyperparameters["mixup_alpha"], inputs, labels)
 
 
-def _moved_averages(
+def _move_averages(
     averages: Any, new: Any, step: jax.Array, decay: jax.Array, frozen: Collection[str]
 ) -> Any:
     """The averages moved towards new values, faster at first: the start is soon forgotten."""
@@ -240,8 +240,8 @@ def make_eval_step(
     """Makes `(params, batch_stats, hyperparameters, batch) -> {"loss", "scores", "ranks"}`.
 
     The loss is [n], the scores are [n, L], and the ranks of the labels are [n]. The hyperparameters
-    are those of the training step. Along `class_axis` the model, the loss and the scores are those
-    of the classes of a device.
+    are the same as in the training step. Along `class_axis` the model, the loss and the scores are
+    of the classes of one device.
     """
 
     def eval_step(params: Any, batch_stats: Any, hyperparameters: Any, batch: Arrays) -> Arrays:

@@ -105,7 +105,7 @@ class StepsInFlight:
         )
 
     def restart(self) -> None:
-        """Goes on after `drain`; the time in between is no part of the training's time."""
+        """Continues after `drain`; the time in between does not count as training time."""
         if not is_stop(self._request):
             self._request = NOTHING
         self._waiting = 0.0

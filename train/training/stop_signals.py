@@ -1,9 +1,9 @@
 """Signals that stop a run, and the clock that asks it to save.
 
-What one process is asked becomes known to all of them after the same step: each step takes the
+A request to one process becomes known to all of them after the same step: each step takes the
 largest request over the devices, one integer in a program that communicates anyway. JAX's own
-`multihost_utils.reached_preemption_sync_point` does this for SIGTERM alone, and Ctrl-C and the
-clock need it too. A collective of its own beside the step could deadlock with it on CPUs.
+`multihost_utils.reached_preemption_sync_point` does this only for SIGTERM, and Ctrl-C and the
+clock need it too. A separate collective beside the step could deadlock with it on CPUs.
 """
 
 import contextlib

@@ -1,1 +1,1 @@
-"""The files of a run: what is written while it goes on, and what is read back."""
+"""The files of a run: what it writes, and what is read back."""

@@ -1,4 +1,4 @@
-"""Looks at all images of a run before its first step: one that cannot be read would end it late."""
+"""Checks all images of a run before its first step: an unreadable one would end it late."""
 
 from collections.abc import Mapping
 
@@ -21,8 +21,8 @@ def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> Unreadable
 
     Args:
         dataset: the opened data set.
-        check: how they are looked at, one of `unreadable_images.CHECKS`.
-        begins: whether the run has made no steps yet. It then needs images of all classes.
+        check: how they are checked, one of `unreadable_images.CHECKS`.
+        begins: whether the run has not made a step yet. It then needs images of all classes.
 
     Raises:
         UserError: no image of a split, or of a class in training, can be read.
@@ -32,7 +32,7 @@ def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> Unreadable
         split = getattr(dataset, name)
         if not isinstance(split.images, Records):
             continue
-        unreadable = _of_split(split.images, check, name)
+        unreadable = _find_in_split(split.images, check, name)
         if len(unreadable) == len(split):
             raise UserError(
                 f"none of the {len(split):,} {name} images of {split.images.name} can be read"
@@ -41,7 +41,7 @@ def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> Unreadable
             found[name] = unreadable
         if begins and name == "train":
             left = np.delete(split.labels, list(unreadable))
-            # Noise in the labels can leave a class without any.
+            # Noise in the labels can leave a class without images.
             without = np.setdiff1d(split.labels, left)
             if without.size:
                 names = [dataset.class_names[label] for label in without.tolist()]
@@ -49,7 +49,7 @@ def find_unreadable(dataset: Dataset, check: str, *, begins: bool) -> Unreadable
     return found
 
 
-def _of_split(records: Records, check: str, split: str) -> dict[int, SkippedImage]:
+def _find_in_split(records: Records, check: str, split: str) -> dict[int, SkippedImage]:
     """The images of a split that cannot be read in some process, by their indices."""
     chunks = unreadable_images.find(records, check=check)
     total = -(-len(records) // unreadable_images.CHUNK)

@@ -38,8 +38,8 @@ class Checkpointer:
         directory: the folder of the checkpoints; it is made if it does not exist.
 
     Raises:
-        UserError: it is a file, or has a name that the storage takes for another.
-        OSError: what is in it cannot be read.
+        UserError: the path is a file, or has a name that the storage takes for another.
+        OSError: its content cannot be read.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -170,7 +170,7 @@ class Checkpointer:
         return found
 
     def read_selected(self) -> dict[str, PyTree]:
-        """As `restore_selected`, whatever their structure, shapes and dtypes.
+        """Like `restore_selected`, for any structure, shapes and dtypes.
 
         Raises:
             OSError: there is no checkpoint, or one of the two is damaged.
@@ -198,14 +198,14 @@ class Checkpointer:
                 self._manager.close()
 
     def _read_selected(self, names: Collection[str]) -> tuple[int, dict[str, PyTree]]:
-        """The selected step, and some of what it has."""
+        """The selected step, and some of its content."""
         latest = self._manager.latest_step()
         if latest is None:
             raise FileNotFoundError(f"there is no checkpoint in {self._directory}")
         self._check_files(latest)
         step = self._read_progress(latest)["best_step"]
         self._check_files(step)
-        # As it was saved: the state has more than is restored here, such as the optimiser's.
+        # As saved: the state has more than is restored here, such as the optimiser's state.
         args = ocp.args.Composite(**{STATE: ocp.args.StandardRestore()})
         with orbax_folder.reading(self._directory / str(step)):
             state = self._manager.restore(step, args=args)[STATE]
@@ -224,8 +224,8 @@ class Checkpointer:
         """The progress of a checkpoint.
 
         Raises:
-            OSError: it is none, or it is that of another step: somebody renamed or copied the
-                folder.
+            OSError: the file is not a progress, or belongs to another step: the folder was renamed
+                or copied.
         """
         args = ocp.args.Composite(**{PROGRESS: ocp.args.JsonRestore()})
         with orbax_folder.reading(self._directory / str(step)):
@@ -246,12 +246,12 @@ class Checkpointer:
     def _write_checksums(self) -> None:
         """Called by orbax on one process, when the files are written and not yet renamed."""
         (folder,) = self._directory.glob(f"{self._step_in_flight}{ocp.utils.TMP_DIR_SUFFIX}*")
-        # Not of the metadata beside the two, which orbax writes once more, later.
+        # Without the metadata beside the two, which orbax writes again later.
         found = (file for part in (STATE, PROGRESS) for file in (folder / part).rglob("*"))
         checksums.write(folder, filter(Path.is_file, found))
 
     def _check_files(self, step: int) -> None:
-        """Raises an error unless the files of a checkpoint are those that were written for it."""
+        """Raises an error unless the files of a checkpoint are the ones written for it."""
         checksums.check(self._directory / str(step), (STATE, PROGRESS))
         self._read_progress(step)
 

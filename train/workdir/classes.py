@@ -18,7 +18,7 @@ class Classes:
     training_images: tuple[int, ...]
 
     def are_some_of(self, others: "Classes") -> bool:
-        """Whether they are other classes with no more training images."""
+        """Whether they equal other classes, with at most their numbers of training images."""
         counts = zip(self.training_images, others.training_images, strict=False)
         return self.names == others.names and all(own <= other for own, other in counts)
 

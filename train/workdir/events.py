@@ -39,7 +39,7 @@ class Events:
         self._path = directory / (
             f"events.out.tfevents.{int(now):010d}.{socket.gethostname()}.{starts}"
         )
-        # A new one: whatever has the name of it in a folder of somebody else is not written to.
+        # A new file: if a folder of a stranger has anything of this name, it is not written to.
         with files.naming(self._path):
             self._path.touch(exist_ok=False)
         self._writer = RecordWriter(str(self._path))
@@ -99,7 +99,7 @@ class Events:
 
 
 def _histogram(counts: np.ndarray) -> HistogramProto:
-    """The histogram of the whole numbers 0, 1, 2, …, each in the middle of its own bucket.
+    """The histogram of the integers 0, 1, 2, …, each in the middle of its own bucket.
 
     Neighbours that do not occur share a bucket: a set may have a million classes.
     """

@@ -11,10 +11,10 @@ from train.foundation.errors import UserError
 from train.workdir import run_files
 
 
-def continued(
+def add(
     config: Config, earlier: Mapping[str, Any] | None, workdir: Path, *, extend: bool
 ) -> tuple[Config, int | None]:
-    """The configuration of the run in a workdir as it goes on.
+    """The configuration with which the run in a workdir continues.
 
     Args:
         config: what the user asks for.
@@ -24,10 +24,10 @@ def continued(
 
     Returns:
         What the user asks for, with the extensions of the run; and the epochs that the run had
-        before it is extended now, None if it is not.
+        before this extension, None if it is not extended now.
 
     Raises:
-        UserError: there is no run to extend, or it has more epochs than are asked for.
+        UserError: there is no run to extend, or it has more epochs than requested.
     """
     if earlier is None:
         if extend:
@@ -51,11 +51,11 @@ def write(workdir: Path, config: Config, num_epochs_before: int) -> None:
     """Makes the run in a workdir the longer one.
 
     The results of the shorter run, its evaluations and its thresholds are kept in a folder of
-    their own, because they are not those of the longer one.
+    their own, because they do not belong to the longer one.
     """
     folder = workdir / f"until_epoch_{num_epochs_before}"
-    # The results first: without them the run is not finished, and what is left is moved next time.
-    for file in run_files.of_finished_run(workdir):
+    # The results first: without them the run is not finished, and the next start moves the rest.
+    for file in run_files.list_selected_files(workdir):
         folder.mkdir(exist_ok=True)
         file.rename(folder / file.name)
     files.write_whole(workdir / run_files.CONFIG, json_files.sealed(config.to_plain(), indent=2))

@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Facts:
-    """What only the files of a data set tell, and how the run normalizes.
+    """What is only known from the files of a data set, and how the run normalizes.
 
     Attributes:
         classes: the names of the classes and their numbers of training images.
-        image_shape: height, width and channels of the images that the model gets; the number of
-            features alone.
-        digest: of people's own files, a text that is another for other files, labels or splits.
-        mean: the mean of each feature over the training rows; that of each channel of images where
-            the run does not normalize them as the data set says, `None` where it does.
-        std: the standard deviation, as `mean`.
+        image_shape: height, width and channels of the images that the model gets; for features,
+            only their number.
+        digest: for a user's own files, a hash that changes if the files, labels or splits change.
+        mean: the mean of each feature over the training rows. For images, the mean of each channel
+            if the run does not normalize with the numbers of the data set, otherwise `None`.
+        std: the standard deviation, like `mean`.
     """
 
     classes: Classes
     image_shape: tuple[int, ...]
     digest: str | None = None
-    # Not compared: other machines may round them otherwise, and the digest is of the features.
+    # Not compared: other machines may round them differently, and the digest covers the features.
     mean: tuple[float, ...] | None = field(default=None, compare=False)
     std: tuple[float, ...] | None = field(default=None, compare=False)
 
     def are_of(self, others: "Facts") -> bool:
-        """Whether they are of the data of other facts.
+        """Whether other facts are of the same data.
 
-        A digest says of all files what the numbers of images say of those that are not left out.
+        A digest covers all files; the numbers of images cover the files that are not left out.
         """
         if self.digest is not None and self.classes.are_some_of(others.classes):
             others = dataclasses.replace(others, classes=self.classes)
@@ -76,7 +76,7 @@ class Facts:
 
 
 def digest_from_plain(plain: Mapping[str, Any]) -> str | None:
-    """The digest alone, from the result of `Facts.to_plain`.
+    """Only the digest, from the result of `Facts.to_plain`.
 
     Raises:
         KeyError, TypeError: the argument has another form.

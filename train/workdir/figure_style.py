@@ -1,6 +1,6 @@
 """The one look of all figures: colours, markers, lines, sizes, and what a file of them holds.
 
-Nothing is told by colour alone, no display is needed, and the same data give the same file.
+Colour is never the only distinction, no display is needed, and the same data give the same file.
 """
 
 import io
@@ -19,9 +19,9 @@ from train.foundation.printable import printable_lines
 # A file matplotlibrc in the current folder may ask for LaTeX, which is a program that reads files.
 mpl.rcParams["text.usetex"] = False
 
-# Okabe and Ito's colours, which colour-blind readers can tell apart; the yellow is too light.
+# Okabe and Ito's colours, which colour-blind readers can distinguish; the yellow is too light.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-# The numbers of colours, markers and lines have no common divisor: looks return late.
+# The numbers of colours, markers and lines do not have a common divisor: looks repeat late.
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 _LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
 REFERENCE_COLOR = "#555555"
@@ -30,14 +30,14 @@ COLOR_MAP = "cividis"
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches; of text, the smallest is 8 points."""
+    """An empty figure of this size in inches; the smallest text has 8 points."""
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
 def point_look(index: int) -> dict[str, Any]:
-    """How the points of the index-th of several are drawn: the first 16 differ without colour.
+    """The look of the index-th of several groups of points: the first 16 differ without colour.
 
-    The first eight are hollow, for points may lie on each other.
+    The first eight are hollow, because points may cover each other.
     """
     color = COLORS[index % len(COLORS)]
     return {
@@ -48,7 +48,7 @@ def point_look(index: int) -> dict[str, Any]:
 
 
 def line_look(index: int) -> dict[str, Any]:
-    """How the index-th of several lines is drawn: the first 40 differ without colour.
+    """The look of the index-th of several lines: the first 40 differ without colour.
 
     The markers of the first eight are filled.
     """
@@ -89,7 +89,7 @@ def limit_to_shares(axes: Axes) -> None:
 
 
 def draw_diagonal(axes: Axes) -> None:
-    """A line where both coordinates are equal, as far as the axes show it."""
+    """A line of equal coordinates, across the axes."""
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     low, high = max(left, bottom), min(right, top)
     if low < high:
@@ -97,7 +97,7 @@ def draw_diagonal(axes: Axes) -> None:
 
 
 def legend_beside(figure: Figure, axes: Axes) -> None:
-    """A legend to the right of everything, where it hides no data."""
+    """A legend to the right of everything, so that it hides no data."""
     handles, labels = axes.get_legend_handles_labels()
     # Handles long enough to show how a line is broken.
     figure.legend(handles, labels, loc="outside right upper", fontsize=8, handlelength=3.5)
@@ -105,8 +105,8 @@ def legend_beside(figure: Figure, axes: Axes) -> None:
 
 def encode(figure: Figure, suffix: str) -> bytes:
     """The figure as the content of a file with the suffix: ".png", ".svg" or ".pdf"."""
-    for text in _words(figure):
-        # Names of runs and values of their fields are no formulas.
+    for text in _find_texts(figure):
+        # Names of runs and values of their fields are not formulas.
         text.set_parse_math(False)
         text.set_text(printable_lines(text.get_text()))
     # Otherwise these have the time of writing, and SVG random names.
@@ -117,8 +117,8 @@ def encode(figure: Figure, suffix: str) -> bytes:
     return content.getvalue()
 
 
-def _words(figure: Figure) -> Iterator[Text]:
-    """The texts of a figure but for the numbers at its axes."""
+def _find_texts(figure: Figure) -> Iterator[Text]:
+    """The texts of a figure, without the numbers at its axes."""
     legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
     for axes in figure.axes:
         yield from (axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts)

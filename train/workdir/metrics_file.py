@@ -1,4 +1,4 @@
-"""The metrics of a run as they grow: a JSON object a line, of which a kill may tear the last."""
+"""The growing metrics of a run: one JSON object per line; a kill may tear the last line."""
 
 import hashlib
 import os
@@ -14,16 +14,16 @@ from train.workdir import run_shapes
 
 
 class MetricsFile:
-    """The file of a run that writes. It begins with the lines up to a step, and nothing else.
+    """The file of a running run. At first it has the lines up to a step, and nothing else.
 
     Args:
         path: the file, which is made if it does not exist.
         first_step: the last step whose lines are kept.
-        digest: of these lines; None if it is not known. Without the file, whoever has deleted it
-            is warned, and the run goes on.
+        digest: the digest of these lines; None if it is not known. If the file is missing, a
+            warning is printed and the run continues.
 
     Raises:
-        UserError: the lines are not those of the digest, or the path is a link or a pipe.
+        UserError: the lines have another digest, or the path is a link or a pipe.
     """
 
     def __init__(self, path: Path, first_step: int, digest: str | None) -> None:
@@ -60,7 +60,7 @@ class MetricsFile:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a file of metrics; it warns of those that are none."""
+    """The lines of a file of metrics; it warns of lines that are not metrics."""
     lines, bad = _lines(_content(path))
     _warn(path, bad)
     return [line for line, _ in lines]
@@ -81,7 +81,6 @@ def _lines(content: bytes) -> tuple[list[tuple[dict[str, Any], bytes]], list[str
 
 
 def _warn(path: Path, bad: Sequence[str]) -> None:
-    """Tells of lines that are none."""
     if bad:
         logging.warning(
             "%s: lines that are no metrics of a step, and are left out: %d, the first of them %s",

@@ -1,13 +1,15 @@
-"""A folder of checkpoints as orbax keeps it, without what orbax does that a run must not do.
+"""A folder of checkpoints in orbax's layout, without behaviour of orbax that harms a run.
 
-Orbax logs what it raises, waits for folders that cannot be made, goes on writing after a failure,
-takes some paths for those of clouds, reads files without an end, and raises errors of any type.
+Orbax logs what it raises, waits for folders that cannot be made, continues writing after a failure,
+takes some paths for cloud paths, reads files without an end, and raises errors of any type.
 Only this module and `checkpoint` import it.
 """
 
 import functools
 import os
 import sys
+import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,7 +26,7 @@ from train.foundation.errors import UserError, first_line, let_through
 STATE = "state"
 PROGRESS = "progress"
 _ORBAX = Path(ocp.__file__).parent
-# The storage takes these for the schemes of clouds.
+# The storage treats these as the schemes of clouds.
 _CLOUDS = ("gs", "s3", "az", "hf")
 # In bytes, of the files that describe the numbers of a checkpoint.
 _LARGEST = json_files.LARGEST
@@ -49,7 +51,7 @@ def open_manager(
     _silence_log()
     check_path(directory)
     _check_content(directory)
-    # Orbax asks for the devices. A machine without devices says nothing about the checkpoints.
+    # Orbax asks for the devices. An error about devices is not about the checkpoints.
     jax.devices()
     try:
         manager = ocp.CheckpointManager(
@@ -70,7 +72,7 @@ def open_manager(
         )
     except OSError:
         raise
-    except Exception as error:  # A damaged description of a checkpoint can make orbax raise any.
+    except Exception as error:  # A damaged description can make orbax raise any error.
         let_through(error)
         raise OSError(
             f"the checkpoints in {directory} cannot be read: {first_line(error)}"
@@ -85,6 +87,7 @@ def reading(folder: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        _drop_coroutines(error)
         let_through(error)
         if isinstance(error, OSError | UserError):
             raise
@@ -104,16 +107,16 @@ def writing(directory: Path) -> Iterator[None]:
 
 
 def check_path(directory: Path) -> None:
-    """Refuses a folder that cannot hold checkpoints, which the background would find out later.
+    """Refuses a folder that cannot hold checkpoints; the background thread would fail later.
 
     Raises:
         UserError: it is a file, or has a name that the storage takes for another.
     """
     directory = directory.absolute()
-    # The functions of os.path fail for no name. Others report where no folder can be.
+    # The functions of os.path do not raise for any name. Others report where no folder can be.
     if os.path.exists(directory) and not os.path.isdir(directory):  # noqa: PTH110, PTH112
         raise UserError(f"{directory} must be a folder, for checkpoints; it is none")
-    # Tensorstore takes a backslash for a slash, and names in UTF-8 alone.
+    # Tensorstore takes a backslash for a slash, and only names in UTF-8.
     if "\\" in str(directory) or any("\ud800" <= letter <= "\udfff" for letter in str(directory)):
         raise UserError(
             f"{directory} cannot hold checkpoints: its path must be in UTF-8, without a backslash"
@@ -128,10 +131,22 @@ def check_path(directory: Path) -> None:
         )
 
 
+def _drop_coroutines(error: BaseException | None) -> None:
+    """Deletes what the frames of an error hold: coroutines that orbax never awaits.
+
+    Python would warn of each of them later, on standard error and in two lines.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+        while error is not None:
+            traceback.clear_frames(error.__traceback__)
+            error = error.__cause__ or error.__context__
+
+
 def _check_can_be_listed(folder: Path) -> None:
     """Raises `PermissionError` if a folder in a checkpoint cannot be listed.
 
-    Orbax takes such a folder for an empty one. A good checkpoint would then be taken for damaged.
+    Orbax treats such a folder as empty. A good checkpoint would then seem damaged.
     """
 
     def refuse(error: OSError) -> None:
@@ -163,7 +178,7 @@ def _silence_log() -> None:
 
 @functools.cache
 def _ignore_closed_event_loops() -> None:
-    """Leaves out the tracebacks of the writes that go on after one of a save has failed.
+    """Leaves out the tracebacks of writes that continue after another write of the save failed.
 
     Orbax writes the arrays of a save concurrently. When one write fails, on a full disk for
     example, orbax raises its error and closes the event loop; each of the others then fails in a

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from train.foundation.errors import UserError
 from train.workdir import run_files
 
-# Links in them, such as /dev/stdout, are of the machine, and would be replaced by files.
+# Links in them, such as /dev/stdout, belong to the machine, and would be replaced by files.
 _SYSTEM = (Path("/dev"), Path("/proc"), Path("/sys"))
-# In /dev and for everybody's files, in memory.
+# In /dev, but for the files of all users, in memory.
 _SHARED_MEMORY = Path("/dev/shm")
-# A folder with one of them is a prepared data set: of tfds, and of `image_records`.
+# A folder with one of them is a prepared data set, of tfds or of `image_records`.
 _DESCRIPTIONS = ("dataset_info.json", "image_records.json")
 
 
@@ -26,8 +26,8 @@ def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({
             what messages call each.
 
     Raises:
-        UserError: its folder does not exist, its path is not that of a file, it is one of the
-            files that must not be overwritten, or it is a run's own.
+        UserError: its folder does not exist, its path is not the path of a file, it is one of the
+            files that must not be overwritten, or it belongs to a run.
     """
     path = Path(value)
     if not path.name or path.is_dir():
@@ -44,14 +44,14 @@ def checked(flag: str, value: str, kept: Mapping[Path, str] = MappingProxyType({
 
 
 def refuse_kept(flag: str, path: Path, kept: Mapping[Path, str]) -> None:
-    """Raises `UserError` if a file is one that is kept, or lies in a folder that is.
+    """Raises `UserError` if a file is kept, or is in a folder that is kept.
 
     Args:
         flag: the name of the flag that names the file.
         path: the file.
         kept: the files and folders, and what messages call each.
     """
-    place = _place(path)
+    place = _resolve(path)
     for other, what in kept.items():
         same = path.absolute() == other.absolute()
         if same or (path.exists() and other.exists() and path.samefile(other)):
@@ -66,9 +66,9 @@ def refuse_folders_of_the_system(flag: str, path: Path, *, is_folder: bool = Fal
     Args:
         flag: the name of the flag.
         path: the file or folder.
-        is_folder: whether it is a folder, where a link is followed.
+        is_folder: whether it is a folder; then a link is followed.
     """
-    place = Path(os.path.realpath(path)) if is_folder else _place(path)
+    place = Path(os.path.realpath(path)) if is_folder else _resolve(path)
     if place.is_relative_to(_SHARED_MEMORY):
         return
     for system in _SYSTEM:
@@ -77,23 +77,23 @@ def refuse_folders_of_the_system(flag: str, path: Path, *, is_folder: bool = Fal
 
 
 def refuse_files_of_runs(flag: str, path: Path) -> None:
-    """Raises `UserError` if a file that a flag names has the place of one that the program wrote.
+    """Raises `UserError` if a flag names the path of a file that the program wrote.
 
-    That is one of a run, or any in a prepared data set. Evaluations are no such files: whoever asks
-    for one may say where it goes.
+    These are the files of a run, and all files in a prepared data set. Evaluations may be replaced,
+    because the user chooses their paths.
     """
-    path = _place(path)
+    path = _resolve(path)
     for folder in path.parents:
         name = path.relative_to(folder).parts[0]
         if run_files.is_of_a_run(name) and run_files.is_run(folder):
             raise UserError(f"--{flag} must not replace {name} of the run in {folder}; got {path}")
-        # Of os.path: a folder above may not be looked into.
+        # A function of os.path, because a folder above may not be readable.
         if any(os.path.isfile(folder / name) for name in _DESCRIPTIONS):  # noqa: PTH113
             raise UserError(
                 f"--{flag} must not be in the prepared data set in {folder}; got {path}"
             )
 
 
-def _place(path: Path) -> Path:
-    """Where a file is written. A link is not followed, for the file replaces it."""
+def _resolve(path: Path) -> Path:
+    """Where a file is written. A link is not followed, because the file replaces it."""
     return path.parent.resolve() / path.name

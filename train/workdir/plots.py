@@ -24,9 +24,9 @@ def learning_curves(
     Args:
         lines: the lines of `metrics.jsonl`, in order.
         steps_per_epoch: the steps of one epoch.
-        best_epoch: the selected epoch, counted from 1; marked where it is among the lines.
+        best_epoch: the selected epoch, counted from 1; marked if it is among the lines.
         select_by: the validation metric that selected it.
-        accuracies: the validation accuracies to draw, beside that of training.
+        accuracies: the validation accuracies to draw, beside the training accuracy.
     """
     training = [line for line in lines if line["split"] == "train"]
     validation = [line for line in lines if line["split"] == "validation"]
@@ -73,7 +73,7 @@ def curve(
     """The curve of a metric over the lines that have it.
 
     Returns:
-        The epochs, in fractions, and the values; NaN, which leaves a gap, where there is no value.
+        The epochs, in fractions, and the values; a missing value is NaN, which leaves a gap.
     """
     present = [line for line in lines if name in line]
     epochs = [line["step"] / steps_per_epoch for line in present]

@@ -67,7 +67,7 @@ class Progress:
 
     @classmethod
     def from_saved(cls, saved: Mapping[str, Any]) -> "Progress":
-        """The progress from its JSON value, which has lists in place of tuples.
+        """The progress from its JSON value, which has lists instead of tuples.
 
         Raises:
             UserError: it is the progress of another version, or not one.
@@ -99,8 +99,8 @@ class Progress:
     def after_epoch(self, score: float, loss: float, *, compiled: bool = False) -> "Progress":
         """The progress after an epoch.
 
-        A better score makes it the best epoch. Accuracies over few examples often tie: of epochs
-        with one score the best is that with the lowest validation loss, and of these the first.
+        A better score makes it the best epoch. Accuracies over few examples often tie:
+        among equal scores the best epoch is the first one with the lowest validation loss.
 
         Args:
             score: the metric that selects, with the sign for which larger is better.

@@ -1,7 +1,8 @@
 """Writes what a run leaves: its configuration, metrics, events, results and learning curves.
 
-The one part of the program that writes, through `files.py`, but for the checkpoints. A file is
-written whole or not at all, except those that grow, of which a torn end does no harm.
+Only this part of the program writes the files of a run, except checkpoints. A file is written
+completely or not at all, through `files.py`. Files that grow may have a torn end, which readers
+ignore.
 """
 
 import json
@@ -40,7 +41,7 @@ def show_finished(
 
 
 class Reporter:
-    """Told of every step, epoch and result of a run; writes them and shows them.
+    """Receives every step, epoch and result of a run; writes them and shows them.
 
     Making one makes the workdir, writes the configuration unless it is there for the same devices,
     and drops what was logged after `first_step`, which the run is about to repeat. Epochs are
@@ -49,19 +50,19 @@ class Reporter:
     Args:
         workdir: where everything is written.
         config: the configuration of the run.
-        facts: what is known of the data set.
-        listed: its files, where they may be gone when the run goes on.
+        facts: what is known about the data set.
+        listed: its files, if they may be missing when the run resumes.
         num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one.
         batch_size: the examples of a step, for the speed.
-        first_step: the steps that an earlier run has made and that are not repeated.
+        first_step: the steps that an earlier run made and that are not repeated.
         optimizes_top_k: whether the loss is made for the top-K accuracy of its own K.
         unlogged: the metrics of the last of these steps, which are not logged yet.
-        metrics_digest: of what was logged of these steps; None if it is not known.
+        metrics_digest: the digest of what was logged of these steps; None if it is not known.
 
     Raises:
         UserError: the classes, or what was logged, are not what the run wrote.
-        OSError: something could not be written; it names the file. So do all methods.
+        OSError: something could not be written; it names the file. All methods raise it, too.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class Reporter:
         write_config(config, workdir)
         classes = workdir / run_files.CLASSES
         is_kept = classes.exists() and run_files.read_classes(workdir) == facts.classes
-        # A run that begins anew may leave other images out than an earlier start.
+        # A run that starts from scratch may leave out other images than an earlier start.
         if not is_kept and (first_step == 0 or not classes.exists()):
             files.write_whole(classes, files.to_json(facts.classes.to_plain(), indent=1))
         elif not is_kept:
@@ -102,7 +103,7 @@ class Reporter:
                 f"{classes} has not the classes of the data set, and was "
                 "changed or damaged since the run began; delete it, and the run writes it again"
             )
-        # A run that begins anew may be normalized in another way than an earlier version began it.
+        # A run that starts from scratch may be normalized differently than by an earlier version.
         begins = first_step == 0 or not (workdir / run_files.DATA).exists()
         if listed is not None and (begins or not (workdir / run_files.LISTED).exists()):
             files.write_whole(workdir / run_files.LISTED, json_files.sealed(listed.to_plain()))
@@ -180,7 +181,7 @@ class Reporter:
         self._events.write(step, "validation", metrics, metric.to_json(validation.size_counts))
         self._events.flush()
         self._terminal.epoch(epoch, seconds, self._headline(validation.metrics), is_best)
-        # Evaluation is no part of the speed of training.
+        # Evaluation does not count in the speed of training.
         self._window_start = None
 
     def results(self, results: dict[str, Any], tests: Mapping[str, Evaluation]) -> dict[str, Any]:
@@ -212,10 +213,10 @@ class Reporter:
             )
         self._events.write_image(self._last_step, "learning_curves", curves)
         self._events.flush()
-        # Last, for the run is finished where they are.
+        # Last, because these results mark the run as finished.
         run_files.write_results(self._workdir, results, {run_files.METRICS: self._metrics.digest()})
         self._terminal.close()
-        written = _as_written(results)
+        written = _read_back(results)
         skipped_images.show(self._workdir, written)
         terminal.show_results(
             written,
@@ -269,7 +270,7 @@ class Reporter:
 
 
 class SilentReporter:
-    """What the other processes have instead: it writes and shows nothing."""
+    """The reporter of the other processes: it writes and shows nothing."""
 
     unlogged: tuple[Mapping[str, float], ...] = ()
     metrics_digest: str | None = None
@@ -299,7 +300,7 @@ class SilentReporter:
         tests: Mapping[str, Evaluation],  # noqa: ARG002 (as those of `Reporter`)
     ) -> dict[str, Any]:
         """The results as the first process writes them."""
-        return _as_written(results)
+        return _read_back(results)
 
 
 def write_config(config: Config, workdir: Path) -> None:
@@ -312,7 +313,7 @@ def write_config(config: Config, workdir: Path) -> None:
     files.write_whole(workdir / run_files.CONFIG, json_files.sealed(plain, indent=2))
 
 
-def _as_written(results: dict[str, Any]) -> dict[str, Any]:
-    """What is read back from `results.json`: what is not finite is None."""
+def _read_back(results: dict[str, Any]) -> dict[str, Any]:
+    """What is read back from `results.json`: numbers that are not finite are None."""
     written: dict[str, Any] = json.loads(files.to_json(results))
     return written

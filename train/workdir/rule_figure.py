@@ -12,7 +12,7 @@ _PANELS = {"coverage": "over all examples", "macro_coverage": "macro: mean over 
 
 
 def coverage_over_size(rules: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Figure:
-    """A line for each rule, with a point for each coverage that was asked for.
+    """A line for each rule, with a point for each target coverage.
 
     Args:
         rules: what the sets of each rule are worth, by the coverage and the rule, as in a report.

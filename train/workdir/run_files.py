@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 CONFIG = "config.json"
 CLASSES = "classes.json"
-# Of people's own files: what only they tell. Of a run that does not normalize as its data set says:
-# how it does.
+# For a user's own files: what is only known from them. For a run that does not normalize with the
+# numbers of its data set: its numbers.
 DATA = "data.json"
-# Of people's own images: which files they are.
+# For a user's own images: which files they are.
 LISTED = "data_files.json"
 METRICS = "metrics.jsonl"
-# Images that cannot be read and were left out: only where there are some.
+# Images that cannot be read and were left out; missing if there are none.
 SKIPPED = "skipped_images.jsonl"
 RESULTS = "results.json"
 CURVES = "learning_curves.png"
@@ -35,7 +35,7 @@ CHECKPOINTS = "checkpoints"
 # Thresholds that were computed for the finished run.
 CALIBRATION = "calibration.json"
 
-# All that a run keeps for itself, and what `outcomes` names.
+# All files that a run keeps for itself, except the files that `outcomes` names.
 _OWN = frozenset(
     {
         *(CONFIG, CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, EVENTS, CHECKPOINTS),
@@ -43,14 +43,14 @@ _OWN = frozenset(
     }
 )
 
-# In the file of the results, and no part of them: the SHA-256 of files without a checksum in them.
+# In the file of the results, beside them: the SHA-256 of files that do not contain a checksum.
 _DIGESTS = "digests"
 
 _Content = TypeVar("_Content")
 
 
 def present(workdir: Path) -> dict[str, Path]:
-    """The files of a run that exist, by what they are."""
+    """The files of a run that exist, by their descriptions."""
     names = {
         "results": RESULTS,
         "learning curves": CURVES,
@@ -66,7 +66,7 @@ def present(workdir: Path) -> dict[str, Path]:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is that of a run, as far as the names of its files tell."""
+    """Whether a folder has the files of a run, by their names."""
     begun = (CLASSES, METRICS, RESULTS)
     return (folder / CONFIG).exists() and any((folder / name).exists() for name in begun)
 
@@ -77,12 +77,12 @@ def is_of_a_run(name: str) -> bool:
 
 
 def check_places(workdir: Path) -> None:
-    """Refuses a folder in the place of a file that a run writes, and a file in that of a folder.
+    """Refuses a folder at the path of a file that a run writes, and a file at the path of a folder.
 
-    What comes last, such as the curves, is written after hours.
+    The run would otherwise fail after hours, when it writes its last files, such as the curves.
 
     Raises:
-        UserError: there is one.
+        UserError: there is such a file or folder.
     """
     tested = (outcomes(workdir, split).name for split in ("test", "balanced_test"))
     for name in (CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, *tested):
@@ -108,8 +108,8 @@ def latest_step(workdir: Path) -> int:
     return max((int(step) for step in steps if step.isdigit()), default=0)
 
 
-def of_finished_run(workdir: Path) -> list[Path]:
-    """The files that are true of the selected parameters alone; the results come first."""
+def list_selected_files(workdir: Path) -> list[Path]:
+    """The files that are valid only for the selected parameters; the results come first."""
     candidates = [
         workdir / RESULTS,
         *workdir.glob("evaluation_*.json"),
@@ -136,8 +136,8 @@ def write_results(
 
     Args:
         workdir: the folder of the run, which has its classes.
-        results: what is to be written.
-        digests: the SHA-256 of other files of the run, which have no checksum in them.
+        results: what is written.
+        digests: the SHA-256 of other files of the run, which do not contain a checksum.
     """
     known = {CLASSES: hashlib.sha256((workdir / CLASSES).read_bytes()).hexdigest(), **digests}
     content = json_files.sealed({**results, _DIGESTS: known}, indent=2)
@@ -173,12 +173,12 @@ def read_classes(workdir: Path) -> Classes:
 
 
 def read_facts(workdir: Path, classes: Classes, image_shape: tuple[int, ...] | None) -> Facts:
-    """What the run in a workdir kept of its data set.
+    """What the run in a workdir stored about its data set.
 
     Args:
         workdir: the folder of the run.
         classes: its classes.
-        image_shape: the shape of its images or features, where the configuration tells it.
+        image_shape: the shape of its images or features, if the configuration determines it.
 
     Raises:
         UserError: the file is missing, or is not what a run writes.
@@ -205,7 +205,7 @@ def read_digest(workdir: Path) -> str | None:
 
 
 def read_listed(workdir: Path) -> "ListedFiles | None":
-    """The files that the run in a workdir began with; None if it kept no list of them.
+    """The files that the run in a workdir started with; None if it did not keep a list of them.
 
     Raises:
         UserError: the list is not what a run writes.
@@ -233,7 +233,7 @@ def read_results(workdir: Path) -> dict[str, Any] | None:
 
 
 def read_whole_results(workdir: Path) -> dict[str, Any] | None:
-    """The same with all that is shown of a finished run; None without any of it."""
+    """The same, but None if they lack something that is shown of a finished run."""
     found = read_results(workdir)
     return None if found is None or run_shapes.WHOLE_RESULTS(found) is not None else found
 
@@ -243,7 +243,7 @@ def why_no_results(workdir: Path, *, whole: bool = False) -> str | None:
 
     Args:
         workdir: the folder of the run.
-        whole: whether results without something that is shown of a finished run are none.
+        whole: whether results that lack something that is shown of a finished run do not count.
     """
     try:
         _results(workdir, run_shapes.RESULTS)
@@ -266,7 +266,7 @@ def read_metrics(workdir: Path) -> list[dict[str, Any]]:
     """The lines of the metrics of the run in a workdir.
 
     Raises:
-        UserError: there is no such file, or that of a finished run is not what it wrote.
+        UserError: there is no such file, or the file of a finished run is not what it wrote.
     """
     path = workdir / METRICS
     if not path.is_file():
@@ -295,11 +295,11 @@ def read_evaluation(workdir: Path, split: str) -> dict[str, Any]:
 
 
 def _check_digest(path: Path) -> None:
-    """Refuses a file that is not the one that the results of its run were written with."""
+    """Refuses a file that has changed since the results of its run were written."""
     try:
         results = json_files.read(path.with_name(RESULTS), run_shapes.RESULTS, "")
     except (OSError, UserError):
-        return  # The run is not finished. Results that are damaged are told by who reads them.
+        return  # The run is not finished. Damaged results are reported when they are read.
     known = results.get(_DIGESTS, {}).get(path.name)
     if known not in (None, hashlib.sha256(json_files.read_bytes(path)).hexdigest()):
         raise UserError(

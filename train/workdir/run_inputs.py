@@ -10,7 +10,7 @@ from train.foundation.errors import UserError
 from train.foundation.nested import flatten
 from train.workdir import run_files
 
-# A text may also be the name of a loss, of which there can be a folder. This one is a path.
+# A text may also be the name of a loss, and a folder may have that name. This one is a path.
 _FOLDER = "dataset.path"
 
 
@@ -32,7 +32,7 @@ def of_configs(configs: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
     named = {}
     for workdir, config in configs.items():
         for field, value in flatten(config):
-            # A data set, network or loss of somebody else may name files in fields of its own.
+            # A third-party data set, network or loss may name files in fields of its own.
             if isinstance(value, str):
                 path = os.path.expanduser(value)  # noqa: PTH111 (fails for no text)
                 if _is_kept(field, path):
@@ -41,11 +41,11 @@ def of_configs(configs: Mapping[Path, Mapping[str, Any]]) -> dict[Path, str]:
 
 
 @contextlib.contextmanager
-def telling_where(path: str | None, flag: str) -> Iterator[None]:
-    """Has the error of data that are not there name the flag that says where they are now.
+def naming_place(path: str | None, flag: str) -> Iterator[None]:
+    """Adds, to the error for missing data, the flag that names their new place.
 
     Args:
-        path: `config.dataset.path` of a run that has started; None if it has no such field.
+        path: `config.dataset.path` of a started run; None if it does not have this field.
         flag: the flag.
     """
     try:
@@ -59,5 +59,5 @@ def telling_where(path: str | None, flag: str) -> Iterator[None]:
 
 
 def _is_kept(field: str, path: str) -> bool:
-    # Of os.path, whose functions fail for no text: most are the names of something else.
+    # Functions of os.path do not raise for any text; most texts are names of something else.
     return os.path.isfile(path) or (field == _FOLDER and os.path.isdir(path))  # noqa: PTH112, PTH113

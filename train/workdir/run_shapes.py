@@ -1,4 +1,4 @@
-"""The shapes of the JSON files of a run, as far as anything reads them."""
+"""The shapes of the JSON files of a run, as far as the program reads them."""
 
 from typing import Any
 
@@ -6,14 +6,13 @@ from train.foundation import shapes
 from train.foundation.fields import Field, Number, integer, optional, text
 from train.foundation.shapes import NUMBER, NUMBER_OR_NULL, list_of, record, string, table_of
 
-# What float64 counts one by one.
+# Float64 can represent all integers up to here.
 _COUNT = integer(0, 2**53)
 _SIZES = list_of(integer(1, 2**31 - 1), at_least=1)
 # By the names of the metrics.
 METRICS: Field = table_of(NUMBER_OR_NULL)
 
-# Groups and fields that every version has had are needed where a run is trained or loaded, which
-# checks all of them. Runs are found and compared by these.
+# Runs are found and compared by these. Training or loading a run checks all groups and fields.
 CONFIG: Field = record(
     {},
     {
@@ -52,7 +51,7 @@ LISTED: Field = record(
     }
 )
 
-# A line of the metrics. What else it has is a metric.
+# A line of the metrics. All other entries are metrics.
 _OF_LINE = record({"step": integer(0), "split": text()}, {"epoch": integer(0)})
 
 
@@ -64,7 +63,7 @@ def line_of_metrics(value: Any) -> str | None:
 
 
 _GROUP = record({"classes": _COUNT, "examples": _COUNT})
-# What `train.evaluation.evaluated` says of a split.
+# What `train.evaluation.evaluated` writes about a split.
 _EVALUATED = record(
     {
         "groups": table_of(_GROUP),
@@ -97,7 +96,7 @@ RESULTS: Field = record(
         "digests": table_of(string),
     },
 )
-# What the closing table of a run shows.
+# The results that the closing table of a run shows.
 WHOLE_RESULTS: Field = record(
     {
         "test": record({"loss": NUMBER_OR_NULL}),
@@ -108,7 +107,7 @@ WHOLE_RESULTS: Field = record(
 )
 
 _BY_COUNT = list_of(record({}, {"from": _COUNT, "to": optional(_COUNT), "classes": _COUNT}))
-# Of a split; which one, `read_evaluation` looks at.
+# The evaluation of a split; `read_evaluation` checks which one.
 EVALUATION: Field = record(
     {"split": string},
     {
@@ -121,7 +120,7 @@ EVALUATION: Field = record(
 
 
 def _threshold(value: Any) -> str | None:
-    """One threshold, or one for each class, of which null is infinity; written with a point."""
+    """One threshold, or one for each class; null is infinity. Written with a point."""
     limits = value if isinstance(value, list) else [value]
     fits = limits and all(isinstance(limit, float) for limit in limits if limit is not None)
     return None if fits and value is not None else "a threshold, or a list of one for each class"

@@ -26,12 +26,12 @@ _DECLARED = {
 # These may differ from machine to machine: the results do not depend on them. Images that cannot be
 # read are refused or left out, so that the results are the same without them.
 FIELDS_OF_THE_MACHINE = frozenset(name for name, one in _DECLARED.items() if one.of_machine)
-# These may change when a run goes on, or is finished. The files at another path must be the same.
+# These may change when a run resumes, or is finished. The files at another path must be the same.
 MAY_CHANGE = frozenset(name for name, one in _DECLARED.items() if one.may_change)
-# What a run is to do about images that cannot be read. Without --workdir a run is found by its
-# name, also if one of these is another.
+# What a run does about images that cannot be read. Without --workdir a run is found by its name,
+# even if one of these differs.
 _NOT_IN_NAME = ("dataset.skip_unreadable", "dataset.check_images")
-# The second of each pair means nothing if the first is 0 or False.
+# The second of each pair has no effect if the first is 0 or False.
 _ONLY_WITH = (
     ("dataset.label_noise", "dataset.label_noise_kind"),
     ("model.freeze", "model.normalize_features"),
@@ -45,7 +45,7 @@ def all_fields(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def canonical(config: Mapping[str, Any]) -> dict[str, Any]:
-    """As `all_fields`, but a field that means nothing in this run has its default."""
+    """Like `all_fields`, but a field without effect in this run has its default."""
     fields = all_fields(config)
     usual = _defaults(fields)
     for needed, name in _ONLY_WITH:
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def results(self) -> Mapping[str, Any]:
-        """What `results.json` has.
+        """The contents of `results.json`.
 
         Raises:
             UserError: the run is not finished.
@@ -205,9 +205,9 @@ class Run:
 
 def check_same_run(workdir: Path, config: Mapping[str, Any], results: Mapping[str, Any]) -> None:
     """Raises `UserError` if the configuration of a workdir is not the one that its results have."""
-    # Results of earlier versions may have none.
+    # Results of earlier versions may not have it.
     found, of_results = (identity(one) for one in (config, results.get("config", config)))
-    # Whoever moved the data set says so in the configuration.
+    # A user who moved the data set changes the configuration.
     of_results[DATASET_PATH] = found.get(DATASET_PATH)
     found.setdefault(DATASET_PATH, None)
     if differing := differences(found, of_results):

@@ -17,14 +17,14 @@ from train.foundation.console import show_line
 from train.foundation.errors import UserError
 from train.workdir import run_files
 
-# In `results.json`, where images were left out: their number, by split.
+# In `results.json`, if images were left out: their number, by split.
 FIELD = "left_out"
 
 
 class SkippedImages:
     """Lists each image that a run leaves out once, as soon as it is left out.
 
-    A run that was interrupted goes on with its list. Several processes may share one: each reads
+    A resumed run continues its list. Several processes may share one: each reads
     what the others have added before it adds an image.
 
     Args:
@@ -34,8 +34,8 @@ class SkippedImages:
     def __init__(self, workdir: Path | None) -> None:
         self._path = None if workdir is None else workdir / run_files.SKIPPED
         self._seen: set[tuple[str, str]] = set()  # Each the split and the image; see `_key`.
-        self._found = 0  # Those that `add` has told of, or could have.
-        self._end = 0  # Of the part of the file that has been read.
+        self._found = 0  # The images that `add` has reported, or could have.
+        self._end = 0  # The length of the part of the file that has been read.
         self._read_what_is_there()
 
     def count(self, split: str) -> int:
@@ -44,7 +44,7 @@ class SkippedImages:
         return sum(of_split == split for of_split, _ in self._seen)
 
     def add(self, skipped: SkippedImage, split: str) -> None:
-        """Lists an image of a split, unless it is listed; some images are also warned of."""
+        """Lists an image of a split, unless it is listed; prints a warning for some images."""
         if not self.add_told(skipped, split):
             return
         self._found += 1
@@ -58,13 +58,13 @@ class SkippedImages:
             )
 
     def add_told(self, skipped: SkippedImage, split: str) -> bool:
-        """Lists an image that the user was told of; returns whether it was not listed before."""
+        """Lists an image that was already reported; returns whether it was not listed before."""
         key = _key(split, skipped.image)
         if key in self._seen:
             return False
         is_new = True
         if self._path is not None:
-            with _locked(self._path) as file:
+            with _lock(self._path) as file:
                 torn = self._read(file)
                 if torn:
                     file.truncate(self._end)
@@ -78,16 +78,16 @@ class SkippedImages:
 
     def _read_what_is_there(self) -> None:
         if self._path is not None and self._path.exists():
-            with _opened(self._path) as file:
+            with _open(self._path) as file:
                 self._read(file)
 
     def _read(self, file: BinaryIO) -> bytes:
-        """Reads what was added since the last time; returns the end of it that a kill has torn."""
+        """Reads what was added since the last time; returns the end if a kill has torn it."""
         file.seek(self._end)
         *lines, torn = file.read().split(b"\n")
         self._end = file.tell() - len(torn)
         for line in lines:
-            # Somebody may have edited the file; what is no entry names no image.
+            # The file may have been edited; lines that are not entries are ignored.
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 entry = json.loads(line)
                 self._seen.add(_key(entry["split"], entry["image"]))
@@ -95,29 +95,29 @@ class SkippedImages:
 
 
 def show(workdir: Path, results: Mapping[str, Any]) -> None:
-    """Says how many images the finished run in a workdir left out, and where they are listed."""
+    """Prints how many images the finished run in a workdir left out, and where they are listed."""
     path = workdir / run_files.SKIPPED
     if not path.exists():
         return
-    # Results of earlier versions have no numbers.
+    # Results of earlier versions do not have the numbers.
     numbers = ", ".join(
         f"{count:,} of {split}" for split, count in results.get(FIELD, {}).items() if count
     )
     if not numbers:
-        with _opened(path) as file:
+        with _open(path) as file:
             numbers = str(file.read().count(b"\n"))
     show_line(f"images left out as unreadable: {numbers}; listed in {path}")
 
 
 def _key(split: str, image: str) -> tuple[str, str]:
-    """What an image is told apart by, also when its folder was moved.
+    """The key of an image, which stays the same when its folder is moved.
 
     A copy on another file system may have its name in another form of Unicode.
     """
     return split, names.same_form(image)
 
 
-def _opened(path: Path) -> BinaryIO:
+def _open(path: Path) -> BinaryIO:
     try:
         return io.BufferedReader(files.open_regular(path))
     except (files.NotRegularError, IsADirectoryError) as error:
@@ -125,10 +125,10 @@ def _opened(path: Path) -> BinaryIO:
 
 
 @contextlib.contextmanager
-def _locked(path: Path) -> Iterator[BinaryIO]:
+def _lock(path: Path) -> Iterator[BinaryIO]:
     """The file, to read and to add to, while no other process does."""
     with files.naming(path), files.open_to_add(path) as file:
-        # Some shared file systems have no locks: there, two processes may list the same image.
+        # Some shared file systems do not have locks: there, two processes may list the same image.
         with contextlib.suppress(OSError):
             fcntl.flock(file, fcntl.LOCK_EX)
         yield file

@@ -29,12 +29,12 @@ _BEST_POSSIBLE = "the best possible on the same examples, over all images and ov
 
 
 class Terminal:
-    """Shows a run on standard output; plain lines and no animation where that is not a terminal.
+    """Shows a run on standard output; plain lines without animation if that is not a terminal.
 
     Args:
         num_epochs: the number of epochs of the run.
         steps_per_epoch: the steps of one.
-        first_step: the steps that an earlier run has made.
+        first_step: the steps that an earlier run made.
         select_by: the validation metric that selects an epoch.
     """
 
@@ -68,7 +68,7 @@ class Terminal:
     ) -> None:
         """Moves the bar to a step, with its loss and accuracy and the speed up to there."""
         self._training = metrics
-        shown = _training_in_words(metrics)
+        shown = _format_training(metrics)
         if examples_per_second is not None:
             shown += f"  {examples_per_second:,.0f} examples/s"
         self._bar.update(self._task, completed=step, epoch=epoch, metrics=shown)
@@ -76,9 +76,9 @@ class Terminal:
     def epoch(
         self, epoch: int, seconds: float, validation: Mapping[Metric, float], is_best: bool
     ) -> None:
-        """Prints a line for a finished epoch, above the bar where there is one."""
+        """Prints a line for a finished epoch, above the bar if there is one."""
         show_line(
-            f"epoch {epoch}/{self._num_epochs}  training: {_training_in_words(self._training)}  "
+            f"epoch {epoch}/{self._num_epochs}  training: {_format_training(self._training)}  "
             f"validation: {_in_words(validation)}  {seconds:.1f} s{self._best if is_best else ''}",
             self._console,
         )
@@ -105,7 +105,7 @@ def show_results(
     show_line(
         f"test, with the parameters of epoch {results['best_epoch']}, which has the best "
         f"{select_by.in_words} on validation: loss {LOSS.format(test[LOSS])}"
-        f"{_of_unknown(results, evaluated.get('test'))}"
+        f"{_note_unknown(results, evaluated.get('test'))}"
     )
     _show_table(console, test, evaluated.get("test"))
     if "balanced_test" in results:
@@ -121,7 +121,7 @@ def show_results(
     notes = []
     if optimizes_top_k and (k := config.loss.parameters["k"]) > 1:
         notes.append(_note_on_metrics(config.loss.name, k))
-    # Without class weights, and in a run of an earlier version, the field is not there.
+    # Without class weights, and in a run of an earlier version, the field is missing.
     if results["best_epoch"] < results.get("class_weights_epoch", 1):
         notes.append(_note_on_class_weights(results, config))
     for note in notes:
@@ -135,7 +135,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     console = make_console()
     show_line(
         f"{title}: {report['num_examples']:,} examples, {report['num_classes']:,} classes"
-        f"{_of_unknown(report, report['evaluated'])}; thresholds from {report['calibrated_on']} "
+        f"{_note_unknown(report, report['evaluated'])}; thresholds from {report['calibrated_on']} "
         f"({report['num_calibration_examples']:,})",
     )
     _show_table(console, from_json(report["metrics"]), report["evaluated"])
@@ -159,20 +159,20 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
 
 
 def tracked(batches: Iterable[Batch], total: int, what: str) -> Iterator[Batch]:
-    """The batches, with a bar on standard error where that is a terminal."""
+    """The batches, with a bar on standard error if that is a terminal."""
     with make_bar(make_console(stderr=True), before=what, transient=True) as bar:
         yield from bar.track(batches, total=total)
 
 
 def show_files(files: Mapping[str, Path], console: Console | None = None) -> None:
-    """Prints where files are, by what they are; by default on standard output."""
+    """Prints the paths of files with their descriptions; by default on standard output."""
     width = max((len(what) for what in files), default=0)
     for what, path in files.items():
-        show_line(f"{what:<{width}}  {_shortest(path)}", console)
+        show_line(f"{what:<{width}}  {_shorten(path)}", console)
 
 
-def _of_unknown(fields: Mapping[str, Any], evaluated: Mapping[str, Any] | None) -> str:
-    """How many of the examples are of how many classes that the classifier does not know."""
+def _note_unknown(fields: Mapping[str, Any], evaluated: Mapping[str, Any] | None) -> str:
+    """The number of examples of classes that the classifier does not know, and of these classes."""
     unknown = fields.get("num_examples_of_unknown_classes", 0)
     if not unknown or evaluated is None:
         return ""
@@ -211,7 +211,7 @@ def _show_table(
     Args:
         console: where it is printed.
         metrics: the metrics of the split.
-        evaluated: what `train.evaluation.evaluated` says of it; None in results of earlier
+        evaluated: what `train.evaluation.evaluated` writes about it; None in results of earlier
             versions.
     """
     if evaluated is None:
@@ -323,8 +323,8 @@ def _count_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def _training_in_words(metrics: Mapping[str, float]) -> str:
-    """The loss and the accuracy of training steps; what else there is has no room in a line."""
+def _format_training(metrics: Mapping[str, float]) -> str:
+    """The loss and the accuracy of training steps; a line does not have room for more."""
     return f"loss {metrics['loss']:.4g}, accuracy {metrics['accuracy']:.2%}"
 
 
@@ -333,7 +333,7 @@ def _in_words(metrics: Mapping[Metric, float]) -> str:
     return ", ".join(f"{one.in_few_words} {one.format(metrics[one])}" for one in metrics)
 
 
-def _shortest(path: Path) -> str:
-    """The path, from the working directory if it lies below it."""
+def _shorten(path: Path) -> str:
+    """The path, relative to the working directory if it is below it."""
     path = path.absolute()
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -2,6 +2,6 @@
 
 from tests.topk_jax.cases import heads, losses, metrics, operators, sets
 
-# Functions of arrays of a batch, without those of heads, which have their own tests.
+# Functions of arrays of a batch; the functions of heads have their own tests.
 CASES = [*losses.CASES, *operators.CASES, *sets.CASES, *metrics.CASES]
 CASES_WITH_HEADS = [*CASES, *heads.CASES]

@@ -42,8 +42,7 @@ def public_functions() -> dict[str, Callable[..., Any]]:
     }
 
 
-# The arrays that functions are called with, and which of their axes are those of the batch and of
-# the classes.
+# The arrays that functions are called with, and their axes of the batch and of the classes.
 AXES: dict[str, tuple[str | None, ...]] = {
     "logits": ("batch", "classes"),
     "others": ("batch", "classes"),
@@ -59,28 +58,30 @@ AXES: dict[str, tuple[str | None, ...]] = {
     "noise": (None, "batch", "classes"),
     "selector": ("batch", None),
     "costs": ("batch", None),
+    "curves": ("batch", None),
+    "outliers": ("batch",),
 }
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Case:
-    """A public function, and what is to be expected of it.
+    """A public function, and what is expected of it.
 
     Attributes:
         public: the function's name, with its module.
         arrays: which arrays of `draw` it takes, by argument; first those that have gradients.
         parameters: its other arguments. If one is a function, its value at the number of classes is
             used; an array then has one entry for each class.
-        ranges: what a parameter that may be traced may be.
+        ranges: the allowed values of parameters that may be traced.
         slopes: how many of the first arrays have gradients.
         of: what the result has a number for: each of the "examples", each of the "entries", or the
             "batch".
         couples: whether a result depends on more than one example.
-        rounding: how far results of a split batch may be from those on one device, in units of eps
-            relative to the largest: sums in another order.
+        rounding: how far results of a split batch may be from results on one device, in units of
+            eps relative to the largest: sums in another order.
         class_rounding: the same for split classes.
         many_classes: whether the first array gets more classes than are searched at once.
-        variant: what tells cases of the same function apart.
+        variant: what distinguishes cases of the same function.
     """
 
     public: str
@@ -136,7 +137,7 @@ class Case:
     def results(self, arrays: Mapping[str, Any], **parameters: Any) -> Any:
         """The value, and the gradients of the sum of its squares, of arrays that `draw` made.
 
-        The sum of the values alone is a constant for memberships and ranks.
+        The sum of the values would be a constant for memberships and ranks.
         """
         given = {argument: arrays[name] for argument, name in self.arrays.items()}
         sloped = list(given)[: self.slopes]
@@ -177,6 +178,8 @@ def draw(batch_shape: Sequence[int], num_classes: int) -> dict[str, Any]:
         "chosen": rng.random(shape) < 0.3,
         "selector": rng.normal(size=(*batch_shape, 3)).astype(np.float32),
         "costs": rng.random((*batch_shape, 3)).astype(np.float32),
+        "outliers": rng.random(batch_shape).astype(np.float32),
+        "curves": np.sort(rng.random((*batch_shape, 5)) < 0.4)[..., ::-1].astype(np.float32),
     }
 
 

@@ -20,9 +20,12 @@ def linear(num_classes: int) -> heads.LinearHead:
 LABELED = {"features": "logits", "labels": "labels"}
 
 
-def of_features(name: str, arrays: Any = LABELED, *, ranges: Any = (), **parameters: Any) -> Case:
+def of_features(
+    name: str, arrays: Any = LABELED, *, ranges: Any = (), variant: str = "", **parameters: Any
+) -> Case:
     return Case(
         public=f"heads.{name}",
+        variant=variant,
         arrays=arrays,
         slopes=1,
         parameters={"head": cosine, **parameters},
@@ -47,4 +50,5 @@ CASES: list[Case] = [
     ),
     of_features("scores", {"features": "logits"}),
     of_features("top_k_hinge", k=3),
+    of_features("top_k_hinge", {**LABELED, "where": "hits"}, k=3, variant="where"),
 ]

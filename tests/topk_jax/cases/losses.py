@@ -1,7 +1,7 @@
 """The case of every loss. To add a loss, add a case to `CASES`.
 
-`losses/test_battery.py` puts each `Loss` through its tests; what has no reference with a gradient
-is a plain `Case`, which has tests of its own.
+`losses/test_battery.py` tests each `Loss`; a loss without a reference for its gradient is a plain
+`Case`, which has tests of its own.
 """
 
 import dataclasses
@@ -30,6 +30,7 @@ from tests.topk_jax.cases.ranges import (
     Range,
     Refusal,
 )
+from topk_jax import losses
 
 # The shape that most tests share, so that each case is compiled once for it.
 NUM_EXAMPLES, NUM_CLASSES = 6, 8
@@ -147,7 +148,7 @@ class Loss(Case):
         return given
 
     def draw(self, *, batch_shape=(NUM_EXAMPLES,), num_classes=NUM_CLASSES, scale=3.0, seed=0):
-        """Random heads, labels or targets, and noise; a function of name and seed alone."""
+        """Random heads, labels or targets, and noise; a function of only name and seed."""
         rng = np.random.default_rng([zlib.crc32(self.name.encode()), seed])
         shape = (*batch_shape, num_classes)
         heads = scale * rng.normal(size=(self.heads, *shape))
@@ -288,6 +289,26 @@ CASES: list[Case] = [
         },
         collection=True,
     ),
+    # Some examples do not count.
+    *(
+        loss(
+            name,
+            Case,
+            arrays={**arrays, "where": "hits"},
+            parameters=parameters,
+            class_rounding=SUMS,
+            variant="where",
+        )
+        for name, arrays, parameters in (
+            ("cross_entropy", LOGITS, {}),
+            ("top_k_hinge", LOGITS, {"k": 3}),
+            (
+                "noised_top_k_hinge",
+                {**LOGITS, "key": "keys"},
+                {"k": 2, "epsilon": 0.5, "num_samples": NUM_SAMPLES},
+            ),
+        )
+    ),
     loss("top_k_error", has_slope=False, parameters={"k": 3}, refused=ALL),
     loss("top_k_hinge", parameters={"k": 3}, refused=ALL_BUT_ONE),
     loss("convex_top_k_hinge", parameters={"k": 3}, refused=ALL, class_rounding=SUMS),
@@ -409,6 +430,14 @@ CASES: list[Case] = [
         "binary_cross_entropy",
         arrays={"logits": "logits", "targets": "targets"},
         **SIGMOID,
+    ),
+    loss(
+        "expect_over_labels",
+        Case,
+        arrays={"logits": "logits", "plausibilities": "probabilities"},
+        parameters={"loss": lambda _: functools.partial(losses.top_k_hinge, k=3)},
+        # The most plausible labels come in another order.
+        rounding=8,
     ),
     loss("assume_negative", **SIGMOID),
     loss(

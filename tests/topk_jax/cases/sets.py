@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from tests.topk_jax.cases.case import Case, counts, margins
 from tests.topk_jax.cases.ranges import (
     AT_LEAST_0,
@@ -10,12 +12,21 @@ from tests.topk_jax.cases.ranges import (
     MARGINS,
     NAN,
     PART,
+    POSITIVE,
     Listed,
     Range,
 )
+from topk_jax.taxonomy import Taxonomy
 
 PROBABILITIES = {"probabilities": "probabilities"}
 LABELS = {"labels": "labels"}
+
+
+def genera(num_classes: int) -> Taxonomy:
+    """Genera of up to three species."""
+    return Taxonomy.from_paths(
+        [(f"genus {label // 3}", f"species {label}") for label in range(num_classes)]
+    )
 
 
 def of_entries(name: str, arrays: dict[str, str] = PROBABILITIES, **options: Any) -> Case:
@@ -131,5 +142,66 @@ CASES: list[Case] = [
         "label_shift_quantiles",
         parameters={"error": 0.5, "weights": margins},
         ranges={"weights": MARGINS},
+    ),
+    of_entries(
+        "utility_set",
+        parameters={"utilities": lambda size: 1 / np.arange(1, size + 1, dtype=np.float32)},
+        ranges={"utilities": Listed((np.array([1.0] * 7 + [INFINITY]),))},
+    ),
+    Case(
+        public="sets.set_utilities",
+        parameters={"kind": "reject", "num_classes": int, "alpha": 0.5, "beta": 2.0},
+        ranges={"alpha": Range((1.5, -0.5), "at least 0 and at most 1"), "beta": POSITIVE},
+        of="batch",
+    ),
+    Case(
+        public="sets.top_k_levels",
+        arrays={"scores": "probabilities"},
+        parameters={"calibration_scores": np.array([0.25, 0.5, 0.125], np.float32), "k": 3},
+    ),
+    Case(
+        public="sets.left_out_top_k_levels",
+        arrays={"scores": "probabilities", **LABELS},
+        parameters={"k": 3},
+        couples=True,
+        # A sum over the examples.
+        rounding=8,
+    ),
+    Case(
+        public="sets.good_turing_p_value",
+        parameters={"class_counts": np.arange},
+        ranges={"class_counts": Listed((np.array([3, 1, -1, 0]),))},
+        of="batch",
+    ),
+    Case(
+        public="sets.new_class_p_values",
+        arrays={"outlier_scores": "outliers"},
+        parameters={
+            "calibration_outlier_scores": np.array([0.25, 0.75, 0.5], np.float32),
+            "seen_once": np.array([True, True, False]),
+        },
+    ),
+    statistic("risk_controlled_index", {"losses": "curves"}, parameters={"error": 0.5}),
+    statistic(
+        "vote_quantile",
+        {"scores": "ranks", "plausibilities": "probabilities", "key": "key"},
+        parameters={"error": 0.25, "num_samples": 3},
+    ),
+    Case(
+        public="sets.node_probabilities",
+        arrays=PROBABILITIES,
+        parameters={"taxonomy": genera},
+    ),
+    of_entries(
+        "node_scores",
+        {**PROBABILITIES, "key": "key"},
+        parameters={"taxonomy": genera},
+        # A product and a sum may be contracted for one number of examples.
+        rounding=1,
+    ),
+    Case(
+        public="sets.fewest_names",
+        arrays={"members": "chosen"},
+        parameters={"taxonomy": genera, "names": 2},
     ),
 ]

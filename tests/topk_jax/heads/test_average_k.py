@@ -56,7 +56,7 @@ def test_value_and_gradients_are_those_of_all_scores(k, batch):
 
 def test_candidates_of_equal_probability_are_of_earlier_examples_and_lower_classes(batch):
     features, weights, _, bias, labels = batch
-    # All scores of all examples are 0: the true class alone is not a candidate of the first ones.
+    # All scores are 0: all classes but the true one are candidates of the first examples.
     arrays = (features, weights, jnp.zeros_like(weights), bias, labels)
     assert_close(compiled(2.5)(*arrays), expected(2.5, *arrays))
 

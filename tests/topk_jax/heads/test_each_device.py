@@ -14,7 +14,7 @@ from topk_jax import heads
 NUM_EXAMPLES, NUM_FEATURES, NUM_CLASSES, BLOCK = 16, 5, 21, 8
 MARGINS = np.linspace(0.5, 2.0, NUM_CLASSES, dtype=np.float32)
 KEY = jax.random.key(7)
-# Of the largest number. Gradients of weights add up the examples in another order.
+# Relative to the largest number. Gradients of weights add up the examples in another order.
 ROUNDING = 1e-6
 
 

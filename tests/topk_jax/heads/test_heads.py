@@ -36,7 +36,7 @@ PARAMETERS = {
         "scale": 1.5,
     },
 }
-# What a loss takes beside, which has no place in a reference.
+# Other arguments of a loss, which a reference does not take.
 EXTRA = {"noised_top_k_hinge": {"key": KEY}}
 # A dozen roundings of float32, relative to scores of about 5.
 ROUNDING = 1e-5
@@ -47,7 +47,7 @@ each_head = pytest.mark.parametrize("kind", ["linear", "cosine"])
 
 
 def drawn(rng):
-    """Features, weights, biases of which one masks a class, and labels of other classes.
+    """Features, weights, biases (one masks a class), and labels of other classes.
 
     All numbers are multiples of 1/8 and small, so that scores are exact, and selections equal.
     """
@@ -85,7 +85,7 @@ def _values_first(total, arrays):
     return values, gradients
 
 
-def expected(name, kind, features, weights, bias, labels, **changed):
+def expected(name, kind, features, weights, bias, labels, shares=SHARES, **changed):
     """The same in float64, from the reference's gradient by the scores of all classes."""
     features, weights, bias = (np.asarray(array, np.float64) for array in (features, weights, bias))
     parameters = PARAMETERS[name] | changed
@@ -101,7 +101,7 @@ def expected(name, kind, features, weights, bias, labels, **changed):
     scores = factor * rows @ columns + bias
     values = getattr(reference, name)(scores, labels, **parameters)
     slope = getattr(reference, f"{name}_gradient")(scores, labels, **parameters)
-    slope = factor * slope * np.asarray(SHARES)[:, None]
+    slope = factor * slope * np.asarray(shares)[:, None]
     of_rows, of_columns = slope @ columns.T, rows.T @ slope
     if kind == "cosine":
         of_rows = (of_rows - rows * (rows * of_rows).sum(axis=1, keepdims=True)) / lengths[0]
@@ -149,7 +149,7 @@ def test_the_size_of_the_blocks_changes_nothing(name, block_size, rng):
 @each_loss
 def test_classes_of_equal_scores_rank_by_their_index(name, rng):
     features, weights, bias, labels = drawn(rng)
-    # Three vectors for all classes, so that most scores are equal; gradients tell the ranks.
+    # Three vectors for all classes, so that most scores are equal; gradients show the ranks.
     arrays = (features, weights[:, jnp.arange(NUM_CLASSES) % 3], 0 * jnp.maximum(bias, 0), labels)
     assert_close(compiled(name, "linear")(*arrays), expected(name, "linear", *arrays))
 
@@ -184,6 +184,36 @@ def test_masked_classes_are_harmless(name, rng):
 
 
 @each_loss
+@each_head
+def test_examples_that_do_not_count_have_no_part(name, kind, rng):
+    features, weights, bias, labels = drawn(rng)
+    counts = np.arange(NUM_EXAMPLES) % 3 != 1
+    options = PARAMETERS[name] | EXTRA.get(name, {})
+
+    @jax.jit
+    def results(features, weights, bias, labels):
+        def total(features, weights, bias):
+            head = head_of(kind, weights, bias)
+            values = getattr(heads, name)(
+                features, head, labels, where=jnp.asarray(counts), block_size=BLOCK, **options
+            )
+            return (SHARES * values).sum(), values
+
+        return _values_first(total, (features, weights, bias))
+
+    hurt = features.at[1].set(jnp.nan), weights, bias, labels.at[jnp.array([1, 4])].set(-100)
+    values, (of_features, *of_head) = results(*hurt)
+    assert (np.asarray(of_features)[~counts] == 0).all()
+    # As with a weight of 0.
+    expected_values, (expected_features, *expected_head) = expected(
+        name, kind, features, weights, bias, labels, shares=np.where(counts, SHARES, 0)
+    )
+    assert_close(values, np.where(counts, expected_values, 0))
+    assert_close(of_features, expected_features)
+    assert_close(of_head, expected_head)
+
+
+@each_loss
 def test_a_label_out_of_range_and_nan_features_are_nan_for_their_example_alone(name, rng):
     features, weights, bias, labels = drawn(rng)
     clean_values, clean_gradients = compiled(name, "linear")(features, weights, bias, labels)
@@ -207,7 +237,7 @@ def test_a_label_out_of_range_and_nan_features_are_nan_for_their_example_alone(n
 @each_head
 def test_a_nan_weight_is_nan_for_all_examples(name, kind, rng):
     features, weights, bias, labels = drawn(rng)
-    # Of a class in the first block, which no selection has to find.
+    # A class in the first block, which a selection need not find.
     values, _ = compiled(name, kind)(features, weights.at[0, 1].set(-jnp.nan), bias, labels)
     assert np.isnan(values).all()
 
@@ -226,7 +256,7 @@ def test_half_precision(name, rng):
     assert_close(gradients[1], expected_gradients[1], float(jnp.finfo(jnp.bfloat16).eps))
 
 
-# The noise of float64 is other noise: the noised hinge has no reference there.
+# The noise of float64 is other noise, so there is no reference for the noised hinge.
 @pytest.mark.parametrize("name", [name for name in PARAMETERS if name != "noised_top_k_hinge"])
 @pytest.mark.slow
 def test_float64_stays(name, rng):
@@ -261,7 +291,7 @@ def test_the_noise_is_that_of_the_plain_loss(block_size, rng):
         return ours(features), theirs(features)
 
     (ours, our_gradient), (theirs, their_gradient) = both(features, weights, bias)
-    # The scores are exact. The gradient tells the selected classes: multiples of 1.5 / 4 / 8.
+    # The scores are exact. The gradient shows the selected classes: multiples of 1.5 / 4 / 8.
     np.testing.assert_array_equal(our_gradient, their_gradient)
     # A product and a sum may be contracted in one of the two.
     np.testing.assert_allclose(ours, theirs, rtol=3e-7)

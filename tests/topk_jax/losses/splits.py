@@ -68,7 +68,7 @@ def training_step(loss):
 
 
 def check_training_step(step, num_devices, mapping, heads, reference, gradient, labels, rng):
-    """Compare every device's result of a split `training_step` with the whole batch's reference.
+    """Compare every device's result of a split `training_step` with the global batch's reference.
 
     Args:
         step: what `split(training_step(loss), num_devices, mapping)` gave.

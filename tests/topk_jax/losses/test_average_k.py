@@ -49,8 +49,8 @@ def batch(rng, num_examples=NUM_EXAMPLES, num_classes=NUM_CLASSES):
 def hostile_proposals(rng):
     """Proposals [8, 5] with ties within and across examples, and with candidates in one place.
 
-    Entries tie in float32 and in float64 alike: where rows are shuffled, what the normaliser adds
-    up is 1 or too small to matter, so that its rounding does not depend on the order.
+    Entries tie in float32 and in float64: the numbers that the normaliser adds up are 1 or too
+    small to matter, so that its rounding does not depend on the order of a shuffled row.
     """
     shape = (NUM_EXAMPLES, NUM_CLASSES)
     peaked = np.zeros(shape)
@@ -87,7 +87,7 @@ def test_candidates_are_the_likeliest_wrong_classes(rng, k):
 
 
 @pytest.mark.parametrize(("num_devices", "mapping"), splits.SPLITS)
-# Two candidates in all; six, of which a device of eight has room for four; every wrong class.
+# Two candidates in all; six, although a device of eight has room for only four; all wrong classes.
 @pytest.mark.parametrize("k", [1.25, 1.75, 5])
 @pytest.mark.slow
 def test_candidates_on_devices_are_those_of_the_whole_batch(rng, k, num_devices, mapping):
@@ -106,7 +106,7 @@ def test_candidates_at_many_classes(rng):
 
 
 def test_decimals_of_k_are_exact():
-    # As floats, 2.3 - 1 and 1.15 are too small for 13 and 15 whole candidates.
+    # As floats, 2.3 - 1 and 1.15 are too small for 13 and 15 candidates.
     for k, num_examples, count in ((2.3, 10, 13), (1.15, 100, 15), (np.float32(2.3), 10, 13)):
         assert candidates(k)(jnp.zeros((num_examples, 3)), jnp.zeros(num_examples, int)).sum() == (
             count
@@ -118,7 +118,7 @@ def test_broken_examples_have_no_candidates(rng, num_devices):
     _, proposals, labels = batch(rng)
     proposals[2, 1], labels[5], labels[6] = np.nan, -1, NUM_CLASSES
     broken = [2, 5, 6]
-    # Six candidates go to the others alone; of K = 5 these have 20 wrong classes, not 32.
+    # Six candidates go only to the others; with K = 5 these have 20 wrong classes, not 32.
     for k, count in ((1.75, 6), (5, 20)):
         chosen = candidates(k)(proposals, labels)
         shares = split_candidates(k, num_devices, "pmap")(np.zeros(1), (proposals, labels))
@@ -189,7 +189,8 @@ def test_heads_of_two_dtypes(rng):
 def test_masked_classes_are_harmless(rng):
     logits, proposals, labels = batch(rng)
     labels[:] = 0
-    # Class 1 is masked in both heads, class 2 in the multi-label head alone, though a candidate.
+    # Class 1 is masked in both heads. Class 2 is masked in only the multi-label head, and a
+    # candidate.
     logits[:, 1:3], proposals[:, 1], proposals[:, 2] = -np.inf, -np.inf, 30.0
     value, gradients = loss_and_gradients(2)(logits, proposals, labels, 0.7)
     marks = candidates(2)(proposals, labels)

@@ -17,7 +17,7 @@ from tests.topk_jax.cases.losses import NUM_CLASSES, NUM_EXAMPLES
 
 # float32 has a unit roundoff of 6e-8. A loss makes a dozen roundings in a row, sums over classes
 # included, and each is relative to a difference of scores, to 1 (a margin), or to a logarithm of
-# the number of classes; so its error is relative to its value, or to 1 where it is smaller.
+# the number of classes; so its error is relative to its value, or to 1 if the value is smaller.
 ROUNDING = 2e-6
 
 
@@ -102,7 +102,7 @@ class TestVariants(chex.TestCase):
 @pytest.mark.slow
 @every_case_dearly
 def test_batches_of_any_size(case):
-    """A random size, under vmap; if the loss does not couple a batch, of examples alone."""
+    """A random size, under vmap; without a batch axis if the loss does not couple a batch."""
     rng = np.random.default_rng(zlib.crc32(case.name.encode()))
     batch_shape, num_classes = (int(rng.integers(1, 4)),), int(rng.integers(6, 40))
     batch_shape *= case.scalar
@@ -297,7 +297,7 @@ def test_masked_true_class_is_never_nan(case):
 
 
 def assert_broken_alone(case, broken, clean_arrays, broken_arrays):
-    """The given example is NaN, and no other knows of it; a coupled batch is NaN as a whole."""
+    """Only the given example is NaN; in a coupled batch all are."""
     values, gradient = map(np.asarray, case.compiled_with_gradient(*broken_arrays))
     if case.scalar:
         assert np.isnan(values)
@@ -336,6 +336,38 @@ def test_target_other_than_0_and_1_is_nan(case, target):
     targets = targets.astype(jnp.float32)
     hurt = targets.at[2, 1].set(target)
     assert_broken_alone(case, 2, (heads, targets, *extra), (heads, hurt, *extra))
+
+
+@over(CASES, scalar=False)
+def test_examples_that_do_not_count_have_no_loss_and_no_gradient(case):
+    heads, labels, *extra = case.draw(seed=17)
+    counts = np.arange(NUM_EXAMPLES) % 3 != 1
+    # Padding, and what a broken network gives for it.
+    hurt_labels = labels.at[1].set(-100 if not case.multilabel else 7)
+    hurt = heads.at[:, 1].set(jnp.nan).at[:, 4].set(jnp.inf)
+
+    @jax.jit
+    def results(heads, labels, where=None):
+        def total(heads):
+            values = case.call(heads, labels, *extra, where=where)
+            return values.sum(), values
+
+        (_, values), gradient = jax.value_and_grad(total, has_aux=True)(heads)
+        return values, gradient
+
+    values, gradient = results(hurt, hurt_labels, jnp.asarray(counts))
+    clean, slopes = results(heads, labels)
+    # Two programs: XLA may contract a product and a sum in one of them.
+    assert_close(values[counts], clean[counts], 3e-7)
+    assert_close(gradient[:, counts], slopes[:, counts], ROUNDING)
+    assert (np.asarray(values)[~counts] == 0).all()
+    assert (np.asarray(gradient)[:, ~counts] == 0).all()
+    for where, error, message in [
+        (counts[1:], ValueError, r"where must have shape \(6,\), got shape \(5,\)"),
+        (counts.astype(int), TypeError, "where must be a boolean array, got dtype"),
+    ]:
+        with pytest.raises(error, match=message):
+            case.call(heads, labels, *extra, where=where)
 
 
 @over(CASES, multilabel=True)
@@ -409,7 +441,7 @@ def test_slope_in_hyperparameters(case):
             if name not in case.static
         }
 
-        # Another value is no other program.
+        # Another value does not need another program.
         @jax.jit
         @chex.assert_max_traces(n=1)
         def total(traced):

@@ -95,7 +95,7 @@ def test_smooth_hinge_by_subsets(rng, num_classes, k):
     [1, 5, pytest.param(50, marks=pytest.mark.long), pytest.param(95, marks=pytest.mark.long), 99],
 )
 def test_smooth_hinge_from_cold_to_hot_and_from_small_to_large(rng, k):
-    """The error stays at rounding, also where scores / (K tau) are 1e7."""
+    """The error stays at rounding, even if scores / (K tau) are 1e7."""
     base = rng.normal(size=(3, 100))
     # Logarithms of the polynomials, up to 70 at K = 50 and 20 elsewhere, are rounded to 6e-8 of
     # that at each of the levels of the tree.
@@ -139,7 +139,7 @@ def test_smooth_hinge_tends_to_its_hard_limit(rng, k):
     kth = np.sort(others, axis=-1)[:, -k]
     limit = np.maximum(0.0, 1.0 + (kth - logits[np.arange(8), labels]) / k)
     for tau in (1e-1, 1e-2, 1e-3):
-        # The log-sums lie above their maxima by at most tau log(number of sets), 10 for K = 3.
+        # The log-sums exceed their maxima by at most tau log(number of sets), 10 for K = 3.
         gap = np.asarray(smooth(logits, labels, k=k, tau=np.float32(tau))) - limit
         assert np.abs(gap).max() < tau * np.log(2 * 20) + ROUNDING
 

@@ -68,7 +68,7 @@ def test_generalized_cross_entropy_is_bounded_and_keeps_small_gradients():
 
 
 def test_symmetric_cross_entropy_is_a_weighted_sum(batch):
-    """Of the cross-entropy, and of -A (1 - p_y), which is the generalized one with q = 1."""
+    """The terms are the cross-entropy and -A (1 - p_y), the generalized one with q = 1."""
     cross_entropy, _ = value_and_gradient(losses.cross_entropy, *batch)
     reverse, _ = value_and_gradient(losses.generalized_cross_entropy, *batch, q=1.0)
     symmetric = jax.jit(losses.symmetric_cross_entropy)
@@ -88,7 +88,7 @@ def test_symmetric_cross_entropy_keeps_the_digits_of_a_tiny_loss():
 
 
 def test_symmetric_cross_entropy_keeps_the_digits_of_a_small_slope():
-    # The slope of -A (1 - p_y) in the largest logit is 4 p_y (1 - p_y), where p_y is at most 1/2.
+    # The slope of -A (1 - p_y) in the largest logit is 4 p_y (1 - p_y), with p_y at most 1/2.
     gaps = np.array([0.0, 5.0, 12.0, 17.0, 30.0, 80.0])
     logits = jnp.asarray(np.stack([gaps, np.zeros(6)], axis=1), jnp.float32)
     odds = np.exp(-gaps)

@@ -111,7 +111,7 @@ def test_vector_scaling_by_hand():
 
 
 def test_rare_classes_need_larger_logits_than_frequent_ones():
-    """Of two classes that score the same, the loss of the rarer one is larger."""
+    """If two classes score the same, the loss of the rarer one is larger."""
     batch = jnp.ones((16, L)), jnp.arange(16) % L
     for values in (
         adjusted(*batch, class_counts=COUNTS, tau=1.0)[:L],
@@ -167,7 +167,7 @@ def test_weights_against_exact_arithmetic(beta):
 
 
 def test_weights_of_traced_arguments():
-    # float32 rounds 1 - beta itself where beta is traced: 63/64 is exact.
+    # If beta is traced, float32 rounds 1 - beta itself: 63/64 is exact.
     for beta in (0.0, 63 / 64):
         found = jax.jit(losses.class_balanced_weights)(jnp.asarray(COUNTS), beta=jnp.float32(beta))
         expected = reference.class_balanced_weights(COUNTS.tolist(), beta=beta)

@@ -119,8 +119,8 @@ def test_forward_mode_and_hessian_of_role(rng):
         np.testing.assert_allclose(slope, (wanted * direction).sum(), rtol=1e-12)  # 80 products
 
         hessian = jax.jit(jax.hessian(loss))(heads)
-        # What a cross term says of the other side is a constant in both derivatives: the hessian in
-        # one head is that of the loss with the other head fixed, and there is no mixed one.
+        # The other side of a cross term is a constant in both derivatives: the hessian in
+        # one head equals the hessian of the loss with the other head fixed; mixed ones are 0.
         for head in (0, 1):
             np.testing.assert_array_equal(hessian[head, :, :, 1 - head], 0.0)
 

@@ -31,7 +31,7 @@ def test_lapsum_loss_at_any_scale(rng):
     for alpha in np.float32([1e-4, 0.03, 1.0, 30.0, 1e4]):
         values, gradient = value_and_gradient(logits, labels, k=3, alpha=alpha)
         expected = reference.lapsum_top_k_loss(logits, labels, k=3, alpha=alpha)
-        # The memberships underflow from a loss of 88 on; that of 1e8 has as many digits.
+        # The memberships underflow from a loss of 88 on; a loss of 1e8 keeps its digits.
         np.testing.assert_allclose(values, expected, rtol=ROUNDING, atol=ROUNDING)
         expected = reference.lapsum_top_k_loss_gradient(logits, labels, k=3, alpha=alpha)
         # Weights are exponentials of distances with a few roundings each.
@@ -55,7 +55,7 @@ def test_lapsum_loss_is_the_logarithm_of_the_membership(rng):
     memberships = lapsum_top_k(logits, 3, alpha=0.5)[labels, labels]
     values, _ = value_and_gradient(logits, labels, k=3, alpha=0.5)
     np.testing.assert_allclose(values, -np.log(memberships), rtol=0, atol=ROUNDING)
-    # All classes are among as many as there are.
+    # All L classes are among the top L.
     values, gradient = value_and_gradient(logits, labels, k=8, alpha=0.5)
     np.testing.assert_array_equal(values, np.zeros(6))
     np.testing.assert_array_equal(gradient, np.zeros((6, 8)))

@@ -159,7 +159,7 @@ def _shard_map(function):
     return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=spec, out_specs=spec))
 
 
-# By each way that chex has no variant for.
+# In each way for which chex does not have a variant.
 WAYS = {"vmap": lambda function: jax.jit(jax.vmap(function)), "shard_map": _shard_map}
 
 
@@ -335,7 +335,7 @@ def call(name, **changed):
 
 
 def refusals(name):
-    """Of each argument: (arguments, error, pattern of the message)."""
+    """For each argument: (arguments, error, pattern of the message)."""
     case = FIRST[name]
     for argument in inspect.signature(case.function).parameters:
         if argument in case.ranges:

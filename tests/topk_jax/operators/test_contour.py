@@ -76,6 +76,6 @@ def test_without_each_event(rng, dtype):
 
 
 def test_the_number_of_points():
-    # The error on the whole circle is the upper tail of a Poisson variable.
+    # The error on the complete circle is the upper tail of a Poisson variable.
     assert _contour._num_points(-np.log(EPS)) == 11
     assert _contour._num_points(36.0) == 24

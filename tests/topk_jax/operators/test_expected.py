@@ -148,7 +148,7 @@ def test_all_ranks_add_up(rng):
 @pytest.mark.parametrize(("size", "k"), [(5, 2), (5, 5), (60, 1), (60, 60)])
 def test_no_noise_is_the_hard_operator(rng, size, k):
     scores = jnp.asarray(rng.normal(size=(4, size)), jnp.float32)
-    # Ties: the slope is that of one of them.
+    # Ties: the slope of one of them.
     scores = scores.at[:2].set(jnp.round(scores[:2]))
     for epsilon in (0.0, 1e-45):
         value, gradient, slope = value_and_gradients(scores, k, epsilon)
@@ -161,7 +161,7 @@ def test_no_noise_is_the_hard_operator(rng, size, k):
     value, gradient, _ = value_and_gradients(scores, k, 1e-6)
     # An order statistic moves by no more than the largest noise.
     assert_close(value, reference.top_k_value(scores, k), 6e-6)
-    # Of the scores without ties.
+    # The scores without ties.
     assert_close(gradient[2:], marks[2:], PROMISED)
 
 
@@ -304,7 +304,7 @@ def test_half_precision_is_computed_in_float32(rng):
     exact, exact_gradient, _ = value_and_gradients(scores.astype(jnp.float32), 1, 0.5)
     assert value.dtype == jnp.float32
     assert gradient.dtype == scores.dtype
-    # The gradient alone is rounded, at the end; epsilon of 1/2 is exact.
+    # Only the gradient is rounded, at the end; an epsilon of 1/2 is exact.
     np.testing.assert_array_equal(value, exact)
     np.testing.assert_array_equal(gradient, exact_gradient.astype(scores.dtype))
 

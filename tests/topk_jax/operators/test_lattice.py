@@ -9,7 +9,7 @@ from topk_jax.operators import _binning, _lattice
 
 pytestmark = pytest.mark.slow
 
-# Of the interpolation between thresholds, as of that between points; float32 adds less.
+# The error of the interpolations between thresholds and between points; float32 adds less.
 TOLERANCE = 2e-6
 
 

@@ -1,4 +1,4 @@
-"""The noise is the generator that it is said to be, normal, and independent where it has to be."""
+"""The noise is the documented generator, normal, and independent where it has to be."""
 
 from statistics import NormalDist
 
@@ -30,7 +30,7 @@ def test_every_uniform_becomes_its_normal_quantile():
     uniforms = _normals._between_minus_one_and_one(jnp.asarray(images << 9), jnp.dtype("float32"))
     exact = np.asarray(uniforms, np.float64)
     assert np.abs(exact).max() == 1 - 2.0**-23
-    # The upper tail by symmetry: 1 - x is exact, where (1 + x) / 2 would be rounded.
+    # The upper tail by symmetry: 1 - x is exact, but (1 + x) / 2 would be rounded.
     quantiles = [
         -np.sign(x) * NormalDist().inv_cdf((1 - abs(x)) / 2) for x in exact[:: len(exact) // 9999]
     ]

@@ -17,7 +17,7 @@ BLOCK_SIZE = {"all at once": 2**30, "one row at a time": 1, "four rows at a time
 SELECTION = {
     "descent": (2**30, 2**30, 0, 2**30, 2**30),
     "selection": (0, 0, 2**30, 2**30, 2**30),
-    # There have to be as many chunks as ranks.
+    # There must be at least one chunk for each rank.
     "selection in chunks": (0, 0, 2**30, 2**30, _top_k._CHUNK),
     "bisection": (0, 0, 0, 2**30, 2**30),
 }

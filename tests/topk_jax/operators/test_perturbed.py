@@ -166,7 +166,7 @@ def test_gradient_in_epsilon_is_unbiased(name, key):
         for rank in ranks
     ) / (2 * step)
     # A draw's slope is a sum of at most two of five standard normals: its standard deviation is
-    # below that of all five, sqrt(5). Five standard errors of the mean.
+    # below the deviation of all five, sqrt(5). Five standard errors of the mean.
     assert abs(slope / DRAWS - expected) < 5 * math.sqrt(5 / DRAWS)
 
 
@@ -243,7 +243,7 @@ def test_legacy_keys_draw_the_same(name, rng):
     legacy = jax.random.PRNGKey(3)
     np.testing.assert_array_equal(value_and_gradients(name, legacy, scores)[0], expected)
     on_host = getattr(operators, name)(np.asarray(legacy), scores, 2, epsilon=0.5, num_samples=4)
-    # Compiled as a whole or not.
+    # Under jit or not.
     np.testing.assert_allclose(on_host, expected, rtol=0, atol=20 * EPS)
     keys = jax.random.split(jax.random.key(4), 2)
     np.testing.assert_array_equal(

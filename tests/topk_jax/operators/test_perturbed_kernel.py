@@ -11,7 +11,7 @@ from jax.sharding import AxisType, PartitionSpec
 from topk_jax import losses, operators
 
 KEY = jax.random.key(7)
-# The custom call of Triton has no format that is promised to last; it need not.
+# Triton does not promise a stable format of its custom call; it is not needed.
 TRITON = jax.export.DisabledSafetyCheck.custom_call("__gpu$xla.gpu.triton")
 
 
@@ -31,7 +31,7 @@ def by(implementation, operator, scores, key, k, num_samples, epsilon):
     return of(scores, key, jnp.float32(epsilon))
 
 
-# Rows of less than a block, of whole blocks and with a part of one; samples of one group and more.
+# Rows of less than a block, of full blocks and with a part of one; samples of one group and more.
 @pytest.mark.parametrize(
     ("shape", "k", "num_samples", "epsilon"),
     [

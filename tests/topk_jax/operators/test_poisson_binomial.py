@@ -20,7 +20,7 @@ def assert_close(actual, expected, tolerance):
 
 @pytest.mark.parametrize("k", [1, 2, 6, 40, 101])
 def test_bounds_hold(k):
-    """What is left out of the interval, clipped and dropped is as improbable as is said."""
+    """What is left out of the interval, clipped and dropped is as improbable as documented."""
     for log_tail in (-8.0, -24.0):
         # Probabilities near one are known to 1e-16: to 1e-5 of e^-24 = 4e-11 is left.
         limit = math.exp(log_tail) * (1 + 1e-4)

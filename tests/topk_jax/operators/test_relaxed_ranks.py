@@ -12,7 +12,7 @@ from tests import reference
 from tests.compilation import for_users
 from topk_jax import losses, operators
 
-# One of each method and each swap; 5 lanes are no power of two.
+# One of each method and each swap; 5 lanes are not a power of two.
 RELAXATIONS = {
     "soft_sort": {"method": "soft_sort", "tau": 0.7},
     "neural_sort": {"method": "neural_sort", "tau": 2.0},

@@ -109,14 +109,14 @@ def test_too_few_unmasked_classes_share_the_rest(name):
         expected = np.full(SIZE, 1 / 6)
         expected[[2, 5]] = 1
         np.testing.assert_allclose(memberships(name, row, 3, scale), expected, rtol=4 * EPS)
-        # Both are certain where there are as many as k.
+        # Both are certain if there are k classes.
         expected = np.zeros(SIZE)
         expected[[2, 5]] = 1
         np.testing.assert_array_equal(memberships(name, row, 2, scale), expected)
 
 
 def test_lapsum_at_a_threshold_that_is_a_score():
-    """Two scores tie at the kink of the density, where the derivative of an absolute value is 0."""
+    """Two scores tie at the kink of the density, at which the derivative of |x| is 0."""
     row = np.array([2.0, 0.0, 0.0, -2.0])
     jacobian = jax.jit(jax.jacrev(functools.partial(operators.lapsum_top_k, k=2, alpha=0.7)))
     expected = reference.lapsum_top_k_jacobian(row, 2, alpha=0.7)

@@ -108,7 +108,7 @@ def test_projection_keeps_the_order(scores, k):
     counts,
 )
 def test_a_shift_changes_nothing(scores, shift, k):
-    # Multiples of 1/64 and whole numbers: the shifted scores are exact in float32.
+    # Multiples of 1/64 and integers: the shifted scores are exact in float32.
     shifted = projection(scores + np.float32(shift), k)
     np.testing.assert_allclose(shifted, projection(scores, k), rtol=0, atol=4 * EPS)
 

@@ -69,17 +69,17 @@ def test_value_and_slopes(rng, size, num_factors, k):
     values, slopes = value_and_slopes(log_values, num_factors=num_factors, k=k)
     for row, value, slope in zip(log_values.astype(np.float64), values, slopes, strict=True):
         logs = reference.log_symmetric_polynomials(row, k)
-        # Relative to the ratio, whose logarithm is at most that of the number of classes: sums of
-        # so many terms, k products of them, and e^2 for the signs of the sums over the rest.
+        # Relative to the ratio, which is at most the number of classes: sums of
+        # L terms, k products of them, and e^2 for the signs of the sums over the rest.
         assert abs(value - (logs[k] - logs[k - 1])) < 16 * EPS
         gradient = reference.log_symmetric_polynomials_gradient(row, k)
-        # Slopes are at most 1; those of two classes near 1 differ by a few roundings of 1.
+        # Slopes are at most 1; two slopes near 1 differ by a few roundings of 1.
         np.testing.assert_allclose(slope, gradient[k] - gradient[k - 1], rtol=0, atol=4 * EPS)
 
 
 @pytest.mark.long
 def test_more_factors_than_a_product_of_floats_holds(rng):
-    """Of 3,000 equal classes, sets of 1,200: their number overflows, and 2^-3000 underflows."""
+    """Sets of 1,200 from 3,000 equal classes: their number overflows, and 2^-3000 underflows."""
     k, size = 1200, 3000
     values, slopes = value_and_slopes(jnp.zeros((1, size)), num_factors=size, k=k)
     # The ratio of neighbouring binomials. Twelve levels of sums of up to 1,200 positive terms.
@@ -108,7 +108,7 @@ def test_second_derivatives(rng, num_factors):
 
 
 def test_paths_of_the_loss_agree(rng, monkeypatch):
-    """With ties, where the selection ends too, and masked classes."""
+    """With ties, also at the end of the selection, and masked classes."""
     logits = jnp.asarray(np.round(4 * rng.normal(size=(5, 48))) / 2, jnp.float32)
     labels = jnp.asarray([0, 5, 47, 11, 23])
     logits = logits.at[3, ::2].set(-jnp.inf)
@@ -136,7 +136,7 @@ def test_memory_is_linear_in_classes(size, num_factors, k):
     """With power sums 3 arrays of the values' size are kept, and little else.
 
     A tree keeps levels of (1 + 1/m) L coefficients, m the degree, from 1 to k: about 8 arrays at
-    k = 20, and as many again for the slopes and the padded coefficients of the lowest levels.
+    k = 20, and another 8 for the slopes and the padded coefficients of the lowest levels.
     """
     log_values = jnp.zeros((8, size))
     compiled = value_and_slopes.lower(log_values, num_factors=num_factors, k=k).compile()

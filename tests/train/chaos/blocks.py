@@ -1,7 +1,7 @@
-"""Trials in a process of their own, which has a limit of time for each and one of memory.
+"""Trials in a separate process, with a limit of time for each and a limit of memory.
 
-A process makes many trials, one after another, and says how each ended. One that dies or takes too
-long fails the trial that it is at; another goes on after that.
+A process makes many trials, one after another, and reports how each ended. If it dies or takes too
+long, its current trial fails, and another process continues with the next.
 """
 
 import io
@@ -22,10 +22,10 @@ from tests.train.forked import Process, Start, limit
 # failed, if it did.
 Trial = Callable[[int], tuple[str, Callable[[], str | None]]]
 
-# What the lines of a process say.
+# The lines of a process.
 _WHAT, _FAILURE = "what", "failure"
 _SETTINGS = "CHAOS_BLOCK"
-# Of a trial, in seconds: they take milliseconds, on a machine that does other things too.
+# The seconds of a trial: it takes milliseconds, on a machine that does other things too.
 _SECONDS = 60
 # If more die, all would: the others are not made.
 _MOST_PROCESSES = 5
@@ -78,7 +78,7 @@ def _block(
 
 
 def _lines(printed: io.FileIO) -> Iterator[tuple[str, Any]]:
-    """The lines of a process, as it says them."""
+    """The lines of a process, as it prints them."""
     pending = b""
     while True:
         while b"\n" not in pending:
@@ -104,10 +104,10 @@ def serve(begin: Callable[[Path], Trial], *, memory: int) -> None:
 
     Args:
         begin: makes what all trials share in a folder, and returns what makes one.
-        memory: how many bytes more than now the process may have.
+        memory: how many more bytes than now the process may have.
     """
     answers = os.dup(1)
-    # Whatever is printed is none.
+    # What a trial prints is not a report.
     os.dup2(2, 1)
     chosen = settings()
     with tempfile.TemporaryDirectory() as folder:

@@ -16,7 +16,7 @@ command = importlib.import_module(os.environ.get(_COMMAND, "train.main"))
 
 
 def environment(module: str, folder: Path, fault: Fault, counts: Path) -> Mapping[str, str]:
-    """What the process is told: the command, where calls fail, how, and where it counts them."""
+    """The variables of the process: the command, which calls fail and how, and where it counts."""
     return {
         _COMMAND: module,
         _FOLDER: str(folder),

@@ -1,4 +1,4 @@
-"""Damaged files of prepared data, read whole in this process."""
+"""Damaged files of prepared data, read completely in this process."""
 
 import functools
 import hashlib

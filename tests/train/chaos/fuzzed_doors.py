@@ -98,7 +98,7 @@ DOORS: Mapping[str, Mapping[str, Callable[[Path], None]]] = {
         },
     },
 }
-# What the interpreter tells of before it does it.
+# What the interpreter announces before it does it.
 _FORBIDDEN = (
     "os.", "shutil.", "subprocess.", "socket.", "ctypes.", "pty.", "webbrowser.", "urllib.",
     "code.__new__", "function.__new__", "signal.", "sys.",

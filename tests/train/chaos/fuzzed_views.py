@@ -64,7 +64,7 @@ def _places(view: writer.Tensor) -> np.ndarray | None:
 
 
 def _why_wrong(view: writer.Tensor, found: dict[str, np.ndarray] | None) -> str | None:
-    """Why what a door made of a file with one tensor is wrong; None where the file was refused."""
+    """Why the arrays read from a file with one tensor are wrong; None if the file was refused."""
     if 0 in view.shape:
         # Whether a tensor without numbers is refused, such as one of shape [0, 2**62], is open.
         return None if found is None or found["weight"].size == 0 else f"read {found}"
@@ -79,7 +79,7 @@ def _why_wrong(view: writer.Tensor, found: dict[str, np.ndarray] | None) -> str 
 
 
 def _nested_archive(draw: random.Random) -> bytes:
-    """An archive with a storage that lies inside another one, with all checksums right."""
+    """An archive with a storage inside another one, with all checksums right."""
     inner = np.frombuffer(draw.randbytes(draw.randint(1, 100)), "u1")
     info = zipfile.ZipInfo(f"{_FOLDER}/data/1")
     info.CRC, info.file_size, info.compress_size = (

@@ -29,12 +29,12 @@ _OF_THE_MOMENT = (
     *("epoch_seconds", "examples_per_second", "data_wait_share", "config"),
     *("sha256", "digests"),
 )
-# Of docs/train.md.
+# From docs/train.md.
 _EXIT_CODES = (1, 2)
 _UNREADABLE = re.compile(r"\d+ of \d+ images could not be read")
 
 
-# Of results.json: most of the numbers that it has of a split.
+# From results.json: most of its numbers for a split.
 _METRICS = (
     "loss",
     *(f"top_{k}_accuracy" for k in (1, 3, 5)),
@@ -51,7 +51,7 @@ class Within:
 
     Attributes:
         module: its name.
-        environment: what it is told, the command among it.
+        environment: its variables, with the command.
         preloaded: see `Start`.
     """
 
@@ -161,7 +161,7 @@ class Material:
     """The run, which is made once, and copied for each trial to the same place.
 
     Args:
-        folder: where it lies.
+        folder: where it is.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Changes of JSON files that leave them whole: those of another version, or made by hand."""
+"""Changes of intact JSON files: as by another version, or by hand."""
 
 import copy
 import json

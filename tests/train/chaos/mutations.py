@@ -147,7 +147,7 @@ def _huge(path: Path, _draw: random.Random) -> None:
 def _other(path: Path, draw: random.Random) -> None:
     """Puts another file of the folder in its place."""
     others = sorted(one for one in path.parent.rglob("*") if one.is_file() and one != path)
-    # Of a file of records each record is checked, and not that it is those of this file.
+    # In a file of records each record is checked, but not whether it belongs to this file.
     if others and ".array_record-" not in path.name:
         shutil.copyfile(draw.choice(others), path)
     else:

@@ -1,4 +1,4 @@
-"""Builds `faults.c`, and tells the process that it is preloaded into which call is to fail."""
+"""Builds `faults.c`, and sets which call fails in the process that preloads it."""
 
 import ctypes
 import os

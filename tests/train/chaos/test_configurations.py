@@ -194,7 +194,7 @@ TRIED = (
 
 
 def allowed(check):
-    """Values that a field may have; of texts, those of a short list."""
+    """Values that a field may have; texts come from a short list."""
     words = () if check("any text") is None else re.findall(r"\w+", check(""))
     return [value for value in (None, False, True, *TRIED, *words) if check(value) is None]
 
@@ -303,7 +303,7 @@ def test_any_value_of_any_flag_is_one_line(trials_of, tmp_path):
 
 
 def text(draw: random.Random) -> str:
-    """What somebody may type as a value."""
+    """What a user may type as a value."""
     return draw.choice(
         (
             str(draw.randrange(-3, 70)),

@@ -29,7 +29,7 @@ NUMBERS = {
     "train.predict": 8,
     "train.compare": 8,
 }
-# Values of variables; None to have none. Nothing can be made in /proc, not even by root.
+# Values of variables; None to unset one. Nothing can be made in /proc, not even by root.
 VARIABLES: Mapping[str, Sequence[str | None]] = {
     "JAX_PLATFORMS": ("bogus", "", "tpu", "cpu,bogus"),
     "JAX_COMPILATION_CACHE_DIR": ("/dev/null", "relative", "", "/proc/nowhere/cache", "/proc"),

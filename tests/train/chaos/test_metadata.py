@@ -1,7 +1,7 @@
 """Descriptions of other versions: JSON files of a run, of its checkpoints and of prepared data.
 
-They are whole, with checksums that are right, but have other fields, or other values. A command
-ends well or in one line; its result may be another one, as a number in a file may be another one.
+They are intact, with the right checksums, but have other fields or values. A command ends well or
+with one line. Its result may differ, because a number in a file may differ.
 """
 
 import pytest

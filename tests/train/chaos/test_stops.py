@@ -57,7 +57,7 @@ def stop(workdir, draw, whole):
 def is_an_end(ended, sent):
     """Whether a run may end so after the signals."""
     for number in sent:
-        # The system's own end, at once: of a kill, and of SIGTERM where nothing is to be saved.
+        # The system ends it at once: by a kill, or by SIGTERM if there is nothing to save.
         if number != signal.SIGINT and (ended.returncode, ended.stderr) == (-number, ""):
             return True
         told = ended.stderr.startswith(f"stopped by {number.name}")

@@ -1,6 +1,6 @@
 """Two commands on one run at the same time, one of which may be killed.
 
-Each ends well or in one line. Afterwards the run comes to the result that it has always had.
+Each ends well or with one line. Afterwards the run comes to the same result as always.
 """
 
 import signal
@@ -13,7 +13,7 @@ from tests.train.chaos.material import COMMANDS, TIME_LIMIT, Material, why_no_en
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 NUM_TRIALS = 24
-# Of the later command's start after the earlier one's, and of a kill after that.
+# The seconds until the later command starts, and from there to a kill.
 _SECONDS = 3.0
 TRAINING, FINISHED = "train.main of an unfinished run", "train.main of a finished run"
 OTHERS = (FINISHED, "train.evaluate", "train.predict", "train.compare")

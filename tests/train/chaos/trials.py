@@ -1,4 +1,4 @@
-"""Random trials: each is drawn from the seed and its own number, and those that fail are told."""
+"""Random trials: each is drawn from the seed and its own number; failures are reported."""
 
 import random
 from collections.abc import Callable, Iterator

@@ -237,7 +237,7 @@ def test_a_sweep_is_made_and_compared_and_what_failed_is_named(tmp_path, sweep_f
     earlier, made, failed = Planner(RunsFolder(folder), planned.arms, planned.seeds).runs
     # Made before, and not made again: training would have other results.
     finish(folder, "earlier", earlier.config, test={"top_1_accuracy": 0.125})
-    # In its place is another run, which is no part of the sweep.
+    # Another run has its folder; it does not belong to the sweep.
     make(folder, (5, 0.5))
     (folder / "run-5").rename(folder / failed.name)
     done = compare(

@@ -1,4 +1,4 @@
-"""Means, intervals and paired differences, against scipy; and what is said beside them."""
+"""Means, intervals and paired differences, against scipy; and the notes beside them."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ SHARED = (0, 1, 2)
 
 @pytest.fixture
 def folder(tmp_path):
-    """Two groups, of which one has the seeds 0, 1, 2 and 4 and the other 0, 1, 2 and 3."""
+    """Two groups: one has the seeds 0, 1, 2 and 4, the other 0, 1, 2 and 3."""
     make(tmp_path, *THEIRS.items(), name="theirs")
     make(tmp_path, *OURS.items(), name="ours", loss="focal", loss__gamma=2.0)
     return tmp_path
@@ -227,7 +227,7 @@ def rows(printed):
 
 def test_the_terminal_has_the_numbers_in_per_cent(folder, capsys):
     outputs.show(compare(folder, wanted=[TOP_1], baseline="loss=cross_entropy"))
-    # The means by hand, and that of the differences +1, +2 and -1; the intervals are scipy's.
+    # The means, also of the differences +1, +2 and -1, by hand; the intervals are scipy's.
     assert half_width([0.01, 0.02, -0.01]) == pytest.approx(0.0379, abs=5e-5)
     assert rows(capsys.readouterr().out) == [
         ["loss", "seeds", "top-1 (%)", "difference"],

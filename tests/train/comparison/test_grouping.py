@@ -32,7 +32,7 @@ def test_columns_are_the_fields_that_differ_and_numbers_are_sorted_by_size(tmp_p
             make(tmp_path, (0, 0.5), name=f"{epsilon}-{rate}", loss="noised_balanced", **fields)
     make(tmp_path, (0, 0.5), name="plain", loss="cross_entropy")
     assert labels(compare(tmp_path)) == [
-        # It has no epsilon, and k and num_samples say nothing that the loss does not.
+        # It has no epsilon, and k and num_samples add nothing to the name of the loss.
         "loss=cross_entropy, epsilon=-, learning_rate=0.05",
         "loss=noised_balanced, epsilon=1.0, learning_rate=0.05",
         "loss=noised_balanced, epsilon=1.0, learning_rate=0.1",

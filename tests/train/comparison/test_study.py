@@ -40,7 +40,7 @@ def test_the_best_are_run_again_and_the_best_mean_is_selected(tmp_path):
         *([("cross_entropy", 0)] * 6),
         *(("cross_entropy", seed) for seed in (10, 11, 12)),
     ]
-    # Of two arms, the second run of two finalists, and three others.
+    # For two arms, the second run of two finalists, and three others.
     assert first.waiting == 2 * (2 + 3)
     assert {run.config["select_by"] for run in first.runs} == {"macro_top_3_accuracy"}
     assert {run.config["num_epochs"] for run in first.runs} == {2}
@@ -75,7 +75,7 @@ def test_the_best_are_run_again_and_the_best_mean_is_selected(tmp_path):
     assert finalists == [{"optimizer.learning_rate": best}, {"optimizer.learning_rate": second}]
     assert tuned.fields == (("optimizer.learning_rate", second),)
     assert {rate(run) for run in made[-6:] if loss(run) == "cross_entropy"} == {second}
-    # The same command goes on, and there is nothing left.
+    # The same command resumes, and nothing is left to do.
     assert make(study, folder, score) == []
     (run_files.outcomes(folder / made[-1].name, "test").parent / run_files.RESULTS).unlink()
     planner = look(study, folder)

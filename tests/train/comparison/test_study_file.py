@@ -1,4 +1,4 @@
-"""What a study file says, and which files are no study."""
+"""What a study file describes, and which files are not studies."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Which runs a sweep has, and which files are no sweep."""
+"""Which runs a sweep has, and which files are not sweeps."""
 
 import pytest
 

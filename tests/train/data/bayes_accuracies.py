@@ -23,7 +23,7 @@ def top_k(model, k, *, num_samples=NUM_SAMPLES):
 
 
 def macro_top_k(model, k, *, num_samples=NUM_SAMPLES):
-    """The largest macro top-k accuracy of any classifier, that of the k largest p(y | z) / π_y.
+    """The largest macro top-k accuracy of any classifier: sets have the k largest p(y | z) / π_y.
 
     Macro accuracy does not depend on the prior, so the best is the best top-k accuracy on the same
     species equally frequent: E[sum of the k largest of the posterior], both of those.

@@ -34,7 +34,7 @@ def png(*, size, bits, colour, rows, chunks=b""):
 
 
 def chunks(encoded):
-    """The name of each chunk of a PNG file, and where its content starts and ends."""
+    """The name of each chunk of a PNG file, and the start and end of its content."""
     place = 8
     while place < len(encoded):
         (length,) = struct.unpack_from(">I", encoded, place)
@@ -49,7 +49,7 @@ def tiff(values, *, bits, kind=1, photometric=1, tags=()):
         values: the pixels [height, width], as they are stored.
         bits: the depth that the file claims.
         kind: 1 for unsigned numbers, 2 for signed ones.
-        photometric: 1 where 0 is black, 0 where it is white.
+        photometric: 1 if 0 is black, 0 if it is white.
         tags: other tags with a number each.
     """
     height, width = values.shape

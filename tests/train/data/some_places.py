@@ -1,4 +1,4 @@
-"""Places that stand for those of GeoNames: in a few countries, each with an ending of its own."""
+"""Places instead of GeoNames': in a few countries, each with an ending of its own."""
 
 import itertools
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _SYLLABLES = tuple(a + b for a, b in itertools.product("bdfgklmnprst", "aeiou"))
 
 
 def places(number: int) -> Iterator[dict[str, Any]]:
-    """Places, most of them in the first country; a few names lie in all."""
+    """Places, most of them in the first country; a few names occur in all."""
     rng = np.random.default_rng(0)
     codes = list(_ENDINGS)
     for index in range(number):

@@ -23,7 +23,7 @@ def spec_of(recipe, **changes):
 
 
 def shifts(pixels):
-    """The image, moved in all ways by up to so many pixels, with black moving in."""
+    """The image, moved in all ways by up to a number of pixels, with black moving in."""
     padded = np.pad(IMAGE, ((pixels, pixels), (pixels, pixels), (0, 0)))
     places = range(2 * pixels + 1)
     return [padded[row : row + 9, column : column + 9] for row in places for column in places]

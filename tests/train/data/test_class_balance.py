@@ -62,20 +62,20 @@ def test_no_example_comes_again_before_all_others_of_its_class(num_draws):
 
 def test_passes_and_epochs_have_orders_of_their_own():
     first, second = (epoch_order(balance(4 * 40), epoch) for epoch in (0, 1))
-    # Of the largest class, both epochs are one pass.
+    # For the largest class, both epochs are one pass.
     passes = [order[LABELS[order] == 0].tolist() for order in (first, second)]
     assert sorted(passes[0]) == sorted(passes[1]) == np.flatnonzero(LABELS == 0).tolist()
     assert passes[0] != passes[1]
     assert passes[0] != sorted(passes[0])
     # Classes are mixed: neighbours are of one of four classes with probability 39/159. That is 39
-    # of 159 pairs, with a standard deviation of 5.4, of which four are allowed.
+    # of 159 pairs, with a standard deviation of 5.4; four deviations are allowed.
     labels = LABELS[first]
     assert abs((labels[1:] == labels[:-1]).sum() - 39) < 4 * 5.4
     assert (epoch_order(balance(4 * 40, seed=1), 0) != first).any()
 
 
 def test_the_balanced_order_is_that_of_every_run():
-    # Pinned: a run that goes on under another release goes on with the same examples.
+    # Pinned: a run that resumes under another release continues with the same examples.
     labels = np.array([0, 0, 0, 0, 1, 2, 2])
     orders = [epoch_order(balance(7, labels=labels), epoch).tolist() for epoch in (0, 1)]
     assert orders == [[5, 2, 3, 6, 4, 4, 0], [4, 4, 1, 5, 6, 4, 3]]
@@ -100,7 +100,7 @@ def test_batches_are_the_order_of_each_epoch_and_the_same_everywhere():
     batch = batches[17]
     np.testing.assert_array_equal(batch["labels"], LABELS[batch["examples"]])
     np.testing.assert_array_equal(batch["images"].ravel(), batch["examples"])
-    # In another process, which also begins at another step, and in shares.
+    # In another process, which also starts at another step, and in shares.
     elsewhere = pickle.loads(pickle.dumps(batches))[17]
     shares = [make_batches(split, index, 4)[17] for index in range(4)]
     for name, array in batch.items():

@@ -37,7 +37,7 @@ EACH = 3
 
 
 def prepare(data_dir, name, version, num_classes, shape, splits):
-    """A small data set under another's name, with images that say which example they are."""
+    """A small data set under another's name, with images that encode their example."""
     features = tfds.features.FeaturesDict(
         {
             "image": tfds.features.Image(shape=shape, encoding_format="png"),
@@ -117,7 +117,7 @@ def test_the_noise_of_an_example_is_the_same_in_a_subset(data_dir):
     whole = dataset_spec(noisy).load(data_dir)
     subset = dataset_spec(noisy | {"train_size": 100}).load(data_dir)
     examples = [zip(part.train.images, part.train.labels, strict=True) for part in (whole, subset)]
-    # By shade, a few of which two examples share.
+    # By shade; two examples share a few of the shades.
     of_whole, of_subset = (
         [(int(image[0, 0, 0]), int(label)) for image, label in part] for part in examples
     )
@@ -126,7 +126,7 @@ def test_the_noise_of_an_example_is_the_same_in_a_subset(data_dir):
 
 
 def test_a_long_tail_is_made_of_the_training_images_alone(data_dir):
-    # Of two images of each class, the later classes keep one.
+    # Each class has two images; the later classes keep one.
     tail = dataset_spec(CIFAR100 | {"imbalance_factor": 2.0}).load(data_dir)
     whole = dataset_spec(CIFAR100).load(data_dir)
     counts = np.bincount(tail.train.labels, minlength=100)

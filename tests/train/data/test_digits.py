@@ -19,7 +19,7 @@ def digits(tmp_path_factory):
 
 @pytest.fixture
 def split():
-    """Ten examples whose images tell which they are."""
+    """Ten examples whose images encode their index."""
     images = np.arange(10, dtype=np.uint8).reshape(10, 1, 1, 1)
     return Split(images=images, labels=np.arange(10, dtype=np.int32))
 

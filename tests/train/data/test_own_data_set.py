@@ -1,4 +1,4 @@
-"""A data set, a network and a loss of somebody else's package, used by their import paths."""
+"""A data set, a network and a loss of a third-party package, used by their import paths."""
 
 import dataclasses
 import json
@@ -65,7 +65,7 @@ class ShadesFields(DatasetFields):
 def spec(fields):
     return PreparedSpec(
         name=fields.name,
-        # Only the data say it.
+        # Only the data have it.
         num_classes=None,
         image_shape=(4, 4, 1),
         builder=Shades,

@@ -96,7 +96,7 @@ def test_an_epoch_is_its_order_cut_into_batches(split):
 
 
 def test_the_order_is_that_of_every_run():
-    # Pinned: a run that goes on under another release goes on with the same examples.
+    # Pinned: a run that resumes under another release continues with the same examples.
     assert epoch_order(10, seed=0, epoch=0).tolist() == [4, 6, 2, 7, 3, 5, 9, 0, 8, 1]
     assert epoch_order(10, seed=1, epoch=2).tolist() == [8, 5, 6, 0, 9, 1, 4, 3, 7, 2]
 
@@ -158,9 +158,9 @@ def test_a_batch_that_processes_cannot_share_is_refused(batch_size, process_coun
 
 @pytest.fixture(scope="module")
 def crops():
-    """Where the crops of a hundred steps with two seeds lie, [200, 8, 2]."""
+    """The positions of the crops of a hundred steps with two seeds, [200, 8, 2]."""
     rows, columns = np.mgrid[:256, :258]
-    # A pixel tells its place; nothing is resized.
+    # A pixel encodes its place; nothing is resized.
     encoded = encode(np.stack([rows, columns % 256, columns // 256], axis=-1).astype(np.uint8))
     # Two steps an epoch, so that steps and epochs differ.
     records = Records([{"image": encoded}] * NUM_EXAMPLES, np.arange(NUM_EXAMPLES), "train", READER)

@@ -74,7 +74,7 @@ def installed(monkeypatch):
 def test_ways_to_write_a_name_are_one():
     for name in ("São  Tomé", "SÃO TOMÉ\n", unicodedata.normalize("NFD", "são tomé")):
         assert characters.normalized(name) == "são tomé"
-    # Accents are kept: they tell a language.
+    # Accents are kept: they are a sign of a language.
     assert characters.normalized("Sao Tome") == "sao tome"
     assert characters.normalized("Ｔｏｋｙｏ STRAẞE") == "tokyo strasse"
     assert characters.normalized(" \t") == ""
@@ -105,7 +105,7 @@ def test_every_name_is_listed_once_for_each_region():
         ("vitré", "France", "France (VITRÉ, FR.A)"),
         ("vitré", "France", "France (Vitré, FR.B)"),
         ("vitré", "Australia", "Australia (Vitré, AU.A)"),
-        # "00" and "" are no regions. A country without a name has its code.
+        # "00" and "" are not regions. A country without a name has its code.
         ("vitré", "Australia", None),
         ("atoll", "XX", None),
     }
@@ -131,7 +131,7 @@ def test_a_draw_is_of_a_name_and_a_country_alone():
 
 
 def test_the_names_of_one_country_are_in_one_split(rng):
-    # 20,000 names, of which a few lie in two or three of twenty regions.
+    # 20,000 names; a few occur in two or three of twenty regions.
     name = rng.integers(0, 18_000, 20_000)
     region = rng.integers(0, 20, 20_000)
     name, region = np.unique(np.stack([name, region]), axis=1)
@@ -166,7 +166,7 @@ def test_a_data_set_has_the_names_of_every_class(target, tmp_path, installed):
     source = gazetteer.read(str(tmp_path))
     classes = source.countries if target == "country" else source.regions
     assert dataset.num_classes == {"country": 6, "region": 12}[target]
-    # One country is too small to be a class, and its place has no region.
+    # One country is too small to be a class, and its place does not have a region.
     assert set(dataset.class_names) == set(classes.tolist()) - {"Too small"}
     assert list(dataset.class_names) == sorted(dataset.class_names)
     assert np.bincount(dataset.train.labels).min() >= FEWEST_FOR_TRAINING
@@ -225,7 +225,7 @@ def test_fewer_names_keep_the_frequencies_of_the_classes(tmp_path, installed):
     for size, dataset in zip((100, 150), smaller, strict=True):
         assert len(dataset.train) == size
         found = np.bincount(dataset.train.labels)
-        # Rounded, and one more where classes tie for the last name.
+        # Rounded, and one more if classes tie for the last name.
         assert (abs(found - counts * size / counts.sum()) <= 1).all()
         for split in ("validation", "test", "balanced_test"):
             assert texts_of(dataset, split) == texts_of(every, split)

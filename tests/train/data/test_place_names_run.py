@@ -28,7 +28,7 @@ TOP = CalibratedRule("top_k", 2.0, None)
 
 
 def keep(number, data_dir):
-    """Has made-up places in the place of those of the package."""
+    """Replaces the places of the package by made-up ones."""
     made = gazetteer.make(some_places.places(number), some_places.COUNTRIES)
     gazetteer.save(made, gazetteer.file_in(str(data_dir)))
 
@@ -85,7 +85,7 @@ def test_every_name_has_a_line_and_a_card(finished, tmp_path):
     ]
     assert lines[0]["set"][0]["class"] == "Land of ville"
     assert lines[2]["set"][0]["class"] == "Land of ovo"
-    # It lies in every country.
+    # It occurs in every country.
     probabilities = [line["set"][0]["probability"] for line in lines]
     assert probabilities[1] == min(probabilities)
     assert set(lines[0]) == {"name", "set", "size", "threshold", "rule"}
@@ -144,7 +144,7 @@ def test_the_balanced_test_is_evaluated_where_there_is_one(finished, finished_ru
     # Each class has the same weight.
     metrics = report["metrics"]
     assert metrics["top_1_accuracy"] == pytest.approx(metrics["macro_top_1_accuracy"], rel=1e-6)
-    # The run has evaluated it on eight devices, where rounding may turn one example.
+    # The run evaluated it on eight devices; their rounding may turn one example.
     written = json.loads((workdir / "results.json").read_text())["balanced_test"]
     assert written.keys() == metrics.keys()
     assert written["top_1_accuracy"] == pytest.approx(metrics["top_1_accuracy"], abs=1.01 / 60)

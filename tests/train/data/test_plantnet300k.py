@@ -240,7 +240,7 @@ def test_a_download_that_broke_off_is_refused(tmp_path):
     ],
 )
 def test_nothing_there_says_what_to_download_and_where_to_put_it(tmp_path, place, state):
-    if place == "manual/train":  # A folder `train` alone may be anything.
+    if place == "manual/train":  # A single folder `train` may be anything.
         (tmp_path / place).mkdir(parents=True)
         place = "manual"
     elif place == "manual.zip":

@@ -65,7 +65,7 @@ def test_examples_have_the_frequencies_of_the_species_and_the_mean_of_their_genu
         bound = 4.5 / np.sqrt(num_examples)
         assert abs(noise.mean(axis=0)).max() < bound
         assert abs(noise.T @ noise / num_examples - np.eye(16)).max() < np.sqrt(2) * bound
-    # A larger part begins with the smaller one.
+    # A larger part starts with the smaller one.
     np.testing.assert_array_equal(law.sample("test", 50).latents, latents[:50])
 
 

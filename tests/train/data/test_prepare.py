@@ -1,4 +1,4 @@
-"""`train.prepare` as a command: mistakes, kills, a full disk, and going on afterwards."""
+"""`train.prepare` as a command: mistakes, kills, a full disk, and resuming afterwards."""
 
 import shutil
 import tarfile
@@ -163,7 +163,7 @@ def test_a_torn_line_of_the_journal_is_dropped(tmp_path, shrunk, monkeypatch, ca
     journal.write_bytes(journal.read_bytes()[:-5])
     unfinished = interrupted(monkeypatch, tmp_path, 1)
     assert "going on: 15 of 48 images" in capsys.readouterr().out
-    # The journal is whole again: what is added to it is not glued to the torn line.
+    # The journal is intact again: new lines are not appended to the torn line.
     assert len((unfinished / "journal.jsonl").read_bytes().splitlines()) == 1 + 3
     run(tmp_path / "manual", tmp_path / "data")
     assert "going on: 22 of 48 images" in capsys.readouterr().out
@@ -266,7 +266,7 @@ def test_all_that_imagenet_lacks_is_named_at_once(tmp_path, monkeypatch, archive
         run_tfds("imagenet", tmp_path)
 
 
-# What is left of ImageNet's archive of archives, which tfds takes for all of it, and does not tell.
+# A part of ImageNet's archive of archives, which tfds takes for all of it without a warning.
 BROKEN_OFF = {
     "a page instead": lambda content, _member: b"<html>404</html>",
     "nothing": lambda _content, _member: b"",

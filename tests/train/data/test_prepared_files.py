@@ -1,4 +1,4 @@
-"""Prepared data sets that are damaged on disk: told in one line when they are opened or read."""
+"""Prepared data sets that are damaged on disk end in one line when they are opened or read."""
 
 import errno
 import io
@@ -125,7 +125,7 @@ def changed_labels(change):
 
 
 def with_label(label):
-    """Labels of which one is another."""
+    """Labels with one changed."""
 
     def change(labels):
         labels = labels.astype(np.int64)

@@ -86,7 +86,7 @@ def test_the_last_class_without_an_example_is_not_passed_over():
         splits.balanced_subset(labels, np.arange(30), 2, num_classes=4)
 
 
-# The totals are those of CIFAR-100-LT, of which no image is held out.
+# The totals are the totals of CIFAR-100-LT, without held-out images.
 @pytest.mark.parametrize(("factor", "total"), [(10, 19_573), (50, 12_608), (100, 10_847)])
 def test_long_tails_have_the_sizes_that_others_use(factor, total):
     sizes = splits.long_tail_sizes(np.full(100, 500), factor)

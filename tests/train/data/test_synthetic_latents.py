@@ -64,7 +64,7 @@ def test_the_posterior_of_organs_is_bayes_rule_on_mixtures_of_densities():
     np.testing.assert_allclose(
         law.posterior(latents), joint / joint.sum(axis=1, keepdims=True), rtol=1e-9, atol=1e-12
     )
-    # Far from all means, where densities are 0 in float64, probabilities are not.
+    # Far from all means, densities are 0 in float64, but probabilities are not.
     np.testing.assert_allclose(law.posterior(1e4 * latents).sum(axis=1), 1, rtol=1e-12)
 
 
@@ -98,7 +98,7 @@ def test_leaves_of_a_genus_are_closer_than_its_flowers_and_scales_are_in_their_r
         root_mean_square(means.mean(axis=2)[:, np.newaxis]) ** 2 - np.array([6.4, 1.6]) ** 2 / 4
     )
     np.testing.assert_allclose(np.sqrt(of_genera), 5.5, rtol=0.06)
-    # The genera of flowers say nothing of those of leaves: 3,200 products, four deviations.
+    # The genera of flowers and of leaves are independent: 3,200 products, four deviations.
     centers = means.mean(axis=2).reshape(2, -1)
     assert abs(np.corrcoef(centers)[0, 1]) < 4 / np.sqrt(3200)
     assert (law.scales.min() >= 0.5) & (law.scales.max() <= 2)
@@ -178,7 +178,7 @@ def test_a_softmax_of_linear_scores_is_far_below_the_best_classifier_of_organs(l
     scores = classifier.predict_proba(latents)
     for k, told in ((1, 0.334), (3, 0.536), (5, 0.655), (10, 0.785)):
         found = hits(scores, labels, k)
-        # The error of counting; that of fitting 1,700 numbers to 100,000 examples is less.
+        # The error of counting; the error of fitting 1,700 numbers to 100,000 examples is smaller.
         assert within(found.mean(), told, np.sqrt(found.var() / 100_000) + 5e-4)
     threshold = np.partition(scores.ravel(), -500_000)[-500_000]
     found = scores[np.arange(100_000), labels] >= threshold
@@ -261,7 +261,7 @@ def test_examples_for_which_no_machine_has_memory_are_refused(field, examples):
 
 
 def test_examples_of_all_parts_together_are_counted(monkeypatch):
-    # Each part alone needs less: most of it 300 times 128 bytes while it is drawn.
+    # Each part by itself needs less: most of it 300 times 128 bytes while it is drawn.
     monkeypatch.setattr(host_memory, "_physical", lambda: 300 * 128)
     small_spec().load(None)
     sizes = {"num_train": 300, "num_validation": 300, "num_test": 300}

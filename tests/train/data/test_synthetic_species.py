@@ -74,7 +74,7 @@ def test_two_classes_have_their_bayes_accuracies_in_closed_form(long_tail_expone
         return sum(p * phi((border - c) / distance) for p, c in zip(prior, centers, strict=True))
 
     def size(margin):
-        # Both classes are kept where the log odds lie within the margin, one otherwise.
+        # Both classes are kept if the log odds are within the margin, one otherwise.
         return 1 + mean_below(margin) - mean_below(-margin)
 
     top_1 = bayes_accuracies.top_k(model, 1)
@@ -97,7 +97,7 @@ def test_hits_of_the_bayes_sets_agree_with_the_bayes_top_k_accuracy(model, held_
     hits = np.asarray(metrics.top_k_hits(jnp.asarray(probabilities), jnp.asarray(labels), k=k))
     bayes = bayes_accuracies.top_k(model, k)
     assert within(hits.mean(), bayes.value, np.hypot(standard_error(hits), bayes.standard_error))
-    # Another sample of the same distribution, and the error that is told.
+    # Another sample of the same distribution, and the reported error.
     sums = np.sort(probabilities, axis=1)[:, -k:].sum(axis=1)
     error = standard_error(sums)
     assert within(sums.mean(), bayes.value, np.hypot(error, bayes.standard_error))
@@ -113,7 +113,7 @@ def test_hits_of_the_bayes_sets_agree_with_the_bayes_average_k_accuracy(model, h
     threshold = sets.average_k_threshold(scores, k=k)
     hits = np.asarray(metrics.threshold_hits(scores, jnp.asarray(labels), threshold))
     bayes = bayes_accuracies.average_k(model, k)
-    # Counting has the larger error by far, that of choosing the threshold on the sample included.
+    # Counting has the larger error by far, including the choice of the threshold on the sample.
     assert within(hits.mean(), bayes.value, np.hypot(standard_error(hits), bayes.standard_error))
 
 
@@ -235,7 +235,7 @@ def test_latents_are_standard_normal_about_the_mean_of_their_class(part):
     # Bounds of 4.5 deviations on some 150 entries: one honest sample in a thousand exceeds them.
     assert abs(noise.mean(axis=0)).max() < 4.5 / np.sqrt(20_000)
     assert abs(noise.T @ noise / 20_000 - np.eye(LATENT_SIZE)).max() < 4.5 * np.sqrt(2 / 20_000)
-    # Of neighbours in the order too, and of the label.
+    # Also for neighbours in the order, and for the label.
     assert abs(noise[1:].T @ noise[:-1] / 20_000).max() < 4.5 / np.sqrt(20_000)
     assert abs(noise.T @ (labels - labels.mean()) / 20_000 / labels.std()).max() < 0.032
 
@@ -431,7 +431,7 @@ def test_other_parameters_lie_in_another_folder(tmp_path):
         SyntheticSpecies(data_dir=str(tmp_path), config=config).data_dir for config in configs
     }
     assert len(folders | {default.data_dir}) == len(configs) + 1
-    # A whole number is the same number.
+    # An integer is the same number.
     model = SpeciesModel(long_tail_exponent=6)
     assert SpeciesConfig(model=model).name == SpeciesConfig().name
 

@@ -14,7 +14,7 @@ from train.foundation.errors import UserError
 
 # Seconds: the longest wait for a process of the tests, which come at once.
 SECONDS = 30
-# Of what never comes.
+# The timeout for what never comes.
 SHORT = 0.3
 
 
@@ -76,6 +76,11 @@ def test_two_processes_with_one_index_end_with_it(port):
 def test_two_processes_0_end_with_it(port):
     found = errors(port, Guest(0, 2), Guest(0, 2))
     assert set(found) == {"--process_index must differ in all processes; two processes have 0"}
+
+
+def test_two_processes_with_one_index_end_without_process_0(port):
+    found = errors(port, Guest(1, 3), Guest(1, 3))
+    assert found == 2 * ["--process_index must differ in all processes; two processes have 1"]
 
 
 def test_different_numbers_of_processes_end_with_them(port):

@@ -14,7 +14,7 @@ NUM_CLASSES = 16
 
 
 def drawn():
-    """What a state has: a layer below the head may have as many units as there are classes."""
+    """A state; the layer below its head may have one unit for each class."""
     rng = np.random.default_rng(0)
 
     def normal(*shape):
@@ -88,7 +88,7 @@ def test_a_step_is_traced_once(kind):
 
 
 def test_a_finished_run_uses_as_many_devices_as_there_are():
-    """Of a run whose classes were shared by 12 devices, 8 devices share them in groups of 4."""
+    """If 12 devices shared the classes of a run, 8 devices share them in groups of 4."""
     assert MeshDevices(12, 24).class_axis == ClassAxis(CLASS_AXIS_NAME, 4, 6)
     assert MeshDevices(3, 24).class_axis == ClassAxis()
 

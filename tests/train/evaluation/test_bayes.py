@@ -1,4 +1,4 @@
-"""The best classifier's metrics: those of the distribution in closed form, or by Monte Carlo."""
+"""The best classifier's metrics, from the distribution in closed form, or by Monte Carlo."""
 
 import numpy as np
 import pytest

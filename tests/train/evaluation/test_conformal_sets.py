@@ -55,7 +55,7 @@ def expected_limits(rule, scores, labels):
         "all": of_all,
         "classes": of_classes,
         "middle": (np.minimum(of_classes, 1.0) + of_all) / 2,
-        # The authors' choice is no cluster where a class has so few examples.
+        # The authors choose no clusters if a class has so few examples.
         "clusters": np.full(NUM_CLASSES, of_all),
     }[rule.quantile]
 
@@ -70,7 +70,7 @@ def test_the_sets_of_a_rule_are_those_of_the_references(name, examples, calibrat
     counts = {"class_counts": COUNTS} if kind["kind"] == "pas" else {}
     of_all = reference.conformal_scores(calibrated_on.scores, **kind, **counts)
     limits = expected_limits(rule, of_all, calibrated_on.labels)
-    # Of the default rule it is the smallest probability.
+    # For the default rule it is the smallest probability.
     shown = 1 - limits if rule.score is None else limits
     np.testing.assert_allclose(found.limits, shown, rtol=NEAR)
     assert found.limits.shape == np.shape(limits)

@@ -43,7 +43,7 @@ def test_a_file_that_is_not_there_or_is_damaged_is_named(tmp_path):
     OUTCOMES.write(path)
     whole = path.read_bytes()
     damaged = bytearray(whole)
-    # In the middle of the labels, of which the archive has a checksum.
+    # In the middle of the labels; the archive has their checksum.
     damaged[len(whole) // 8] ^= 255
     other = tmp_path / "other.npz"
     np.savez(other, labels=OUTCOMES.labels)

@@ -79,7 +79,7 @@ def test_rows_without_a_softmax_are_refused(tmp_path, rng, value):
     )
     with pytest.raises(UserError, match=message):
         read(tmp_path, logits=logits, labels=labels)
-    # What is no logit masks nothing.
+    # A value that is not a logit does not mask.
     for name in ("scores", "probabilities"):
         with pytest.raises(
             UserError, match=r"must be finite; 2 of the 9 examples in .* have NaN o"
@@ -144,7 +144,7 @@ def test_scores_of_a_file_are_written_a_few_rows_at_a_time(tmp_path, rng, monkey
     labels, loss = np.arange(20) % 5, rng.random(20)
     monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 1)
     monkeypatch.setattr(predictions, "_MOST_SCORES", 15)
-    scores = stored_scores.collected([values], 20)
+    scores = stored_scores.collect([values], 20)
     read_at_once = []
     read_slice = StoredScores.__getitem__
 
@@ -299,7 +299,7 @@ def test_the_average_error_of_scores_in_a_file_is_that_of_those_in_memory(rng, m
     # Eighths and sixteenths: many ties, and sums that are exact in any order.
     scores = (rng.multinomial(16, rng.dirichlet(np.ones(6), size=50)) / 16).astype(np.float32)
     monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 0)
-    stored = stored_scores.collected([scores[:20], scores[20:]], 60)
+    stored = stored_scores.collect([scores[:20], scores[20:]], 60)
     assert isinstance(stored, StoredScores)
     for error in (0.0, 0.0625, 0.25, 0.5, 0.9, 0.999):
         expected = average_error_threshold(scores, error)
@@ -342,7 +342,7 @@ def test_stored_scores_are_read_by_rows(tmp_path, rng):
     np.testing.assert_array_equal(stored[20:], np.empty((0, 3)))
     for odd in ([2, 1, 0], [0, 0, 2], [5, 5, 5]):
         np.testing.assert_array_equal(stored[np.array(odd)][:], values[odd])
-    # What has rows in parts, or is no matrix, is not read by rows.
+    # Arrays with rows in parts, and arrays that are not matrices, are not read by rows.
     for other in (values.T, values[0]):
         np.save(tmp_path / "other.npy", other)
         assert array_files.in_npy(tmp_path / "other.npy").rows() is None

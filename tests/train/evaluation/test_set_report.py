@@ -38,7 +38,7 @@ def examples():
 
 @pytest.fixture(scope="module")
 def validation():
-    # Of other scores, so that none of the thresholds is that of the examples.
+    # Other scores, so that the thresholds differ from the thresholds of the examples.
     return draw(np.random.default_rng(2), 67, parts=32, evenness=1.0)
 
 
@@ -82,7 +82,7 @@ def test_top_k_and_average_k_metrics_equal_the_references(report, examples, vali
         for kind, value in expected_accuracies(chosen, examples.labels).items():
             assert metrics[f"{kind}{rule}_accuracy"] == near(value)
     sizes = chosen.sum(axis=-1)
-    # No count follows that of the largest set: there may be a million classes.
+    # The counts end at the largest set: there may be a million classes.
     assert sizes.max() < NUM_CLASSES
     assert metrics[f"average_{k}_set_size"] == near(sizes.mean())
     counts = report["set_size_counts"][f"average_{k}"]
@@ -114,7 +114,7 @@ def test_sets_of_a_coverage_equal_the_references(report, examples, validation, c
         reference.conformal_threshold(examples.scores, examples.labels, error=round(error, 10)),
         reference.average_error_threshold(examples.scores, error=round(error, 10)),
     ]
-    # At 0.9 both are 0 and a sixteenth, for so many scores are.
+    # At 0.9 the thresholds are 0 and 1/16, because many scores have these values.
     assert coverage == 0.9 or not set(wrong) & set(thresholds.values())
     found = report["coverages"][str(coverage)]
     assert found.keys() == chosen_by.keys()
@@ -169,7 +169,7 @@ def test_nothing_is_said_by_shot_where_nobody_knows_the_counts(report, examples,
     assert not [name for name in str(rest).split("'") if name.startswith(("few", "many"))]
     assert "accuracy_by_count" not in rest
     assert rest["metrics"]["macro_top_3_accuracy"] == report["metrics"]["macro_top_3_accuracy"]
-    # What is said is the same to the last bit.
+    # The report is the same to the last bit.
     assert rest["metrics"].items() <= report["metrics"].items()
     for coverage, kinds in rest["coverages"].items():
         for kind, values in kinds.items():

@@ -38,7 +38,7 @@ def test_predictions_of_any_number_get_probabilities(rng):
 
 def in_a_file(monkeypatch, logits, labels):
     monkeypatch.setattr(stored_rows, "MOST_IN_MEMORY", 1)
-    stored = stored_scores.collected([logits], len(logits))
+    stored = stored_scores.collect([logits], len(logits))
     return Predictions(np.zeros(len(logits)), stored, labels, labels)
 
 
@@ -142,7 +142,7 @@ def test_scores_in_a_file_give_the_same_evaluation(workdir, monkeypatch):
     assert isinstance(in_memory, np.ndarray)
     assert isinstance(in_file, StoredScores)
     np.testing.assert_array_equal(in_file[:], in_memory)
-    # NaN where no class is of a kind.
+    # NaN for a kind without classes.
     np.testing.assert_equal(found.metrics, expected.metrics)
 
 

@@ -34,7 +34,7 @@ def npz(save=np.savez, **arrays):
 
 
 def npy(header, content=b"", version=(1, 0)):
-    """An .npy file whose header says what it is told to."""
+    """An .npy file with a given header."""
     text = f"{header!r}\n".encode()
     length = len(text).to_bytes(2 if version == (1, 0) else 4, "little")
     return b"\x93NUMPY" + bytes(version) + length + text + content
@@ -66,7 +66,7 @@ def test_the_array_of_a_file_is_what_was_written(name, tmp_path):
     np.testing.assert_array_equal(read, ARRAYS[name])
 
 
-# What a header says, of a file with 24 bytes of numbers, and why it is refused.
+# The header of a file with 24 bytes of numbers, and why it is refused.
 HEADERS = {
     "many rows": (
         described("<f4", 2**60, 1),

@@ -1,4 +1,4 @@
-"""Commands say what they can do without waiting for the libraries that do it."""
+"""Commands print their help without waiting for the libraries that do the work."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from tests.train.forked import ROOT, TIME_LIMIT, check_mistakes
 from train.foundation import command_line
 from train.foundation.errors import UserError
 
-# Their flags need these alone. The others name losses or data sets in their help.
+# Their flags need only these. The others name losses or data sets in their help.
 LIGHT = ("main", "embed", "evaluate", "predict", "export", "figures")
 
 

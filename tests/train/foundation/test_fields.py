@@ -1,4 +1,4 @@
-"""Every kind of field takes what it should, and says what else a wrong value must be."""
+"""Every kind of field takes what it should, and reports what a wrong value must be."""
 
 import pytest
 

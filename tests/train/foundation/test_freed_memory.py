@@ -1,4 +1,4 @@
-"""Memory that a command frees is used again, and not taken from the system anew."""
+"""Memory that a command frees is used again, and not taken from the system again."""
 
 import os
 import platform
@@ -10,8 +10,8 @@ import pytest
 from tests.train.forked import ROOT
 
 # Ten blocks of 64 MB one after another, in a thread as XLA's are. Without huge pages (41 is
-# PR_SET_THP_DISABLE): where the system gives them, a new block takes 32 faults and not 16,384,
-# and the count no longer tells how much memory was new.
+# PR_SET_THP_DISABLE): with huge pages, a new block takes 32 faults instead of 16,384, and the count
+# no longer shows how much memory was new.
 _COMMAND = """
 import ctypes, resource, sys, threading
 from train.foundation import command_line

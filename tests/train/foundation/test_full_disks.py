@@ -1,4 +1,4 @@
-"""A full disk in few words, whatever a library says of it."""
+"""A full disk is one line, whatever error a library raises."""
 
 import errno
 import os
@@ -14,7 +14,7 @@ MEGABYTE = 10**6
 
 @pytest.fixture
 def disk(monkeypatch):
-    """Every folder is on a disk of three megabytes, of which half of one is free."""
+    """Every folder is on a disk of three megabytes, with half a megabyte free."""
     usage = SimpleNamespace(free=MEGABYTE // 2, total=3 * MEGABYTE)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage if folder.exists() else None)
 

@@ -34,7 +34,7 @@ def test_of_the_console_command_processes_are_started_by_its_file():
     assert python == sys.executable
     assert file.endswith("/topk_jax/_console.py")
     assert words == ["train", "--config=digits"]
-    # What is no command of the program is left as it is.
+    # A module that is not a command of the program is left as it is.
     assert invocation.as_process(["-c", "pass"]) == [sys.executable, "-c", "pass"]
 
 

@@ -12,7 +12,7 @@ from train.foundation.console import make_console, show_line
 from train.foundation.errors import UserError
 from train.foundation.printable import printable, printable_lines
 
-# A title, a colour, a new line, C1 codes, a right-to-left override, and a byte that is no UTF-8.
+# A title, a colour, a new line, C1 codes, a right-to-left override, and a byte that is not UTF-8.
 NAME = "a\x1b]0;title\x07\x1b[31m\n\r\x9b2J\u202egpj.\udcff日é"
 ESCAPED = r"a\x1b]0;title\x07\x1b[31m\n\r\x9b2J\u202egpj.\udcff日é"
 
@@ -37,7 +37,7 @@ def test_a_table_is_escaped_and_has_no_markup(capsys):
     console.print(f"[bold]{name}[/red] :cat:")
     shown = capsys.readouterr().out
     assert printable_lines(shown) == shown
-    # The title, the column, two cells, of which the ends may have no room, and the line.
+    # The title, the column, two cells, whose ends may not fit, and the line.
     assert shown.count(r"a\x1b]0;title\x1b[31m") == 5
     escaped = ESCAPED.replace(r"\n\r", "").replace(r"\x07", "")
     assert f"\n[bold]{escaped}[/red] :cat:\n" in shown

@@ -28,7 +28,7 @@ def test_what_archivers_write_is_opened(tmp_path):
         opened.comment = b"a comment"
         opened.mkdir("é")
         opened.writestr("é/zero", bytes(10**6))
-        # Of an unknown size, as to a pipe.
+        # With an unknown size, as in a pipe.
         with opened.open("large", "w", force_zip64=True) as member:
             member.write(b"123")
     for file in (path, io.BytesIO(content), io.BytesIO(b"before it" + content)):

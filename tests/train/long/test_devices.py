@@ -11,7 +11,7 @@ import pytest
 from tests.train.program import Program, checkpoints, start_together
 
 # Three epochs of the digits: 57 steps. The rate is low because both losses have gradients that
-# jump: where a rounding swaps two scores of almost the same size, a coordinate moves by 1 / M, or a
+# jump: if a rounding swaps two scores of almost the same size, a coordinate moves by 1 / M, or a
 # class becomes a candidate. Without a jump the parameters differ by 1e-8. One jump has moved a
 # parameter by 2.1e-5 at a rate of 0.0001, which is 2.1e-6 at this one: the bound has room for four.
 FLAGS = ("--config.num_epochs=3", "--config.optimizer.learning_rate=0.00001")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long
 LABELS = [index % 3 for index in range(60)]
 # For runs that take a few seconds.
 SHORT = ("--config.num_epochs=2", "--config.model.name=mlp")
-# Of three classes.
+# For three classes.
 FEW_CLASSES = ("--config.eval.ks=(1, 2)", "--config.loss.k=1", "--config.select_by=loss")
 
 

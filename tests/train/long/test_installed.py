@@ -1,4 +1,4 @@
-"""The wheel has the program and works where people's own files have the names of ours."""
+"""The wheel has the program, and works if a user's files have the names of ours."""
 
 import json
 import re

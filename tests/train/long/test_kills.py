@@ -78,7 +78,7 @@ def test_kills_at_random_moments_change_nothing(unbroken, tmp_path, loss):
     assert outcome(workdir) == outcome(whole)
 
 
-# Of `tests.train.interrupted`, in an order in which each comes up: half a line is dropped by the
+# From `tests.train.interrupted`, in an order in which each comes up: half a line is dropped by the
 # next start, and a deletion needs checkpoints.
 MOMENTS = (
     "before the configuration",
@@ -146,7 +146,7 @@ def test_other_numbers_of_devices_go_on(unbroken, tmp_path):
 def test_minutes_save_in_the_middle_of_epochs_too(unbroken, tmp_path):
     program, whole = unbroken("role")
     workdir = tmp_path / "run"
-    # Of less than a step takes; never by steps.
+    # Shorter than a step; never by steps.
     often = ("--config.checkpoint.every_steps=100000", "--config.checkpoint.every_minutes=1e-6")
     with program.start(workdir, *often) as running:
         running.read_until("epoch 3/")

@@ -1,4 +1,4 @@
-"""Runs whose classes are split over devices equal those of devices that have all classes."""
+"""Runs whose classes are split over devices equal runs whose devices have all classes."""
 
 import json
 import re
@@ -64,7 +64,7 @@ def after_some_steps(config):
 
 
 def virtual(devices):
-    """The environment of a command with so many threads as devices."""
+    """The environment of a command with a number of threads as devices."""
     return {
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} "
         "--xla_cpu_enable_concurrency_optimized_scheduler=false"
@@ -175,7 +175,7 @@ def test_no_device_has_a_number_for_each_class(monkeypatch, loss, fields):
 
 
 class StopError(Exception):
-    """The end of a run that is to go on."""
+    """The end of a run that will be resumed."""
 
 
 def test_a_run_goes_on_along_another_mesh_and_is_used_on_one_device(tmp_path):
@@ -265,7 +265,7 @@ def test_a_recipe_that_splits_classes_is_the_same_on_one_device(tmp_path, recipe
 
 
 def test_what_the_machine_cannot_share_is_one_line(tmp_path):
-    """Of six devices two divide the classes: the batch is for three groups of them."""
+    """Two of six devices can divide the classes: the batch is for three groups."""
     for flags, message in (
         (("--config.dataset.num_classes=4000",), "a multiple of the 3 groups of 2 devices; got 64"),
         (("--config.class_devices=4",), "must divide the 6 devices: one of 1, 2, 3, 6; got 4"),

@@ -35,7 +35,7 @@ def test_the_page_counts_the_names_of_the_package(tmp_path):
     pairs = np.unique(np.stack([source.name, source.country]), axis=1)
     countries_of_name = np.bincount(pairs[0])
     assert f"{len(source.names):,} different names" in page
-    assert f"{(countries_of_name > 1).sum():,} of them lie in several countries" in page
+    assert f"{(countries_of_name > 1).sum():,} of them occur in several countries" in page
     assert f"San Antonio in {countries_of_name.max()}" in page
     assert source.names[countries_of_name.argmax()] == "san antonio"
 

@@ -1,4 +1,4 @@
-"""Two processes of the program: what becomes of one when the other ends, or is told to."""
+"""Two processes of the program: what one does when the other ends, or gets a signal."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 from tests.train.data.own import pictures
 from tests.train.program import Program, checkpoints, outcome, start_together
 
-# A peer's death is to be told within a minute.
+# A peer's death must be reported within a minute.
 MOST_SECONDS = 60
 NUM_EPOCHS = 6
 
@@ -28,7 +28,7 @@ def complete_together(program, workdir):
         for process in pair:
             done = process.end()
             assert done.returncode == 0, done.stderr
-            # Neither is there what the libraries say of how they connect.
+            # Nor are there messages of the libraries about their connections.
             assert done.stderr == ""
             assert "Gloo" not in done.stdout
 

@@ -38,7 +38,7 @@ def unbroken(tmp_path_factory):
 
 
 def stop(running, epoch, number, *, to_group):
-    """Sends a signal after an epoch; the step that is said to be saved, and the lines before."""
+    """Sends a signal after an epoch; returns the step that was saved, and the lines before."""
     running.read_until(f"epoch {epoch}/")
     running.send(number, to_group=to_group)
     done = running.end()

@@ -16,9 +16,9 @@ from train.data.records import Records, Split
 pytestmark = pytest.mark.long
 
 BATCH_SIZE = 8
-# Of a process that would wait for ever, in seconds.
+# The timeout of a process that would wait for ever, in seconds.
 TIME_LIMIT = 60
-# The second epoch begins in the middle.
+# The second epoch starts in the middle.
 NUM_EXAMPLES, NUM_STEPS = 44, 10
 MANY = 8
 DECODINGS = ("exact", "fast")
@@ -83,7 +83,7 @@ def test_a_worker_does_not_wait_for_a_reader_of_what_it_wrote_last():
 
 
 def test_workers_end_with_a_stream_that_is_closed_early(split):
-    # Batches of 5 MB, of which a worker has some that it has not written into its pipe.
+    # Batches of 5 MB; a worker has some that it has not written into its pipe.
     pipeline = Pipeline(4 * BATCH_SIZE, seed=3, num_workers=MANY)
     before = multiprocessing.active_children()
 

@@ -66,7 +66,7 @@ def test_values_and_gradients(case, dtype, bound):
         )
         expected, pull_back_expected = jax.vjp(
             lambda inputs, kernel: by_xla(inputs, kernel, strides, padding, groups),
-            # Sums of sums of bfloat16 are no reference.
+            # Sums of sums of bfloat16 are not a reference.
             inputs.astype(jnp.float32),
             kernel.astype(jnp.float32),
         )

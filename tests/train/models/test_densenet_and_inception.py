@@ -40,7 +40,7 @@ def test_a_dense_layer_drops_its_new_channels_alone(key, rng):
 
     found = jax.jit(outputs)(key, key)
     np.testing.assert_array_equal(found[..., :3], inputs)
-    # Of 2,048 numbers; five deviations.
+    # 2,048 numbers; five deviations.
     assert abs(zeros(found[..., 3:]) - RATE) < 5 * np.sqrt(RATE * (1 - RATE) / 2048)
 
 
@@ -61,7 +61,7 @@ def test_an_inception_drops_features(key, rng):
     evaluated, trained = apply(variables, images)
     present = np.asarray(evaluated) > 0
     assert present.mean() > 0.5
-    # Of half of 512 numbers at least; five deviations.
+    # At least half of 512 numbers; five deviations.
     assert abs(zeros(trained[present]) - RATE) < 5 * np.sqrt(RATE * (1 - RATE) / present.sum())
 
 

@@ -28,7 +28,7 @@ def test_features_have_one_length_however_many_there_are(rng, num_features):
 
 def test_the_scale_of_a_network_is_gone(rng):
     features = rng.normal(size=(200, 8)) ** 3
-    # Of a power of two: no rounding.
+    # A power of two, so there is no rounding.
     expected = normalize(features, feature_norm.measure([features]))
     for scale in (2.0**-20, 2.0**20):
         found = normalize(scale * features, feature_norm.measure([scale * features]))
@@ -40,7 +40,7 @@ def test_a_feature_that_hardly_varies_is_not_blown_up(rng):
     features[:, 0] = 0.1
     features[:, 1] *= 1e-9
     norm = feature_norm.measure([features])
-    # One percent of the others' deviation at least.
+    # At least one percent of the others' deviation.
     assert norm["scale"].max() < 150 * norm["scale"].min()
     np.testing.assert_array_equal(normalize(features, norm)[:, 0], 0)
     np.testing.assert_allclose(np.square(normalize(features, norm)).sum(axis=1).mean(), 100, 1e-4)

@@ -107,7 +107,7 @@ def test_class_vectors_start_as_directions_of_a_uniform_square(key):
     # Float32 rounding.
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=0), 1, atol=1e-6)
     assert all(np.sum(np.all(vectors * signs > 0, axis=0)) > 2_000 for signs in QUADRANTS)
-    # Of a square tan(22.5°) = 41.4 % lies within 22.5 degrees of an axis, of a disk a half; the
+    # 41.4 % (tan 22.5°) of a square is within 22.5 degrees of an axis, and half of a disk; the
     # share among 10,000 is known within 0.5 %, and this is four times that.
     near_an_axis = np.abs(vectors).max(axis=0) > np.cos(np.pi / 8)
     assert abs(near_an_axis.mean() - np.tan(np.pi / 8)) < 0.02

@@ -1,4 +1,4 @@
-"""Networks have the published sizes and names, and compute what they are said to."""
+"""Networks have the published sizes and names, and compute the published functions."""
 
 import functools
 import json
@@ -20,7 +20,7 @@ from train.training.state import num_parameters
 
 pytestmark = pytest.mark.slow
 
-# Published numbers of parameters and features, with as many classes and as large images.
+# Published numbers of parameters and features, with the numbers of classes and sizes of images.
 PUBLISHED = {
     "densenet_40_40": (1_941_620, 440, 100, 32),
     "resnet18": (11_689_512, 512, 1000, 224),
@@ -146,7 +146,7 @@ def test_features_equal_the_reference(family, train, rng):
     expected = REFERENCES[family](variables, images, train=train)
     assert features.shape == expected.shape
     # Float32 rounding through some ten layers; in training the last batch norms see four numbers
-    # a channel, which may lie close together.
+    # a channel, which may be close together.
     np.testing.assert_allclose(features, expected, rtol=1e-4, atol=1e-4)
     changed = jax.tree.map(
         lambda new, old: not np.array_equal(new, old),
@@ -303,5 +303,5 @@ def test_convolutions_start_he_normal_by_fan_out(key):
     scale = np.sqrt(2 / (9 * 32))
     # The deviation of 36,864 normals is known within 0.37 %; five times that.
     assert abs(kernel.std() / scale - 1) < 0.02
-    # Not truncated at two deviations: of so many normals the largest is above four.
+    # Not truncated at two deviations: the largest of this many normals is above four.
     assert np.abs(kernel).max() > 3 * scale

@@ -74,7 +74,7 @@ def test_features_and_where_dropout_is(family, rng, key):
     assert not np.array_equal(trained, evaluated)
     assert not np.array_equal(trained, again)
     dropped = float((trained == 0).mean())
-    # Of at least 16 times 8 draws; five deviations.
+    # At least 16 times 8 draws; five deviations.
     assert abs(dropped - DROPPED[family]) < 5 * np.sqrt(DROPPED[family] * 0.25 / 128) + 1e-9
 
 

@@ -1,4 +1,4 @@
-"""The network of names: its n-grams are those of the names alone, on every device and machine."""
+"""The network of names: its n-grams depend only on the names, on every device and machine."""
 
 import importlib
 

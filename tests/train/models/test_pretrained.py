@@ -243,7 +243,7 @@ def torchvision_shapes(stage_sizes, convolutions, width):
 
 @functools.cache
 def real_variables(name):
-    """Of the real size, and in no memory: one number, seen many times."""
+    """Variables of the real size without memory: views of one number."""
     model = build_model(name, num_classes=1000, head="linear", axis_name=None, half_precision=False)
     _, variables = tiny.shapes(model, (64, 64, 3))
     zero = np.zeros((), np.float32)
@@ -511,7 +511,7 @@ def test_a_file_that_is_cut_short(file_name, tmp_path):
 
 def test_a_message_does_not_repeat_the_file(tmp_path):
     content = bytearray(torch_bytes(names.arrays_of(*small_variables(1), NAMES)))
-    # The length of a member's name, where the member is.
+    # The length of a member's name, at the start of the member.
     content[content.index(b"archive/data/0") - 3] = 255
     path = tmp_path / "model.pth"
     path.write_bytes(content)

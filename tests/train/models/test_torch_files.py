@@ -71,7 +71,7 @@ def test_views(to_bytes, tmp_path):
         # A file of a kilobyte, and a tensor of 2^40 numbers.
         ((2**20, 2**20), (0, 0)),
         ((2**62,) * 64, (0,) * 64),
-        # Windows of 12 numbers, each of which begins one number after the one before.
+        # Windows of 12 numbers; each starts one number after the one before.
         ((13, 12), (1, 1)),
         ((5, 1, 5), (0, 9, 1)),
     ],
@@ -153,7 +153,7 @@ def test_a_dictionary_that_holds_itself(tmp_path):
 
 
 # A tuple that holds one tuple twice, which holds one twice, and so on: its hash takes 2^16 steps,
-# and with each level more twice as many.
+# and each further level doubles them.
 BOMB = writer.Raw(b")" + 16 * b"2\x86")
 # Keys of dictionaries, in all ways to make one, members of sets, and the name of a storage.
 HASHED = {
@@ -188,7 +188,7 @@ def test_the_names_of_storages_in_a_legacy_file_are_texts(tmp_path):
 
 
 def test_no_zeros_are_made_because_a_file_says_so(tmp_path):
-    # An array of 2^40 bytes, of which the file has none.
+    # An array of 2^40 bytes, but the file has none.
     huge = writer.Raw(b"\x96" + (2**40).to_bytes(8, "little"))
     with pytest.raises(KeyError):
         read(writer.zip_bytes({"extra": huge}), tmp_path)
@@ -201,7 +201,7 @@ def test_no_room_is_made_for_bytes_that_a_file_does_not_have(tmp_path):
         read(huge, tmp_path)
 
 
-# Each, if its reader did as it says, would make a file, or reach a function that could.
+# A reader that followed it would make a file, or reach a function that could.
 def attacks(target):
     command = (f"touch {target}",)
     code = f"open({str(target)!r}, 'w')"

@@ -51,7 +51,7 @@ def test_positions_of_another_square():
 
 
 def test_a_file_for_images_of_another_size_is_refused(rng, tmp_path):
-    """To interpolate its positions twice would be wrong where images are of its own size."""
+    """To interpolate its positions twice would be wrong for images of its own size."""
     network = tiny.FAMILIES["vit"](axis_name=None)
     params = {"features": tiny.in_float32(tiny.random_variables(rng, network))["params"]}
     arrays = arrays_of(params, {}, NAMES)

@@ -125,7 +125,7 @@ def shapes(model, image_shape=IMAGE_SHAPE):
 
 
 def random_variables(rng, model, image_shape=IMAGE_SHAPE):
-    """Variables in float64 of the order of those of a trained network, no two alike."""
+    """Variables in float64 of the size of a trained network's, no two alike."""
     draws = {
         "kernel": lambda shape: rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[:-1])),
         "scale": lambda shape: rng.uniform(0.5, 1.5, shape),
@@ -147,7 +147,7 @@ def in_float32(tree):
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), tree)
 
 
-# In place of a ResNet-50, for runs of the whole program: it reads the same files of weights.
+# Replaces ResNet-50 in runs of the complete program: it reads the same files of weights.
 SMALL_RESNET = ModelSpec(
     functools.partial(ResNet, stage_sizes=(1, 0, 0, 0), block=BasicBlock, width=4),
     names=resnet.NETWORKS["resnet50"].names,

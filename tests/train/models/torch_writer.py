@@ -1,6 +1,6 @@
-"""Writes files as torch.save does, opcode by opcode and without PyTorch, and as it never does.
+"""Writes files like torch.save, opcode by opcode, without PyTorch, and files it never writes.
 
-What a pickle can say and Python objects cannot (names of functions, calls, tensors) is a class.
+What a pickle can contain and Python objects cannot (names of functions, calls, tensors) is a class.
 """
 
 import io

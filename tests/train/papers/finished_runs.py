@@ -8,7 +8,7 @@ STEPS_PER_EPOCH = 10
 
 
 def lines_of_run(nonzero=(8.0, 4.0)):
-    """Two epochs of ten steps: training logged after 5 and 10 of them, the last 2 steps alone."""
+    """Two epochs of ten steps: training logged after 5 and 10 of them, for the last 2 steps."""
     lines = []
     for epoch in (1, 2):
         for at, value in zip((8, 10), nonzero, strict=True):

@@ -10,7 +10,7 @@ from train.models.classifier import Classifier
 from train.models.networks.resnet import NETWORKS, BasicBlock, ResNet
 from train.models.weights.names import arrays_of
 
-# As wide as a ResNet, by which files of weights are told apart.
+# As wide as a ResNet: the width distinguishes files of weights.
 SMALL = functools.partial(ResNet, stage_sizes=(1, 0, 0, 0), block=BasicBlock)
 NUM_FEATURES = 64
 NAMES = NETWORKS["resnet50"].names

@@ -1,4 +1,4 @@
-"""Thresholds from validation: found once, kept, and refused where they could promise nothing."""
+"""Thresholds from validation: found once, kept, and refused if they could promise nothing."""
 
 import numpy as np
 import pytest

@@ -105,7 +105,7 @@ def test_features_of_pretrained_weights_are_those_below_the_head(
     below = {name: variables[name]["features"] for name in variables}
     model = small_network.SMALL(axis_name=None)
     expected = model.apply(below, jnp.asarray(inputs, jnp.float32), train=False)
-    # Float32 rounding of sums of some hundred terms, of which other batches add up others first.
+    # Float32 rounding of sums of some hundred terms; other batches add them up in another order.
     np.testing.assert_allclose(content["features"][rows], expected, rtol=1e-4, atol=1e-4)
 
 
@@ -114,7 +114,7 @@ def test_fast_decoding_gives_other_features_by_its_own_pixels(weights, monkeypat
     exact, fast = (
         network.of_weights(weights, image_size=16, decoding=one) for one in ("exact", "fast")
     )
-    # What was begun with one decoding does not go on with the other.
+    # What was started with one decoding is not resumed with the other.
     assert exact.digest != fast.digest
     file = io.BytesIO()
     Image.effect_mandelbrot((90, 70), (-3, -2.5, 2, 2.5), 100).save(file, "JPEG")
@@ -134,7 +134,7 @@ def test_transparency_and_truncated_files_are_as_the_flags_say(weights, monkeypa
         network.of_weights(weights, image_size=16, **flags)
         for flags in ({}, {"transparency": "white", "read_truncated": True})
     )
-    # What was begun with one does not go on with the other.
+    # What was started with one is not resumed with the other.
     assert usual.digest != chosen.digest
     file = io.BytesIO()
     Image.new("RGBA", (16, 16)).save(file, "PNG")
@@ -442,7 +442,7 @@ def test_unreadable_images_are_refused_or_left_out_and_named(photos, tmp_path, c
     content = arrays(out)
     assert not {"ash/3.png", "cedar/14.png"} & set(content["names"])
     assert len(content["features"]) == len(content["labels"]) == len(content["split"]) == 88
-    # The other rows have their own features: those of another start with these images alone.
+    # The other rows have their own features: the same as in a start with only these images.
     for name in ("ash/3.png", "cedar/14.png"):
         (root / name).unlink()
     embed(Sums(), found.in_folder(root), tmp_path / "b.npz", skip_unreadable=False)
@@ -620,7 +620,7 @@ def test_the_commands_of_the_page_run_in_their_order(photos, weights, tmp_path):
     (tmp_path / "losses.toml").write_text(re.search("```toml\n(.*?)```", section, re.DOTALL)[1])
     for _, _, module, *arguments in commands:
         small = {
-            # Of five losses with three seeds, the processes alone would take a minute.
+            # With five losses and three seeds, starting the processes would take a minute.
             "train.compare": ["--plan"],
             "train.embed": ["--image_size=16"],
             "train.main": ["--config.num_epochs=2", "--config.dataset.batch_size=50"],

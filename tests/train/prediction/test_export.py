@@ -1,4 +1,4 @@
-"""`train.export`: a program that needs nothing of ours, and says what the classifier says."""
+"""`train.export`: a program that needs nothing of ours, and answers like the classifier."""
 
 import json
 import shutil

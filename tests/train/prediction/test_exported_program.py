@@ -28,7 +28,7 @@ def classifier_of(num_classes):
 
 
 def calls(num_classes, rule):
-    """What the exported program says of batches, and what the inference says."""
+    """The results of the exported program for batches, and of the inference."""
     classifier = classifier_of(num_classes)
     program = jax.export.deserialize(bytearray(exported_program.serialize(classifier, rule)))
     infer = jax.jit(inference.make(classifier, rule))

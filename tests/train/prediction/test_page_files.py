@@ -24,7 +24,7 @@ def few_cards(monkeypatch):
 
 
 def write(path, number, *, unreadable=0):
-    """Writes pages of so many images, and returns how many pages are said to be there."""
+    """Writes pages of a number of images, and returns the reported number of pages."""
     with html_page.writing(path, FACTS) as page:
         for index in range(unreadable):
             page.add(Unreadable(Path(f"bad {index}"), f"bad {index} is not an image"))
@@ -122,7 +122,7 @@ def test_pages_of_an_earlier_run_are_removed_and_no_others(tmp_path):
     others = {"sets.3.2.html", "sets.3.html", "kept", "setsx2.html", "sets.02.html", "sets.6.html"}
     (tmp_path / "setsx2.html").write_bytes((tmp_path / "sets.2.html").read_bytes())
     (tmp_path / "sets.02.html").write_bytes((tmp_path / "sets.2.html").read_bytes())
-    # A page that somebody else wrote, and one with the number of another page.
+    # A page that another program wrote, and one with the number of another page.
     (tmp_path / "sets.6.html").write_text("mine")
     (tmp_path / "sets.7.html").mkdir()
     (tmp_path / "sets.8.html").write_bytes((tmp_path / "sets.2.html").read_bytes())

@@ -39,7 +39,7 @@ def images(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def predicted(workdir, images, tmp_path_factory):
-    """The command with each rule; what it writes lies in the folder."""
+    """The command with each rule; it writes into the folder."""
     folder = tmp_path_factory.mktemp("out")
     (folder / "names.txt").write_text("\n".join(f"digit {i} <é>" for i in range(10)) + "\n")
     common = (f"--workdir={workdir}", f"--images={images}")

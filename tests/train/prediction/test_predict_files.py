@@ -151,7 +151,7 @@ def test_a_larger_image_is_resized_with_antialiasing_and_its_middle_cut_out():
     fine[:, :40] = fine[:, 120:] = 0
     found = DIGITS.image_reader.fit(Image.fromarray(fine).convert("RGB"), "a")
     assert found.shape == (8, 8, 1)
-    # Of the 20 columns that the picture has at that size, 6 to 13 are the middle. Half of 255, and
+    # The picture has 20 columns at that size; 6 to 13 are the middle. Half of 255, and
     # a step for rounding; the black sides begin two columns off.
     assert np.abs(found.astype(int) - 127).max() <= 1
     tall = DIGITS.image_reader.fit(picture(5, 31), "a")
@@ -209,7 +209,7 @@ def names(folder, *values):
 
 def test_the_images_of_a_folder_are_found_in_order(folder, caplog):
     below = ["below/c.webp", "below/deeper/d.tif"]
-    # What lies beside images is left out, and nothing else that is shown.
+    # Only side files of images are left out, and hidden files.
     others = ["gone.png", "no_ending", "numbers.h5", "of a camera.NEF", "pipe.png", "video.mpg"]
     found = names(folder, "@")
     assert found == sorted(["a,b.png", "a.png", "b.JPG", *below, *others])
@@ -232,7 +232,7 @@ def test_a_file_that_is_named_is_taken_whatever_its_name(folder):
 def test_a_comma_may_be_in_a_name(folder):
     assert names(folder, "@/a,b.png") == ["a,b.png"]
     assert names(folder, "@/a.png,@/a,b.png,@/b.JPG") == ["a.png", "a,b.png", "b.JPG"]
-    # What is there under the whole name is what is meant.
+    # A file with the complete name is meant.
     (folder / "a.png,b.JPG").touch()
     assert names(folder, "@/a.png,b.JPG") == ["a.png,b.JPG"]
 

@@ -1,4 +1,4 @@
-"""The page: all that it says is text, whatever names hold; it is written whole or not at all."""
+"""The page: names are only text in it; it is written completely or not at all."""
 
 import base64
 import contextlib
@@ -87,7 +87,7 @@ def test_names_are_text_and_nothing_else(page):
     assert len(outline.all("script")) == 1
     assert len(outline.all("img")) == 1
     assert not [key for _, attributes in outline.elements for key in attributes if key[:2] == "on"]
-    # In the rule, the table, two sets, an empty set, and what is said of the unreadable file.
+    # In the rule, the table, two sets, an empty set, and the error of the unreadable file.
     assert outline.text.count(EVIL) == 6
     assert outline.all("img")[0]["alt"] == "the image " + EVIL.replace("/", "|")
 
@@ -197,7 +197,7 @@ def test_an_error_leaves_the_page_that_was_there(tmp_path):
 
 def test_thumbnails_are_small_and_bare():
     photograph = Image.effect_noise((1200, 900), 50).convert("RGB")
-    # Pillow takes this over into a JPEG file unless it is told otherwise.
+    # Pillow copies this into a JPEG file by default.
     photograph.info["comment"] = b"taken at home"
     thumbnail = Thumbnail.of(photograph)
     assert (thumbnail.width, thumbnail.height, thumbnail.is_small) == (384, 288, False)

@@ -240,7 +240,7 @@ def test_the_commands_take_it(data, tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "unknown (classes of names.txt), 6 classes" in page
     assert f"<dd>{data}/best_acc.tar</dd>" in page
-    # Nothing is written where it was not asked for.
+    # No file is written that was not requested.
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         *("page.html", "weights", "weights.json"),
     ]

@@ -41,7 +41,7 @@ def test_the_run_is_that_with_the_best_tau(finished_run, normalized):
     (tau,) = re.findall("^tau +(.+), by the top-1 accuracy of validation$", printed, re.MULTILINE)
     tau = float(tau)
     earlier, found = trained.load(finished_run), trained.load(out)
-    # Through the network for each tau, where the command divides logits.
+    # Through the network for each tau; the command divides logits instead.
     predicted = {
         one: tau_normalized.with_tau(earlier, one).predict("validation")
         for one in tau_normalized.TAUS

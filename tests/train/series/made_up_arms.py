@@ -1,4 +1,4 @@
-"""Two arms, of which one has a search, and what their runs leave in a folder without training."""
+"""Two arms, one with a search, and what their runs leave in a folder, without training."""
 
 import json
 
@@ -13,7 +13,7 @@ from train.training.steps_in_flight import DivergedError
 BASE = Recipe("digits", "focal")
 SEARCH = Search(BASE, (Choice("loss.gamma", (0.5, 1.0, 2.0)),), Metric.accuracy("top", 3), count=3)
 ARMS = (Arm(BASE, SEARCH), Arm(Recipe("digits", "cross_entropy")))
-# The first is that of the search, too.
+# The first is the search's, too.
 SEEDS = (0, 2)
 
 

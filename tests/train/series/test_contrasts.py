@@ -52,7 +52,7 @@ def test_the_standard_error_is_that_of_all_resamples(macro):
     # Sums of a few numbers in 64 bits.
     assert found.estimate == pytest.approx(expected, abs=1e-12)
     # Two seeds: a factor of sqrt(2 / 1). Four deviations of the deviation of 100,000 draws, whose
-    # kurtosis is below that of a normal distribution: 4 / sqrt(2 * 100,000).
+    # kurtosis is below a normal distribution's: 4 / sqrt(2 * 100,000).
     assert stats.kurtosis(every) < 0
     assert found.standard_error == pytest.approx(math.sqrt(2) * every.std(), rel=0.009)
 
@@ -83,7 +83,7 @@ def exact_standard_error(first, second, labels, *, macro):
 
 @pytest.mark.parametrize("macro", [False, True])
 def test_many_examples_are_resampled_in_parts(rng, macro, monkeypatch):
-    # 2.3 million weights: three chunks, the last of which is not full.
+    # 2.3 million weights: three chunks; the last one is not full.
     labels = np.repeat([0, 3, 1], [200, 25, 5])[rng.permutation(230)]
     easy = rng.random((2, 4, 1)) * 0.5 + rng.random((2, 1, 230)) * 0.5
     first, second = rng.random((2, 4, 230)) < easy
@@ -167,7 +167,7 @@ def coverage(rng, *, of_seeds, of_examples, of_both):
     return covered / NUM_SIMULATIONS
 
 
-# Four standard deviations of a frequency of 0.95 in so many simulations.
+# Four standard deviations of a frequency of 0.95 in this number of simulations.
 CHANCE = 4 * math.sqrt(0.95 * 0.05 / NUM_SIMULATIONS)
 
 
@@ -181,7 +181,7 @@ def test_the_interval_covers_effects_of_seeds(rng):
 def test_the_interval_covers_effects_of_examples(rng):
     covered = coverage(rng, of_seeds=0.0, of_examples=0.3, of_both=0.0)
     # All seeds are right about the same examples. The estimate is nearly normal, and the interval
-    # is 2.776 * sqrt(5 / 4) deviations to each side, where 1.96 would do: 99.8 %.
+    # is 2.776 * sqrt(5 / 4) deviations to each side, although 1.96 would do: 99.8 %.
     assert 0.99 <= covered < 1
 
 

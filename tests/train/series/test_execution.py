@@ -165,7 +165,7 @@ def test_a_signal_that_does_not_end_the_wait_is_not_lost(tmp_path, monkeypatch, 
         started.append(POPEN(("sleep", "20"), **options))
         while sys._current_frames()[main].f_code.co_name != "wait":
             pass
-        # To this thread, and so not to the main thread, which goes on waiting.
+        # To this thread, and so not to the main thread, which continues to wait.
         signal.pthread_kill(threading.get_ident(), number)
         return started[0]
 
@@ -184,11 +184,11 @@ def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypat
     monkeypatch.setattr(
         PlannedRun, "evaluation", lambda _, workdir: ["-c", evaluates, str(workdir)]
     )
-    # The same run, of which an evaluation is wanted by one arm only.
+    # The same run; only one arm wants an evaluation of it.
     arms = [Arm(BASE), Arm(BASE, evaluated=True)]
     assert not execution.execute(lambda: look(tmp_path, arms, (0,))).failed
     assert len(order) == 1
-    # Where the evaluation alone is missing, it alone is made.
+    # If only the evaluation is missing, only it is made.
     evaluation = tmp_path / PlannedRun(BASE, 0).name / "evaluation_test.json"
     evaluation.unlink()
     execution.execute(lambda: look(tmp_path, arms, (0,)))
@@ -197,7 +197,7 @@ def test_an_evaluation_follows_the_run_it_is_wanted_of(tmp_path, made, monkeypat
     assert trained == "trained\n"
 
 
-# Ends by itself where the other process never comes, so that a mistake does not hang the tests.
+# Ends by itself if the other process never comes, so that a mistake does not hang the tests.
 MEETS = """
 import os, signal, sys
 signal.alarm(60)
@@ -216,7 +216,7 @@ WAITS_FOR_IT = "signal.pause()\n"
 
 @pytest.fixture
 def two_runs(tmp_path):
-    """What makes two runs, and a place where the processes of both can wait for each other."""
+    """A function that makes two runs, and a folder in which their processes wait for each other."""
     os.mkfifo(tmp_path / "meeting")
     return lambda: look(tmp_path / "runs", [Arm(BASE)], (0, 1))
 
@@ -231,7 +231,7 @@ def test_several_runs_are_made_at_a_time(tmp_path, made, two_runs, capsys):
     assert sorted(order) == [("focal", 1.0, 0), ("focal", 1.0, 1)]
     printed = capsys.readouterr().out
     assert "run 2 of 2: digits-focal-seed=1\n" in printed
-    # Which one finished has to be said.
+    # The output names the one that finished.
     assert re.search(r"  finished digits-focal-seed=0 in \d+ s\n", printed)
     assert execution.execute(two_runs, jobs=2).ended == set()
 

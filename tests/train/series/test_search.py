@@ -1,4 +1,4 @@
-"""Which candidates a random search draws, and where it is extended."""
+"""Which candidates a random search draws, and at which ends it is extended."""
 
 import math
 
@@ -99,7 +99,7 @@ def test_an_extension_draws_in_the_new_part_and_the_outer_tenth():
     assert (extension.first, extension.ranges) == (12, {"rate": rate})
     new = [dict(candidate) for candidate in longer.candidates[12:]]
     assert all(3.162e-6 <= one["rate"] <= 1.996e-4 for one in new)
-    # The others are drawn anew, and anywhere.
+    # The others are drawn again, and anywhere.
     assert {one["margin"] for one in new}.isdisjoint(values(search, "margin"))
     high = searches.extended(search, (*best[:1], ("margin", 1.1), best[2]))
     assert [one.name for one in high.extensions[0].ranges.values()] == ["rate", "margin"]

@@ -33,7 +33,7 @@ def test_an_interval_covers_the_mean_as_often_as_it_says(rng):
         (Summary(72.0, 0.5), Summary(71.0, 0.4), "above"),
         (Summary(70.0, 0.5), Summary(71.0, 0.4), "below"),
         (Summary(71.5, 0.5), Summary(71.0, 0.4), None),
-        # Each interval alone would be too short.
+        # Each interval by itself would be too short.
         (Summary(71.75, 0.5), Summary(71.0, 0.5), None),
         # As far apart as both together; all four numbers are exact.
         (Summary(71.5, 0.25), Summary(71.0, 0.25), None),

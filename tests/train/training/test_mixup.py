@@ -46,7 +46,7 @@ def test_neighbours_are_mixed(rng):
 def test_shares_follow_their_distribution(alpha):
     count = 20_000
     _, shares = mixed(np.zeros((count, 1), np.float32), np.arange(count), np.float32(alpha))
-    # Not up to 1: with alpha 0.2, 2 % of the shares are nearer to it than float32 can tell.
+    # Not up to 1: with alpha 0.2, float32 rounds 2 % of the shares to 1.
     places = np.linspace(0, 0.999, 1000)
     found = np.searchsorted(np.sort(shares), places, side="right") / count
     expected = scipy.stats.beta(alpha, alpha).cdf(places)

@@ -1,4 +1,4 @@
-"""A run normalizes images as its weights expect, and goes on as it began."""
+"""A run normalizes images as its weights expect, also when it resumes."""
 
 import dataclasses
 import json
@@ -90,7 +90,7 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
     described = exported_program.describe(classifier, CalibratedRule("top_k", 1.0, None))
     assert "mean 0.481, 0.458, 0.408" in described["images"]["preparation"]
     assert assemble(parse(config_of(photos, normalization="imagenet"))).facts.mean is None
-    line = normalization.in_words(classifier.config.model, classifier.spec)
+    line = normalization.describe(classifier.config.model, classifier.spec)
     assert line == (
         "images are normalized as config.model.normalization=clip says, not as the data set says: "
         "mean 0.481, 0.458, 0.408; standard deviation 0.269, 0.261, 0.276"
@@ -99,8 +99,8 @@ def test_all_that_uses_a_run_normalizes_as_it_was_trained(photos, run_by_clip):
 
 @pytest.mark.slow
 def test_images_go_to_the_devices_as_bytes(photos, run_by_clip, sent, tmp_path, monkeypatch):
-    """As float32 they would be four times as many bytes; they are normalized in the program."""
-    # Of training and of evaluation.
+    """As float32 they would take four times the bytes; they are normalized in the program."""
+    # For training and for evaluation.
     assert sorted("positions" in names for names in sent) == [False, True]
     assert list(sent.values()) == [{np.dtype(np.uint8)}] * 2
     of_predictions = []
@@ -181,9 +181,9 @@ def test_a_named_normalization_is_for_images_of_three_channels(dataset, reason):
     spec = dataset_spec(dataset)
     message = f"^config.model.normalization must be 'dataset' or None for {reason}"
     with pytest.raises(UserError, match=message):
-        normalization.of_new_run(settings, spec)
+        normalization.choose_for_run(settings, spec)
     for name in (None, "dataset"):
         assert (
-            normalization.of_new_run(dataclasses.replace(settings, normalization=name), spec)
+            normalization.choose_for_run(dataclasses.replace(settings, normalization=name), spec)
             is None
         )

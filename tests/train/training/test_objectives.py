@@ -46,7 +46,7 @@ def make_objective(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LOSSES)
 def test_every_loss_trains(name, rng):
-    # Classes that a linear or a cosine head can tell apart.
+    # Classes that a linear or a cosine head can separate.
     labels = np.repeat(np.arange(NUM_CLASSES), 4).astype(np.int32)
     features = np.eye(8, dtype=np.float32)[labels] + 0.1 * rng.normal(size=(24, 8)).astype("f4")
     objective = make_objective(name)
@@ -84,7 +84,7 @@ def test_every_loss_trains(name, rng):
     np.testing.assert_allclose(scores.sum(axis=-1), 1, rtol=1e-5)
     assert after.shape == labels.shape
     if name == "calibrated_top_k_hinge":
-        # Its gradient cancels where the same few classes lead for all examples: the reason for the
+        # Its gradient cancels if the same few classes lead for all examples: the reason for the
         # noise in the other hinges (Table 4.2 of the thesis, epsilon = 0).
         assert after.mean() <= before.mean()
         return

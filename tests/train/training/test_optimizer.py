@@ -64,7 +64,7 @@ def test_a_long_gradient_is_shortened_before_the_decay_is_added():
     sgd = build(learning_rate=1.0, momentum=0.0, nesterov=False, weight_decay=0.5, clip_norm=1.0)
     params = {"one": np.float32([2.0]), "other": np.float32([0.0, -4.0])}
     for length in (0.5, 1.0, 7.0):
-        # The norm is that of all parameters together.
+        # The norm is over all parameters together.
         gradients = {"one": np.float32([0.6 * length]), "other": np.float32([0.8 * length, 0.0])}
         updates, _ = sgd.update(gradients, sgd.init(params), params)
         kept = min(length, 1.0)
@@ -134,7 +134,7 @@ def test_hyperparameters_may_be_inputs_of_a_compiled_step(name, beta2, rng):
     compiled = jax.jit(updates)
     np.testing.assert_allclose(compiled(values), updates(values), rtol=1e-5)
     doubled = {**values, "learning_rate": 2 * values["learning_rate"]}
-    # Every one of them is proportional to the rate, and none is made anew for another.
+    # Each is proportional to the rate, and none is compiled again for another rate.
     np.testing.assert_allclose(compiled(doubled), 2 * updates(values), rtol=1e-5)
     assert compiled._cache_size() == 1
 

@@ -46,7 +46,7 @@ CLASS_COUNTS = np.arange(1, 11)
 def build(
     loss_name, *, estimates=None, average_decay=None, freeze=False, mixup_alpha=None, **settings
 ):
-    """A state, the step of training with its hyperparameters, and that of evaluation."""
+    """A state, the training step with its hyperparameters, and the evaluation step."""
     # Narrow, to compile and run fast; otherwise the model of the digits.
     spec = LOSSES[loss_name]
     axis_name = AXIS if settings.get("sync_batch_norm", True) else None
@@ -160,7 +160,7 @@ def test_a_batch_in_parts_has_the_mean_gradient_of_the_parts():
         expected, expected_metrics = run(state, step_on_half, [half], 1)
         found, found_metrics = run(state, step_in_parts, [batch], 1)
         check_equal((found.params, found_metrics), (expected.params, expected_metrics))
-        # The statistics have moved twice towards those of the half.
+        # The statistics have moved twice towards the statistics of the half.
         jax.tree.map(
             lambda start, once, twice: np.testing.assert_allclose(
                 twice, once + 0.9 * (once - start), rtol=1e-4, atol=1e-6
@@ -205,13 +205,13 @@ def test_batch_norm_of_each_device_alone_leaves_the_mean_of_their_statistics(rng
     ]
     mean = jax.tree.map(lambda one, two: (one + two) / 2, *(one.batch_stats for one in alone))
     check_equal(found.batch_stats, mean)
-    # Of SGD's first step the parameters are linear in the gradient.
+    # After SGD's first step the parameters are linear in the gradient.
     mean = jax.tree.map(lambda one, two: (one + two) / 2, *(one.params for one in alone))
     check_equal(found.params, mean)
 
 
 def as_bytes(tree):
-    """Each array as its bytes, which tell 0 and -0 apart."""
+    """Each array as its bytes, which differ for 0 and -0."""
     return jax.tree.map(lambda leaf: np.asarray(leaf).tobytes(), tree)
 
 
@@ -251,7 +251,7 @@ def test_a_frozen_network_stays_as_it_is_to_the_bit(rng, loss_name, settings):
         assert as_bytes(batch_stats) == as_bytes(start.batch_stats)
         assert as_bytes(params["head"]) != as_bytes(start.params["head"])
     assert metrics["update_norm"] > 0
-    # The optimizer has state of the head alone.
+    # The optimizer has state only for the head.
     sizes = [leaf.size for leaf in jax.tree.leaves(start.opt_state) if leaf.size > 1]
     assert sum(sizes) == num_parameters(start.params["head"])
 
@@ -293,7 +293,7 @@ def test_estimated_labels_take_a_step_of_their_own(rng):
     assert not np.allclose(expected, estimates, atol=1e-2)
     for devices in (1, 4):
         found, _ = run(state, train_step, [batch], devices)
-        # The logits are rounded in other ways where the batch is divided.
+        # The logits are rounded differently if the batch is divided.
         np.testing.assert_allclose(found.label_logits, expected, rtol=1e-5, atol=1e-5)
 
 
@@ -317,7 +317,7 @@ def test_nonzero_gradients_are_counted(rng, loss_name, expected):
     state, train_step, _ = build(loss_name)
     _, metrics = run(state, train_step, [batch], 2)
     if expected is None:
-        # Two coordinates, of the label and of the class in its place, where the loss is not 0;
+        # Two coordinates, of the label and of the class in its place, if the loss is not 0;
         # untrained cosines of that size leave every example within the margin or beyond.
         assert 0 < metrics["nonzero_gradients"] <= 2
         assert (16 * metrics["nonzero_gradients"]) % 2 == 0

@@ -11,7 +11,7 @@ from train.workdir.reporting import SilentReporter
 
 
 class Clock:
-    """Goes on when it is told to."""
+    """A clock that the test moves."""
 
     def __init__(self):
         self.seconds = 0.0

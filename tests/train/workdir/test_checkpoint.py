@@ -1,12 +1,15 @@
-"""Checkpoints: bit for bit, which are kept, and what is done about those that are not whole."""
+"""Checkpoints: bit for bit, which are kept, and what is done about incomplete ones."""
 
 import contextlib
 import errno
+import gc
 import logging
 import os
+import re
 import resource
 import shutil
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +81,7 @@ def steps(directory):
 
 
 def fill(directory, state, best_steps):
-    """Saves step 1, 2, ... where the best steps so far are these."""
+    """Saves step 1, 2, ... with these best steps so far."""
     with Checkpointer(directory) as checkpointer:
         for step, best_step in enumerate(best_steps, start=1):
             checkpointer.save(step, at(state, step), {"best_step": best_step})
@@ -89,7 +92,7 @@ def test_a_state_comes_back_bit_for_bit_after_reopening(directory, state):
     expected = jax.tree.map(np.copy, state)
     with Checkpointer(directory) as checkpointer:
         checkpointer.save(7, state, progress)
-        # The caller goes on with its arrays while the save is in flight.
+        # The caller continues to use its arrays while the save is in flight.
         state.params["Dense_0"]["kernel"][:] = 0
         restored, restored_progress = checkpointer.restore_latest(zeros_like(state))
     assert_same_bits(restored, expected)
@@ -115,7 +118,7 @@ def test_there_is_nothing_to_restore_in_an_empty_directory(directory, state):
         ([0, 0, 0], [2, 3]),
         ([1, 1, 1, 1], [1, 3, 4]),
         ([1, 2, 3], [2, 3]),
-        # A run that goes on from step 4 needs step 2, which step 5 does not.
+        # A run that resumes from step 4 needs step 2; from step 5 it does not.
         ([1, 2, 2, 2, 5], [2, 4, 5]),
         ([1, 2, 2, 2, 5, 5], [5, 6]),
     ],
@@ -126,7 +129,7 @@ def test_the_two_latest_and_their_best_are_kept(directory, state, best_steps, ke
     with Checkpointer(directory) as checkpointer:
         for step in kept:
             assert checkpointer.restore(step, state).step == step
-        # A reopened one goes on the same way.
+        # A reopened one continues in the same way.
         last, best = len(best_steps), best_steps[-1]
         checkpointer.save(last + 1, at(state, last + 1), {"best_step": best})
     assert steps(directory) == sorted({best, last, last + 1} - {0})
@@ -444,6 +447,23 @@ def test_a_forged_checkpoint_is_one_line(directory, state, name, content):
                 read()
             assert "\n" not in str(caught.value)
         assert checkpointer.restore_latest(state) is None
+
+
+def test_an_array_of_another_type_leaves_no_warning_of_python(directory, state):
+    fill(directory, state, [1])
+    name = "state/_METADATA"
+    described = (directory / "1" / name).read_text()
+    # The last of the arrays: orbax has begun to read the others.
+    *_, last = re.finditer(r'(?<="value_type": )"[^"]+"', described)
+    changed = f'{described[: last.start()]}"0.0.0"{described[last.end() :]}'
+    forge(directory / "1", name, changed.encode())
+    with Checkpointer(directory) as checkpointer, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with pytest.raises(OSError, match="cannot be read: Unknown type: "):
+            checkpointer.restore(1, state)
+        assert checkpointer.restore_latest(state) is None
+        gc.collect()
+    assert not [str(one.message) for one in caught if "await" in str(one.message)]
 
 
 def test_a_checkpoint_without_a_checksum_of_each_file_is_not_whole(directory, state):

@@ -132,7 +132,7 @@ def test_results_of_another_configuration_are_told(tmp_path):
     for name in ("config.json", "results.json"):
         (tmp_path / name).write_text(json.dumps(CONTENTS[name]))
     assert Run.read(tmp_path).is_finished
-    # Where the data lies is no part of what a run is.
+    # The folder of the data does not belong to the identity of a run.
     moved = {**CONFIG, "dataset": {**CONFIG["dataset"], "data_dir": "elsewhere"}}
     (tmp_path / "config.json").write_text(json.dumps(moved))
     assert Run.read(tmp_path).is_finished

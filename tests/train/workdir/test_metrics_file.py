@@ -1,4 +1,4 @@
-"""The metrics of a run as they are read back: what is no line is left out, and told."""
+"""The metrics of a run as they are read back: what is not a line is left out, with a warning."""
 
 import json
 

@@ -234,7 +234,7 @@ def test_a_resumed_run_drops_what_it_is_about_to_repeat(tmp_path):
         *[("train", step) for step in (25, 30, 35, 40)],
         ("validation", 40),
     ]
-    # A last line that is JSON but has no end is torn as well: another would be joined to it.
+    # A last line that is JSON without a line end is torn, too: the next one would be joined to it.
     with (tmp_path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"step": 40}')
     with reporter(tmp_path, first_step=40):
@@ -265,7 +265,7 @@ def test_tensorboard_has_the_same_numbers_and_hides_repeated_steps(tmp_path):
         "train/learning_rate": 0.125,
     }
     *scalars, sizes = validation.summary.value
-    # A metric without a value has no chart.
+    # A metric without a value does not have a chart.
     assert {value.tag: value.simple_value for value in scalars} == {
         "validation/loss": 0.25,
         "validation/top_1_accuracy": 0.5,
@@ -284,7 +284,7 @@ def test_tensorboard_shows_the_test_and_the_learning_curves_at_the_end(tmp_path)
         report.results(RESULTS, TESTS)
     *_, test, last = events(event_files(tmp_path)[0])
     assert [value.tag for value in test.summary.value] == [
-        # What has no value has no chart.
+        # What does not have a value does not have a chart.
         *(f"test/{name}" for name in RESULTS["test"] if name != "few_top_3_accuracy"),
         "test/average_3_set_sizes",
     ]
@@ -413,7 +413,7 @@ def test_a_pipe_gets_plain_lines(tmp_path, capsys, monkeypatch):
     for row in [
         "test, with the parameters of epoch 2, which has the best macro top-3 accuracy on "
         "validation: loss 0.125",
-        # No column for the classes of few images, of which there is no number.
+        # No column for the classes of few images, because there is no number for them.
         "accuracy all macro set size",
         "top-1 96.25% - -",
         "top-3 - 99.12% -",
@@ -466,7 +466,7 @@ def test_a_table_says_of_how_many_classes_and_examples_it_is(tmp_path, capsys):
     assert rows[start + 2] == "top-1 50.00% 25.00%"
     assert rows[start + 4 : start + 6] == ["classes 2 1", "examples 6 4"]
     assert (r"classes without examples in this split, not counted: 2 (\x1b[31mrose, tulip)") in rows
-    # Of many classes a line names the first, and a file not all of a million.
+    # With many classes a line names the first, and a file not all of a million.
     absent = evaluated.to_json(np.array([0]), None, [f"c{index}" for index in range(2000)])
     assert (absent["classes_without_examples"], len(absent["named"])) == (1999, 1000)
     assert absent["groups"] == {"all": {"classes": 1, "examples": 1}}
@@ -555,7 +555,7 @@ def test_an_epoch_before_the_class_weights_comes_with_a_note(
 
 
 def shown_on_a_terminal(tmp_path, monkeypatch, steps):
-    """What a terminal of 120 columns gets of a run that goes on after its first epoch."""
+    """What a terminal of 120 columns gets from a run that resumes after its first epoch."""
     ours, theirs = pty.openpty()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "120")
@@ -592,7 +592,7 @@ def test_a_terminal_gets_a_bar(tmp_path, monkeypatch):
         done, to_do = (
             len("".join(re.findall(rf"\x1b\[{color}m([━╸╺]+)", frame))) for color in (91, 90)
         )
-        # The bar is drawn in whole characters, of which the two parts share one at most.
+        # The bar is drawn in full characters; its two parts share at most one.
         assert abs(done - fraction * (done + to_do)) <= 1
     assert "loss 28, accuracy 50.00%" in last
     assert "examples/s" in last
@@ -610,7 +610,7 @@ def test_the_curves_are_an_image_with_the_whole_history(tmp_path, capsys):
         image.load()
         assert image.format == "PNG"
         assert image.size == (1500, 600)
-        # Something is drawn: neither white alone, nor mostly ink.
+        # Something is drawn: neither only white, nor mostly ink.
         assert 0.5 < (np.asarray(image.convert("L")) == 255).mean() < 0.99
 
 

@@ -1,4 +1,4 @@
-"""What a run was trained on is kept, whatever a command is told to write."""
+"""A command never overwrites what a run was trained on."""
 
 import os
 

@@ -50,7 +50,7 @@ def test_a_field_with_its_default_is_not_in_the_name(config):
 
 
 def test_a_run_that_leaves_images_out_is_found_by_its_name():
-    """So that it goes on when that is asked for later, without a --workdir."""
+    """So that the option can be added later, without a --workdir."""
     for fields in ({"skip_unreadable": True}, {"check_images": "all"}):
         assert run_name(of_photos(**fields)) == run_name(of_photos())
     assert run_name(of_photos(label_noise=0.1)) != run_name(of_photos())
@@ -118,7 +118,7 @@ def test_a_run_is_read_from_its_configuration_and_finished_with_its_results(tmp_
     run = Run.read(tmp_path)
     assert run.is_finished
     assert run.results["test"] == {"loss": 1.0}
-    # Where the results alone were copied to, they say of what run they are.
+    # If only the results were copied, they contain the run that they belong to.
     (tmp_path / "config.json").unlink()
     assert Run.read(tmp_path).key == run.key
 

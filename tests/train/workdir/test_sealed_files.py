@@ -1,4 +1,4 @@
-"""A letter of any file of a run that changed on the disk: told in one line, and never believed."""
+"""A changed letter in any file of a run ends a command in one line, and is never believed."""
 
 import json
 import random
@@ -55,7 +55,7 @@ def test_any_letter_that_changed_is_told_or_changes_nothing(tmp_path, name):
     for message in told:
         assert message.startswith(f"{path} is not ")
         assert message.isprintable()
-    # The text may be laid out anew, and what somebody changes on purpose is unsealed.
+    # The text may be formatted differently, and a file that a user changes on purpose is unsealed.
     value = json.loads(whole)
     path.write_text(json.dumps(value))
     assert as_plain(READERS[name](tmp_path)) == expected
@@ -82,7 +82,7 @@ def test_the_message_says_what_to_do_after_a_change_on_purpose(tmp_path):
 
 @pytest.fixture
 def finished(tmp_path):
-    """A finished run, as far as it has what has no checksum in it."""
+    """A finished run, with only the files that contain no checksum."""
     (tmp_path / "classes.json").write_bytes(files.to_json(CLASSES.to_plain(), indent=1))
     metrics = MetricsFile(tmp_path / "metrics.jsonl", 0, None)
     for line in LINES:

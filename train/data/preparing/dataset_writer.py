@@ -50,7 +50,7 @@ class Contents:
 def write(
     builder: tfds.core.DatasetBuilder, contents: Contents, *, skip_unreadable: bool
 ) -> dict[str, int]:
-    """Writes a data set; goes on with the shards that an earlier call has written.
+    """Writes a data set; continues after the shards that an earlier call has written.
 
     Returns:
         The number of images that were left out as unreadable, by split.
@@ -77,7 +77,7 @@ def write(
         if final.exists():
             final.rmdir()
         unfinished.rename(final)
-        # Last: without its journal, a folder that is not renamed yet would be written anew.
+        # Last: without its journal, a folder that is not renamed yet would be written from scratch.
         for temporary in (_JOURNAL, LOCK):
             (final / temporary).unlink()
     return {split: len(contents.splits[split]) - len(examples) for split, examples in kept.items()}
@@ -123,14 +123,14 @@ def _write_splits(
             path = Path(template.sharded_filepath(shard_index=index, num_shards=len(ranges)))
             expected.add(path)
             noted = journal.shard(split, index)
-            # An earlier start may have skipped images where this one must not.
+            # An earlier start may have skipped images that this one must not skip.
             may_keep = noted is not None and (skip_unreadable or not noted.skipped)
             if noted is not None and may_keep and shards.is_whole(path, noted):
                 written[split][index] = noted
             else:
                 missing.append((split, index, indices, path))
     for path in set(folder.iterdir()) - expected:
-        path.unlink()  # Of a killed start, or of other contents.
+        path.unlink()  # From a killed start, or with other contents.
     total = sum(len(examples) for examples in contents.splits.values())
     done = total - sum(len(indices) for _, _, indices, _ in missing)
     if done:

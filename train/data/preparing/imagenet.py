@@ -36,7 +36,7 @@ def prepare(
     tfds decodes no image, so that none can be left out: the result is empty.
     """
     del skip_unreadable
-    # Without one of them tfds prepares the other split alone.
+    # Without one of them tfds prepares only the other split.
     missing = [one for one in _ARCHIVES if not (manual_dir / one.name).is_file()]
     if missing:
         remedies = ["register at https://image-net.org/download-images and download into it"]

@@ -86,11 +86,11 @@ class Download:
         size: its size, for people.
         species_file: the metadata file on species.
         organs_file: the metadata file on images.
-        metadata_in_archive: whether the two metadata files are in the archive; otherwise they lie
+        metadata_in_archive: whether the two metadata files are in the archive; otherwise they are
             beside it.
         read_species: the content of the first to species by the names of their folders.
         read_organs: the content of the second to organs by the names of images, without the suffix.
-        md5: the published MD5 checksum of the archive, where known.
+        md5: the published MD5 checksum of the archive, if known.
     """
 
     builder: type[Plantnet]
@@ -205,7 +205,7 @@ def list_images(download: Download, manual_dir: Path) -> Contents:
 
 def _find(download: Download, manual_dir: Path) -> tuple[ZipSource | FolderSource, str]:
     """The archive or the folder with the splits, and the path of the splits in it."""
-    # The archive of the other version too: its message is clearer than that there is no archive.
+    # The archive of the other version too: its message is clearer than a missing archive.
     for candidate in (download, *_DOWNLOADS):
         archive = manual_dir / candidate.archive
         if archive.is_file():

@@ -1,4 +1,4 @@
-"""Writes the records of a data set so that a second start goes on where the first one ended.
+"""Writes the records of a data set so that a second start continues after the first one.
 
 A split is cut into shards before anything is written. A shard is written under another name, made
 durable, renamed and then noted in a journal. A shard that is not in the journal is written again.
@@ -121,7 +121,7 @@ def write(
     *,
     skip_unreadable: bool,
 ) -> tuple[int, list[str]]:
-    """Writes a shard, which gets its final name when it is whole.
+    """Writes a shard, which gets its final name when it is complete.
 
     Returns:
         The number of records, and the paths of the images left out.

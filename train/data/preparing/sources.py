@@ -36,7 +36,7 @@ class Source(Protocol):
         ...
 
     def size(self, path: str) -> int:
-        """The size of the file in bytes; 0 where it is not known before the file is read."""
+        """The size of the file in bytes; 0 if it is not known before the file is read."""
         ...
 
     def fingerprint(self, path: str) -> str:
@@ -61,7 +61,7 @@ class ZipSource:
         try:
             self._zip = zip_files.opened(archive)
         except zipfile.BadZipFile as error:
-            # The list of members is at the end: a download that broke off has none.
+            # The list of members is at the end: a download that broke off does not have it.
             raise UserError(
                 f"{archive} is not a zip archive, or not all of one ({error}); {hint}"
             ) from error
@@ -122,7 +122,7 @@ class FolderSource:
         return files.read_bounded(self._folder / path)
 
     def where(self, path: str) -> str:
-        """The whole path."""
+        """The complete path."""
         return str(self._folder / path)
 
     def size(self, path: str) -> int:

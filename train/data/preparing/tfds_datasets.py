@@ -57,7 +57,7 @@ def write(unprepared: tfds.core.DatasetBuilder, manual_dir: Path) -> None:
     )
     with locked(final.parent):
         for unfinished in final.parent.glob(f"incomplete.*_{final.name}"):
-            shutil.rmtree(unfinished)  # Of a killed start: tfds does not go on with it.
+            shutil.rmtree(unfinished)  # From a killed start: tfds does not resume it.
         if not sys.stderr.isatty():
             tfds.disable_progress_bar()
             show_line(f"tfds prepares {unprepared.name} in {final}")

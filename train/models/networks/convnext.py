@@ -1,7 +1,7 @@
 """ConvNeXts for large images, as timm builds them (Liu et al. 2022, "A ConvNet for the 2020s").
 
 The last layer, `head.fc` in timm, is the head here. The rates of stochastic depth are the paper's
-for ImageNet-1k, which torchvision has too; timm's is 0 unless it is told another one.
+for ImageNet-1k, which torchvision has too; timm's default is 0.
 """
 
 import functools

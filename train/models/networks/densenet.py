@@ -21,10 +21,10 @@ _STEM = 2
 
 
 class SmallDenseNet(nn.Module):
-    """For small images: three blocks of as many bottleneck layers.
+    """For small images: three blocks with the same number of bottleneck layers.
 
     The depth, as the paper counts it, is 6 · layers_per_block + 4. The modules of all layers are
-    directly inside the network, where finished runs have them.
+    directly inside the network, because finished runs have them there.
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
@@ -45,9 +45,9 @@ class SmallDenseNet(nn.Module):
         hidden = layers.conv(images, _STEM * self.growth, 3, name="conv1")
         for block in (1, 2, 3):
             if block > 1:
-                hidden = _halved(layers, hidden, f"transition{block - 1}_")
+                hidden = _halve(layers, hidden, f"transition{block - 1}_")
             for index in range(self.layers_per_block):
-                hidden = _grown(layers, hidden, self.growth, f"block{block}_{index}_")
+                hidden = _grow(layers, hidden, self.growth, f"block{block}_{index}_")
         return mean_over_image(nn.relu(layers.batch_norm(hidden, name="bn")))
 
 
@@ -67,11 +67,11 @@ class DenseLayer(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Activations [n, h, w, c] to [n, h, w, c + growth]."""
-        return _grown(self.layers, inputs, self.growth, dropout=self.dropout)
+        return _grow(self.layers, inputs, self.growth, dropout=self.dropout)
 
 
 class Transition(nn.Module):
-    """What halves the channels and the image between two blocks.
+    """Halves the channels and the image between two blocks.
 
     Attributes:
         layers: the layers of the network.
@@ -82,7 +82,7 @@ class Transition(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
         """Activations [n, h, w, c] to [n, h / 2, w / 2, c / 2]."""
-        return _halved(self.layers, inputs)
+        return _halve(self.layers, inputs)
 
 
 class DenseNet(nn.Module):
@@ -119,10 +119,10 @@ class DenseNet(nn.Module):
         return mean_over_image(nn.relu(layers.batch_norm(hidden, name="norm5")))
 
 
-def _grown(
+def _grow(
     layers: Layers, inputs: jax.Array, growth: int, before: str = "", *, dropout: float = 0.0
 ) -> jax.Array:
-    """The inputs of a bottleneck layer with its new channels; `before` begins its names."""
+    """The inputs of a bottleneck layer with its new channels; `before` is the prefix of names."""
     hidden = nn.relu(layers.batch_norm(inputs, name=f"{before}bn1"))
     hidden = layers.conv(hidden, _BOTTLENECK * growth, 1, name=f"{before}conv1")
     hidden = nn.relu(layers.batch_norm(hidden, name=f"{before}bn2"))
@@ -130,8 +130,8 @@ def _grown(
     return jnp.concatenate([inputs, layers.dropout(hidden, dropout)], axis=-1)
 
 
-def _halved(layers: Layers, inputs: jax.Array, before: str = "") -> jax.Array:
-    """Half as many channels of half the image; `before` begins the names."""
+def _halve(layers: Layers, inputs: jax.Array, before: str = "") -> jax.Array:
+    """Half the channels of half the image; `before` is the prefix of the names."""
     hidden = nn.relu(layers.batch_norm(inputs, name=f"{before}bn"))
     hidden = layers.conv(hidden, inputs.shape[-1] // 2, 1, name=f"{before}conv")
     return avg_pool(hidden, 2, stride=2)

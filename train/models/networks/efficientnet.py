@@ -29,7 +29,7 @@ class Stage(NamedTuple):
     """Blocks of one shape.
 
     Attributes:
-        expansion: how many times as many channels are inside of a block as there are in its inputs.
+        expansion: the number of channels inside a block, divided by that of its inputs.
         size: the rows and columns of the depthwise convolutions.
         stride: the stride of the first block.
         channels: the channels of the results.
@@ -106,7 +106,7 @@ class EfficientNet(nn.Module):
         return layers.dropout(features, self.dropout)
 
 
-# Of efficientnet_b0.
+# The stages of efficientnet_b0.
 _STAGES = (
     Stage(1, 3, 1, 16, 1),
     Stage(6, 3, 2, 24, 2),
@@ -195,7 +195,7 @@ _LUKEMELAS_LATER = {
     "_bn2": "bn3",
 }
 _PLACES = [(stage, index) for stage, one in enumerate(_STAGES) for index in range(one.num_blocks)]
-# Its networks, and those of efficientnet-lite-pytorch, have TensorFlow's weights and padding.
+# Its networks, and efficientnet-lite-pytorch's, have TensorFlow's weights and padding.
 _LUKEMELAS = OtherNames(
     sign="_conv_stem.weight",
     renames={
@@ -262,8 +262,8 @@ def _lite(of_tensorflow: bool) -> ModelSpec:
     )
 
 
-# By timm's names, with the parameters below the head. The sizes of images are those at which
-# torchvision evaluates. The two of Lite0 have the same variables: no file tells which it is for.
+# By timm's names, with the parameters below the head. The sizes of images are the sizes at which
+# torchvision evaluates. The two of Lite0 have the same variables, so a file fits both.
 NETWORKS = {
     "efficientnet_b0": _efficientnet(1.0, 1.0, 0.2, 224, 4_007_548),
     "efficientnet_b1": _efficientnet(1.0, 1.1, 0.2, 240, 6_513_184),

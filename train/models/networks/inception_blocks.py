@@ -1,4 +1,4 @@
-"""What the Inceptions are made of: branches of convolutions and poolings, side by side."""
+"""The parts of the Inceptions: branches of convolutions and poolings, side by side."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -102,8 +102,8 @@ def side_by_side(
 ) -> jax.Array:
     """The outputs of branches, concatenated.
 
-    A step is called as its branch where the branch has one step. The steps of the others have a
-    number too. A pooling before a single convolution does not count, as it has no variables.
+    The name of a step is the name of its branch, with a number if the branch has several steps. A
+    pooling before a single convolution does not count, because it does not have variables.
 
     Args:
         layers: the layers of the network.
@@ -175,7 +175,7 @@ class Inception(nn.Module):
 
 
 def timms_names(here: str, there: str) -> dict[str, str]:
-    """The names of what is in a block here, and in timm, where every step has a number."""
+    """The names of the modules of a block here, and in timm, which numbers every step."""
     return {
         here + "/branch{}_{}_{}": there + ".branch{}.{}.{}",
         # Behind a pooling.

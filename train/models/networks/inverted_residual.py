@@ -1,4 +1,4 @@
-"""The block that MobileNets and EfficientNets are made of, and how they are made of it.
+"""The block of MobileNets and EfficientNets, and how these networks use it.
 
 It is a residual block with more channels inside than outside (Sandler et al. 2018). Its convolution
 over places is depthwise, and may be followed by a squeeze-and-excite (Hu et al. 2018).
@@ -55,7 +55,7 @@ class SqueezeExcite(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: jax.Array) -> jax.Array:
-        """Activations [n, h, w, c] to as many."""
+        """Activations [n, h, w, c] to activations of the same shape."""
         conv = self.layers.conv
         means = inputs.mean(axis=(1, 2), keepdims=True, dtype=jnp.float32)
         hidden = conv(means, self.squeeze.channels, 1, use_bias=True, name="reduce")
@@ -67,8 +67,8 @@ class SqueezeExcite(nn.Module):
 class InvertedResidual(nn.Module):
     """Expands the channels, convolves each of them, and projects them, beside a shortcut.
 
-    The shortcut is there where the result has the shape of the inputs, and the expansion where it
-    changes the number of channels.
+    There is a shortcut if the result has the shape of the inputs, and an expansion if it changes
+    the number of channels.
 
     Attributes:
         block: its shape.
@@ -137,6 +137,6 @@ def mobile_features(
 
 
 def round_channels(channels: float) -> int:
-    """The nearest multiple of 8, or the next larger one where that is less than 90 %."""
+    """The nearest multiple of 8, or the next larger one if the nearest is less than 90 %."""
     nearest = max(8, int(channels + 4) // 8 * 8)
     return nearest if nearest >= 0.9 * channels else nearest + 8

@@ -1,4 +1,4 @@
-"""No hidden layer: the head is all there is."""
+"""A network without layers below the head."""
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,7 @@ class Linear(nn.Module):
 
     Attributes:
         axis_name: not used; networks with batch norm average over this axis.
-        dtype: not used; there is no layer below the head.
+        dtype: not used, because there are no layers below the head.
     """
 
     axis_name: str | None
@@ -20,5 +20,5 @@ class Linear(nn.Module):
     @nn.compact
     def __call__(self, inputs: jax.Array, *, train: bool) -> jax.Array:
         """Inputs [n, ...] to features [n, d]: all numbers of an image, or the features."""
-        del train  # There is nothing that training changes.
+        del train  # Training does not change anything here.
         return inputs.reshape(inputs.shape[0], -1).astype(jnp.float32)

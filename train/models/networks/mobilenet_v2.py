@@ -21,8 +21,8 @@ class MobileNetV2(nn.Module):
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
-        stages: of each, how many times as many channels are inside of a block as there are in its
-            inputs, the channels of its result, the blocks, and the stride of the first of them.
+        stages: for each, the number of channels inside a block divided by that of its inputs, the
+            channels of its result, the number of blocks, and the stride of the first block.
         stem: the channels of the first convolution.
         last: the number of features.
         dropout: the probability that a feature is set to 0 in training.

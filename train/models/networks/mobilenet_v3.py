@@ -22,7 +22,7 @@ from train.models.weights.names import PublishedNames
 
 
 class MobileNetV3(nn.Module):
-    """Inverted residuals, of which some squeeze, and a hidden layer on the features of the image.
+    """Inverted residuals, some with a squeeze, and a hidden layer on the features of the image.
 
     Attributes:
         axis_name: the axis over devices over which batch norm averages.
@@ -59,7 +59,7 @@ class MobileNetV3(nn.Module):
 def block(
     expanded: int, size: int, stride: int, channels: int, *, squeezes: bool, hard_swish: bool
 ) -> Block:
-    """A block as the paper's tables have it; without hard-swish it has ReLU."""
+    """A block in the form of the paper's tables; without hard-swish it has ReLU."""
     return Block(
         expanded,
         size,
@@ -107,11 +107,11 @@ _SMALL = (
 
 
 def _names(blocks: tuple[Block, ...]) -> PublishedNames:
-    """Torchvision's, which number the layers that a block has."""
+    """The names of torchvision, which number the layers of a block."""
     modules = {"stem_conv": "features.0.0", "stem_bn": "features.0.1"}
     for number, one in enumerate(blocks, start=1):
         here, there = f"block{number}", f"features.{number}.block"
-        # In both networks the first block alone does not expand.
+        # In both networks only the first block does not expand.
         layers = [*(["expand"] if number > 1 else []), "depthwise"]
         layers += [*(["squeeze"] if one.squeeze is not None else []), "project"]
         for place, layer in enumerate(layers):

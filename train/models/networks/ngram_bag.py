@@ -1,4 +1,4 @@
-"""A network of names: the mean of what their character n-grams are embedded to."""
+"""A network of names: the mean of the embeddings of their character n-grams."""
 
 import functools
 
@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax.typing import DTypeLike
 
-# Stand before and after a name, as characters that no text has: "ton" at the end is another n-gram
+# Marks before and after a name, characters that no text has: "ton" at the end is another n-gram
 # than inside.
 _START, _END = 1, 2
 # Odd, with bits that look random: 2^32 divided by the golden ratio.
@@ -58,7 +58,7 @@ def _mark(names: jax.Array) -> jax.Array:
     """The names with their marks, [n, length + 2]."""
     marked = jnp.pad(names, ((0, 0), (1, 1)))
     position = jnp.arange(marked.shape[-1])[None, :]
-    # A character is not 0: the first 0 behind the start is where a name ends.
+    # A character is not 0: a name ends at the first 0 after the start.
     end = (names > 0).sum(axis=-1, keepdims=True) + 1
     marked = jnp.where(position == 0, jnp.uint32(_START), marked)
     return jnp.where(position == end, jnp.uint32(_END), marked)
@@ -75,5 +75,5 @@ def _ngrams(marked: jax.Array, length: int) -> tuple[jax.Array, jax.Array]:
 
 def _mixed(hashes: jax.Array, characters: jax.Array) -> jax.Array:
     product = (hashes ^ characters) * jnp.uint32(_MULTIPLIER)
-    # The low bits of a product depend on low bits alone; these are what the remainder takes.
+    # The low bits of a product depend only on low bits; the remainder takes these.
     return product ^ (product >> jnp.uint32(15))

@@ -68,7 +68,7 @@ class Bottleneck(nn.Module):
 
 
 def _shortcut(block: BasicBlock | Bottleneck, inputs: jax.Array, channels: int) -> jax.Array:
-    """The inputs, or a projection where the block changes their shape."""
+    """The inputs, or a projection if the block changes their shape."""
     if block.stride == 1 and inputs.shape[-1] == channels:
         return inputs
     return block.layers.conv_norm(

@@ -37,7 +37,7 @@ class ShuffleUnit(nn.Module):
             hidden = inputs
         hidden = conv_norm(hidden, half, 1, name="branch2_before")
         hidden = conv_norm(self._depthwise(hidden, "branch2"), half, 1, name="branch2")
-        # Of each pair of channels, one from either branch.
+        # Each pair of channels has one from each branch.
         pairs = jnp.stack([beside, hidden], axis=-1)
         return pairs.reshape(*hidden.shape[:-1], self.channels)
 

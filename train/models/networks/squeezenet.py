@@ -15,7 +15,7 @@ from train.models.layers import Layers, max_pool
 from train.models.model_spec import ModelSpec
 from train.models.weights.names import PublishedNames
 
-# The channels inside of each fire, in units of those of the first.
+# The channels inside each fire, in units of the first fire's.
 _SQUEEZED = (1, 1, 2, 2, 3, 3, 4, 4)
 # The fires before which the image is halved: the fourth and the last.
 _POOLED = (3, 7)
@@ -25,7 +25,7 @@ class Fire(nn.Module):
     """A 1 by 1 convolution to few channels, then one of 1 by 1 beside one of 3 by 3.
 
     Attributes:
-        squeezed: the few channels; the block has eight times as many.
+        squeezed: the number of these few channels; the block has eight times this number.
         layers: the layers of the network.
     """
 
@@ -48,7 +48,7 @@ class SqueezeNet(nn.Module):
     Attributes:
         axis_name: not used; networks with batch norm average over this axis.
         width: the channels of the first convolution.
-        squeezed: the channels inside of the first fire; the features are 32 times as many.
+        squeezed: the channels inside the first fire; there are 32 times as many features.
         dropout: the probability that a feature of a place is set to 0 in training.
         dtype: the type in which the layers compute.
     """

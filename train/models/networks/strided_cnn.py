@@ -11,7 +11,7 @@ from train.models.layers import Layers, mean_over_image
 class StridedCNN(nn.Module):
     """Four 3 by 3 convolutions with batch norm, all but the last with stride 2, and a mean.
 
-    An image of 32 x 32 x 3 takes 4.9 million multiply-adds, of which `SmallCNN` needs 39. There
+    An image of 32 x 32 x 3 takes 4.9 million multiply-adds; `SmallCNN` takes 39 million. There
     are 240,480 parameters in the convolutions.
 
     Attributes:

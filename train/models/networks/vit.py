@@ -1,12 +1,12 @@
 """Vision transformers for large images, as timm builds them: ViT, DINOv2 and CLIP's image towers.
 
 Dosovitskiy et al. 2021, Oquab et al. 2024 with the registers of Darcet et al. 2024, and Radford et
-al. 2021. The features are those of the class token. The last layer, `head` in timm, is the head
-here. The towers of CLIP end with their projection: the features are the embeddings that are
-compared with those of texts. timm has that projection in the place of the head.
+al. 2021. The features are the features of the class token. The last layer, `head` in timm, is the
+head here. The towers of CLIP end with their projection: the features are the embeddings that are
+compared with embeddings of texts. timm has this projection as its head.
 
 OpenAI's CLIP, and some after it, have a quick approximation of GELU. A file of weights does not
-tell: `quick_gelu` in its publisher's `open_clip_config.json` does.
+show it; `quick_gelu` in its publisher's `open_clip_config.json` does.
 """
 
 import functools
@@ -38,7 +38,7 @@ class Block(nn.Module):
         num_heads: the heads of the attention.
         activation: the activation of the hidden layer.
         layer_scale: the first factors of the two branches; None for branches without.
-        dropout: the rate after each dense layer but that of queries, keys and values.
+        dropout: the rate after each dense layer except the one for queries, keys and values.
         stochastic_depth: the rate at which an example skips a branch.
         layers: the layers of the network.
     """
@@ -54,9 +54,9 @@ class Block(nn.Module):
     def __call__(self, tokens: jax.Array) -> jax.Array:
         """Tokens [n, t, d] to tokens [n, t, d]."""
         branch = self._attention(self.layers.layer_norm(tokens, name="norm1"))
-        tokens = tokens + self._scaled(branch, "ls1")
+        tokens = tokens + self._scale_and_drop(branch, "ls1")
         branch = self._mlp(self.layers.layer_norm(tokens, name="norm2"))
-        return tokens + self._scaled(branch, "ls2")
+        return tokens + self._scale_and_drop(branch, "ls2")
 
     def _attention(self, tokens: jax.Array) -> jax.Array:
         n, t, d = tokens.shape
@@ -76,7 +76,7 @@ class Block(nn.Module):
         hidden = self.layers.dropout(hidden, self.dropout)
         return self.layers.dropout(self.layers.dense(hidden, d, name="mlp_fc2"), self.dropout)
 
-    def _scaled(self, branch: jax.Array, name: str) -> jax.Array:
+    def _scale_and_drop(self, branch: jax.Array, name: str) -> jax.Array:
         if self.layer_scale is not None:
             branch = self.layers.layer_scale(branch, self.layer_scale, name=name)
         return self.layers.stochastic_depth(branch, self.stochastic_depth)
@@ -88,18 +88,18 @@ class VisionTransformer(nn.Module):
     Attributes:
         axis_name: as all networks have it; there is no batch norm.
         patch_size: the height and width of a patch.
-        grid_size: the rows and columns of patches that have a learned position. Those of images
-            of another size are interpolated.
+        grid_size: the rows and columns of patches that have a learned position. For images of
+            another size the positions are interpolated.
         width: the features of a token.
         depth: the number of blocks.
         num_heads: the heads of each attention.
-        registers: the number of tokens that stand for no patch.
+        registers: the number of tokens that do not stand for a patch.
         layer_scale: the first factors of the branches; None for branches without.
         projection: the features of the embedding that a tower of CLIP ends with. Such a tower has
             a norm before its blocks too, and patches without a bias. None for other networks.
         activation: the activation of the hidden layers.
-        dropout: the rate after the positions are added, and after each dense layer but that of
-            queries, keys and values.
+        dropout: the rate after the positions are added, and after each dense layer except
+            the one for queries, keys and values.
         stochastic_depth: the rate at which an example skips a branch of the last block.
         dtype: the type in which the matrix products compute.
     """
@@ -160,7 +160,7 @@ class VisionTransformer(nn.Module):
     def _with_positions(self, patches: jax.Array) -> jax.Array:
         """Patches [n, rows, columns, d] to tokens [n, t, d], the class token first."""
         n, rows, columns, d = patches.shape
-        # As in timm: beside registers, the class token has no position.
+        # As in timm: with registers, the class token does not have a position.
         with_class = 0 if self.registers else 1
         class_token = self.param("cls_token", nn.initializers.normal(1e-6), (1, 1, d))
         positions = self.param("pos_embed", _normal, (1, with_class + self.grid_size**2, d))

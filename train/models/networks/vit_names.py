@@ -1,4 +1,4 @@
-"""What timm and other publishers call the variables of vision transformers."""
+"""The names of timm and other publishers for the variables of vision transformers."""
 
 import re
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from train.models.weights.names import Arrays, OtherNames, PublishedNames
 
-# What is left out of a whole CLIP: all of its text tower. The names here of the image tower:
+# What is left out of a complete CLIP: all of its text tower. The names here of the image tower:
 _OF_TOWERS = ("patch_embed.", "cls_token", "pos_embed", "norm_pre.", "blocks.", "norm.", "proj.")
 
 
-def _position_of_class_added(arrays: Arrays) -> Arrays:
-    """Where there are registers, timm adds the position of the class token to that token."""
+def _add_class_position(arrays: Arrays) -> Arrays:
+    """With registers, timm adds the position of the class token to that token."""
     if "reg_token" not in arrays:
         return arrays
     # In half precision the sum would be rounded.
@@ -22,7 +22,7 @@ def _position_of_class_added(arrays: Arrays) -> Arrays:
     }
 
 
-def _joined(arrays: Arrays) -> Arrays:
+def _join_attention(arrays: Arrays) -> Arrays:
     """Queries, keys and values of Hugging Face's as one."""
     joined = {}
     for name, array in arrays.items():
@@ -35,7 +35,7 @@ def _joined(arrays: Arrays) -> Arrays:
     return joined
 
 
-def _tower_alone(arrays: Arrays) -> Arrays:
+def _keep_tower(arrays: Arrays) -> Arrays:
     tower = {
         name if name.startswith(_OF_TOWERS) else f"text.{name}": array
         for name, array in arrays.items()
@@ -44,7 +44,7 @@ def _tower_alone(arrays: Arrays) -> Arrays:
 
 
 def _hugging_face(prefix: str) -> OtherNames:
-    """Of ViT and of DINOv2, whose names differ where they are not the same."""
+    """Hugging Face's names of ViT and of DINOv2: equal names have one meaning in both."""
     block = f"{prefix}encoder.layer.{{}}"
     return OtherNames(
         sign=f"{prefix}embeddings.cls_token",
@@ -65,7 +65,7 @@ def _hugging_face(prefix: str) -> OtherNames:
             f"{prefix}layernorm": "norm",
             "classifier": "head",
         },
-        arrange=lambda arrays: _position_of_class_added(_joined(arrays)),
+        arrange=lambda arrays: _add_class_position(_join_attention(arrays)),
     )
 
 
@@ -74,7 +74,7 @@ def _open_clip(prefix: str) -> OtherNames:
 
     def arrange(arrays: Arrays) -> Arrays:
         # PyTorch's layout is [out, in]; this is a bare matrix, [in, out].
-        return _tower_alone(arrays | {"proj.weight": arrays["proj.weight"].T})
+        return _keep_tower(arrays | {"proj.weight": arrays["proj.weight"].T})
 
     return OtherNames(
         sign=f"{prefix}class_embedding",
@@ -101,7 +101,7 @@ _HUGGING_FACES_CLIP = OtherNames(
         "vision_model.embeddings.class_embedding": "cls_token",
         "vision_model.embeddings.position_embedding.weight": "pos_embed",
         "vision_model.embeddings.patch_embedding": "patch_embed.proj",
-        # Written thus there.
+        # Spelled in this way there.
         "vision_model.pre_layrnorm": "norm_pre",
         "vision_model.encoder.layers.{}.layer_norm{}": "blocks.{}.norm{}",
         "vision_model.encoder.layers.{}.self_attn.q_proj": "blocks.{}.attn.query",
@@ -112,19 +112,19 @@ _HUGGING_FACES_CLIP = OtherNames(
         "vision_model.post_layernorm": "norm",
         "visual_projection": "proj",
     },
-    arrange=lambda arrays: _tower_alone(_joined(arrays)),
+    arrange=lambda arrays: _keep_tower(_join_attention(arrays)),
 )
 
 
-def _head_as_projection(arrays: Arrays) -> Arrays:
-    """The projection of a tower, which timm has in the place of the head, with a bias of 0."""
+def _project_without_bias(arrays: Arrays) -> Arrays:
+    """The projection of a tower, which timm has as its head, with a bias of 0."""
     if "proj.weight" in arrays or np.any(arrays.get("head.bias", 1)):
         return arrays
     others = {name: array for name, array in arrays.items() if not name.startswith("head.")}
     return others | {"proj.weight": arrays["head.weight"]}
 
 
-_TIMMS_CLIP = OtherNames(sign="norm_pre.weight", arrange=_head_as_projection)
+_TIMMS_CLIP = OtherNames(sign="norm_pre.weight", arrange=_project_without_bias)
 
 _TORCHVISION = OtherNames(
     sign="class_token",
@@ -135,7 +135,7 @@ _TORCHVISION = OtherNames(
         "encoder.layers.encoder_layer_{}.ln_{}": "blocks.{}.norm{}",
         "encoder.layers.encoder_layer_{}.self_attention.in_proj_{}": "blocks.{}.attn.qkv.{}",
         "encoder.layers.encoder_layer_{}.self_attention.out_proj": "blocks.{}.attn.proj",
-        # Those of the published files, then those that its module has had since.
+        # The names in the published files, then the names that its module has had since.
         "encoder.layers.encoder_layer_{}.mlp.linear_{}": "blocks.{}.mlp.fc{}",
         "encoder.layers.encoder_layer_{}.mlp.0": "blocks.{}.mlp.fc1",
         "encoder.layers.encoder_layer_{}.mlp.3": "blocks.{}.mlp.fc2",
@@ -148,7 +148,7 @@ _TORCHVISION = OtherNames(
 _DINOV2 = OtherNames(
     sign="register_tokens",
     renames={"register_tokens": "reg_token"},
-    arrange=_position_of_class_added,
+    arrange=_add_class_position,
 )
 
 NAMES = PublishedNames(
@@ -160,8 +160,8 @@ NAMES = PublishedNames(
     },
     publisher="timm",
     head="head",
-    # DINOv2's in the place of hidden patches, a layer of Hugging Face's that no published
-    # classifier has, and the text towers of whole CLIPs.
+    # DINOv2's token for hidden patches, a layer of Hugging Face's that no published classifier
+    # has, and the text towers of complete CLIPs.
     left_out=("mask_token", "pooler.", "text."),
     others=(
         _TORCHVISION,

@@ -1,1 +1,1 @@
-"""Weights of other people's files, and files for other people's networks."""
+"""Weights from third-party files, and files for third-party networks."""

@@ -1,4 +1,4 @@
-"""What the publishers of weights call the variables of a network, and how they lay them out."""
+"""The publishers' names for the variables of a network, and their layouts."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -28,8 +28,8 @@ class OtherNames:
     """The names of another publisher, for reading.
 
     Attributes:
-        sign: the name of a variable that no other publisher's file of the family has.
-        renames: names, or the beginnings of names up to a dot, in that file and in PyTorch's of
+        sign: the name of a variable that only this publisher's files of the family have.
+        renames: names, or prefixes of names up to a dot, in that file and in PyTorch's of
             `PublishedNames`, with `{}` as there. The first that fits is taken; a name that none
             fits stays as it is.
         arrange: changes the renamed arrays that are cut or laid out in another way.
@@ -45,7 +45,7 @@ class OtherNames:
         try:
             return self.arrange(renamed)
         except (IndexError, KeyError, ValueError):
-            # Arrays are lacking or have other shapes. A message can name them better as they are.
+            # Arrays are missing or have other shapes. A message can name them better as they are.
             return renamed
 
 
@@ -59,7 +59,7 @@ class PublishedNames:
             of one variable may stand there too. The first that fits is taken; a path that none fits
             has dots for the slashes.
         head: the name of the last, linear layer there.
-        left_out: the beginnings of names of what is read and left out, such as auxiliary heads.
+        left_out: the prefixes of names of what is read and left out, such as auxiliary heads.
         others: the names of other publishers.
         sized: the names of arrays that are of another shape in files for images of another size.
         head_is_convolution: whether the last layer there is a convolution of 1 by 1.
@@ -134,7 +134,7 @@ _FROM_TORCH = {4: (2, 3, 1, 0), 2: (1, 0)}
 def from_torch(path: Path, array: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
     """A variable of this shape from an array in PyTorch's layout, the inverse of `to_torch`.
 
-    Axes of length 1 are dropped or added where only they differ.
+    Axes of length 1 are dropped or added if nothing else differs.
     """
     if path[-1] == "kernel":
         if array.ndim == 4 and len(shape) == 2:
@@ -146,8 +146,8 @@ def from_torch(path: Path, array: np.ndarray, shape: tuple[int, ...]) -> np.ndar
 def arrays_of(params: Any, batch_stats: Any, names: PublishedNames) -> Arrays:
     """The variables of a network by their names there, in PyTorch's layout.
 
-    A head that is not linear has no name there and is left out, as is the number of batches that
-    batch norm has seen: PyTorch then takes 0.
+    A head that is not linear does not have a name there and is left out. So is the number of
+    batches that batch norm has seen: PyTorch then takes 0.
     """
     return {
         name: np.ascontiguousarray(names.to_torch(path, np.asarray(array)))
@@ -168,9 +168,9 @@ def unflatten(variables: Mapping[Path, Any]) -> tuple[Any, Any]:
 
 
 def _renamed(name: str, renames: Mapping[str, str]) -> str:
-    """A name with its beginning, up to a dot or its end, renamed."""
+    """A name with its prefix, up to a dot or the end, renamed."""
     parts = name.split(".")
-    # Names of others can have any number of parts, and templates have few.
+    # Names in third-party files can have any number of parts, and templates have few.
     most = max((template.count(".") + 1 for template in renames), default=0)
     for end in range(min(len(parts), most), 0, -1):
         begun = _match(".".join(parts[:end]), renames)

@@ -4,8 +4,8 @@ Such a file has a pickle of containers and tensors, and the storages of the tens
 members of a zip archive or, before PyTorch 1.6, one after the other behind the pickle. A pickle can
 name any function for its reader to call. This reader has harmless counterparts of the few functions
 that weights need, and refuses all others by name. A pickle of a hundred bytes can also describe a
-tuple whose hash, or whose text, takes years: each level holds the one below twice. Nothing but
-texts and numbers is therefore hashed or printed.
+tuple whose hash, or whose text, takes years: each level holds the one below twice. Therefore only
+texts and numbers are hashed or printed.
 """
 
 import io
@@ -34,7 +34,7 @@ _LEGACY_PROTOCOL = 1001
 _STATE_DICT_NAMES = ("state_dict", "model_state_dict", "model")
 # The deepest state dict; bounded, because a damaged pickle can make a dictionary that holds itself.
 _MAX_NESTING = 2
-# NumPy has no more. The product of a hundred thousand lengths takes long.
+# NumPy does not have more. The product of a hundred thousand lengths takes long.
 _MAX_AXES = 64
 # Layers can share weights, and a file can have many names for each of its bytes.
 _MOST_VIEWS = 8
@@ -83,7 +83,7 @@ class _Tensor(NamedTuple):
 
 
 class _Function(NamedTuple):
-    """The counterpart of a function; unlike a function, it has no attribute that can be set."""
+    """The counterpart of a function; unlike a function's, its attributes cannot be set."""
 
     function: Callable[..., Any]
 
@@ -92,7 +92,7 @@ class _Function(NamedTuple):
 
 
 def read_state_dict(file: IO[bytes]) -> dict[str, np.ndarray]:
-    """The tensors of a model that `torch.save` wrote, alone or among other things.
+    """The tensors of a model that `torch.save` wrote, also if other things are in the file.
 
     Args:
         file: starts as `ZIP_START` or `LEGACY_START`.
@@ -101,9 +101,9 @@ def read_state_dict(file: IO[bytes]) -> dict[str, np.ndarray]:
         Read-only arrays by their names in the model.
 
     Raises:
-        UserError: the file has no state dict, or names more than tensors and containers; the
-            message continues a sentence that begins with the name of the file.
-        Exception: of any kind, where the file is damaged: a pickle can fail in many ways.
+        UserError: the file does not have a state dict, or names more than tensors and containers;
+            the message continues a sentence that starts with the name of the file.
+        Exception: of any kind, if the file is damaged: a pickle can fail in many ways.
     """
     is_zip = file.read(len(ZIP_START)) == ZIP_START
     file.seek(0)
@@ -129,7 +129,7 @@ def _read_zip(file: IO[bytes]) -> tuple[Any, Callable[[str], bytes]]:
 
     def read(name: str) -> bytes:
         member = archive.getinfo(folder + name)
-        # A stored member is no larger than the file; a compressed one can be a bomb.
+        # A stored member is at most as large as the file; a compressed one can be a bomb.
         if member.compress_type != zipfile.ZIP_STORED:
             raise UserError("has compressed members, which torch.save never writes")
         return archive.read(member)
@@ -220,7 +220,7 @@ def _to_array(tensor: _Tensor, content: bytes) -> np.ndarray:
     return np.lib.stride_tricks.as_strided(
         np.frombuffer(content, storage.dtype)[tensor.offset :],
         tensor.shape,
-        # Nothing is a step of an axis of one number, which may have any stride.
+        # An axis of one number takes no steps, so it may have any stride.
         [
             stride * storage.dtype.itemsize if length > 1 else 0
             for length, stride in zip(tensor.shape, tensor.strides, strict=True)
@@ -240,7 +240,7 @@ def _rebuild_tensor(storage: Any, offset: Any, shape: Any, strides: Any, *_: Any
     ):
         raise ValueError("a tensor is described by values that describe none")
     last = offset + sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True))
-    # Hazard: as_strided, which makes the array, would read outside of the buffer.
+    # Hazard: as_strided, which makes the array, would read outside the buffer.
     if all(shape) and last >= storage.size:
         raise ValueError(
             f"a tensor of shape {shape} reaches beyond the {storage.size} numbers of its storage"
@@ -252,7 +252,7 @@ def _rebuild_parameter(data: Any, *_: Any) -> Any:
     return data
 
 
-def _ordered(items: Any = ()) -> OrderedDict[Any, Any]:
+def _make_ordered(items: Any = ()) -> OrderedDict[Any, Any]:
     made: OrderedDict[Any, Any] = OrderedDict()
     for key, value in items:
         _check_key(key)
@@ -271,7 +271,7 @@ def _check_key(key: Any) -> None:
         raise TypeError(f"a key is no text or number, but a {type(key).__name__}")
 
 
-# What PyTorch names first where weights are quantised, to integers or to real numbers of 8 bits.
+# What PyTorch names first if weights are quantised, to integers or to real numbers of 8 bits.
 _QUANTISED = {
     ("torch._utils", "_rebuild_qtensor"),
     ("torch._utils", "_rebuild_tensor_v3"),
@@ -280,7 +280,7 @@ _QUANTISED = {
 
 _TENSOR, _PARAMETER = _Function(_rebuild_tensor), _Function(_rebuild_parameter)
 _ALLOWED: dict[tuple[str, str], Any] = {
-    ("collections", "OrderedDict"): _Function(_ordered),
+    ("collections", "OrderedDict"): _Function(_make_ordered),
     ("torch._utils", "_rebuild_tensor"): _TENSOR,
     ("torch._utils", "_rebuild_tensor_v2"): _TENSOR,
     ("torch._utils", "_rebuild_parameter"): _PARAMETER,
@@ -302,8 +302,8 @@ _ALLOWED: dict[tuple[str, str], Any] = {
 }
 
 
-class _Whole:
-    """A file of which a part that is cut short is an error, and not a shorter part."""
+class _CompleteReads:
+    """A file whose reads raise an error at the end, instead of returning fewer bytes."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -312,7 +312,7 @@ class _Whole:
         file.seek(start)
 
     def read(self, size: int) -> bytes:
-        # Hazard: a file makes room for all that it is asked for, before it finds that it has less.
+        # Hazard: a file makes room for all requested bytes before it finds that it has fewer.
         found = self._file.read(min(size, self._size))
         if len(found) < size:
             raise EOFError("the pickle is cut short")
@@ -328,7 +328,7 @@ class _Whole:
 def _with_checked_keys(
     load: Callable[[Any], None], keys: slice
 ) -> Callable[[pickle.Unpickler], None]:
-    """The reader of an opcode that hashes some of what is on the stack."""
+    """A reader of an opcode that checks the keys on the stack before they are hashed."""
 
     def checked(unpickler: Any) -> None:
         for key in unpickler.stack[keys]:
@@ -341,7 +341,7 @@ def _with_checked_keys(
 class _Unpickler(pickle._Unpickler):
     """Unpickles containers, numbers, strings and tensors, and nothing else.
 
-    It is the standard library's reader in Python, as the one in C hashes whatever is a key. 3,000
+    It is the standard library's reader in Python, because the reader in C hashes any key. 3,000
     tensors take it 0.15 s instead of 0.06 s. Their numbers are not in the pickle.
 
     Attributes:
@@ -350,11 +350,11 @@ class _Unpickler(pickle._Unpickler):
 
     def __init__(self, file: IO[bytes]) -> None:
         # Python 2 wrote texts as bytes.
-        super().__init__(_Whole(file), encoding="utf-8")
+        super().__init__(_CompleteReads(file), encoding="utf-8")
         self.storages: dict[str, _Storage] = {}
 
     dispatch = pickle._Unpickler.dispatch | {
-        # On the stack are what follows a mark, or all that there is.
+        # The keys are after a mark on the stack, or everything on it.
         opcode[0]: _with_checked_keys(pickle._Unpickler.dispatch[opcode[0]], keys)
         for opcode, keys in {
             pickle.SETITEM: slice(-2, -1),
@@ -364,7 +364,7 @@ class _Unpickler(pickle._Unpickler):
             pickle.FROZENSET: slice(None),
         }.items()
     }
-    # It makes as many zeros as the file says that there are bytes.
+    # It makes as many zeros as the file states bytes.
     del dispatch[pickle.BYTEARRAY8[0]]
 
     def find_class(self, module: str, name: str) -> Any:

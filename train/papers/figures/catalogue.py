@@ -6,7 +6,7 @@ The functions that draw them are named and not imported: --help does not need ma
 from dataclasses import dataclass
 from typing import Any, Literal
 
-# What files can be written; more would be untested.
+# The types of files that can be written; others would be untested.
 SUFFIXES = (".png", ".svg", ".pdf")
 
 

@@ -34,7 +34,7 @@ def lines(runs: Sequence[Run], field: str, value: Callable[[Run], float]) -> dic
     """The points of each line by its label, sorted by the value of the field.
 
     Raises:
-        UserError: no run has the field, or the runs of a point are no seeds of one experiment.
+        UserError: no run has the field, or the runs of a point are not seeds of one experiment.
     """
     selection.check_field(runs, field)
     experiments: dict[str, dict[float | None, list[Run]]] = defaultdict(lambda: defaultdict(list))

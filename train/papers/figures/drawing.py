@@ -14,13 +14,13 @@ from train.workdir.runs import Run
 
 
 class _Source(NamedTuple):
-    """Where what is drawn is read from.
+    """Where the data of a figure are read from.
 
     Attributes:
         read: reads it from workdirs.
         find: finds it in a folder.
-        what: what a count of it is of.
-        run: the run of one of what is read; None where it has none.
+        what: what is counted, for messages.
+        run: the run of an entry; None if it does not have one.
     """
 
     read: Callable[[Sequence[str]], Sequence[Any]]

@@ -16,11 +16,11 @@ def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
 
     Args:
         runs: at least one run.
-        metric: the metric of the validation split. By default that by which the first run selected
-            its epoch; a single run is then drawn with its top-K accuracies as well.
+        metric: the metric of the validation split. By default the metric that selected the epoch of
+            the first run; a single run is then drawn with its top-K accuracies as well.
 
     Raises:
-        UserError: a run did not log a whole epoch, or did not log the metric.
+        UserError: a run did not log a complete epoch, or did not log the metric.
     """
     lines = {_name(run, runs): run.metrics() for run in runs}
     steps_per_epoch = {name: _steps_per_epoch(name, lines[name]) for name in lines}

@@ -3,8 +3,8 @@
 These are Figures 4.1, 4.4, 4.5 and 4.6 of the thesis. The true label is the upper corner, and each
 loss is rescaled to [0, 1]. A noised loss is drawn with the same noise at all scores, which makes it
 continuous: `by_loss` draws the mean over 100 draws, as the paper does; the other figures have one
-draw, which shows the effect of more samples. Where a caption of the thesis leaves a parameter open,
-the value is ours.
+draw, which shows the effect of more samples. If a caption of the thesis does not state a
+parameter, the value is ours.
 """
 
 import functools
@@ -32,8 +32,8 @@ _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
 # Divisible by 2 and 3: losses bend at the middles of the sides and at the centre, so that these
 # have to be points.
 _CELLS = 90
-# Flat parts often lie at 0, 1/2 and 1. These values are in the middle of a band, so that rounding
-# errors draw no lines.
+# Flat parts are often at 0, 1/2 and 1. These values are in the middle of a band, so that rounding
+# errors do not draw lines.
 _LEVELS = np.linspace(-0.05, 1.05, 12)
 _REPLICATIONS = 100
 _SEED = 0
@@ -67,7 +67,7 @@ def rescaled(loss: Loss) -> np.ndarray:
 
 
 def of_label(loss: Callable[..., jax.Array], **parameters: float) -> Loss:
-    """A loss of the library with the label of the figures."""
+    """A loss of the library, with the label of the figures."""
     return lambda points: loss(points, jnp.full(points.shape[0], LABEL), **parameters)
 
 
@@ -134,8 +134,8 @@ def panels_by_loss(k: int) -> list[list[Panel | None]]:
             Panel("top-K error", of(losses.top_k_error, k=k)),
             Panel(_title("cross_entropy"), of(losses.cross_entropy)),
             Panel(_title("top_k_hinge"), of(losses.top_k_hinge, k=k)),
-            Panel(_in_two_lines("calibrated_top_k_hinge"), of(losses.calibrated_top_k_hinge, k=k)),
-            Panel(_in_two_lines("convex_top_k_hinge"), of(losses.convex_top_k_hinge, k=k)),
+            Panel(_break_title("calibrated_top_k_hinge"), of(losses.calibrated_top_k_hinge, k=k)),
+            Panel(_break_title("convex_top_k_hinge"), of(losses.convex_top_k_hinge, k=k)),
         ],
         [
             *(
@@ -235,14 +235,14 @@ def _title(loss: str) -> str:
     return LOSSES[loss].title
 
 
-def _in_two_lines(loss: str) -> str:
+def _break_title(loss: str) -> str:
     return _title(loss).replace(" ", "\n", 1)
 
 
 def _draw_panel(axes: Axes, panel: Panel, triangulation: Triangulation) -> TriContourSet:
     values = rescaled(panel.loss)
     filled = axes.tricontourf(triangulation, values, levels=_LEVELS, cmap=figure_style.COLOR_MAP)
-    # The lines can also be told apart in small print.
+    # The lines can also be distinguished in small print.
     axes.tricontour(triangulation, values, levels=_LEVELS, colors="white", linewidths=0.6)
     axes.set_title(panel.title, fontsize=8)
     axes.set_aspect("equal")

@@ -26,7 +26,7 @@ _WIDTH, _LEAST_HEIGHT, _MARGINS, _ENTRY = 7.5, 4.0, 0.5, 0.165
 def on_two_data_sets(results: Sequence[Tested]) -> Figure:
     """The macro top-1 accuracy on Pl@ntNet-300K over that on ImageNet, a point for each network.
 
-    Networks with results on one of the two alone are named and left out.
+    Networks with results on only one of the two are named and left out.
 
     Raises:
         UserError: no network has results on both.
@@ -51,7 +51,7 @@ def on_two_data_sets(results: Sequence[Tested]) -> Figure:
     if listed:
         show_line(f"not drawn, for want of results on the other data set: {'; '.join(listed)}")
     figure, axes = _scatter(points)
-    return _finished(
+    return _finish(
         figure,
         axes,
         x_label=f"{_IN_WORDS[_IMAGENET]} test {_TOP_1.in_words}",
@@ -69,13 +69,13 @@ def average_against_top(results: Sequence[Tested]) -> Figure:
     figure, axes = _scatter({network: (x[network], y[network]) for network in x})
     figure_style.draw_diagonal(axes)
     axes.set_title(_IN_WORDS[_PLANTS], fontsize=9)
-    return _finished(
+    return _finish(
         figure, axes, x_label=f"test {_TOP_5.in_words}", y_label=f"test {_AVERAGE_5.in_words}"
     )
 
 
 def numbers(networks: Sequence[str]) -> dict[str, int]:
-    """The numbers of networks, in their order: the thesis' own, then those of others by name."""
+    """The numbers of networks, in their order: the thesis' numbers, then others by name."""
     others = sorted(set(networks) - set(NETWORKS))
     number = {name: index for index, name in enumerate((*NETWORKS, *others), start=1)}
     return {name: number[name] for name in sorted(networks, key=lambda name: number[name])}
@@ -125,7 +125,7 @@ def _away_from_nearest(points: Mapping[str, tuple[float, float]], name: str) -> 
     return bool(right), bool(up)
 
 
-def _finished(figure: Figure, axes: Axes, *, x_label: str, y_label: str) -> Figure:
+def _finish(figure: Figure, axes: Axes, *, x_label: str, y_label: str) -> Figure:
     figure_style.show_as_percent(axes.xaxis, axes.yaxis)
     figure_style.finish(axes, x_label=x_label, y_label=y_label)
     figure_style.legend_beside(figure, axes)

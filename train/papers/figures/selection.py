@@ -23,7 +23,7 @@ def read(workdirs: Iterable[str]) -> list[Run]:
     Raises:
         UserError: a folder does not exist, has no finished run, or is named twice.
     """
-    return _of_one_data_set(read_any(workdirs))
+    return _check_one_data_set(read_any(workdirs))
 
 
 def read_any(workdirs: Iterable[str]) -> list[Run]:
@@ -50,7 +50,7 @@ def find(folder: str) -> list[Run]:
         raise UserError(
             f"--runs must be a folder of workdirs; {folder} has none with a finished run"
         )
-    return _of_one_data_set(found)
+    return _check_one_data_set(found)
 
 
 def find_any(folder: str) -> list[Run]:
@@ -65,7 +65,7 @@ def find_any(folder: str) -> list[Run]:
     workdirs = sorted(path.iterdir())
     for workdir in filter(Path.is_dir, workdirs):
         if (reason := run_files.why_no_results(workdir)) is not None:
-            # Without a configuration it is the file of something else.
+            # A file without a configuration is not a run's.
             if (workdir / run_files.CONFIG).exists():
                 raise UserError(reason)
             logging.warning("left out: %s", reason)
@@ -93,7 +93,7 @@ def labels(runs: Sequence[Run], *, without: str | None = None) -> list[str]:
 
 
 def by_label(runs: Sequence[Run]) -> dict[str, list[Run]]:
-    """The runs by label; those of one label are seeds of one experiment.
+    """The runs by label; runs of one label are seeds of one experiment.
 
     Raises:
         UserError: runs of one label differ in more than the seed.
@@ -199,7 +199,7 @@ def _read(workdir: Path) -> Run:
     return run
 
 
-def _of_one_data_set(runs: list[Run]) -> list[Run]:
+def _check_one_data_set(runs: list[Run]) -> list[Run]:
     names = sorted({run.fields["dataset.name"] for run in runs})
     if len(names) > 1:
         raise UserError(

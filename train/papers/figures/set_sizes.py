@@ -36,7 +36,7 @@ def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
     for axes in panels[len(counts) :]:
         axes.set_visible(False)
     for axes in panels[max(0, len(counts) - columns) : len(counts)]:
-        # These have no panel below them.
+        # There is no panel below these.
         axes.tick_params(labelbottom=True)
     _finish(figure, grid, [by_shot[ALL] for by_shot in counts.values()], k)
     if len(counts) > 1:
@@ -66,18 +66,18 @@ def set_size_counts(
         The counts by the label of the runs and by shot.
 
     Raises:
-        UserError: a run was not evaluated with this K, or runs of one label are no seeds of one
+        UserError: a run was not evaluated with this K, or runs of one label are not seeds of one
             experiment.
     """
     counts = {}
     for label, seeds in selection.by_label(runs).items():
         evaluated = [_counts(run, k, shots) for run in seeds]
-        counts[label] = {shot: _added([one[shot] for one in evaluated]) for shot in shots}
+        counts[label] = {shot: _add([one[shot] for one in evaluated]) for shot in shots}
     return counts
 
 
-def _added(counts: Sequence[np.ndarray]) -> np.ndarray:
-    """The sum of counts, each of which ends with the largest set of its run."""
+def _add(counts: Sequence[np.ndarray]) -> np.ndarray:
+    """The sum of counts; each ends with the largest set of its run."""
     longest = max(map(len, counts))
     return np.sum([np.pad(one, (0, longest - len(one))) for one in counts], axis=0)
 

@@ -1,4 +1,4 @@
-"""What networks reach on the test splits of data sets, in finished runs and in evaluations.
+"""Test metrics of networks on data sets, from finished runs and evaluations.
 
 An evaluation is a file that `train.evaluate --out` wrote, for example of published weights.
 """
@@ -45,18 +45,18 @@ def read(workdirs: Sequence[str]) -> list[Tested]:
     Raises:
         UserError: a folder does not exist, has no finished run, or is named twice.
     """
-    return [_of_run(run) for run in selection.read_any(workdirs)]
+    return [_read_run(run) for run in selection.read_any(workdirs)]
 
 
 def find(folder: str) -> list[Tested]:
-    """Those of the finished runs in the folders of a folder, and of the evaluations in its files.
+    """The test metrics of the finished runs in a folder's folders, and of evaluations in its files.
 
     Raises:
         UserError: the folder does not exist, or has neither.
     """
-    runs = [_of_run(run) for run in selection.find_any(folder)]
+    runs = [_read_run(run) for run in selection.find_any(folder)]
     files = sorted(Path(folder).expanduser().glob("*.json"))
-    found = [*runs, *(one for one in map(_of_evaluation, files) if one is not None)]
+    found = [*runs, *(one for one in map(_read_evaluation, files) if one is not None)]
     if not found:
         raise UserError(
             f"--runs must be a folder of workdirs, or of files that train.evaluate --out wrote; "
@@ -66,10 +66,10 @@ def find(folder: str) -> list[Tested]:
 
 
 def by_network(tested: Sequence[Tested], dataset: str, metric: str) -> dict[str, float]:
-    """A metric on a data set by network: the mean over seeds where there are several.
+    """A metric on a data set by network: the mean over seeds if there are several.
 
     Raises:
-        UserError: results of one network are no seeds of one experiment, or one lacks the metric.
+        UserError: results of one network are not seeds of one experiment, or one lacks the metric.
     """
     found: dict[str, list[Tested]] = defaultdict(list)
     for one in tested:
@@ -95,12 +95,12 @@ def _check_seeds(several: Sequence[Tested]) -> None:
     selection.check_seeds([one.run for one in several if one.run is not None])
 
 
-def _of_run(run: Run) -> Tested:
+def _read_run(run: Run) -> Tested:
     network, dataset = run.fields["model.name"], run.fields["dataset.name"]
     return Tested(network, dataset, run.results["test"], run.workdir, run)
 
 
-def _of_evaluation(path: Path) -> Tested | None:
+def _read_evaluation(path: Path) -> Tested | None:
     """The evaluation of a test split in a file; None if the file is something else."""
     try:
         content = json_files.read(path, run_shapes.EVALUATION, "an evaluation")

@@ -32,7 +32,7 @@ class CellNumbers:
 
     @property
     def differs(self) -> Literal["above", "below"] | None:
-        """Where it lies if it differs from the published value by more than both intervals."""
+        """Where it is if it differs from the published value by more than both intervals."""
         if self.values.summary is None or self.cell.published is None:
             return None
         return statistics.compare(self.values.summary, self.cell.published.summary)
@@ -85,7 +85,7 @@ def _number(cell: Cell, finals: Finals, seeds: tuple[int, ...]) -> CellNumbers:
     def values(reading: Reading) -> Values:
         return Values.known({seed: reading.read(run) for seed, run in finals.finished.items()})
 
-    # Known with the runs, like the recipe.
+    # It is known with the runs, like the recipe.
     of_shots = cell.metric.shots if finals.planned else {}
     shots = {shot: values(reading) for shot, reading in of_shots.items()}
     diverged = seeds if finals.tuned.failed else finals.diverged

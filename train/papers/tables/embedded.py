@@ -1,9 +1,9 @@
-"""The tables of the thesis on data that needs no download. They have no published numbers.
+"""The tables of the thesis on data that needs no download, without published numbers.
 
-On `synthetic_species` the best classifier is known. Tables 4.2, 4.3, 4.4, 4.7, 4.9 and 5.1 are of
-balanced data sets in the thesis, and of balanced species here; the other tables have the long tail
-of the recipe. The digits are balanced and have no label noise; they are so easy that K = 3 takes
-the place of K = 5.
+On `synthetic_species` the best classifier is known. Tables 4.2, 4.3, 4.4, 4.7, 4.9 and 5.1 have
+balanced data sets in the thesis, and balanced species here; the other tables have the long tail of
+the recipe. The digits are balanced and do not have label noise; they are so easy that K = 3
+replaces K = 5.
 """
 
 import functools
@@ -55,8 +55,7 @@ class _Embedded:
         ks: the values of K in tables with several of them.
         noises: the shares of label noise that it can have.
         balanced: whether the classes of the recipe are balanced.
-        selects: whether epochs are selected by the metric of the table, instead of that of the
-            recipe.
+        selects: whether epochs are selected by the metric of the table, instead of the recipe's.
         has_best: whether the best classifier is known.
     """
 
@@ -89,7 +88,7 @@ class _Embedded:
         return k_columns(ks, metric, select_by=select_by if self.selects else None)
 
     def balanced_title(self, text: str) -> str:
-        """The title, with a note that classes are balanced if those of the recipe are not."""
+        """The title, with a note that classes are balanced if the recipe's classes are not."""
         return text if self.balanced else f"{text}, balanced classes"
 
 
@@ -167,7 +166,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
             note=noise_note,
         ),
         imbalanced("4.5", "test macro top-K accuracy (%)", IMBALANCED, macro_columns, data.recipe),
-        # The published one is on a test set of balanced classes, where macro and regular are the
+        # The published one is on a class-balanced test set, where macro and regular are the
         # same.
         imbalanced(
             "4.6",
@@ -184,7 +183,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
             data.balanced_recipe,
             note=noise_note,
         ),
-        # The runs of table 4.5, and another metric.
+        # The runs of table 4.5 with another metric.
         imbalanced(
             "4.8",
             "test top-K accuracy (%)",
@@ -221,7 +220,7 @@ def _tables(data: _Embedded) -> tuple[Table, ...]:
 
 
 def _search(data: _Embedded, loss: str) -> Search | None:
-    # Balanced, no parameter here is to be tuned to few-shot classes.
+    # On balanced classes, parameters are not tuned to few-shot classes.
     if data.balanced or loss not in _GRIDS:
         return None
     select_by = macro_top_k(data.k).metric

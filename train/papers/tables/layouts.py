@@ -22,7 +22,7 @@ AVERAGE_K = (
     "noised_balanced",
 )
 NOISES = (0, 0.1, 0.2, 0.3, 0.4)
-# As people write them, which are also the keys of the columns.
+# As people write them; also the keys of the columns.
 EPSILONS = ("0", "1e-4", "1e-3", "1e-2", "0.1", "1", "10", "100")
 SAMPLES = (1, 2, 3, 5, 10, 50, 100)
 
@@ -34,8 +34,8 @@ class Variant:
     Attributes:
         metric: the number that is read from its runs.
         changes: the fields that it changes in the recipe of a loss.
-        k: the K for losses that have one; None for that of the recipe.
-        loss: the loss that its runs are trained with; None for that of the row.
+        k: the K for losses that have one; None for the recipe's.
+        loss: the loss that its runs are trained with; None for the row's.
         head: the head of the column; None for its key.
     """
 

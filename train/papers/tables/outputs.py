@@ -65,7 +65,7 @@ def _rows(numbers: TableNumbers) -> Iterator[_Row]:
             yield _Row("  published", published, is_dim=True)
     if numbers.best:
         best = {
-            column: "\n".join([_padded(value), *_shots(shots)])
+            column: "\n".join([_pad(value), *_shots(shots)])
             for column, (value, shots) in numbers.best.items()
         }
         yield _Row("best possible", best)
@@ -88,7 +88,7 @@ def _ours(number: CellNumbers) -> str:
         notes.append(f"{count} of {planned}")
     if number.diverged:
         notes.append(f"{len(number.diverged)} diverged")
-    text = _padded(summary.mean)
+    text = _pad(summary.mean)
     if summary.half_width is not None:
         text += f" ± {summary.half_width:.2f}"
     text += _MARKS[number.differs] + (f" ({', '.join(notes)})" if notes else "")
@@ -97,13 +97,13 @@ def _ours(number: CellNumbers) -> str:
 
 
 def _theirs(published: Published) -> str:
-    text = _padded(published.value, published.decimals)
+    text = _pad(published.value, published.decimals)
     if published.half_width is not None:
         text += f" ± {published.half_width:.{published.decimals}f}"
     return "\n".join([text, *_shots(published.shots)])
 
 
-def _padded(value: float, decimals: int = 2) -> str:
+def _pad(value: float, decimals: int = 2) -> str:
     """The value, padded so that the decimal points of a column are below each other."""
     return f"{value:.{decimals}f}".rjust(decimals + 4 if decimals else 3)
 
@@ -152,7 +152,7 @@ def _show_search(console: Console, search: Search, tuned: Tuned) -> None:
         + (f": {_runs(tuned.to_go)} to go" if tuned.to_go else "")
     )
     scores = [trials[seed].score if trials else None for trials in tuned.trials]
-    texts = ["-" if score is None else _padded(100 * score) for score in scores]
+    texts = ["-" if score is None else _pad(100 * score) for score in scores]
     without_score = "0 of 1 runs" if tuned.to_go else "diverged"
     notes = ["" if score is not None else without_score for score in scores]
     if tuned.selected is not None:

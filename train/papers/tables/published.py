@@ -46,7 +46,7 @@ class Published:
 
     @property
     def summary(self) -> Summary:
-        """The number and its interval as a `Summary`, to be compared with that of runs."""
+        """The number and its interval as a `Summary`, to be compared with the summary of runs."""
         return Summary(self.value, self.half_width)
 
 

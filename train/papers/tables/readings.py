@@ -41,7 +41,7 @@ class Reading(ABC):
 
     @property
     def shots(self) -> Mapping[str, "Reading"]:
-        """The same number on classes of few, medium and many shots; empty if the cell has none."""
+        """The same number on classes of few, medium and many shots; empty if there is none."""
         return {}
 
 

@@ -29,7 +29,7 @@ class Cell:
 
     @property
     def arm(self) -> Arm:
-        """What its runs are of."""
+        """The arm of its runs."""
         return Arm(self.recipe, self.search, self.metric.of_evaluation)
 
 
@@ -45,7 +45,7 @@ class Table:
         cells: the cells by (row, column).
         seeds: the seeds that each cell is run with.
         note: what a reader of the numbers has to know.
-        on: the embedded data set; None for that of the paper.
+        on: the embedded data set; None for the paper's.
         has_best: whether the runs report what the best classifier reaches, which is then a row.
     """
 

@@ -11,7 +11,7 @@ from train.foundation import files, zip_files
 
 # Rows of texts that are in memory at a time.
 _CHUNK = 2**14
-# As feature files name the splits.
+# The names of the splits in files of features.
 _WORDS = {Role.TRAIN: "train", Role.VALIDATION: "val", Role.TEST: "test"}
 
 
@@ -28,9 +28,9 @@ def write(
     Args:
         path: the file.
         identity: what it belongs to; see `identity_of`.
-        images: the images; those without classes have no labels and no splits.
+        images: the images; without classes, the file has neither labels nor splits.
         readable: whether each could be read and has features, bool [n].
-        features: of the images that could be read, in some parts, float32 [m, d].
+        features: the features of the images that could be read, in some parts, float32 [m, d].
         num_features: the number of features d.
     """
     chosen = np.flatnonzero(readable)
@@ -48,7 +48,7 @@ def write(
 
 
 def identity_of(path: Path) -> str | None:
-    """What a file was written with as its identity; None if it is no file of features."""
+    """The identity that a file was written with; None if it is not a file of features."""
     try:
         with zip_files.opened(path) as archive:
             return archive.comment.decode(errors="replace")
@@ -80,9 +80,9 @@ def _add(
     shape: tuple[int, ...],
     parts: Iterable[np.ndarray],
 ) -> None:
-    """Adds an array, of which one part is in memory at a time; its rows can be read one by one."""
+    """Adds an array, with one part in memory at a time; its rows can be read one by one."""
     header = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-    # The size is not known before, and may pass 4 GiB.
+    # The size is not known before, and may exceed 4 GiB.
     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
         np.lib.format.write_array_header_1_0(member, header)
         for part in parts:

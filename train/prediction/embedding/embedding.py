@@ -1,4 +1,4 @@
-"""Computes the features of many images, and goes on where an earlier start was stopped."""
+"""Computes the features of many images, and resumes an earlier start that was stopped."""
 
 import hashlib
 import json
@@ -27,7 +27,7 @@ _ADVICE = "--skip_unreadable leaves such images out"
 
 
 def embed(network: Network, images: FoundImages, out: Path, *, skip_unreadable: bool) -> None:
-    """Writes the features of images to a file, and says what is in it.
+    """Writes the features of images to a file, and prints what is in it.
 
     Few images and features are in memory at a time.
 
@@ -36,7 +36,7 @@ def embed(network: Network, images: FoundImages, out: Path, *, skip_unreadable: 
         images: the images.
         out: the file.
         skip_unreadable: whether images that cannot be read are left out; otherwise they are an
-            error, before the first feature is computed if their first and last bytes tell.
+            error, before the first feature is computed if their first and last bytes show it.
 
     Raises:
         UserError: an image cannot be read, or its features are not finite.
@@ -132,13 +132,12 @@ def _batches(
 
 
 def _identity(network: Network, images: FoundImages) -> str:
-    """A text that is another for other images, another network or another kind of device."""
+    """A hash that changes with the images, the network or the kind of device."""
     described = [network.digest, images.digest, jax.__version__, jax.default_backend(), BATCH_SIZE]
     return hashlib.sha256(json.dumps(described).encode()).hexdigest()
 
 
 def _summarize(out: Path, images: listing.Listing, readable: np.ndarray, num_features: int) -> None:
-    """Says what is in the file."""
     rows = int(readable.sum())
     size = out.stat().st_size / 1e6
     show_line(f"features     {out} ({rows:,} rows of {num_features:,}, {size:,.1f} MB)")

@@ -22,12 +22,12 @@ def configuration(name: str, path: Path, **fields: Any) -> FolderFields | TableF
     Args:
         name: "folder" or "table".
         path: where the images are.
-        fields: those that do not have their default.
+        fields: the fields that do not have their default.
     """
     changed = {
         "path": str(path),
         "augmentation": "none",
-        # The file of features has all classes. A run with them decides.
+        # The file of features has all classes. The run that reads it decides about them.
         "unseen_classes": None,
         **fields,
     }
@@ -71,7 +71,7 @@ def _labelled(flag: str, config: FolderFields | TableFields) -> FoundImages:
 
 
 def _unlabelled(root: Path, largest: int) -> FoundImages | None:
-    """The files in the folder itself but known side files; None if it has folders, or none."""
+    """The files in the folder itself, without side files; None if there are folders or no files."""
     if not root.is_dir():
         return None
     passed = PassedOver()

@@ -21,14 +21,14 @@ _CHECKSUM_BYTES = 4
 
 
 class PartialFeatures:
-    """Batches of features in a file, to go on from.
+    """Batches of features in a file, to resume from.
 
     Attributes:
-        done: the number of images that were looked at.
+        done: the number of images that were processed.
 
     Args:
-        file: the file; what is torn at its end is cut off.
-        head: the line at its beginning.
+        file: the file; a torn end is cut off.
+        head: the first line.
         num_examples: the number of images n.
         num_features: the number of features d.
     """
@@ -49,7 +49,7 @@ class PartialFeatures:
 
     @property
     def readable(self) -> np.ndarray:
-        """Whether each image that was looked at could be read."""
+        """Whether each processed image could be read."""
         return np.concatenate([np.zeros(0, bool), *self._readable])
 
     def add(self, readable: np.ndarray, features: np.ndarray) -> None:
@@ -62,7 +62,7 @@ class PartialFeatures:
         content = readable.tobytes() + features.tobytes()
         with files.naming(Path(self._file.name)):
             self._file.write(content + _checksum(content))
-            # A killed process loses nothing of it.
+            # So that a killed process does not lose it.
             self._file.flush()
         self._note(readable)
 
@@ -84,7 +84,7 @@ class PartialFeatures:
         return min(BATCH_SIZE, self._num_examples - self.done)
 
     def _next_batch(self, size: int) -> tuple[np.ndarray, np.ndarray] | None:
-        """The batch at this place of the file; None if there is no whole one."""
+        """The batch at this place of the file; None if there is no complete one."""
         content = self._file.read(size * (1 + 4 * self._num_features))
         # After a power cut, a file may have its length and not its content.
         if size == 0 or self._file.read(_CHECKSUM_BYTES) != _checksum(content):

@@ -2,8 +2,8 @@
 
 The cards of many examples are on several pages, each a file of its own with links to the others:
 a browser takes long to lay out thousands. The templates, the style and the script are next to this
-file. Pages begin with counts of all examples, so the cards are collected in a temporary file, which
-takes no memory.
+file. Pages start with counts of all examples, so the cards are collected first, in a temporary
+file.
 """
 
 import contextlib
@@ -50,7 +50,7 @@ _templates.filters |= {
 
 @dataclass(frozen=True)
 class Facts:
-    """What the page says about the classifier.
+    """What the page shows about the classifier.
 
     Attributes:
         names: the names of the classes.
@@ -101,11 +101,11 @@ def _expected(test: Mapping[str, float | None], rule: CalibratedRule, example: s
 
 
 class Page:
-    """A page to which examples are added; of many examples, several pages.
+    """A page to which examples are added; with many examples, several pages.
 
     Args:
         path: the file of the first page.
-        facts: what the page says about the classifier.
+        facts: what the page shows about the classifier.
         cards: a temporary file for the cards of the images.
     """
 
@@ -113,7 +113,7 @@ class Page:
         self._path = path
         self._facts = facts
         self._cards = cards
-        # Where the cards of each page begin in their file.
+        # Where the cards of each page start in their file.
         self._starts = [0]
         self._card = _templates.get_template("card.html")
         self._images = 0
@@ -123,7 +123,7 @@ class Page:
 
     @property
     def number(self) -> int:
-        """How many pages there are so far."""
+        """The number of pages so far."""
         return page_files.number(self._images)
 
     def add(self, entry: ClassSet | Unreadable) -> None:
@@ -199,10 +199,12 @@ def writing(path: Path, facts: Facts) -> Iterator[Page]:
 
     Args:
         path: the file of the first page, which is replaced after the others. Further pages are
-            beside it (see `page_files`). Those of an earlier run that are left over are removed.
-        facts: what the page says about the classifier.
+            beside it (see `page_files`). Further pages that are left over from an earlier run are
+            removed.
+        facts: what the page shows about the classifier.
     """
-    # On the disk of the page, which must have room for it anyway; it has no name to remain under.
+    # On the disk of the page, which must have room for it anyway. It has no name, so it cannot
+    # remain.
     with (
         files.replacing(path) as file,
         files.naming(path),

@@ -1,8 +1,8 @@
-"""The files of a page of many cards: the first has its name, and the others have numbers beside it.
+"""The files of a page of many cards: the first has its name, the others have numbers after it.
 
 The pages after `sets.html` are `sets.2.html`, `sets.3.html` and so on. Each names itself in a tag.
-So the pages of an earlier run are known from files that somebody else wrote, which are neither
-replaced nor removed.
+So the pages of an earlier run are distinguished from other files, which are neither replaced nor
+removed.
 """
 
 import os
@@ -19,12 +19,12 @@ from train.prediction.html_page import words
 
 # How many cards a page has. Thumbnails of photographs have 15 to 25 kB each.
 CARDS = 200
-# The tag is in so many first bytes of a page.
+# The tag is in this number of first bytes of a page.
 _HEAD = 4096
 
 
 def number(cards: int) -> int:
-    """How many pages so many cards have; without cards there is one too."""
+    """The number of pages for a number of cards; at least 1."""
     return max(1, -(-cards // CARDS))
 
 
@@ -45,7 +45,7 @@ def tag(first: Path, page: int) -> Markup:
 
 
 def check(first: Path, cards: int, taken: Collection[Path]) -> None:
-    """Refuses to replace files that are no pages of this name.
+    """Refuses to replace files that are not pages of this name.
 
     Args:
         first: the file of the first page.
@@ -53,7 +53,7 @@ def check(first: Path, cards: int, taken: Collection[Path]) -> None:
         taken: other files that will be written.
 
     Raises:
-        UserError: one has the name of a numbered page.
+        UserError: such a file has the name of a numbered page.
     """
     others = {other.absolute() for other in taken}
     for page in range(2, number(cards) + 1):

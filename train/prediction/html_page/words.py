@@ -31,11 +31,11 @@ def plural(count: int, one: str, several: str | None = None) -> str:
 
 
 def folder(path: Path) -> str:
-    """The folder of a file with a slash at its end; empty if the path has no folder."""
+    """The folder of a file with a slash at its end; empty for a path without a folder."""
     return os.path.join(path.parent, "") if path.parent != Path() else ""  # noqa: PTH118
 
 
 def plain(value: Any) -> Any:
-    """A text with the characters as literals that a terminal obeys, or that no page can hold."""
+    """A text with literals for characters that control a terminal or cannot be in a page."""
     is_text = isinstance(value, str) and not isinstance(value, Markup)
     return printable(value) if is_text else value

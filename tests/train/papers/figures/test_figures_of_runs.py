@@ -32,7 +32,7 @@ def test_runs_are_told_apart_by_what_their_loss_takes_and_by_the_model(tmp_path)
     runs = read(
         make_run(tmp_path / "a"),
         make_run(tmp_path / "b", num_samples=30),
-        # Of these two, the loss takes neither epsilon nor K: they are seeds of one experiment.
+        # The loss of these two takes neither epsilon nor K: they are seeds of one experiment.
         make_run(tmp_path / "c", "cross_entropy", epsilon=2.0),
         make_run(tmp_path / "d", "cross_entropy", k=1, seed=1),
         make_run(tmp_path / "e", "calibrated_top_k_hinge"),
@@ -199,7 +199,7 @@ def heights(axes):
 
 
 def test_set_sizes_are_shares_by_loss_with_seeds_together(tmp_path):
-    # Of 1,000 and 1,000 images; one in 1,000 has a set of four, which is too few to be shown.
+    # 1,000 and 1,000 images; one in 1,000 has a set of four, which is too few to be shown.
     one = sizes([0, 0, 0, 0, 0], [0, 100, 399, 0, 1], [0, 400, 100, 0, 0])
     # The counts of a run end with its largest set.
     two = sizes([0, 0, 0], [0, 0, 500], [0, 500, 0])
@@ -241,7 +241,7 @@ def test_set_sizes_by_shot_have_a_row_for_each_loss(tmp_path):
         for shot in ("few", "medium", "many")
     ]
     few, medium, many = figure.axes[:3]
-    # Nothing can be said of a shot without images.
+    # There is nothing to show for a shot without images.
     assert heights(few) == []
     assert [text.get_text() for text in few.texts] == ["no images"]
     np.testing.assert_allclose(heights(medium), [0, 0.25, 0.75])

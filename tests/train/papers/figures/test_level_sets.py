@@ -1,4 +1,4 @@
-"""Level sets: every panel's loss against the float64 references, and where things are drawn."""
+"""Level sets: every panel's loss against the float64 references, and the places of marks."""
 
 import re
 
@@ -11,7 +11,7 @@ from tests.reference import _losses as reference
 from train.foundation.errors import UserError
 from train.papers.figures import level_sets
 
-# Scores that add up to 2: the corners, the centre, and others, of which none lies on a tie.
+# Scores that add up to 2: the corners, the centre, and others, without ties.
 SCORES = np.array(
     [[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 2.0], [1.2, 0.5, 0.3], [0.3, 0.8, 0.9]],
     np.float32,
@@ -66,7 +66,7 @@ def test_every_loss_has_the_values_of_its_reference(k):
 
 
 # The mean over 100 draws takes seconds to compile.
-# With K = 2 the noise takes the hinge below 0 now and then, and the mean is not that of a line.
+# With K = 2 the noise takes the hinge below 0 now and then, and the mean is not linear.
 @pytest.mark.slow
 def test_the_noised_losses_tend_to_the_expectation():
     panels = by_title(level_sets.panels_by_loss(1))
@@ -94,14 +94,14 @@ def test_one_draw_comes_within_its_samples_of_the_expectation_beside_it(rows, dr
         assert title.endswith(f"M = {samples}")
         ours = np.asarray(jax.jit(panels[title].loss)(jnp.asarray(ACTIVE)))
         exact = expected(ACTIVE, 1, epsilon)
-        # Five standard errors, as above; and a draw that is none has no error at all.
+        # Five standard errors, as above; losses without draws do not have an error.
         assert 0 < np.abs(ours - exact).max() < 5 * epsilon / samples**0.5, title
         beside = re.sub("M = .*", "expectation", title)
         # The expectation's nodes have 1e-5 epsilon.
         np.testing.assert_allclose(
             jax.jit(panels[beside].loss)(jnp.asarray(ACTIVE)), exact, atol=3e-5
         )
-    # The lower half is that of K = 2.
+    # The lower half is for K = 2.
     assert sum(title.startswith("K = 2") for title in panels) * 2 == len(panels)
 
 

@@ -1,4 +1,4 @@
-"""The runs of a figure: results that cannot be read are told."""
+"""The runs of a figure: results that cannot be read are reported."""
 
 import pytest
 from absl import logging

@@ -17,7 +17,7 @@ from train.papers.tables.readings import ResultMetric
 from train.series.planned_runs import PlannedRun
 from train.series.recipe import Recipe
 
-# The number, and the data set where it is an embedded one.
+# The number, and the data set if it is an embedded one.
 NAMES = {key: " on ".join(filter(None, key)) for key in CATALOGUE}
 
 
@@ -28,7 +28,7 @@ NAMES = {key: " on ".join(filter(None, key)) for key in CATALOGUE}
 def test_every_published_number_has_its_cell(number):
     table = CATALOGUE[number, None]
     assert table.cells.keys() >= PUBLISHED[number].keys()
-    # Of most networks in table 3.1 the thesis has figures alone.
+    # For most networks in table 3.1 the thesis has only figures.
     of_published = {row for row, _ in PUBLISHED[number]}
     assert of_published == ({"resnet50"} if number == "3.1" else set(table.rows))
     assert {row for row, _ in table.cells} == set(table.rows)
@@ -206,14 +206,14 @@ def test_a_runs_folder_is_named_after_what_is_changed(tmp_path):
     same = recipe.changed({"num_epochs": 30})
     assert PlannedRun(same, 3).name == PlannedRun(recipe, 3).name
     assert PlannedRun(same, 3).key == PlannedRun(recipe, 3).key
-    # Where the data lie changes nothing of the run; a parameter does.
+    # The folder of the data does not change the run; a parameter does.
     assert PlannedRun(recipe, 3, ("dataset.data_dir=/data",)).key == PlannedRun(recipe, 3).key
     assert PlannedRun(recipe, 3, ("dataset.data_dir=/data",)).name == PlannedRun(recipe, 3).name
     shorter = PlannedRun(recipe, 3, ("num_epochs=2",))
     assert shorter.key != PlannedRun(recipe, 3).key
     # Each has a place, so that a trial is not in the way of the run.
     assert shorter.name == "digits-focal-model=mlp-gamma=2.0-num_epochs=2-seed=3"
-    # No file system takes a name of 300 letters; two that begin alike are two all the same.
+    # No file system takes a name of 300 letters; two with the same start still differ.
     long = [PlannedRun(recipe, 3, (f"model.pretrained={300 * 'a'}{end}",)).name for end in "bc"]
     assert len(set(long)) == 2
     assert max(map(len, long)) < 220

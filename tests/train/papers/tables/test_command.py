@@ -71,7 +71,7 @@ def tables():
 
 
 def config_and_workdir(command):
-    """The configuration that a planned command trains with, and where, made without its parser."""
+    """The configuration and the workdir of a planned command, made without its parser."""
     words = shlex.split(command)
     assert words[:3] == ["python", "-m", "train.main"]
     values = dict(word.removeprefix("--").split("=", 1) for word in words[3:])
@@ -193,7 +193,7 @@ def test_the_grid_is_planned_first_and_then_what_it_selects(tables, tmp_path):
 
 def test_ours_stand_above_the_published(tables, tmp_path):
     runs = planned(tables, "--table=4.4", "--seeds=0,1,2")
-    # Half an interval is 4.3027 · 0.1 / √3 = 0.25 per cent, where the values are 0.1 apart.
+    # Half an interval is 4.3027 · 0.1 / √3 = 0.25 per cent if the values are 0.1 apart.
     of_row = {"cross_entropy": 0.942, "smooth_top_k_hinge": 0.95, "noised_balanced": 0.5}
     for config, workdir in runs:
         if config["dataset"]["label_noise"] == 0:
@@ -229,7 +229,7 @@ def test_ours_stand_above_the_published(tables, tmp_path):
     assert cell["differs"] == "above"
     assert cells["smooth_top_k_hinge", "p=0.1"]["mean"] is None
     assert cells["smooth_top_k_hinge", "p=0.1"]["runs_to_go"] == 3
-    # The same runs serve the table of the top-1 accuracy, where they have no such metric.
+    # The same runs serve the table of the top-1 accuracy, but do not have its metric.
     done = tables("--table=4.7", f"--runs={tmp_path}", "--seeds=0,1,2")
     assert done.returncode == 2
     assert "have no top_1_accuracy on test" in done.stderr
@@ -282,7 +282,7 @@ def test_accuracies_by_training_images_are_read(tables, tmp_path):
         ["published", "9", "35", "59", "79", "93"],
     ]
     evaluation = tmp_path / workdir.name / "evaluation_test.json"
-    # Of another split, or made with --ks that lack 1, it is not what the table is of.
+    # An evaluation of another split, or with --ks without 1, does not fit the table.
     for name in ("split", "top_1"):
         content = {"split": "test", "accuracy_by_count": bins}
         content = json.dumps(content).replace("test" if name == "split" else name, "other")
@@ -308,7 +308,7 @@ def test_a_run_with_another_parameter_is_named_and_not_taken(tables, tmp_path):
     printed = tables(*arguments, f"--runs={tmp_path}").stdout
     assert "50.00" not in printed
     assert f"another run: {tmp_path / workdir.name} (num_epochs: 120 -> 7)" in printed
-    # Called with what it was changed to, it is that run, and the reader is told.
+    # With the changed value it is that run, and the program reports it.
     printed = tables(*arguments, f"--runs={tmp_path}", "--override=num_epochs=7").stdout
     assert "50.00" in printed
     assert "all runs have num_epochs=7" in printed

@@ -1,0 +1,351 @@
+"""Sets of utilities, votes, limited sizes, other risks and new classes, beside loops in float64."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from topk_jax import sets
+
+# A dozen roundings of float32.
+ROUNDING = 2e-6
+
+
+def distributions(rng, *shape):
+    weights = rng.gamma(0.5, size=shape)
+    return (weights / weights.sum(axis=-1, keepdims=True)).astype(np.float32)
+
+
+UTILITIES = {
+    "precision": ({}, lambda m, _: 1 / m),
+    "f_beta": ({"beta": 2.0}, lambda m, _: 5 / (4 + m)),
+    "u65": ({}, lambda m, _: 1.6 / m - 0.6 / m**2),
+    "u80": ({}, lambda m, _: 2.2 / m - 1.2 / m**2),
+    "reject": (
+        {"alpha": 0.75, "beta": 0.5},
+        lambda m, size: 1 - 0.75 * math.sqrt((m - 1) / (size - 1)),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", UTILITIES)
+def test_a_utility_set_is_the_best_of_all_subsets(kind, rng):
+    parameters, utility = UTILITIES[kind]
+    utilities = sets.set_utilities(kind, num_classes=6, **parameters)
+    expected = [utility(m, 6) for m in range(1, 7)]
+    np.testing.assert_allclose(utilities, expected, rtol=ROUNDING)
+    probabilities = distributions(rng, 40, 6)
+    chosen = np.asarray(jax.jit(sets.utility_set)(probabilities, utilities=utilities))
+    for row, members in zip(probabilities.astype(np.float64), chosen, strict=True):
+        values = [
+            expected[m - 1] * row[list(subset)].sum()
+            for m in range(1, 7)
+            for subset in itertools.combinations(range(6), m)
+        ]
+        found = expected[members.sum() - 1] * row[members].sum()
+        assert found >= max(values) * (1 - ROUNDING)
+
+
+def test_of_equal_utilities_the_smallest_set_is_chosen():
+    # 0.5 + 0.5 with half the value.
+    chosen = sets.utility_set(jnp.array([[0.5, 0.5, 0.0]]), utilities=np.array([1.0, 0.5, 0.25]))
+    assert chosen.tolist() == [[True, False, False]]
+    nothing = sets.utility_set(
+        jnp.array([[0.5, jnp.nan, 0.0]]), utilities=np.array([1.0, 0.5, 0.25])
+    )
+    assert not nothing.any()
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (
+            lambda: sets.utility_set(np.ones((2, 3)) / 3, utilities=np.array([1.0, 0.5])),
+            ValueError,
+            r"utilities must have shape \(3,\), got shape \(2,\)",
+        ),
+        (
+            lambda: sets.utility_set(np.ones((2, 2)) / 2, utilities=np.array([1.0, np.inf])),
+            ValueError,
+            "utilities must be finite, got inf",
+        ),
+        (
+            lambda: sets.set_utilities("u66", num_classes=3),
+            ValueError,
+            "kind must be 'precision', .* or 'reject', got 'u66'",
+        ),
+        (
+            lambda: sets.set_utilities("reject", num_classes=3, alpha=0.5),
+            ValueError,
+            "beta must be given for kind 'reject', got None",
+        ),
+        (
+            lambda: sets.set_utilities("u65", num_classes=3, beta=0.5),
+            ValueError,
+            "beta must be None for kind 'u65', got 0.5",
+        ),
+        (
+            lambda: sets.risk_controlled_index(np.ones(3), error=0.1),
+            ValueError,
+            r"losses must have a row for each example .*, got shape \(3,\)",
+        ),
+        (
+            lambda: sets.risk_controlled_index(np.full((3, 2), 2.0), error=0.1),
+            ValueError,
+            "losses must be at least 0 and at most 1, got 2",
+        ),
+        (
+            lambda: sets.risk_controlled_index(np.ones((3, 2)), error=3.0, bound=2.0),
+            ValueError,
+            "error must be at least 0 and less than 2, got 3",
+        ),
+        (
+            lambda: sets.risk_controlled_index(np.ones((3, 2)), error=0.1, bound=0),
+            ValueError,
+            "bound must be greater than 0, got 0",
+        ),
+        (
+            lambda: sets.top_k_levels(-np.ones((3, 2)), np.ones(3), k=1),
+            ValueError,
+            "scores must be at least 0, got -1",
+        ),
+        (
+            lambda: sets.top_k_levels(np.ones((3, 2)), np.ones((3, 2)), k=1),
+            ValueError,
+            r"calibration_scores must be a vector of scores of labels, got shape \(3, 2\)",
+        ),
+        (
+            lambda: sets.top_k_levels(np.ones((3, 2)), np.ones(3), k=3),
+            ValueError,
+            "k must be from 1 to 2 .*, got 3",
+        ),
+        (
+            lambda: sets.left_out_top_k_levels(np.ones((1, 2)), np.zeros(1, int), k=1),
+            ValueError,
+            r"scores must have at least two examples, got shape \(1, 2\)",
+        ),
+        (
+            lambda: sets.good_turing_p_value(np.array([3, -1])),
+            ValueError,
+            "class_counts must be at least 0 for each class, got -1",
+        ),
+        (
+            lambda: sets.new_class_p_values(np.ones(2), np.ones(3), np.ones(2, bool)),
+            ValueError,
+            r"seen_once must have shape \(3,\), got shape \(2,\)",
+        ),
+        (
+            lambda: sets.new_class_p_values(np.ones(2), np.ones((3, 2)), np.ones((3, 2), bool)),
+            ValueError,
+            "calibration_outlier_scores must be a vector of scores",
+        ),
+        (
+            lambda: votes_of(np.array([[0.5, 0.25]])),
+            ValueError,
+            "plausibilities must sum to 1 for each example, got a sum of 0.75",
+        ),
+        (
+            lambda: votes_of(np.array([[1.5, -0.5]])),
+            ValueError,
+            "plausibilities must be at least 0, got -0.5",
+        ),
+        (
+            lambda: votes_of(np.ones((1, 3)) / 3),
+            ValueError,
+            r"plausibilities must have shape \(1, 2\), got shape \(1, 3\)",
+        ),
+    ],
+)
+def test_wrong_arguments_are_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def votes_of(plausibilities, scores=((0.5, 0.5),), **options):
+    given = {"error": 0.1, "num_samples": 1, "key": jax.random.key(0)} | options
+    return sets.vote_quantile(np.asarray(scores), plausibilities, **given)
+
+
+def expected_index(losses, error, bound=1.0):
+    """The first column from which on every column is small enough."""
+    small = (losses.sum(axis=0, dtype=np.float64) + bound) / (len(losses) + 1) <= error + 1e-12
+    return next((j for j in range(len(small)) if small[j:].all()), len(small))
+
+
+@pytest.mark.parametrize("error", [0.05, 0.1, 0.25, 0.5])
+def test_the_risk_controlled_index_is_the_first_small_enough(error, rng):
+    for _ in range(20):
+        levels = np.sort(rng.random((19, 12)), axis=1)[:, ::-1] < rng.random((19, 1))
+        losses = 1 - np.maximum.accumulate(levels, axis=1).astype(np.float32)
+        found = sets.risk_controlled_index(losses, error=error)
+        assert int(found) == expected_index(losses, error)
+        twice = sets.risk_controlled_index(2 * losses, error=2 * error, bound=2)
+        assert int(twice) == int(found)
+
+
+def test_the_risk_controlled_index_of_missing_labels_is_the_conformal_quantile(rng):
+    scores = rng.random(99).astype(np.float32)
+    grid = np.sort(scores)
+    losses = (scores[:, None] > grid).astype(np.float32)
+    quantile = sets.conformal_quantile(scores, np.zeros(99, int), error=0.1)
+    assert grid[int(sets.risk_controlled_index(losses, error=0.1))] == quantile
+
+
+def test_no_parameter_is_good_enough_with_a_nan():
+    losses = jnp.array([[1.0, 0.0], [jnp.nan, jnp.nan]])
+    assert int(sets.risk_controlled_index(losses, error=0.5)) == 2
+    outside = jax.jit(lambda losses: sets.risk_controlled_index(losses, error=0.5))
+    assert int(outside(jnp.full((9, 3), -1.0))) == 3
+
+
+def test_the_expected_loss_is_bounded_on_a_known_law(rng):
+    """False negatives of several labels: the mean over repetitions is at most what was asked."""
+    error, means = 0.2, []
+    thresholds = np.linspace(1, 0, 41)
+    for _ in range(200):
+        # The labels of an example are present independently, with known probabilities.
+        given = rng.random((80, 6))
+        present = rng.random(given.shape) < given
+        present[:, 0] |= ~present.any(axis=1)
+        kept = given[..., None] >= thresholds
+        missed = (present[..., None] & ~kept).sum(axis=1) / present.sum(axis=1)[:, None]
+        index = int(sets.risk_controlled_index(missed[:40].astype(np.float32), error=error))
+        means.append(missed[40:, min(index, 40)].mean())
+    standard_error = np.std(means) / math.sqrt(len(means))
+    assert np.mean(means) <= error + 2 * standard_error
+
+
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_levels_are_those_of_the_definition(k, rng):
+    probabilities = distributions(rng, 30, 5)
+    scores = -np.log(np.maximum(probabilities, 1e-6))
+    known = rng.gamma(1.0, size=12).astype(np.float32)
+    ratios = [
+        [score / np.append(known, score).mean(dtype=np.float64) for score in row]
+        for row in scores.astype(np.float64)
+    ]
+    ascending = np.sort(ratios, axis=1)
+    expected = 1 / ascending[:, k] if k < 5 else np.zeros(30)
+    found = np.asarray(sets.top_k_levels(scores, known, k=k))
+    np.testing.assert_allclose(found, expected, rtol=ROUNDING)
+    # The set of a level has at most k classes; 1 / (1 / E) may be rounded up.
+    limits = (1 - 1e-12) / np.maximum(expected, 1e-30)
+    assert ((np.array(ratios) < limits[:, None]).sum(axis=1) <= k).all()
+
+
+def test_left_out_levels_have_the_others_as_calibration_examples(rng):
+    scores = rng.gamma(1.0, size=(9, 4)).astype(np.float32)
+    labels = rng.integers(4, size=9)
+    found = sets.left_out_top_k_levels(scores, labels, k=2)
+    own = scores[np.arange(9), labels]
+    for i in range(9):
+        (expected,) = sets.top_k_levels(scores[i : i + 1], np.delete(own, i), k=2)
+        np.testing.assert_allclose(found[i], expected, rtol=ROUNDING)
+
+
+def test_levels_of_broken_scores():
+    known = np.ones(3, np.float32)
+    scores = jnp.array([[0.0, 0.0, 1.0], [jnp.nan, 1.0, 2.0], [1.0, jnp.inf, jnp.inf]])
+    found = np.asarray(sets.top_k_levels(scores, known, k=1))
+    assert np.isinf(found[0])
+    assert np.isnan(found[1])
+    # A score of infinity has a share of 1 of the sum.
+    np.testing.assert_allclose(found[2], 0.25)
+    assert np.isnan(sets.top_k_levels(scores, jnp.array([1.0, jnp.nan]), k=1)).all()
+    traced = jax.jit(lambda scores: sets.top_k_levels(scores, known, k=1))
+    assert np.isnan(traced(-jnp.ones((2, 3)))).all()
+
+
+def test_the_mean_level_bounds_what_sets_of_k_classes_miss(rng):
+    """The numbers that were computed beside the definition, for 200 calibration examples."""
+    misses, levels, left_out = [], [], []
+    for _ in range(40):
+        probabilities = distributions(rng, 400, 20)
+        labels = (rng.random((400, 1)) < probabilities.cumsum(axis=1)).argmax(axis=1)
+        scores = -np.log(np.maximum(probabilities, 1e-9))
+        own = scores[np.arange(400), labels]
+        levels.append(np.mean(sets.top_k_levels(scores[200:], own[:200], k=3)))
+        left_out.append(np.mean(sets.left_out_top_k_levels(scores[:200], labels[:200], k=3)))
+        chosen = np.asarray(sets.top_k_set(-scores[200:], k=3))
+        misses.append(1 - chosen[np.arange(200), labels[200:]].mean())
+    assert np.mean(misses) <= np.mean(levels)
+    # Means of 8,000 levels of a spread below 1.
+    assert abs(np.mean(left_out) - np.mean(levels)) <= 0.05
+
+
+def test_good_turing_and_p_values_count_the_classes_seen_once(rng):
+    labels = rng.integers(15, size=20)
+    counts = np.bincount(labels, minlength=15)
+    once = (counts == 1)[labels]
+    expected = (once.sum() + 1) / 21
+    np.testing.assert_allclose(sets.good_turing_p_value(counts), expected, rtol=ROUNDING)
+    known = rng.integers(6, size=20).astype(np.float32)
+    values = np.arange(-1, 8).astype(np.float32)
+    found = sets.new_class_p_values(values, known, once)
+    counted = [(1 + (once & (known <= value)).sum()) / 21 for value in values]
+    np.testing.assert_allclose(found, counted, rtol=ROUNDING)
+    np.testing.assert_allclose(found[-1], expected, rtol=ROUNDING)
+    same = sets.new_class_p_values(np.full(1, np.inf, np.float32), known, once)
+    np.testing.assert_allclose(same, expected, rtol=ROUNDING)
+    broken = sets.new_class_p_values(np.array([np.nan, 1.0], np.float32), known, once)
+    assert np.isnan(broken).tolist() == [True, False]
+    assert np.isnan(sets.new_class_p_values(values, known * np.nan, once)).all()
+
+
+def test_a_new_class_is_seldom_called_known(rng):
+    """The part of draws with a new class and a small p-value is at most what was asked."""
+    error, wrong = 0.15, []
+    shares = 1 / np.arange(1, 101) ** 1.5
+    shares /= shares.sum()
+    for _ in range(600):
+        labels = rng.choice(100, size=41, p=shares)
+        # Rare classes are more unusual.
+        unusual = (np.log(labels + 1) + rng.normal(size=41)).astype(np.float32)
+        once = np.bincount(labels[:40], minlength=100)[labels[:40]] == 1
+        p_value = sets.new_class_p_values(unusual[40:], unusual[:40], once)
+        wrong.append(labels[40] not in labels[:40] and float(p_value[0]) <= error)
+    assert np.mean(wrong) <= error + 2 * math.sqrt(error * (1 - error) / 600)
+
+
+def test_one_vote_is_a_label(rng):
+    scores = rng.random((37, 5)).astype(np.float32)
+    labels = rng.integers(5, size=37)
+    votes = labels[:, None] == np.arange(5)
+    for num_samples in (1, 4):
+        found = votes_of(votes, scores, error=0.2, num_samples=num_samples)
+        rank = math.ceil(0.8 * 38 * num_samples)
+        assert found == np.sort(np.repeat(scores[votes], num_samples))[rank - 1]
+    assert np.isinf(votes_of(votes, scores, error=0.01))
+
+
+def test_labels_are_drawn_in_the_parts_of_the_votes():
+    votes = np.tile(np.array([0.0, 0.5, 0.0, 0.375, 0.125], np.float32), (4000, 1))
+    scores = np.tile(np.arange(5, dtype=np.float32), (4000, 1))
+    for error, expected in ((0.55, 1.0), (0.2, 3.0), (0.05, 4.0)):
+        assert votes_of(votes, scores, error=error) == expected
+
+
+def test_sets_of_votes_have_the_coverage_that_was_asked(rng):
+    error, covered = 0.1, []
+    for index in range(200):
+        votes = distributions(rng, 120, 6)
+        scores = np.asarray(1 - distributions(rng, 120, 6) / 2 - votes / 2, np.float32)
+        quantile = votes_of(
+            votes[:80], scores[:80], error=error, num_samples=5, key=jax.random.key(index)
+        )
+        chosen = np.asarray(sets.score_set(scores[80:], quantile))
+        covered.append((votes[80:] * chosen).sum(axis=1).mean())
+    standard_error = np.std(covered) / math.sqrt(len(covered))
+    assert np.mean(covered) >= 1 - error - 2 * standard_error
+    # Not by sets of all classes.
+    assert np.mean(covered) <= 1 - error + 0.02
+
+
+def test_votes_that_are_traced_and_no_distribution_give_nan():
+    call = jax.jit(votes_of)
+    assert np.isnan(call(jnp.array([[0.5, 0.25]])))
+    assert np.isnan(call(jnp.array([[1.5, -0.5]])))
+    assert np.isnan(votes_of(np.array([[0.5, 0.5]]), ((np.nan, 0.5),), error=0.5))

@@ -1,0 +1,332 @@
+"""Sets that are nodes of a taxonomy: a genus or a family in place of many species."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import lru_cache, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _class_axis, _numerics, _sharding
+from topk_jax.taxonomy import Taxonomy
+
+__all__ = ["fewest_names", "node_probabilities", "node_scores"]
+
+# A block of rows has about this many costs in memory.
+_BLOCK = 2**22
+# The cost of what is not possible. The sum of two of them fits in 32 bits.
+_NEVER = 2**29
+
+
+@_class_axis.refuse_split
+def node_probabilities(probabilities: ArrayLike, taxonomy: Taxonomy) -> jax.Array:
+    r"""The probability of each node of a taxonomy: the sum over its classes.
+
+    .. math:: P_v = \sum_{l \text{ below } v} p_l
+
+    Args:
+        probabilities: floating-point, `[..., L]`.
+        taxonomy: a tree of V nodes, of which the first L are the classes.
+
+    Returns:
+        One probability for each node, `[..., V]`, in float32 or float64; those of the classes come
+        first, and the last one is the sum over all classes.
+
+    Raises:
+        TypeError: `probabilities` is not floating-point or `taxonomy` is not a `Taxonomy`.
+        ValueError: the numbers of classes differ.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> from topk_jax.taxonomy import Taxonomy
+        >>> taxonomy = Taxonomy.from_paths(
+        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
+        >>> print(sets.node_probabilities(jnp.array([0.5, 0.25, 0.25]), taxonomy))
+        [0.5  0.25 0.25 0.75 0.25 1.  ]
+
+    See Also:
+        `node_scores`, `fewest_names`.
+
+    Source: Mortier et al. (2025), "Conformal prediction in hierarchical classification with
+    constrained representation complexity", section 2.
+    """
+    values = _of_classes(probabilities, "probabilities", taxonomy)
+    return _map_rows(partial(_node_probabilities, taxonomy), values)
+
+
+@_class_axis.refuse_split
+def node_scores(
+    probabilities: ArrayLike, taxonomy: Taxonomy, *, key: jax.Array | None = None
+) -> jax.Array:
+    r"""Conformal scores whose sets are nodes of a taxonomy.
+
+    The nodes from the likeliest class up to the root, :math:`v_0 \subset v_1 \subset \dots`, are
+    the candidate sets of an example:
+
+    .. math::
+        s_l = P(v_{i - 1}), \qquad i = \min \{ i : l \in v_i \}, \qquad P(v_{-1}) = 0
+
+    The set :math:`\{ l : s_l \le q \}` is one of these nodes, so it has a name and is never empty.
+    With a key the score is uniform between :math:`P(v_{i - 1})` and :math:`P(v_i)`, with one number
+    U for each example, and the coverage is exact. Then a set may be empty. Use another key for each
+    batch. Node sets are larger than sets without a name.
+
+    Args:
+        probabilities: floating-point, `[..., L]`, not negative, with sum 1 over the classes.
+        taxonomy: a tree whose leaves are the L classes.
+        key: one key of `jax.random.key`, or `None` for scores without randomness.
+
+    Returns:
+        Scores that are smaller for classes that fit better, `[..., L]`, in float32 or float64, for
+        `conformal_quantile` and `score_set`; all NaN where a probability is NaN.
+
+    Raises:
+        TypeError: `probabilities` is not floating-point, `taxonomy` is not a `Taxonomy`, or `key`
+            is not a key.
+        ValueError: the numbers of classes differ, or there are several keys.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> from topk_jax.taxonomy import Taxonomy
+        >>> taxonomy = Taxonomy.from_paths(
+        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba")])
+        >>> scores = sets.node_scores(jnp.array([0.5, 0.25, 0.25]), taxonomy)
+        >>> print(scores, sets.score_set(scores, 0.6))
+        [0.   0.5  0.75] [ True  True False]
+
+    See Also:
+        `node_probabilities`, `fewest_names`, `conformal_quantile`, `score_set`.
+
+    Source: Mortier et al. (2025), section 4.
+    """
+    values = _of_classes(probabilities, "probabilities", taxonomy)
+    shape = values.shape[:-1]
+    if key is None:
+        uniform = jnp.zeros(shape, values.dtype)
+    else:
+        uniform = jax.random.uniform(_checks.random_keys(key, "key", ()), shape, values.dtype)
+
+    def of_rows(rows: jax.Array, uniform: jax.Array) -> jax.Array:
+        return _node_scores(
+            taxonomy, rows.reshape(-1, rows.shape[-1]), uniform.reshape(-1)
+        ).reshape(rows.shape)
+
+    scores = _sharding.map_examples(of_rows, len(shape), values, uniform)
+    return _numerics.nan_unless(~jnp.isnan(values).any(axis=-1, keepdims=True), scores)
+
+
+@_class_axis.refuse_split
+def fewest_names(members: ArrayLike, taxonomy: Taxonomy, *, names: int) -> jax.Array:
+    r"""At most r nodes of a taxonomy that contain a set, with as few other classes as possible.
+
+    .. math::
+        \operatorname*{arg\,min}_{N : |N| \le r, \, S \subseteq \bigcup N}
+        \Bigl| \bigcup N \Bigr|
+
+    Of several solutions it is one with the fewest names. A set that contains a valid set is valid.
+    It takes about V r^2 steps for each example.
+
+    Args:
+        members: the classes of each set, booleans `[..., L]`.
+        taxonomy: a tree of V nodes, whose leaves are the L classes.
+        names: the static number r of names, at least 1.
+
+    Returns:
+        The nodes whose names are used, booleans `[..., V]`; none for an empty set.
+
+    Raises:
+        TypeError: `members` is not boolean, `taxonomy` is not a `Taxonomy`, or `names` is not a
+            static integer.
+        ValueError: the numbers of classes differ, or `names` is less than 1.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> from topk_jax.taxonomy import Taxonomy
+        >>> taxonomy = Taxonomy.from_paths(
+        ...     [("Quercus", "robur"), ("Quercus", "ilex"), ("Salix", "alba"), ("Salix", "nigra")])
+        >>> chosen = sets.fewest_names(jnp.array([True, True, True, False]), taxonomy, names=2)
+        >>> print([name for name, used in zip(taxonomy.names, chosen) if used])
+        ['alba', 'Quercus']
+
+    See Also:
+        `node_scores`, `node_probabilities`.
+
+    Source: Mortier et al. (2025), section 3; "Hierarchical conformal classification"
+    (arXiv:2508.13288).
+    """
+    chosen = _checks.boolean_array(members, "members")
+    _check_classes(chosen.shape, "members", taxonomy)
+    names = _checks.static_integer(names, "names", minimum=1)
+    # More names than classes are never used.
+    plan = _plan(taxonomy, min(names, taxonomy.num_classes))
+    return _map_rows(partial(_fewest_names, plan), chosen)
+
+
+def _of_classes(probabilities: ArrayLike, name: str, taxonomy: Taxonomy) -> jax.Array:
+    values = _checks.floating_array(probabilities, name)
+    _check_classes(values.shape, name, taxonomy)
+    return values
+
+
+def _check_classes(shape: tuple[int, ...], name: str, taxonomy: Taxonomy) -> None:
+    if not isinstance(taxonomy, Taxonomy):
+        raise TypeError(f"taxonomy must be a Taxonomy, got {_checks.describe(taxonomy)}.")
+    if shape[-1:] != (taxonomy.num_classes,):
+        raise ValueError(
+            f"{name} must have one entry for each of the {taxonomy.num_classes} classes of the "
+            f"taxonomy, got shape {shape}."
+        )
+
+
+def _map_rows(function: Callable[[jax.Array], jax.Array], values: jax.Array) -> jax.Array:
+    """`function` of rows [n, L], with one row of results for each, on each device."""
+
+    def of_batch(values: jax.Array) -> jax.Array:
+        rows = function(values.reshape(-1, values.shape[-1]))
+        return rows.reshape(*values.shape[:-1], rows.shape[-1])
+
+    return _sharding.map_examples(of_batch, values.ndim - 1, values)
+
+
+@partial(jax.jit, static_argnums=0)
+def _node_probabilities(taxonomy: Taxonomy, rows: jax.Array) -> jax.Array:
+    sums = jnp.zeros((rows.shape[0], taxonomy.num_nodes), rows.dtype)
+    sums = sums.at[:, : taxonomy.num_classes].set(rows)
+    deepest = taxonomy.ancestors[:, -1]
+    for above in taxonomy.ancestors.T[:-1]:
+        # A class that hangs higher is at the end of its way more than once.
+        inner = np.where(above == deepest, taxonomy.num_nodes, above)
+        sums = sums.at[:, inner].add(rows, mode="drop")
+    return sums
+
+
+@partial(jax.jit, static_argnums=0)
+def _node_scores(taxonomy: Taxonomy, rows: jax.Array, uniform: jax.Array) -> jax.Array:
+    ancestors = jnp.asarray(taxonomy.ancestors)
+    likeliest = rows.argmax(axis=-1)
+    way = ancestors[likeliest]
+    of_nodes = _node_probabilities(taxonomy, rows)
+    # From the root down, and then nothing. Sums in another order may be larger than those above.
+    descending = jax.lax.cummax(jnp.take_along_axis(of_nodes, way, axis=-1), axis=1, reverse=True)
+    descending = jnp.pad(descending, ((0, 0), (0, 1)))
+    # How many nodes a class has in common with the likeliest one, from the root down.
+    shared = sum(
+        (ancestors[None, :, depth] == way[:, None, depth]).astype(jnp.int32)
+        for depth in range(ancestors.shape[1])
+    )
+    below = jnp.take_along_axis(descending, shared, axis=-1)
+    lowest = jnp.take_along_axis(descending, shared - 1, axis=-1)
+    return below + uniform[:, None] * (lowest - below)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Plan:
+    """How costs go up a taxonomy, whose nodes are joined two by two.
+
+    The nodes have numbers by which those below come first: the classes, and then level by level.
+
+    Attributes:
+        names: the largest number of names.
+        num_classes: the number of classes.
+        levels: of each level the numbers of its nodes, and of the two nodes below each.
+        sizes: the number of classes of each node that has a name, 0 for one that only joins two.
+        order: the number of each node of the taxonomy.
+    """
+
+    names: int
+    num_classes: int
+    levels: tuple[tuple[np.ndarray, np.ndarray, np.ndarray], ...]
+    sizes: np.ndarray
+    order: np.ndarray
+
+
+@lru_cache(maxsize=8)
+def _plan(taxonomy: Taxonomy, names: int) -> _Plan:
+    num_classes = taxonomy.num_classes
+    children: dict[int, list[int]] = {node: [] for node in range(num_classes, taxonomy.num_nodes)}
+    for node, parent in enumerate(taxonomy.parents[:-1]):
+        children[parent].append(node)
+    # After the classes comes one that is in no set, for nodes with one node below.
+    nothing = num_classes
+    heights, sizes = [0] * (num_classes + 1), [*[1] * num_classes, 0]
+    pairs: list[tuple[int, int]] = []
+    numbers = {leaf: leaf for leaf in range(num_classes)}
+
+    def join(left: int, right: int, size: int = 0) -> int:
+        pairs.append((left, right))
+        heights.append(1 + max(heights[left], heights[right]))
+        sizes.append(size)
+        return len(heights) - 1
+
+    depths = {node: depth for way in taxonomy.ancestors for depth, node in enumerate(way)}
+    for node in sorted(children, key=depths.__getitem__, reverse=True):
+        below = [numbers[child] for child in children[node]]
+        while len(below) > 2:
+            # The last of an odd number waits for the next round.
+            rest = below[len(below) & ~1 :]
+            pairs_below = zip(below[::2], below[1::2], strict=False)
+            below = [join(left, right) for left, right in pairs_below] + rest
+        left, right = [*below, nothing][:2]
+        numbers[node] = join(left, right, int(taxonomy.sizes[node]))
+    joined = np.arange(num_classes + 1, len(heights))
+    of_level = np.array(heights)[joined]
+    both = np.array(pairs)
+    levels = tuple(
+        (joined[of_level == level], *both[of_level == level].T)
+        for level in range(1, max(heights) + 1)
+    )
+    order = np.array([numbers[node] for node in range(taxonomy.num_nodes)])
+    return _Plan(names, num_classes, levels, np.array(sizes), order)
+
+
+@partial(jax.jit, static_argnums=0)
+def _fewest_names(plan: _Plan, rows: jax.Array) -> jax.Array:
+    block = max(1, _BLOCK // (len(plan.sizes) * (plan.names + 1)))
+    return jax.lax.map(partial(_fewest_names_of_row, plan), rows, batch_size=block)
+
+
+def _fewest_names_of_row(plan: _Plan, members: jax.Array) -> jax.Array:
+    """The nodes of one set, `[V]`, by costs that go up the tree and choices that go down.
+
+    The cost of a node with k names is the number of classes that they contain, then the number of
+    names: one whole number of both, so that of equal sets the one of the fewest names is chosen.
+    """
+    most, unit = plan.names, plan.names + 1
+    sizes = jnp.asarray(plan.sizes)
+    own = jnp.where(sizes > 0, unit * sizes + 1, _NEVER).astype(jnp.int32)
+    of_classes = jnp.where(members, unit + 1, 0).astype(jnp.int32)
+    costs = jnp.zeros((len(plan.sizes), unit), jnp.int32)
+    costs = costs.at[: plan.num_classes, 1:].set(of_classes[:, None])
+    costs = costs.at[: plan.num_classes, 0].set(jnp.where(members, _NEVER, 0))
+    for nodes, left, right in plan.levels:
+        shared = jnp.stack(
+            [_sums(costs[left], costs[right], k).min(axis=-1) for k in range(unit)], axis=-1
+        )
+        whole = jnp.where(jnp.arange(unit) > 0, own[nodes][:, None], _NEVER)
+        costs = costs.at[nodes].set(jnp.minimum(jnp.minimum(shared, whole), _NEVER))
+    # How many names each node may use: none if it has no member, or a name above has it.
+    room = jnp.zeros(len(plan.sizes), jnp.int32).at[plan.order[-1]].set(most)
+    used = jnp.zeros(len(plan.sizes), jnp.bool_)
+    for nodes, left, right in reversed(plan.levels):
+        own_room = room[nodes]
+        # [nodes, names of the left one]: what has more names than there is room for never wins.
+        sums = jnp.stack([_sums(costs[left], costs[right], k) for k in range(unit)], axis=0)
+        sums = jnp.take_along_axis(sums, own_room[None, :, None], axis=0)[0]
+        is_whole = (own_room > 0) & (own[nodes] < sums.min(axis=-1)) & (costs[nodes, 0] > 0)
+        used = used.at[nodes].set(is_whole)
+        for_left = jnp.where(is_whole, 0, sums.argmin(axis=-1))
+        for_right = jnp.where(is_whole, 0, own_room - for_left)
+        room = room.at[left].set(for_left).at[right].set(for_right)
+    used = used.at[: plan.num_classes].set(members & (room[: plan.num_classes] > 0))
+    return used[plan.order]
+
+
+def _sums(left: jax.Array, right: jax.Array, names: int) -> jax.Array:
+    """The costs of two nodes, `[n, r + 1]`, by the names of the left one, if both have so many."""
+    sums = left[:, : names + 1] + right[:, names::-1]
+    return jnp.pad(sums, ((0, 0), (0, left.shape[1] - names - 1)), constant_values=2 * _NEVER)

@@ -1,0 +1,145 @@
+"""Sets of the largest expected utility, which weighs being right against being precise."""
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _numerics, _selection
+from topk_jax.sets._rules import largest_set
+
+__all__ = ["set_utilities", "utility_set"]
+
+# The parameters of each kind.
+_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "precision": (),
+    "f_beta": ("beta",),
+    "u65": (),
+    "u80": (),
+    "reject": ("alpha", "beta"),
+}
+
+
+def utility_set(probabilities: ArrayLike, *, utilities: ArrayLike) -> jax.Array:
+    r"""The set of the largest expected utility, if a set that has the label is worth g(its size).
+
+    .. math::
+        \Gamma(x) = \operatorname*{arg\,max}_S \; g(|S|) \sum_{l \in S} p_l
+        = \{ l : p_l \text{ is among } p_{[1]}, \dots, p_{[m]} \}, \qquad
+        m = \operatorname*{arg\,max}_m \; g(m) \sum_{j \le m} p_{[j]}
+
+    A set without the label is worth 0. Of several sizes with the same expected utility it is the
+    smallest one. The set is never empty, except for a NaN.
+
+    Args:
+        probabilities: floating-point, `[..., L]`, with sum 1 over the classes.
+        utilities: g, the value of a set of each size from 1 to L that has the label, `[L]`; see
+            `set_utilities`. May be traced.
+
+    Returns:
+        Booleans, `[..., L]`. Among equal probabilities, lower indices come first. None is true
+        where a probability is NaN, or if a traced utility is not finite.
+
+    Raises:
+        TypeError: `probabilities` is not floating-point or `utilities` is not real.
+        ValueError: `utilities` does not have one finite value for each size.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> probabilities = jnp.array([[0.5, 0.375, 0.125], [0.75, 0.125, 0.125]])
+        >>> u65 = sets.set_utilities("u65", num_classes=3)
+        >>> print(sets.utility_set(probabilities, utilities=u65))
+        [[ True  True False]
+         [ True False False]]
+
+    See Also:
+        `set_utilities`, `adaptive_set`, `top_k_set`.
+
+    Source: Mortier et al. (2021), "Efficient set-valued prediction in multi-class classification",
+    theorem 1; del Coz, Díez and Bahamonde (2009), "Learning nondeterministic classifiers".
+    """
+    values = _checks.floating_array(probabilities, "probabilities")
+    of_sizes = _checks.finite_vector(utilities, "utilities", values.shape[-1], values.dtype)
+    return _utility_set(values, of_sizes)
+
+
+def set_utilities(
+    kind: str,
+    *,
+    num_classes: int,
+    alpha: ArrayLike | None = None,
+    beta: ArrayLike | None = None,
+) -> jax.Array:
+    r"""The value of a set of each size that has the label, for `utility_set`.
+
+    .. math::
+        \text{precision:} \quad & 1 / m \\
+        \text{f\_beta:} \quad & (1 + \beta^2) / (\beta^2 + m) \\
+        \text{u65:} \quad & 1.6 / m - 0.6 / m^2 \\
+        \text{u80:} \quad & 2.2 / m - 1.2 / m^2 \\
+        \text{reject:} \quad & 1 - \alpha \left( \frac{m - 1}{L - 1} \right)^\beta
+
+    All of them give 1 to a set of one class. Sets get larger from "precision" to "u65" to "u80",
+    which give 0.5, 0.65 and 0.8 to a set of two classes.
+
+    Args:
+        kind: "precision", "f_beta", "u65", "u80" or "reject".
+        num_classes: the static number L of classes, at least 1; there are `[L]` sizes.
+        alpha: for "reject": scalar, what the set of all classes loses, from 0 to 1. May be traced.
+        beta: for "f_beta" and "reject": positive scalar; a larger one gives larger sets. May be
+            traced.
+
+    Returns:
+        One value for each size from 1 to L, `[L]`, in the default floating-point type.
+
+    Raises:
+        TypeError: a parameter has a wrong type.
+        ValueError: `kind` is unknown, or a parameter is missing, is not one of this kind, or is
+            outside its range.
+
+    Example:
+        >>> from topk_jax import sets
+        >>> print(sets.set_utilities("precision", num_classes=2))
+        [1.  0.5]
+        >>> print(sets.set_utilities("reject", num_classes=3, alpha=1.0, beta=1.0))
+        [1.  0.5 0. ]
+
+    See Also:
+        `utility_set`.
+
+    Source: Mortier et al. (2021), section 3; Zaffalon, Corani and Mauá (2012), "Evaluating credal
+    classifiers by utility-discounted predictive accuracy", for "u65" and "u80".
+    """
+    kind = _checks.choice(kind, "kind", tuple(_PARAMETERS))
+    num_classes = _checks.static_integer(num_classes, "num_classes", minimum=1)
+    _checks.parameters_of_kind(kind, {"alpha": alpha, "beta": beta}, needed=_PARAMETERS[kind])
+    dtype = jnp.result_type(float)
+    sizes = jnp.arange(1, num_classes + 1, dtype=dtype)
+    if kind == "precision":
+        return 1 / sizes
+    if kind == "u65":
+        return 1.6 / sizes - 0.6 / sizes**2
+    if kind == "u80":
+        return 2.2 / sizes - 1.2 / sizes**2
+    assert beta is not None
+    power = _checks.scalar(beta, "beta", dtype, above=0)
+    if kind == "f_beta":
+        return (1 + power**2) / (power**2 + sizes)
+    assert alpha is not None
+    loss = _checks.scalar(alpha, "alpha", dtype, at_least=0, at_most=1)
+    lost = loss * ((sizes - 1) / max(num_classes - 1, 1)) ** power
+    # A power of 1 loses the NaN of a traced exponent.
+    return _numerics.nan_unless(~jnp.isnan(power), 1 - lost)
+
+
+@jax.jit
+def _utility_set(probabilities: jax.Array, utilities: jax.Array) -> jax.Array:
+    probabilities = _selection.compute_once(probabilities)
+    descending = -jnp.sort(-probabilities, axis=-1)
+    sums = jnp.cumsum(descending, axis=-1)
+    expected = jnp.broadcast_to(utilities, sums.shape) * sums
+    # The first of equal ones. A NaN is the largest of all, and its set is empty.
+    last = expected.argmax(axis=-1)[..., None]
+    smallest = jnp.take_along_axis(descending, last, axis=-1)[..., 0]
+    chosen = largest_set(probabilities, smallest, last[..., 0] + 1)
+    return chosen & jnp.isfinite(utilities).all()

@@ -1,0 +1,99 @@
+"""Calibration with examples whose label is a distribution: the votes of several people."""
+
+import math
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _class_axis, _numerics, _sharding
+from topk_jax.sets._quantiles import Calibration, compute_conformal_quantile
+
+__all__ = ["vote_quantile"]
+
+
+@_class_axis.refuse_split
+def vote_quantile(
+    scores: ArrayLike,
+    plausibilities: ArrayLike,
+    *,
+    error: float,
+    num_samples: int,
+    key: jax.Array,
+) -> jax.Array:
+    r"""The conformal quantile of labels that are drawn from the votes for each example.
+
+    Each example gets m labels, which are drawn from its plausibilities :math:`\lambda_i`:
+
+    .. math::
+        \hat q = \text{the } r\text{-th smallest of the } m n \text{ scores of the labels}, \qquad
+        r = \lceil (1 - \varepsilon) \, m \, (n + 1) \rceil
+
+    If r exceeds m n it is infinity. A label that is drawn from the plausibilities of a new example
+    is in its set with a probability of at least :math:`1 - \varepsilon` if m is 1, and of at least
+    :math:`1 - 2 \varepsilon` for each m; in practice it is close to :math:`1 - \varepsilon`. A
+    larger m makes the quantile depend less on `key`. The most voted class as the label would
+    promise nothing about the other plausible classes.
+
+    Args:
+        scores: floating-point scores of all classes that are smaller for classes that fit better,
+            `[..., L]`; at least one example.
+        plausibilities: the part of the votes that each class has, `[..., L]`: at least 0, with sum
+            1 over the classes.
+        error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
+            decimal.
+        num_samples: the static number m of labels of each example, at least 1.
+        key: one key of `jax.random.key`.
+
+    Returns:
+        A scalar for `score_set` or `conformal_set`, in the scores' dtype (float32 or float64); NaN
+        if a score is NaN, or if the traced plausibilities of an example are no distribution.
+
+    Raises:
+        TypeError: an argument has a wrong type.
+        ValueError: the shapes do not match, there is no example, concrete plausibilities are
+            negative or do not add up to 1, or `error` or `num_samples` is outside its range.
+
+    Example:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import sets
+        >>> scores = jnp.array([[0.25, 0.75], [0.5, 0.5], [0.375, 0.625]])
+        >>> votes = jnp.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+        >>> print(sets.vote_quantile(
+        ...     scores, votes, error=0.5, num_samples=2, key=jax.random.key(0)))
+        0.5
+
+    See Also:
+        `conformal_quantile`, `expect_over_labels`.
+
+    Source: Stutz et al. (2023), "Conformal prediction under ambiguous ground truth", algorithm 1.
+    """
+    values = _checks.floating_array(scores, "scores")
+    _checks.some_examples(values, "scores")
+    votes = _checks.distributions(plausibilities, "plausibilities", values.shape, values.dtype)
+    rate = _checks.static_error(error)
+    num_samples = _checks.static_integer(num_samples, "num_samples", minimum=1)
+    key = _checks.random_keys(key, "key", ())
+    uniform = jax.random.uniform(key, (num_samples, *values.shape[:-1]), values.dtype)
+    labels = jax.vmap(partial(_drawn, votes))(uniform)
+    drawn = jax.vmap(partial(_numerics.score_of_label, values))(labels)
+    valid = ~jnp.isnan(values).any() & ~jnp.isnan(votes).any()
+    number = labels[0].size
+    rank = math.ceil(num_samples * (number + 1) * (1 - rate))
+    all_scores = _sharding.gather(drawn).reshape(-1)
+    calibration = Calibration(all_scores, jnp.zeros_like(all_scores, jnp.int32), valid)
+    return compute_conformal_quantile(calibration, rank)
+
+
+def _drawn(votes: jax.Array, uniform: jax.Array) -> jax.Array:
+    """A class of each example [...], drawn by numbers in [0, 1).
+
+    Hazard: rounding may put the last number above all sums. Choice: at most the last class with a
+    vote.
+    """
+    sums = jnp.cumsum(votes, axis=-1)
+    total = sums[..., -1:]
+    by_number = (sums <= uniform[..., None] * total).sum(axis=-1)
+    return jnp.minimum(by_number, (sums < total).sum(axis=-1))
