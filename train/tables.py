@@ -12,7 +12,7 @@ from absl import flags
 from train.foundation import command_line, fields, files
 from train.foundation.errors import UserError
 from train.papers.tables import collecting, outputs
-from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, EVIDENCE, THESIS
+from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, THESIS
 from train.papers.tables.table import Table
 from train.series import planned_runs
 from train.series.execution import execute, show_commands
@@ -23,8 +23,7 @@ from train.workdir import output_files, run_inputs
 _TABLE = flags.DEFINE_string(
     "table",
     None,
-    f"Needed. The table of the thesis, one of {', '.join(THESIS)}, or an experiment of "
-    f"docs/evidence/first_edition.md, which says what each is, one of {', '.join(EVIDENCE)}.",
+    f"Needed. The table of the thesis, one of {', '.join(THESIS)}.",
 )
 _ON = flags.DEFINE_string(
     "on",
@@ -100,13 +99,10 @@ def main() -> None:
 
 
 def _table() -> Table:
-    numbers = (*THESIS, *EVIDENCE)
     number, on = _TABLE.value, _ON.value
     if number is None:
-        raise UserError(f"--table is needed: it must be one of {', '.join(numbers)}")
-    _check("--table", number, numbers)
-    if on is not None and number in EVIDENCE:
-        raise UserError(f"--on says nothing to --table={number}, which has its data set")
+        raise UserError(f"--table is needed: it must be one of {', '.join(THESIS)}")
+    _check("--table", number, THESIS)
     if on is not None:
         _check("--on", on, EMBEDDED)
     table = CATALOGUE[number, on]
