@@ -135,7 +135,7 @@ def draw_float64(case, seed):
 def test_float64_stays(case):
     with jax.enable_x64(True):
         arrays = draw_float64(case, 4)
-        values, gradient = case.compiled_with_gradient(*arrays)
+        values, gradient = case.compiled_quickly_with_gradient(*arrays)
         chex.assert_type([values, gradient], jnp.float64)
         # A dozen roundings of 1e-16.
         assert_close(values, case.expected(*arrays), 1e-12)
@@ -147,10 +147,10 @@ def test_float64_stays(case):
 def test_gradient_against_differences(case):
     with jax.enable_x64(True):
         heads, *rest = draw_float64(case, 4)
-        gradient = case.compiled_with_gradient(heads, *rest)[1]
+        gradient = case.compiled_quickly_with_gradient(heads, *rest)[1]
 
         def values_at(heads):
-            return np.asarray(case.compiled_with_gradient(jnp.asarray(heads), *rest)[0])
+            return np.asarray(case.compiled_quickly_with_gradient(jnp.asarray(heads), *rest)[0])
 
         # Not `chex.assert_numerical_grads`, which puts ones in place of what `stop_gradient` gives
         # and compiles five times as long.
@@ -180,7 +180,7 @@ def test_jvp_and_hessian(case):
         assert_close(slope, (gradient * direction).sum(), 1e-12)
 
         def gradient_at(heads):
-            return np.asarray(case.compiled_with_gradient(jnp.asarray(heads), *rest)[1])
+            return np.asarray(case.compiled_quickly_with_gradient(jnp.asarray(heads), *rest)[1])
 
         differences = reference.finite_difference_jacobian(gradient_at, heads, 1e-5)
         # As for the gradient, one derivative and a factor 1 / 0.05 further.
