@@ -13,7 +13,7 @@ from train.foundation import command_line, fields, files, flag_rules
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.papers.tables import collecting, outputs
-from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, EVIDENCE, THESIS
+from train.papers.tables.catalogue import CATALOGUE, EMBEDDED, THESIS
 from train.papers.tables.table import Table
 from train.series import planned_runs
 from train.series.execution import execute, show_commands
@@ -24,8 +24,7 @@ from train.workdir import output_files, run_inputs
 _TABLE = flags.DEFINE_string(
     "table",
     None,
-    f"Needed. The table of the thesis, one of {', '.join(THESIS)}, or an experiment of "
-    f"docs/evidence/first_edition.md, which says what each is, one of {', '.join(EVIDENCE)}.",
+    f"Needed. The table of the thesis, one of {', '.join(THESIS)}.",
 )
 _ON = flags.DEFINE_string(
     "on",
@@ -63,16 +62,10 @@ _OVERRIDE = flags.DEFINE_multi_string(
     "for the network of the run: model.pretrained=weights/{model.name}.pth.",
 )
 _JSON = flags.DEFINE_string("json", None, "A file to write the collected numbers to.")
-_NUMBERS = (*THESIS, *EVIDENCE)
 _ROWS = flag_rules.declare(
-    Needed(("table",), f"one of {', '.join(_NUMBERS)}"),
-    Flag("table", fields.one_of(_NUMBERS)),
-    Flag(
-        "on",
-        fields.one_of(EMBEDDED),
-        excludes=tuple(f"table={number}" for number in EVIDENCE),
-        because="it has its data set",
-    ),
+    Needed(("table",), f"one of {', '.join(THESIS)}"),
+    Flag("table", fields.one_of(THESIS)),
+    Flag("on", fields.one_of(EMBEDDED)),
     Exclusive(("plan", "run")),
     Flag("json", excludes=("plan",), because="a plan has no numbers"),
 )

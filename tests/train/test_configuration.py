@@ -1,6 +1,5 @@
 """Configurations are checked field by field; the message names the field and what it may be."""
 
-import copy
 import dataclasses
 import json
 import re
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from configs import digits
+from tests.train.configurations import changed
 from tests.train.data.specs import dataset_spec
 from train.configuration.parsing import parse
 from train.configuration.rules import check_classes
@@ -20,16 +20,6 @@ from train.training.optimizer import schedule
 @pytest.fixture
 def config():
     return json.loads(digits.get_config().to_json())
-
-
-def changed(config, name, value):
-    config = copy.deepcopy(config)
-    *parents, last = name.split(".")
-    place = config
-    for parent in parents:
-        place = place[parent]
-    place[last] = value
-    return config
 
 
 def test_the_recipe_is_fine(config):
@@ -130,7 +120,7 @@ def test_mistakes_are_refused(config, name, value, must_be):
 @pytest.mark.parametrize(("name", "value", "message"), OTHER_MISTAKES)
 def test_mistakes_of_several_fields_are_refused(config, name, value, message):
     with pytest.raises(UserError, match=message):
-        parse(changed(config, name, value))
+        parse(changed(config, {name: value}))
 
 
 @pytest.mark.parametrize(
@@ -155,17 +145,17 @@ def test_mistakes_of_several_fields_are_refused(config, name, value, message):
 )
 def test_devices_that_cannot_share_the_classes_are_refused(config, changes, message):
     for name, value in {"parallel": "mesh", "class_devices": 2}.items():
-        config = changed(config, name, value)
+        config = changed(config, {name: value})
     parse(config)
     loss = {"weight": 1.0, "label_learning_rate": 1.0}
     for name, value in changes.items():
-        config = changed(config, name, value)
+        config = changed(config, {name: value})
     with pytest.raises(UserError, match=message):
         parse({**config, "loss": {**config["loss"], **loss}})
 
 
 def test_devices_need_the_classes_of_a_data_set_that_was_opened(config):
-    fitting = parse(changed(changed(config, "parallel", "mesh"), "class_devices", 5))
+    fitting = parse(changed(config, {"parallel": "mesh", "class_devices": 5}))
     with pytest.raises(
         UserError, match="must divide the number of classes, 20, such as 1, 2, 4, 5;"
     ):
@@ -176,7 +166,7 @@ def test_devices_need_the_classes_of_a_data_set_that_was_opened(config):
 
 @pytest.mark.parametrize("kind", ["pmap", "shard_map", "mesh"])
 def test_without_a_number_any_devices_can_share_the_classes(config, kind):
-    config = changed(changed(config, "parallel", kind), "class_devices", None)
+    config = changed(config, {"parallel": kind, "class_devices": None})
     check_classes(parse(config), dataset_spec(config["dataset"]), 10)
 
 
@@ -190,27 +180,27 @@ def test_a_whole_number_is_a_float_where_the_field_is_for_floats(config):
 
 
 def test_parameters_of_another_loss_are_not_checked(config):
-    config = changed(config, "loss.name", "cross_entropy")
-    parse(changed(config, "loss.k", 100))
+    config = changed(config, {"loss.name": "cross_entropy"})
+    parse(changed(config, {"loss.k": 100}))
 
 
 def test_any_reported_accuracy_can_select(config):
     for name in ("top_3_accuracy", "macro_average_5_accuracy", "few_top_1_accuracy"):
-        parse(changed(config, "select_by", name))
+        parse(changed(config, {"select_by": name}))
 
 
 def test_a_multi_label_loss_may_give_each_class_a_probability_of_its_own(config):
-    config = changed(changed(config, "loss.name", "average_k"), "eval.scores", "sigmoid")
+    config = changed(config, {"loss.name": "average_k", "eval.scores": "sigmoid"})
     parse(config)
     with pytest.raises(UserError, match=r"temperature must be False with config\.eval\.scores=sig"):
-        parse(changed(config, "eval.temperature", True))
+        parse(changed(config, {"eval.temperature": True}))
 
 
 def test_a_loss_of_the_batch_is_not_computed_in_parts(config):
-    config = changed(config, "optimizer.accumulation_steps", 2)
+    config = changed(config, {"optimizer.accumulation_steps": 2})
     parse(config)
     with pytest.raises(UserError, match="accumulation_steps must be 1 with average_k, a loss of"):
-        parse(changed(config, "loss.name", "average_k"))
+        parse(changed(config, {"loss.name": "average_k"}))
 
 
 HEADS = [
@@ -229,7 +219,7 @@ HEADS = [
 @pytest.mark.parametrize(("loss", "changes", "message"), HEADS)
 def test_any_loss_of_one_head_takes_either(config, loss, changes, message):
     for name, value in {"loss.name": loss, **changes}.items():
-        config = changed(config, name, value)
+        config = changed(config, {name: value})
     if message is None:
         parse(config)
         return
@@ -238,14 +228,14 @@ def test_any_loss_of_one_head_takes_either(config, loss, changes, message):
 
 
 def test_losses_of_single_examples_are_weighted(config):
-    config = changed(config, "loss.class_weights", "class_balanced")
-    parse(changed(config, "loss.class_weights_from", 0.8))
+    config = changed(config, {"loss.class_weights": "class_balanced"})
+    parse(changed(config, {"loss.class_weights_from": 0.8}))
     with pytest.raises(UserError, match="class_weights must be none with role, a loss of the whol"):
-        parse(changed(config, "loss.name", "role"))
+        parse(changed(config, {"loss.name": "role"}))
 
 
 def test_labels_are_mixed_for_losses_of_single_examples(config):
-    config = changed(config, "dataset.mixup", 0.2)
+    config = changed(config, {"dataset.mixup": 0.2})
     parse(config)
     with pytest.raises(UserError, match="mixup must be 0 with role, a loss of the whole batch; go"):
-        parse(changed(config, "loss.name", "role"))
+        parse(changed(config, {"loss.name": "role"}))

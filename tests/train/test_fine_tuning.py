@@ -13,6 +13,7 @@ import pytest
 import safetensors.numpy
 
 from configs import digits, folder
+from tests.train.configurations import changed
 from tests.train.data.own import pictures
 from tests.train.forked import ROOT, start
 from tests.train.models.tiny import SMALL_RESNET, in_float32, random_variables
@@ -31,18 +32,6 @@ from train.training import earlier_run
 from train.workdir.classes import Classes
 
 pytestmark = pytest.mark.usefixtures("standard_promotion")
-
-
-def changed(config, changes):
-    """The configuration with other values of fields, by dotted names."""
-    config = copy.deepcopy(config)
-    for name, value in changes.items():
-        *groups, field = name.split(".")
-        place = config
-        for group in groups:
-            place = place[group]
-        place[field] = value
-    return config
 
 
 @pytest.fixture

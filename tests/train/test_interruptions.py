@@ -1,14 +1,12 @@
 """A second signal, divergence and other configurations, met as users meet them."""
 
-import copy
-import functools
 import json
-import operator
 import signal
 
 import pytest
 
 from configs import digits, synthetic_species
+from tests.train.configurations import changed
 from tests.train.forked import error_lines, start
 from tests.train.program import Program, checkpoints, outcome
 from train import experiment
@@ -95,14 +93,6 @@ OTHERS = {
         ("optimizer.average_decay: None -> 0.9", "optimizer.momentum: 0.9 -> 0.8"),
     ),
 }
-
-
-def changed(config, changes):
-    config = copy.deepcopy(config)
-    for name, value in changes.items():
-        *groups, field = name.split(".")
-        functools.reduce(operator.getitem, groups, config)[field] = value
-    return config
 
 
 def refusal(config, workdir):

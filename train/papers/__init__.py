@@ -1,1 +1,1 @@
-"""What belongs to the papers and the evidence: published numbers, tables and figures."""
+"""What belongs to the papers: published numbers, tables and figures."""

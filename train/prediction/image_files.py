@@ -15,6 +15,9 @@ from train.foundation import files
 from train.foundation.errors import UserError
 from train.foundation.names import existing, shown
 
+# In letters. Systems take 255 bytes; backslashes and invisible letters may be beside them.
+_LONGEST_NAME = 512
+
 
 def find(named: Sequence[str]) -> list[Path]:
     """The files that the values of --images name, in their order; some may not be images.
@@ -76,15 +79,28 @@ def _paths(value: str) -> Iterator[Path]:
     parts = value.split(",")
     start = 0
     while start < len(parts):
-        ends = range(len(parts), start, -1)
-        end = next((end for end in ends if _exists(",".join(parts[start:end]))), None)
-        if end is None:
+        count = _parts_of_path(parts[start:])
+        if count == 0:
             raise UserError(
                 "--images must name image files or folders; there is no "
                 f"{shown(parts[start]) or repr(value)}"
             )
-        yield Path(",".join(parts[start:end]))
-        start = end
+        yield Path(",".join(parts[start : start + count]))
+        start += count
+
+
+def _parts_of_path(parts: Sequence[str]) -> int:
+    """How many of the first parts make the longest path that exists; 0 if none exists."""
+    found, path = 0, ""
+    for count, part in enumerate(parts, start=1):
+        path = part if count == 1 else f"{path},{part}"
+        folder, _, name = path.rpartition("/")
+        # No longer path exists then.
+        if len(name) > _LONGEST_NAME or (folder and not _exists(folder)):
+            break
+        if _exists(path):
+            found = count
+    return found
 
 
 def _exists(path: str) -> bool:

@@ -8,10 +8,21 @@ import numpy as np
 from PIL import Image
 
 
-def encode(image, file_format, **options):
+def encode(image, file_format="JPEG", **options):
     file = io.BytesIO()
     image.save(file, file_format, **options)
     return file.getvalue()
+
+
+def photograph(rng, width, height, channels=3):
+    """The pixels of smooth shapes and noise, as in a photograph."""
+    coarse = rng.integers(0, 256, (7, 9, channels)).astype(np.uint8)
+    shapes = [
+        np.asarray(Image.fromarray(plane).resize((width, height), Image.Resampling.BICUBIC))
+        for plane in np.moveaxis(coarse, -1, 0)
+    ]
+    noisy = np.stack(shapes, axis=-1) + rng.normal(scale=12, size=(height, width, channels))
+    return np.clip(noisy, 0, 255).astype(np.uint8)
 
 
 def smooth(seed, size=(50, 40)):

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import train.data
+from tests.train.data.encoded_images import encode, photograph
 from tests.train.data.specs import dataset_spec
 from train.data import fast_images, images, photographs
 from train.data.images import UnreadableImageError
@@ -29,23 +30,6 @@ CONFIG = {
     "skip_unreadable": False,
     "decoding": "fast",
 }
-
-
-def photograph(rng, width, height, channels=3):
-    """Smooth shapes and fine noise."""
-    coarse = rng.integers(0, 256, (7, 9, channels)).astype(np.uint8)
-    smooth = [
-        np.asarray(Image.fromarray(plane).resize((width, height), Image.Resampling.BICUBIC))
-        for plane in np.moveaxis(coarse, -1, 0)
-    ]
-    noise = rng.normal(scale=12, size=(height, width, channels))
-    return np.clip(np.stack(smooth, axis=-1) + noise, 0, 255).astype(np.uint8)
-
-
-def encode(image, file_format="JPEG", **options):
-    file = io.BytesIO()
-    image.save(file, file_format, **options)
-    return file.getvalue()
 
 
 def check(encoded):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from tests.train.data.encoded_images import encode, photograph
 from train.data import images, photographs
 from train.data.images import UnreadableImageError
 
@@ -16,23 +17,6 @@ SIZES = [
     *((229, 200), (200, 229), (512, 205), (205, 512)),
 ]
 READER = photographs.reader_of("exact")
-
-
-def photograph(rng, width, height, channels=3):
-    """Smooth shapes and noise, as in a photograph."""
-    coarse = rng.integers(0, 256, (7, 9, channels)).astype(np.uint8)
-    smooth = [
-        np.asarray(Image.fromarray(plane).resize((width, height), Image.Resampling.BICUBIC))
-        for plane in np.moveaxis(coarse, -1, 0)
-    ]
-    noise = rng.normal(scale=8, size=(height, width, channels))
-    return np.clip(np.stack(smooth, axis=-1) + noise, 0, 255).astype(np.uint8)
-
-
-def encode(image, file_format, **options):
-    file = io.BytesIO()
-    image.save(file, file_format, **options)
-    return file.getvalue()
 
 
 def torchvision_resize(image):

@@ -9,10 +9,9 @@ import time
 
 import pytest
 
-from tests.train.data import small
+from tests.train.data import small_prepared
 from tests.train.forked import TIME_LIMIT
 from tests.train.program import Program, checkpoints, outcome
-from train import prepare
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -161,15 +160,7 @@ def test_minutes_save_in_the_middle_of_epochs_too(unbroken, tmp_path):
 def streamed(tmp_path_factory):
     """The program on photographs that a process decodes."""
     folder = tmp_path_factory.mktemp("streamed")
-    with pytest.MonkeyPatch.context() as patch:
-        small.shrink(patch.setattr)
-        small.plantnet(folder / "manual")
-        prepare.prepare(
-            "plantnet300k",
-            data_dir=str(folder / "data"),
-            manual_dir=str(folder / "manual"),
-            skip_unreadable=False,
-        )
+    small_prepared.plantnet(folder)
     return Program(
         (
             "--config=configs/plantnet300k.py:cross_entropy",

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.train.configurations import changed
 from tests.train.papers.finished_runs import finish
 from train.foundation.errors import UserError
 from train.papers.figures import selection
@@ -31,13 +32,6 @@ def planned():
     return PlannedRun(Recipe("digits", "noised_balanced"), 0)
 
 
-def changed(config, name, value):
-    group, _, field = name.rpartition(".")
-    if not group:
-        return {**config, field: value}
-    return {**config, group: {**config[group], field: value}}
-
-
 def make(folder, name, config):
     finish(folder, name, config, test={"top_1_accuracy": 0.5}, best_epoch=1)
     return str(folder / name)
@@ -49,7 +43,7 @@ def test_all_fields_of_the_machine_are_tried():
 
 @pytest.mark.parametrize("name", OTHER_VALUES)
 def test_a_run_on_another_machine_is_the_same_for_tables_and_figures(tmp_path, planned, name):
-    elsewhere = changed(planned.config, name, OTHER_VALUES[name])
+    elsewhere = changed(planned.config, {name: OTHER_VALUES[name]})
     assert all_fields(elsewhere) != all_fields(planned.config)
     other = make(tmp_path, "other", elsewhere)
     folder = RunsFolder(tmp_path)
@@ -63,7 +57,7 @@ def test_a_run_on_another_machine_is_the_same_for_tables_and_figures(tmp_path, p
 
 
 def test_another_optimizer_makes_another_run(tmp_path, planned):
-    other = make(tmp_path, "other", changed(planned.config, "optimizer.name", "adamw"))
+    other = make(tmp_path, "other", changed(planned.config, {"optimizer.name": "adamw"}))
     assert RunsFolder(tmp_path).status(planned) is Status.ABSENT
     ours = make(tmp_path, "ours", {**planned.config, "seed": 1})
     with pytest.raises(UserError, match=r"differ in optimizer\.name: 'sgd' -> 'adamw'"):

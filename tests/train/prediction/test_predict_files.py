@@ -13,6 +13,7 @@ from PIL import Image
 from tests.train.data.specs import dataset_spec
 from train.data.images import UnreadableImageError
 from train.foundation.errors import UserError
+from train.foundation.names import existing
 from train.prediction import image_files
 
 DIGITS = dataset_spec({"name": "digits"})
@@ -235,6 +236,22 @@ def test_a_comma_may_be_in_a_name(folder):
     # A file with the complete name is meant.
     (folder / "a.png,b.JPG").touch()
     assert names(folder, "@/a.png,b.JPG") == ["a.png,b.JPG"]
+    (folder / "c,d").mkdir()
+    (folder / "c,d" / "1,2.png").touch()
+    assert names(folder, "@/a.png,@/c,d/1,2.png,@/b.JPG") == ["a.png", "c,d/1,2.png", "b.JPG"]
+
+
+def test_each_of_many_files_is_looked_for_a_few_times(folder, monkeypatch):
+    looked_for = []
+
+    def noted(path):
+        looked_for.append(path)
+        return existing(path)
+
+    monkeypatch.setattr(image_files, "existing", noted)
+    assert names(folder, ",".join(500 * ["@/a.png"])) == 500 * ["a.png"]
+    # Its folder, itself, the folder of two at once, and the file that was found.
+    assert len(looked_for) <= 500 * 4
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ import safetensors.numpy
 from PIL import Image
 
 from tests import reference
-from tests.train.data import small
+from tests.train.data import small, small_prepared
 from tests.train.forked import start
 from tests.train.models import torch_writer as writer
 from tests.train.prediction import small_network
-from train import prepare
 from train.data import photographs
 from train.foundation.errors import UserError
 from train.models.classifier import Classifier
@@ -35,15 +34,7 @@ SIZES = {"SHORTER_SIDE": 64, "CROP": 56}
 def data(tmp_path_factory):
     """The folders of prepared data sets, of weights and of what the commands write."""
     folder = tmp_path_factory.mktemp("published")
-    with pytest.MonkeyPatch.context() as patch:
-        small.shrink(patch.setattr)
-        small.plantnet(folder / "manual")
-        prepare.prepare(
-            "plantnet300k",
-            data_dir=str(folder / "data"),
-            manual_dir=str(folder / "manual"),
-            skip_unreadable=False,
-        )
+    small_prepared.plantnet(folder)
     _, arrays = small_network.weights(NUM_CLASSES)
     # As the authors of Pl@ntNet-300K write them.
     tensors = writer.ordered({name: writer.tensor(array) for name, array in arrays.items()})

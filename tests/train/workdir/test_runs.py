@@ -8,6 +8,7 @@ import operator
 import pytest
 
 from configs import cifar100, digits, folder
+from tests.train.configurations import changed
 from train.foundation.errors import UserError
 from train.workdir.runs import (
     FIELDS_OF_THE_MACHINE,
@@ -16,16 +17,6 @@ from train.workdir.runs import (
     identity_without_seed,
     run_name,
 )
-
-
-def changed(config, name, value):
-    config = copy.deepcopy(config)
-    *parents, last = name.split(".")
-    place = config
-    for parent in parents:
-        place = place[parent]
-    place[last] = value
-    return config
 
 
 @pytest.fixture
@@ -40,13 +31,13 @@ def of_photos(**fields):
 
 
 def test_a_field_with_its_default_is_not_in_the_name(config):
-    config = changed(config, "optimizer.decay_epochs", [])
+    config = changed(config, {"optimizer.decay_epochs": []})
     for name in ("optimizer.decay_epochs", "optimizer.name", "model.width", "compilation_cache"):
         left_out = copy.deepcopy(config)
         *groups, field = name.split(".")
         del functools.reduce(operator.getitem, groups, left_out)[field]
         assert run_name(left_out) == run_name(config)
-        assert run_name(changed(config, name, "other")) != run_name(config)
+        assert run_name(changed(config, {name: "other"})) != run_name(config)
 
 
 def test_a_run_that_leaves_images_out_is_found_by_its_name():
@@ -77,13 +68,13 @@ def test_the_kind_of_label_noise_has_a_meaning_with_label_noise_alone():
 )
 def test_run_names_tell_configurations_apart(config, name, value):
     assert run_name(config) == run_name(copy.deepcopy(config))
-    assert run_name(config) != run_name(changed(config, name, value))
+    assert run_name(config) != run_name(changed(config, {name: value}))
 
 
 def test_normalized_features_have_a_meaning_with_a_frozen_network_alone(config):
     for frozen in (False, True):
         runs = [
-            changed(changed(config, "model.freeze", frozen), "model.normalize_features", normalized)
+            changed(config, {"model.freeze": frozen, "model.normalize_features": normalized})
             for normalized in (False, True)
         ]
         for of_run in (run_name, identity):
@@ -92,14 +83,14 @@ def test_normalized_features_have_a_meaning_with_a_frozen_network_alone(config):
 
 def test_no_field_of_the_machine_makes_another_run(config):
     for name in FIELDS_OF_THE_MACHINE:
-        assert identity(changed(config, name, "elsewhere")) == identity(config)
+        assert identity(changed(config, {name: "elsewhere"})) == identity(config)
 
 
 def test_seeds_of_one_experiment_differ_by_the_seed_alone(config):
-    other = changed(config, "seed", 1)
+    other = changed(config, {"seed": 1})
     assert identity(other) != identity(config)
     assert identity_without_seed(other) == identity_without_seed(config)
-    other = changed(other, "loss.k", 1)
+    other = changed(other, {"loss.k": 1})
     assert identity_without_seed(other) != identity_without_seed(config)
 
 

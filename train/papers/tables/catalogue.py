@@ -1,13 +1,12 @@
-"""All tables by number and data set: of the thesis, on embedded data, and of the evidence."""
+"""All tables by number and data set: of the thesis, and on embedded data."""
 
-from train.papers.tables import embedded, evidence, thesis
+from train.papers.tables import embedded, thesis
 from train.papers.tables.table import Table
 
 # By the number and the embedded data set; None for the table's own data set.
 CATALOGUE: dict[tuple[str, str | None], Table] = {
-    **{(table.number, None): table for table in (*thesis.TABLES, *evidence.TABLES)},
+    **{(table.number, None): table for table in thesis.TABLES},
     **{(table.number, table.on): table for table in embedded.TABLES},
 }
 THESIS = tuple(table.number for table in thesis.TABLES)
-EVIDENCE = tuple(table.number for table in evidence.TABLES)
 EMBEDDED = tuple(dict.fromkeys(on for _, on in CATALOGUE if on is not None))

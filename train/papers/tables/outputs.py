@@ -202,7 +202,7 @@ def to_plain(numbers: TableNumbers) -> dict[str, Any]:
         "table": table.number,
         "on": table.on,
         "title": table.title,
-        "unit": "per cent" if table.is_in_per_cent else "as it is",
+        "unit": "per cent",
         "interval": "95 %, Student's t over seeds",
         "seeds": list(numbers.seeds),
         "changed_in_all_runs": list(numbers.overrides),

@@ -21,15 +21,13 @@ class Reading(ABC):
 
     Attributes:
         of_evaluation: whether it is written by `train.evaluate`, which is called after the run.
-        is_share: whether it is a share, which is read in per cent.
     """
 
     of_evaluation: ClassVar[bool] = False
-    is_share: ClassVar[bool] = True
 
     @abstractmethod
     def read(self, run: Run) -> float | None:
-        """The number of a finished run; None if no example counts for it.
+        """The number of a finished run in per cent; None if no example counts for it.
 
         Raises:
             UserError: a file of the run cannot be read, or does not have the number.
@@ -111,22 +109,6 @@ class CountBin(Reading):
     def to_json(self) -> dict[str, Any]:
         """Its name, its split and its bounds."""
         return {"name": _TOP_1, "split": SPLIT, "above": self.above, "to": self.up_to}
-
-
-@dataclass(frozen=True)
-class FirstEpochMean(Reading):
-    """A metric of the training steps: its mean over the steps of the first epoch."""
-
-    name: str
-    is_share = False
-
-    def read(self, run: Run) -> float | None:
-        """The mean as it is."""
-        return run.first_epoch_mean(self.name)
-
-    def to_json(self) -> dict[str, Any]:
-        """Its name, its split and its epoch."""
-        return {"name": self.name, "split": "train", "epoch": 1}
 
 
 def per_cent(share: Any) -> float | None:

@@ -60,11 +60,6 @@ class Table:
     has_best: bool = False
 
     @property
-    def is_in_per_cent(self) -> bool:
-        """Whether all its numbers are shares."""
-        return all(cell.metric.is_share for cell in self.cells.values())
-
-    @property
     def name(self) -> str:
         """The table as the command line names it."""
         return f"table {self.number}" + (f" on {self.on}" if self.on else "")

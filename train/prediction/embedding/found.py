@@ -46,7 +46,7 @@ def in_folder(path: Path, **fields: Any) -> FoundImages:
     """
     config = configuration("folder", path, **fields)
     root = names.existing(path.absolute())
-    return _unlabelled(root, config.most_bytes) or _labelled("images", config)
+    return _unlabelled(root, config.most_bytes) or _labelled(config)
 
 
 def in_table(path: Path, **fields: Any) -> FoundImages:

@@ -1,8 +1,5 @@
 """A table, and what its runs leave in a folder, made without training."""
 
-import json
-from dataclasses import replace
-
 from tests.train.series import made_up_arms
 from tests.train.series.made_up_arms import BASE, SEARCH
 from train.evaluation.metric import Metric
@@ -33,15 +30,3 @@ def look(folder, table=TUNED):
 
 def collect(folder, table=TUNED):
     return collecting.collect(table, look(folder, table))
-
-
-def log(folder, run, lines):
-    """Writes what a run logs as it goes, and returns the file."""
-    path = folder / run.name / "metrics.jsonl"
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    return path
-
-
-def one_cell(metric):
-    cells = {("focal", "K=1"): Cell(BASE, metric)}
-    return replace(TUNED, cells=cells, seeds=(0,))

@@ -6,16 +6,12 @@ from dataclasses import replace
 import pytest
 
 from tests.train.papers.finished_runs import finish
-from tests.train.papers.tables.made_up_runs import TUNED, collect, log, look, one_cell
+from tests.train.papers.tables.made_up_runs import TUNED, collect, look
 from tests.train.series.made_up_arms import BASE, SEARCH, diverge
 from train.evaluation.metric import Metric
-from train.foundation.errors import UserError
 from train.papers.tables import outputs
 from train.papers.tables.published import Published
-from train.papers.tables.readings import (
-    FirstEpochMean,
-    ResultMetric,
-)
+from train.papers.tables.readings import ResultMetric
 from train.papers.tables.table import Cell
 from train.series.planned_runs import PlannedRun
 
@@ -44,26 +40,6 @@ def test_numbers_are_per_cent_and_some_runs_have_none(tmp_path):
     # 12.7062 is the quantile of t with one degree of freedom; the deviation is √2.
     assert number.values.summary.half_width == pytest.approx(12.7062, rel=1e-4)
     assert number.differs is None
-
-
-def test_a_mean_of_the_first_epoch_weighs_steps_alike_and_is_no_share(tmp_path, capsys):
-    table, run = one_cell(FirstEpochMean("nonzero_gradients")), PlannedRun(BASE, 0)
-    finish(tmp_path, run.name, run.config)
-    lines = [
-        {"step": 10, "epoch": 1, "split": "train", "nonzero_gradients": 2.0},
-        {"step": 15, "epoch": 1, "split": "train", "nonzero_gradients": 5.0},
-        {"step": 15, "epoch": 1, "split": "validation", "nonzero_gradients": 7.0},
-        {"step": 25, "epoch": 2, "split": "train", "nonzero_gradients": 9.0},
-    ]
-    path = log(tmp_path, run, lines)
-    numbers = collect(tmp_path, table)
-    assert numbers.numbers["focal", "K=1"].values == {0: 3.0}
-    assert outputs.to_plain(numbers)["unit"] == "as it is"
-    outputs.show(numbers)
-    assert " 3.00" in capsys.readouterr().out
-    path.unlink()
-    with pytest.raises(UserError, match=r"there is no .*metrics\.jsonl"):
-        collect(tmp_path, table)
 
 
 def test_a_search_that_diverged_everywhere_is_told(tmp_path, capsys):
