@@ -111,7 +111,7 @@ OTHER_MISTAKES = [
 @pytest.mark.parametrize(("name", "value", "must_be"), MISTAKES)
 def test_mistakes_are_refused(config, name, value, must_be):
     with pytest.raises(UserError) as raised:
-        parse(changed(config, name, value))
+        parse(changed(config, {name: value}))
     assert raised.value.field == f"config.{name}"
     assert re.search(must_be, raised.value.must_be)
     assert str(raised.value).endswith(f"; got {value!r}")

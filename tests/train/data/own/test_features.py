@@ -497,7 +497,10 @@ def test_a_mistake_is_one_line_and_exit_code_two(tmp_path):
     starts = [(*common, f"--config.dataset.path={path}") for path, _ in cases]
     network = [
         ("--config.model.name=resnet18", "config.model.name must be one of linear, mlp for featur"),
-        ("--config.model.width=8", "width is for mlp, ngram_bag; config.model.name is 'linear'"),
+        (
+            "--config.model.width=8",
+            "config.model.width must be None with linear; it is for mlp, ngram_bag; got 8",
+        ),
         (
             "--config.dataset.test_fraction=0.9",
             "must leave examples for training; got 0.15 and 0.9",
