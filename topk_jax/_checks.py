@@ -8,7 +8,7 @@ on a scalar or on a vector with one entry per class.
 
 import numbers
 import operator
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from fractions import Fraction
 from typing import Any
 
@@ -18,6 +18,9 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from topk_jax import _classes, _numerics
+
+# How far a sum of probabilities may be from 1, because decimals are rounded.
+ROUNDING_OF_SUM = 1e-4
 
 
 def floating_array(array: ArrayLike, name: str, axis: int = -1) -> jax.Array:
@@ -128,12 +131,7 @@ def logits_and_targets(
     Examples that `where` leaves out get scores and targets of 0.
     """
     scores = floating_array(logits, "logits")
-    converted = _as_array(targets, name, "boolean or real array")
-    if converted.dtype != jnp.bool_:
-        converted = real_numbers(converted, name)
-    if converted.shape != scores.shape:
-        raise ValueError(f"{name} must have shape {scores.shape}, got shape {converted.shape}.")
-    targets = converted.astype(scores.dtype)
+    targets = _booleans_or_reals(targets, name, scores.shape).astype(scores.dtype)
     return zero_elsewhere(where, scores, targets)
 
 
@@ -379,7 +377,7 @@ def static_boolean(given: Any, name: str) -> bool:
 def weights_of_sizes(weights: ArrayLike, name: str, maximum: int, dtype: jnp.dtype) -> jax.Array:
     """Returns the weights of the sizes 1 to K, `[K]`, or raises if they are not a distribution.
 
-    The sum may differ from 1 by 1e-4, because decimals are rounded.
+    The sum may differ from 1 by `ROUNDING_OF_SUM`.
     """
     converted = real_numbers(weights, name)
     if converted.ndim != 1 or not 1 <= converted.shape[0] <= maximum:
@@ -391,11 +389,11 @@ def weights_of_sizes(weights: ArrayLike, name: str, maximum: int, dtype: jnp.dty
         if not (concrete >= 0).all():
             wrong = concrete[~(concrete >= 0)].flat[0]
             raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
-        if abs(concrete.sum() - 1) > 1e-4:
+        if abs(concrete.sum() - 1) > ROUNDING_OF_SUM:
             raise ValueError(f"{name} must sum to 1, got a sum of {concrete.sum():g}.")
         return converted.astype(dtype)
     traced = _as_floats(converted, dtype)
-    valid = (traced >= 0).all() & (jnp.abs(traced.sum() - 1) <= 1e-4)
+    valid = (traced >= 0).all() & (jnp.abs(traced.sum() - 1) <= ROUNDING_OF_SUM)
     return _numerics.nan_unless(valid, converted.astype(dtype))
 
 
@@ -426,35 +424,41 @@ def distributions(
 ) -> jax.Array:
     """Returns distributions over the last axis in `dtype`, or raises; NaN if a traced one is none.
 
-    The sums may differ from 1 by 1e-4, because decimals are rounded.
+    The sums may differ from 1 by `ROUNDING_OF_SUM`.
     """
-    converted = _as_array(values, name, "boolean or real array")
-    if converted.dtype != jnp.bool_:
-        converted = real_numbers(converted, name)
-    if converted.shape != shape:
-        raise ValueError(f"{name} must have shape {shape}, got shape {converted.shape}.")
+    converted = _booleans_or_reals(values, name, shape)
     concrete = _concrete(values)
     if concrete is None:
         result = converted.astype(dtype)
-        valid = (result >= 0).all(axis=-1) & (jnp.abs(result.sum(axis=-1) - 1) <= 1e-4)
+        valid = (result >= 0).all(axis=-1) & (jnp.abs(result.sum(axis=-1) - 1) <= ROUNDING_OF_SUM)
         return _numerics.nan_unless(valid[..., None], result)
     if not (concrete >= 0).all():
         wrong = concrete[~(concrete >= 0)].flat[0]
         raise ValueError(f"{name} must be at least 0, got {wrong:g}.")
     sums = concrete.sum(axis=-1, dtype=np.float64)
-    if (np.abs(sums - 1) > 1e-4).any():
+    if (np.abs(sums - 1) > ROUNDING_OF_SUM).any():
         wrong = sums.flat[np.abs(sums - 1).argmax()]
         raise ValueError(f"{name} must sum to 1 for each example, got a sum of {wrong:g}.")
     return converted.astype(dtype)
 
 
-def parameters_of_kind(kind: str, given: dict[str, Any], *, needed: tuple[str, ...]) -> None:
-    """Raises if a parameter of the kind is `None`, or one of another kind is not."""
-    for name, value in given.items():
-        if value is None and name in needed:
-            raise ValueError(f"{name} must be given for kind {kind!r}, got None.")
-        if value is not None and name not in needed:
-            raise ValueError(f"{name} must be None for kind {kind!r}, got {describe(value)}.")
+def parameters_of_kind(
+    kind: str, parameters: dict[str, Any], *, needed: Set[str], possible: Set[str] = frozenset()
+) -> dict[str, Any]:
+    """Returns the parameters that were given, by name, or raises if the kind does not have them.
+
+    Args:
+        kind: the user's choice, for the message.
+        parameters: the parameters of all kinds; `None` stands for one that was not given.
+        needed: the names of those that the kind needs.
+        possible: the names of others that it may have.
+    """
+    given = {name: value for name, value in parameters.items() if value is not None}
+    for name in sorted(needed - given.keys()):
+        raise ValueError(f"{name} must be given for kind {kind!r}, got None.")
+    for name in sorted(given.keys() - needed - possible):
+        raise ValueError(f"{name} must be None for kind {kind!r}, got {describe(given[name])}.")
+    return given
 
 
 def finite_vector(values: ArrayLike, name: str, size: int, dtype: jnp.dtype) -> jax.Array:
@@ -626,6 +630,16 @@ def real_numbers(values: ArrayLike, name: str) -> jax.Array:
         or jnp.issubdtype(converted.dtype, jnp.integer)
     ):
         raise TypeError(f"{name} must be real, got dtype {converted.dtype}.")
+    return converted
+
+
+def _booleans_or_reals(values: ArrayLike, name: str, shape: tuple[int, ...]) -> jax.Array:
+    """Returns booleans or real numbers of this shape in the type that they have, or raises."""
+    converted = _as_array(values, name, "boolean or real array")
+    if converted.dtype != jnp.bool_:
+        converted = real_numbers(converted, name)
+    if converted.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got shape {converted.shape}.")
     return converted
 
 

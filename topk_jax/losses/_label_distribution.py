@@ -11,9 +11,6 @@ from topk_jax.operators._top_k import select_largest
 
 __all__ = ["expect_over_labels"]
 
-# How far a sum of probabilities may be from 1: decimals are rounded, and sums of many numbers.
-_ROUNDING = 1e-4
-
 
 @_class_axis.refuse_split
 def expect_over_labels(
@@ -92,7 +89,8 @@ def expect_over_labels(
     # Hazard: 0 times an infinite loss, of a label that is not plausible, is NaN. Choice: no product
     # there. Cost: one selection.
     losses = jnp.where(weights > 0, weights * of_labels, 0).sum(axis=-1)
-    valid = (plausible >= 0).all(axis=-1) & (jnp.abs(weights.sum(axis=-1) - 1) <= _ROUNDING)
+    sums = weights.sum(axis=-1)
+    valid = (plausible >= 0).all(axis=-1) & (jnp.abs(sums - 1) <= _checks.ROUNDING_OF_SUM)
     if where is not None:
         valid |= ~jnp.asarray(where)
     return _numerics.zero_left_out(_numerics.nan_unless(valid, losses), where)

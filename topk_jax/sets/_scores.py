@@ -319,14 +319,8 @@ def _parameters(
         "class_counts": class_counts,
         "class_weights": class_weights,
     }
-    given = {name: value for name, value in parameters.items() if value is not None}
     needed, possible = _PARAMETERS[kind]
-    for name in sorted(needed - given.keys()):
-        raise ValueError(f"{name} must be given for kind {kind!r}, got None.")
-    for name in sorted(given.keys() - needed - possible):
-        got = _checks.describe(given[name])
-        raise ValueError(f"{name} must be None for kind {kind!r}, got {got}.")
-    return given
+    return _checks.parameters_of_kind(kind, parameters, needed=needed, possible=possible)
 
 
 def _terms(values: jax.Array, kind: str, given: dict[str, Any]) -> _Terms:

@@ -109,13 +109,7 @@ def node_scores(
         uniform = jnp.zeros(shape, values.dtype)
     else:
         uniform = jax.random.uniform(_checks.random_keys(key, "key", ()), shape, values.dtype)
-
-    def of_rows(rows: jax.Array, uniform: jax.Array) -> jax.Array:
-        return _node_scores(
-            taxonomy, rows.reshape(-1, rows.shape[-1]), uniform.reshape(-1)
-        ).reshape(rows.shape)
-
-    scores = _sharding.map_examples(of_rows, len(shape), values, uniform)
+    scores = _map_rows(partial(_node_scores, taxonomy), values, uniform)
     return _numerics.nan_unless(~jnp.isnan(values).any(axis=-1, keepdims=True), scores)
 
 
@@ -183,14 +177,17 @@ def _check_classes(shape: tuple[int, ...], name: str, taxonomy: Taxonomy) -> Non
         )
 
 
-def _map_rows(function: Callable[[jax.Array], jax.Array], values: jax.Array) -> jax.Array:
-    """`function` of rows [n, L], with one row of results for each, on each device."""
+def _map_rows(
+    function: Callable[..., jax.Array], values: jax.Array, *of_examples: jax.Array
+) -> jax.Array:
+    """`function` of rows [n, L] and arrays [n], with a row of results for each, on each device."""
 
-    def of_batch(values: jax.Array) -> jax.Array:
-        rows = function(values.reshape(-1, values.shape[-1]))
+    def of_batch(values: jax.Array, *of_examples: jax.Array) -> jax.Array:
+        own = (array.reshape(-1) for array in of_examples)
+        rows = function(values.reshape(-1, values.shape[-1]), *own)
         return rows.reshape(*values.shape[:-1], rows.shape[-1])
 
-    return _sharding.map_examples(of_batch, values.ndim - 1, values)
+    return _sharding.map_examples(of_batch, values.ndim - 1, values, *of_examples)
 
 
 @partial(jax.jit, static_argnums=0)
@@ -327,6 +324,6 @@ def _fewest_names_of_row(plan: _Plan, members: jax.Array) -> jax.Array:
 
 
 def _sums(left: jax.Array, right: jax.Array, names: int) -> jax.Array:
-    """The costs of two nodes, `[n, r + 1]`, by the names of the left one, if both have so many."""
+    """The costs of two nodes, `[n, r + 1]`, by the names of the left one, for `names` in all."""
     sums = left[:, : names + 1] + right[:, names::-1]
     return jnp.pad(sums, ((0, 0), (0, left.shape[1] - names - 1)), constant_values=2 * _NEVER)

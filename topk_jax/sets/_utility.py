@@ -10,12 +10,12 @@ from topk_jax.sets._rules import largest_set
 __all__ = ["set_utilities", "utility_set"]
 
 # The parameters of each kind.
-_PARAMETERS: dict[str, tuple[str, ...]] = {
-    "precision": (),
-    "f_beta": ("beta",),
-    "u65": (),
-    "u80": (),
-    "reject": ("alpha", "beta"),
+_PARAMETERS: dict[str, set[str]] = {
+    "precision": set(),
+    "f_beta": {"beta"},
+    "u65": set(),
+    "u80": set(),
+    "reject": {"alpha", "beta"},
 }
 
 
@@ -112,7 +112,9 @@ def set_utilities(
     """
     kind = _checks.choice(kind, "kind", tuple(_PARAMETERS))
     num_classes = _checks.static_integer(num_classes, "num_classes", minimum=1)
-    _checks.parameters_of_kind(kind, {"alpha": alpha, "beta": beta}, needed=_PARAMETERS[kind])
+    given = _checks.parameters_of_kind(
+        kind, {"alpha": alpha, "beta": beta}, needed=_PARAMETERS[kind]
+    )
     dtype = jnp.result_type(float)
     sizes = jnp.arange(1, num_classes + 1, dtype=dtype)
     if kind == "precision":
@@ -121,12 +123,10 @@ def set_utilities(
         return 1.6 / sizes - 0.6 / sizes**2
     if kind == "u80":
         return 2.2 / sizes - 1.2 / sizes**2
-    assert beta is not None
-    power = _checks.scalar(beta, "beta", dtype, above=0)
+    power = _checks.scalar(given["beta"], "beta", dtype, above=0)
     if kind == "f_beta":
         return (1 + power**2) / (power**2 + sizes)
-    assert alpha is not None
-    loss = _checks.scalar(alpha, "alpha", dtype, at_least=0, at_most=1)
+    loss = _checks.scalar(given["alpha"], "alpha", dtype, at_least=0, at_most=1)
     lost = loss * ((sizes - 1) / max(num_classes - 1, 1)) ** power
     # A power of 1 loses the NaN of a traced exponent.
     return _numerics.nan_unless(~jnp.isnan(power), 1 - lost)

@@ -31,7 +31,7 @@ def loss_of(name):
 
 
 def drawn(rng, num_plausible=NUM_CLASSES):
-    """Logits, and a distribution over so many of the classes of each example."""
+    """Logits, and a distribution over `num_plausible` classes of each example."""
     logits = 3 * rng.normal(size=(NUM_EXAMPLES, NUM_CLASSES))
     weights = rng.random((NUM_EXAMPLES, NUM_CLASSES))
     weights *= rng.permuted(

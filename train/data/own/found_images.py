@@ -31,7 +31,7 @@ class FoundImages:
 
     @classmethod
     def in_files(cls, listing: Listing, root: Path, where: str, most_bytes: int) -> "FoundImages":
-        """Images in files of at most so many bytes, whose sizes are not in the list yet."""
+        """Images in files of at most `most_bytes` bytes, whose sizes are not in the list yet."""
         listing = dataclasses.replace(listing, sizes=file_sizes(root, listing.paths))
         return cls(listing, Files(root, listing.paths, most_bytes), root, where)
 

@@ -1,4 +1,4 @@
-"""The framing of people's own images, and random changes of training images."""
+"""The framing of users' own images, and random changes of training images."""
 
 import math
 from collections.abc import Callable, Mapping
