@@ -41,6 +41,13 @@ def test_a_mistake_is_told_in_the_words_of_the_console_command(monkeypatch, caps
     assert capsys.readouterr().err == "error: prepare it with topk-jax prepare\n"
 
 
+@pytest.fixture
+def no_flags(monkeypatch):
+    """The flags of a command that has none; other tests of this process import commands."""
+    monkeypatch.setattr(flags, "FLAGS", flags.FlagValues())
+
+
+@pytest.mark.usefixtures("no_flags")
 @pytest.mark.parametrize(
     ("error", "line"),
     [
@@ -73,16 +80,14 @@ def test_the_usual_reason_is_a_second_line(capsys, usually):
     assert capsys.readouterr().err == f"error: it is gone\n{second}"
 
 
+@pytest.mark.usefixtures("no_flags")
 def test_a_command_that_trains_tells_how_to_need_less_memory(capsys):
     def too_large():
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")
 
-    flags.DEFINE_string("config", None, "The configuration.")
-    try:
-        with pytest.raises(SystemExit):
-            command_line._guarded(too_large)
-    finally:
-        delattr(flags.FLAGS, "config")
+    flags.DEFINE_string("config", None, "The configuration.", flag_values=flags.FLAGS)
+    with pytest.raises(SystemExit):
+        command_line._guarded(too_large)
     first, second = capsys.readouterr().err.splitlines()
     assert first == "error: not enough memory: RESOURCE_EXHAUSTED: Out of memory"
     assert second.startswith("usually because config.dataset.batch_size is too large")
