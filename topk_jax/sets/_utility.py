@@ -74,7 +74,7 @@ def set_utilities(
 
     .. math::
         \text{precision:} \quad & 1 / m \\
-        \text{f\_beta:} \quad & (1 + \beta^2) / (\beta^2 + m) \\
+        F_\beta: \quad & (1 + \beta^2) / (\beta^2 + m) \\
         \text{u65:} \quad & 1.6 / m - 0.6 / m^2 \\
         \text{u80:} \quad & 2.2 / m - 1.2 / m^2 \\
         \text{reject:} \quad & 1 - \alpha \left( \frac{m - 1}{L - 1} \right)^\beta
