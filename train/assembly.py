@@ -484,7 +484,7 @@ class Assembly:
             batch_stats,
             batches,
             self.devices,
-            num_examples=len(examples),
+            split=examples,
             num_classes=self.num_classes,
         )
         if not found.labels.size:

@@ -17,9 +17,9 @@ from train.data.images import UnreadableImageError
 from train.data.records import Records, Split
 from train.foundation.errors import UserError
 
-# "images" uint8 [b, ...], features [b, d] or names int32 [b, length], and "labels" int32 [b].
-# Training adds "examples" int32 [b], the indices of the examples in the split, and "positions"
-# int32 [b], their indices in the global batch, which their random keys are made of. Evaluation adds
+# "images" uint8 [b, ...], features [b, d] or names int32 [b, length], "labels" int32 [b], and
+# "examples" int32 [b], the indices of the examples in the split. Training adds "positions" int32
+# [b], their indices in the global batch, which their random keys are made of. Evaluation adds
 # "mask" bool [b], false for what is not an example: the padding of the last batch, and the images
 # that were skipped.
 Batch = dict[str, Any]
@@ -166,7 +166,11 @@ class EvaluationBatches(_Batches):
         mask = indices < len(self.split)
         # Padding repeats the last example, which is as harmless to compute as any other.
         chosen = np.minimum(indices, len(self.split) - 1)
-        batch: Batch = {"labels": self.split.labels[chosen], "mask": mask}
+        batch: Batch = {
+            "labels": self.split.labels[chosen],
+            "examples": chosen.astype(np.int32),
+            "mask": mask,
+        }
         if not isinstance(self.split.images, Records):
             return {"images": records.gather(self.split.images, chosen), **batch}
         reader = self.split.images.reader

@@ -105,10 +105,16 @@ class Split:
     `images` is an array in memory, uint8 images [n, height, width, channels] or features [n, d], or
     the records of a streamed data set, whose images are decoded, resized and cropped when a batch
     wants them, or rows of features.
+
+    `names` [n] are the names of the examples, as the paths of files, and `groups` [n] the names of
+    what they belong to, as the photographs of one plant do; both are texts, and None if the data
+    set has none.
     """
 
     images: np.ndarray | Records | Rows
     labels: np.ndarray
+    names: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     def __len__(self) -> int:
         """The number of examples."""
@@ -116,4 +122,7 @@ class Split:
 
     def take(self, indices: np.ndarray) -> "Split":
         """Some of the examples."""
-        return Split(self.images[indices], self.labels[indices])
+        names, groups = (
+            None if texts is None else texts[indices] for texts in (self.names, self.groups)
+        )
+        return Split(self.images[indices], self.labels[indices], names, groups)

@@ -1,5 +1,6 @@
 """The predictions of a model for the examples of a split."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 
 from topk_jax import metrics
 from train.data.batches import Batch
+from train.data.records import Split
 from train.devices import processes
 from train.devices.parallel import Devices
 from train.evaluation.stored_scores import CollectedScores, Scores
@@ -16,6 +18,8 @@ from train.evaluation.stored_scores import CollectedScores, Scores
 # Examples, and scores of these, that are processed together to save memory.
 CHUNK = 2**12
 _MOST_SCORES = 2**22
+# The attributes of `Predictions`, each with an entry for each example.
+_OF_EXAMPLES = ("loss", "scores", "labels", "ranks", "names", "groups")
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,16 @@ class Predictions:
         ranks: how many classes come before the label, [n]; see `topk_jax.metrics.label_ranks`.
             They are of the logits: probabilities of 32 bits are 0 if a logit is 104 below the
             largest.
+        names: the names of the examples, as the paths of files, [n]; None if they have none.
+        groups: the names of what examples belong to, [n]; None if they have none.
     """
 
     loss: np.ndarray
     scores: Scores
     labels: np.ndarray
     ranks: np.ndarray
+    names: np.ndarray | None = None
+    groups: np.ndarray | None = None
 
     @property
     def num_classes(self) -> int:
@@ -54,9 +62,11 @@ class Predictions:
 
     def take(self, indices: np.ndarray) -> "Predictions":
         """The predictions for the examples at some indices."""
-        return Predictions(
-            self.loss[indices], self.scores[indices], self.labels[indices], self.ranks[indices]
-        )
+        given = ((name, getattr(self, name)) for name in _OF_EXAMPLES)
+        parts: dict[str, Any] = {
+            name: None if array is None else array[indices] for name, array in given
+        }
+        return Predictions(**parts)
 
     def mean_loss(self) -> float:
         """The mean of the losses of examples of known classes."""
@@ -70,7 +80,7 @@ def predict(
     batches: Iterable[Batch],
     devices: Devices,
     *,
-    num_examples: int,
+    split: Split,
     num_classes: int,
 ) -> Predictions:
     """Runs the compiled step, with variables that each device has a copy of, and drops the padding.
@@ -83,26 +93,32 @@ def predict(
         batch_stats: batch norm's statistics.
         batches: the batches of this process.
         devices: those that the step runs on.
-        num_examples: the number of examples in the batches of all processes, at most.
+        split: the examples in the batches of all processes.
         num_classes: the number of classes L. The step gets no label that is not less.
     """
     arrays: dict[str, np.ndarray] = {}
+    num_examples = len(split)
     scores = CollectedScores(num_examples)
     start = end = 0
     for share in batches:
         labels = np.asarray(share["labels"])
         of_step = {**share, "labels": labels_for_steps(labels, num_classes)}
+        of_host = {name: np.asarray(of_step.pop(name)) for name in ("examples", "mask")}
         outputs = devices.join(eval_step(params, batch_stats, devices.split(of_step)))
-        batch = processes.gather({**outputs, "labels": labels, "mask": np.asarray(share["mask"])})
+        batch = processes.gather({**outputs, "labels": labels, **of_host})
         mask = batch["mask"]
         start, end = end, end + int(np.count_nonzero(mask))
         scores.add(batch["scores"][mask])
-        for name in ("loss", "labels", "ranks"):
+        for name in ("loss", "labels", "ranks", "examples"):
             found = batch[name][mask]
             if name not in arrays:
                 arrays[name] = np.empty((num_examples, *found.shape[1:]), found.dtype)
             arrays[name][start:end] = found
-    return of_steps(scores=scores.scores(), **{name: array[:end] for name, array in arrays.items()})
+    rows = {name: array[:end] for name, array in arrays.items()}
+    # Images that cannot be read may have been left out.
+    examples = split.take(rows.pop("examples")) if rows else split
+    found = of_steps(scores=scores.scores(), **rows)
+    return dataclasses.replace(found, names=examples.names, groups=examples.groups)
 
 
 def labels_for_steps(labels: np.ndarray, num_classes: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Probabilities at a temperature that is fitted on the validation split."""
 
+import dataclasses
 import math
 
 import jax
@@ -69,4 +70,4 @@ def with_probabilities(found: Predictions, temperature: float) -> Predictions:
         for chunk in chunks(found.scores)
     )
     scores = stored_scores.collect(parts, len(found.scores))
-    return Predictions(found.loss, scores, found.labels, found.ranks)
+    return dataclasses.replace(found, scores=scores)

@@ -203,7 +203,8 @@ def _rescale(found: Predictions, objective: Objective, factors: np.ndarray) -> P
         scores.add(part.pop("scores"))
         parts.append(part)
     arrays = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    return predictions.of_steps(scores=scores.scores(), **arrays, labels=found.labels)
+    rescaled = predictions.of_steps(scores=scores.scores(), **arrays, labels=found.labels)
+    return dataclasses.replace(rescaled, names=found.names, groups=found.groups)
 
 
 def _evaluate(

@@ -25,7 +25,10 @@ from train.data import Split
 from train.data.pipeline import Pipeline
 from train.evaluation import predictions
 
-split = Split(np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3), np.arange(21, dtype=np.int32) % 3)
+names = np.array([f"{number}.jpg" for number in range(21)], object)
+split = Split(
+    np.arange(63, dtype=np.uint8).reshape(21, 1, 1, 3), np.arange(21, dtype=np.int32) % 3, names
+)
 
 def step(params, batch_stats, hyperparameters, batch):
     scores = batch["images"].reshape(-1, 3).astype(jnp.float32)
@@ -42,11 +45,12 @@ for kind in parallel.KINDS:
         nothing,
         Pipeline(8, 0, jax.process_index(), jax.process_count()).evaluation(split),
         devices,
-        num_examples=len(split),
+        split=split,
         num_classes=3,
     )
     np.testing.assert_array_equal(found.labels, np.arange(21) % 3)
     np.testing.assert_array_equal(found.loss, np.arange(21))
+    assert found.names.tolist() == names.tolist()
     np.testing.assert_array_equal(found.ranks, np.arange(21) % 3)
     np.testing.assert_array_equal(found.scores, np.arange(63).reshape(21, 3))
 print("as it should be")

@@ -57,8 +57,14 @@ class OwnImagesSpec(DatasetSpec):
         if self.fields.image_size is None and max(shape) <= _LARGEST_AS_IT_IS:
             images = decoded_images.kept(images, reader)
 
+        paths = np.array(listing.paths, object)
+        groups = None if listing.groups is None else np.array(listing.groups, object)
+
         def split(indices: np.ndarray, labels: np.ndarray) -> Split:
-            return Split(Records(images, indices, str(found.root), reader), labels)
+            records = Records(images, indices, str(found.root), reader)
+            return Split(
+                records, labels, paths[indices], groups if groups is None else groups[indices]
+            )
 
         train = train_images.chosen(self.fields, listing)
         labels = train_images.labels_of(self.fields, listing, train, seed=seed)
