@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from train.prediction.thumbnails import Photograph
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClassSet(abc.ABC):
@@ -32,6 +34,11 @@ class ClassSet(abc.ABC):
     @abc.abstractmethod
     def title(self) -> str:
         """What a page calls the example."""
+
+    @property
+    def photographs(self) -> tuple[Photograph, ...]:
+        """The photographs that the set is made from; none for rows and names."""
+        return ()
 
 
 def members(probabilities: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from train.foundation.files import MOST_IMAGE_BYTES
 from train.prediction import batching, class_sets, image_files, inference
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet
-from train.prediction.thumbnails import Thumbnail
+from train.prediction.thumbnails import Photograph, Thumbnail
 from train.prediction.trained import TrainedClassifier
 
 _LARGEST_BATCH = 64
@@ -43,6 +43,11 @@ class ImageSet(ClassSet):
     def title(self) -> str:
         """The name of the file."""
         return self.path.name
+
+    @property
+    def photographs(self) -> tuple[Photograph, ...]:
+        """The image."""
+        return (Photograph(self.path, self.thumbnail),)
 
 
 @dataclass(frozen=True)
