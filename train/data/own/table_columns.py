@@ -1,14 +1,18 @@
 """Reads the columns of a table of images: a CSV, TSV or Parquet file, as spreadsheets write them.
 
 Of text files these are read as they are meant: a mark of byte order, other separators than the
-usual one, spaces around values, blank rows, and empty cells at the ends of rows.
+usual one, spaces around values, blank rows, empty cells at the ends of rows, and the apostrophe
+before a text that a spreadsheet would compute.
 """
 
+import collections
 import csv
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+
+from absl import logging
 
 from train.foundation import files, text_files
 from train.foundation.errors import ELSEWHERE, UserError, first_line
@@ -23,12 +27,19 @@ _OTHER_DELIMITERS = (",", ";", "\t", "|")
 # A first line that tells Excel what is between the columns.
 _TOLD = re.compile("sep=(.)")
 
+# In the column `mark` of a table that a page of sets has written, in place of a label.
+_MARKS = ("none of these", "cannot tell")
+# An apostrophe before what starts like a formula; a text of the user that starts so has two.
+_APOSTROPHE = re.compile("^'(?='*[=+@-])")
+
 # The columns by name, each with a text for each row.
 Columns = Mapping[str, Sequence[str]]
 
 
 def read(table: Path) -> Columns:
     """The columns of a table that are used.
+
+    Rows with a mark that no class is right, or that a person could not tell, are left out.
 
     Raises:
         UserError: it cannot be read, or a column is missing.
@@ -62,7 +73,24 @@ def read(table: Path) -> Columns:
                 f"{_named(table)} must have the columns path and label; it has "
                 f"{', '.join(map(repr, columns)) or 'none'}"
             )
+    columns = _without_marks(table, columns)
     return {name: columns[name] for name in _KNOWN if name in columns}
+
+
+def _without_marks(table: Path, columns: Columns) -> Columns:
+    """The columns without the rows that have a mark in place of a label."""
+    pairs = zip(columns["label"], columns.get("mark", itertools.repeat("")), strict=False)
+    marks = [mark if not label and mark in _MARKS else "" for label, mark in pairs]
+    counts = collections.Counter(filter(None, marks))
+    if not counts:
+        return columns
+    logging.warning(
+        "%s: rows without a label are left out: %s",
+        _named(table),
+        ", ".join(f"{count:,} marked {mark!r}" for mark, count in counts.items()),
+    )
+    kept = [not mark for mark in marks]
+    return {name: list(itertools.compress(values, kept)) for name, values in columns.items()}
 
 
 def _named(table: Path) -> str:
@@ -109,7 +137,7 @@ def _rows(lines: Iterator[str], usual: str) -> tuple[list[str], list[list[str]]]
     else:
         delimiter = max((usual, *_OTHER_DELIMITERS), key=lambda one: _num_known(first, one))
     header, *rows = [
-        [cell.strip() for cell in row]
+        [_APOSTROPHE.sub("", cell.strip()) for cell in row]
         for row in _cells(itertools.chain([first], lines), delimiter)
         if any(map(str.strip, row))
     ] or [[]]

@@ -73,8 +73,8 @@ function show() {
 }
 
 function showElsewhere(wanted) {
-  elsewhere.hidden = !where || wanted === "";
-  if (elsewhere.hidden) return;
+  if (!elsewhere) return;
+  elsewhere.hidden = wanted === "";
   const found = places.filter(({ text }) => text.includes(wanted));
   const pages = (place) => found.map((one) => one.pages[place]).filter(Boolean);
   const [first, previous] = [Math.min(...pages(0)), Math.max(0, ...pages(1))];
