@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, TypeVar
 from absl import logging
 
 from train.data.own import exif
+from train.data.own.listing import name_groups
 from train.foundation import names, reading
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
@@ -85,9 +86,7 @@ def find(
             f"{number:,}",
             without[0],
         )
-    return tuple(
-        f"group {name}" if name else f"path {path}" for path, name in zip(paths, found, strict=True)
-    )
+    return name_groups(found, (f"path {path}" for path in paths))
 
 
 def check(grammar: str, field: str) -> None:
