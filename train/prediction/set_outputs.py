@@ -12,7 +12,7 @@ from train.foundation.progress_bar import counts, make_bar
 from train.prediction import html_page, image_files, json_lines
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.class_sets import ClassSet
-from train.prediction.image_sets import Unreadable
+from train.prediction.class_sets import Unreadable
 
 
 class Written(NamedTuple):
@@ -30,6 +30,7 @@ class Written(NamedTuple):
 def write(
     entries: Iterable[ClassSet | Unreadable],
     total: int,
+    counted: str,
     facts: html_page.Facts,
     rule: CalibratedRule,
     *,
@@ -40,7 +41,8 @@ def write(
 
     Args:
         entries: the sets.
-        total: how many there are.
+        total: how many examples they have.
+        counted: what the progress bar calls the examples.
         facts: what is known of the classifier.
         rule: the rule that made the sets.
         lines: the file for the lines of JSON; None for standard output.
@@ -55,7 +57,7 @@ def write(
         output = stack.enter_context(json_lines.writing(lines))
         bar = make_bar(
             make_console(stderr=True),
-            after=counts(f"{facts.example}s"),
+            after=counts(counted),
             # If the lines of JSON go to the same terminal, they show the progress.
             shown=lines is not None or not sys.stdout.isatty(),
         )
@@ -64,11 +66,14 @@ def write(
             output.write(json_lines.to_line(entry, rule, facts.names))
             if cards is not None:
                 cards.add(entry)
-            if isinstance(entry, Unreadable):
+            is_file = isinstance(entry, Unreadable)
+            for file in [entry] if is_file else entry.unreadable:
                 unreadable += 1
                 # rich prints it above the bar.
-                _print_error(entry.error)
-            bar.advance(progress)
+                _print_error(file.error)
+                if cards is not None and not is_file:
+                    cards.add(file)
+            bar.advance(progress, 1 if is_file else entry.num_examples)
     if unreadable:
         _print_error(f"{unreadable:,} of {total:,} images could not be read")
     return Written(unreadable == 0, 0 if cards is None else cards.number)
