@@ -22,6 +22,7 @@ import dataclasses
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import flags
 
@@ -32,6 +33,9 @@ from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.prediction import classifier_flags, rule_flags
 from train.workdir import output_files
+
+if TYPE_CHECKING:
+    from train.prediction import observation_sets
 
 _CLASSIFIER = classifier_flags.define(has_classes=True)
 _IMAGES = flags.DEFINE_multi_string(
@@ -106,24 +110,14 @@ def main() -> None:
         class_names,
         classifiers,
         html_page,
-        image_files,
-        image_sets,
-        name_sets,
         observation_sets,
-        row_sets,
         set_outputs,
     )
     from train.prediction.html_page import page_files
     from train.workdir import terminal
 
-    examples: row_sets.NamedRows | name_sets.Names | image_sets.ImageFiles
-    if _FEATURES.value is not None:
-        examples = row_sets.read(_FEATURES.value)
-    elif _NAMES.value is not None:
-        examples = name_sets.read(_NAMES.value)
-    else:
-        examples = image_sets.ImageFiles(image_files.find(_IMAGES.value or []), _MAX_IMAGE_MB())
-    grouped: observation_sets.Observations | observation_sets.GroupableExamples = examples
+    examples = _find_examples()
+    grouped: observation_sets.MakesSets = examples
     combined_by = None
     if _GROUP.value is not None:
         grouped = observation_sets.group(examples, _GROUP.value)
@@ -151,16 +145,25 @@ def main() -> None:
     if _GROUP.value is not None:
         # The results of the run are of single examples.
         facts = dataclasses.replace(facts, example="observation", expected="")
-    counted = f"{classifier.spec.example}s"
-    complete, pages = set_outputs.write(
-        entries, len(examples), counted, facts, rule, lines=out, page=html
-    )
+    total = set_outputs.Total(len(examples), f"{classifier.spec.example}s")
+    complete, pages = set_outputs.write(entries, total, facts, rule, lines=out, page=html)
     page = "page" if pages <= 1 else f"first of {pages:,} pages"
     written = {what: path for what, path in (("sets", out), (page, html)) if path is not None}
     # Without a file, standard output has the lines.
     terminal.show_files(written, make_console(stderr=out is None))
     if not complete:
         sys.exit(1)
+
+
+def _find_examples() -> "observation_sets.Examples":
+    """The images, rows or names that the flags name."""
+    from train.prediction import image_files, image_sets, name_sets, row_sets
+
+    if _FEATURES.value is not None:
+        return row_sets.read(_FEATURES.value)
+    if _NAMES.value is not None:
+        return name_sets.read(_NAMES.value)
+    return image_sets.ImageFiles(image_files.find(_IMAGES.value or []), _MAX_IMAGE_MB())
 
 
 def _target(flag: str, value: str | None, kept: Mapping[Path, str]) -> Path | None:

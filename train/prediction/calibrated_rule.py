@@ -80,8 +80,8 @@ class CalibratedRule:
                 f"{examples}: more where one is ambiguous, fewer where it is clear."
             )
         return reached + (
-            f"With this threshold, from the validation {examples}, the true class of a new one like "
-            f"them is in its set with a probability of at least {_percent(self.value)}."
+            f"With this threshold, from the validation {examples}, the true class of a new one "
+            f"like them is in its set with a probability of at least {_percent(self.value)}."
         )
 
 

@@ -24,8 +24,20 @@ _MOST_THUMBNAILS = 24
 _NAMED = "group "
 
 
-class GroupableExamples(Protocol):
-    """Images, rows of features or names."""
+class MakesSets(Protocol):
+    """Examples or observations."""
+
+    def __len__(self) -> int:
+        """The number of sets."""
+
+    def make_sets(
+        self, classifier: TrainedClassifier, rule: CalibratedRule, *, thumbnails: bool
+    ) -> Iterator[ClassSet | Unreadable]:
+        """The sets, in the order of the examples."""
+
+
+class Examples(MakesSets, Protocol):
+    """Images, rows of features or names, which can be grouped."""
 
     @property
     def files(self) -> Sequence[Path]:
@@ -34,9 +46,6 @@ class GroupableExamples(Protocol):
     @property
     def described(self) -> str:
         """What messages call one of these files."""
-
-    def __len__(self) -> int:
-        """The number of examples."""
 
     def check(self, classifier: TrainedClassifier) -> None:
         """Refuses a classifier that does not take them."""
@@ -117,7 +126,7 @@ class Observations:
         of_examples: the place of the group of each example among the names.
     """
 
-    examples: GroupableExamples
+    examples: Examples
     names: Sequence[str]
     of_examples: np.ndarray
 
@@ -170,11 +179,11 @@ class Observations:
         self, pending: "Sequence[_Pooled | Unreadable]", choose: Any
     ) -> Iterator[ObservationSet | Unreadable]:
         """The sets of some observations, which are made at once."""
-        rows = [one.probabilities for one in pending if isinstance(one, _Pooled)]
+        pooled = (one for one in pending if isinstance(one, _Pooled))
+        rows = [one.probabilities for one in pooled if one.probabilities is not None]
         if rows:
             # One shape, for which the rule is compiled once.
-            padded = np.zeros((_BATCH, len(rows[0])), np.float32)
-            padded[: len(rows)] = rows
+            padded = np.stack(rows + rows[:1] * (_BATCH - len(rows)))
             chosen = iter(np.asarray(choose(padded)))
         for one in pending:
             if isinstance(one, Unreadable):
@@ -227,7 +236,7 @@ class _Pooled:
         self._rows = []
 
 
-def group(examples: GroupableExamples, grammar: str) -> Observations:
+def group(examples: Examples, grammar: str) -> Observations:
     """The observations that a grammar makes of examples.
 
     Raises:

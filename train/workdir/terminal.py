@@ -177,7 +177,7 @@ def _show_intervals(report: Mapping[str, Any]) -> None:
     shown = ", ".join(
         f"{Metric.parse(name).in_few_words} {_between(value)}" for name, value in bounds.items()
     )
-    show_line(f"{report['intervals']['level']:.0%} intervals: {shown}")
+    show_line(f"{report['intervals']['level']:.0%} intervals in per cent: {shown}")
 
 
 def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
@@ -205,8 +205,8 @@ def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
 
 
 def _between(bounds: Sequence[float]) -> str:
-    """An interval of a share, in per cent."""
-    return f"{100 * bounds[0]:.1f} to {bounds[1]:.1%}"
+    """An interval of a share in per cent, without the sign: tables have eighty characters."""
+    return f"{100 * bounds[0]:.1f}-{100 * bounds[1]:.1f}"
 
 
 def tracked(batches: Iterable[Batch], total: int, what: str) -> Iterator[Batch]:
@@ -318,7 +318,7 @@ def _coverage_table(coverages: Mapping[str, Mapping[str, Mapping[str, Any]]]) ->
     has_intervals = any(
         "coverage_interval" in values for kinds in coverages.values() for values in kinds.values()
     )
-    interval = ["95% interval"] if has_intervals else []
+    interval = ["interval"] if has_intervals else []
     columns = ("asked", "sets", "coverage", *interval, "macro", "set size", "empty")
     table = Table(*(Column(name, justify="right") for name in columns), box=SIMPLE)
     for level, kinds in coverages.items():

@@ -23,7 +23,9 @@ def of(entry: ClassSet) -> tuple[Sequence[str], str]:
     paths = [in_utf8(os.path.abspath(one.path)) for one in entry.photographs]  # noqa: PTH100
     if "group" not in entry.origin:
         return ["path"], to_json([[path] for path in paths])
-    return ["path", "group"], to_json([[path, in_utf8(entry.origin["group"])] for path in paths])
+    # A photograph that belongs to no other has no group.
+    group = in_utf8(entry.origin["group"] or "")
+    return ["path", "group"], to_json([[path, group] for path in paths])
 
 
 def other_label(name: str, label: str) -> str | None:
