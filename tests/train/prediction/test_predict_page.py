@@ -15,11 +15,11 @@ from PIL import Image
 from tests.train.foundation.test_printable import ESCAPED, NAME
 from train.foundation.printable import printable_lines
 from train.prediction import html_page
-from train.prediction.class_sets import ClassSet
+from train.prediction.class_sets import ClassSet, Unreadable
 from train.prediction.html_page import Facts, class_index, page_files
 from train.prediction.html_page import words as page_words
 from train.prediction.html_page.class_index import ClassIndex
-from train.prediction.image_sets import ImageSet, Unreadable
+from train.prediction.image_sets import ImageSet
 from train.prediction.name_sets import NameSet
 from train.prediction.row_sets import RowSet
 from train.prediction.thumbnails import Photograph, Thumbnail

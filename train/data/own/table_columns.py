@@ -20,7 +20,8 @@ from train.foundation.names import same_form
 from train.foundation.spelling import spell
 
 NEEDED = ("path", "label")
-_KNOWN = (*NEEDED, "split", "group")
+GROUP = "group"
+_KNOWN = (*NEEDED, "split", GROUP)
 # What is between the columns, by the ending of the file.
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _OTHER_DELIMITERS = (",", ";", "\t", "|")
@@ -36,10 +37,14 @@ _APOSTROPHE = re.compile("^'(?='*[=+@-])")
 Columns = Mapping[str, Sequence[str]]
 
 
-def read(table: Path) -> Columns:
+def read(table: Path, group: str | None = None) -> Columns:
     """The columns of a table that are used.
 
     Rows with a mark that no class is right, or that a person could not tell, are left out.
+
+    Args:
+        table: the file.
+        group: the column of the groups; None for `GROUP`, which may be missing.
 
     Raises:
         UserError: it cannot be read, or a column is missing.
@@ -73,8 +78,15 @@ def read(table: Path) -> Columns:
                 f"{_named(table)} must have the columns path and label; it has "
                 f"{', '.join(map(repr, columns)) or 'none'}"
             )
+    if group is not None and same_form(group) not in columns:
+        raise UserError(
+            field="config.dataset.group",
+            must_be=f"a column of {table}, which are {', '.join(columns)}",
+            got=group,
+        )
     columns = _without_marks(table, columns)
-    return {name: columns[name] for name in _KNOWN if name in columns}
+    used = {name: columns[name] for name in _KNOWN if name in columns}
+    return used if group is None else {**used, GROUP: columns[same_form(group)]}
 
 
 def _without_marks(table: Path, columns: Columns) -> Columns:

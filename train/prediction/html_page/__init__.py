@@ -23,10 +23,9 @@ from markupsafe import Markup
 from train.evaluation.metric import Metric
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import ClassSet
+from train.prediction.class_sets import ClassSet, Unreadable
 from train.prediction.html_page import cells, page_files, words
 from train.prediction.html_page.class_index import ClassIndex
-from train.prediction.image_sets import Unreadable
 from train.prediction.trained import TrainedClassifier
 
 _HERE = Path(__file__).parent
