@@ -75,6 +75,7 @@ function show() {
 function showElsewhere(wanted) {
   if (!elsewhere) return;
   elsewhere.hidden = wanted === "";
+  if (elsewhere.hidden) return;
   const found = places.filter(({ text }) => text.includes(wanted));
   const pages = (place) => found.map((one) => one.pages[place]).filter(Boolean);
   const [first, previous] = [Math.min(...pages(0)), Math.max(0, ...pages(1))];
