@@ -95,6 +95,7 @@ def main() -> None:
     else:
         examples = image_sets.ImageFiles(image_files.find(_IMAGES.value or []), _MAX_IMAGE_MB())
     kept = dict.fromkeys(examples.files, examples.described) | classifier_chosen.files
+    kept |= rule_chosen.files
     if _CLASS_NAMES.value:
         kept[Path(_CLASS_NAMES.value)] = "the file of --class_names"
     out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)

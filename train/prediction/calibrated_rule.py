@@ -10,8 +10,12 @@ from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import ConformalSets
 from train.foundation.errors import UserError
 from train.prediction.calibration import Calibration
+from train.prediction.other_calibrations import GivenCalibration
 from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
+
+# What thresholds are calibrated on by default, in words.
+VALIDATION = "the validation examples"
 
 
 @dataclass(frozen=True)
@@ -24,12 +28,14 @@ class CalibratedRule:
         threshold: the smallest probability of a class in a set; None for the top K, and for the
             sets of a conformal score.
         conformal: the sets of a conformal score; None for others.
+        calibrated_on: the examples that the threshold is calibrated on, in words.
     """
 
     name: str
     value: float
     threshold: float | None
     conformal: ConformalSets | None = None
+    calibrated_on: str = VALIDATION
 
     def __str__(self) -> str:
         rule = "" if self.conformal is None else f", rule={self.conformal.rule.name}"
@@ -52,7 +58,7 @@ class CalibratedRule:
     def in_words(self) -> str:
         """A sentence that explains which classes are in a set."""
         if self.conformal is not None:
-            return _describe_conformal(self.conformal, self.value)
+            return _describe_conformal(self.conformal, self.value, self.calibrated_on)
         if self.threshold is None:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
@@ -62,11 +68,11 @@ class CalibratedRule:
         if self.name == "average_k":
             return reached + (
                 f"With this threshold, sets have {self.short_value} "
-                f"{'class' if self.value == 1 else 'classes'} on average over the validation "
-                "examples: more where one is ambiguous, fewer where it is clear."
+                f"{'class' if self.value == 1 else 'classes'} on average over "
+                f"{self.calibrated_on}: more where one is ambiguous, fewer where it is clear."
             )
         return reached + (
-            "With this threshold, from the validation examples, the true class of a new one like "
+            f"With this threshold, from {self.calibrated_on}, the true class of a new one like "
             f"them is in its set with a probability of at least {_percent(self.value)}."
         )
 
@@ -85,19 +91,31 @@ def calibrate(classifier: TrainedClassifier, rule: ChosenRule) -> CalibratedRule
         raise UserError(
             field=f"--{name}", must_be=f"from 1 to {num_classes}, the number of classes", got=value
         )
-    threshold = Calibration(classifier).average_k(value) if name == "average_k" else None
-    return CalibratedRule(name, value, threshold)
+    if name == "top_k":
+        return CalibratedRule(name, value, None)
+    calibration, calibrated_on = _calibration(classifier, rule)
+    return CalibratedRule(name, value, calibration.average_k(value), calibrated_on=calibrated_on)
+
+
+def _calibration(classifier: TrainedClassifier, rule: ChosenRule) -> tuple[Calibration, str]:
+    """The thresholds, and the examples that they are calibrated on, in words."""
+    if rule.thresholds is None:
+        return Calibration(classifier), VALIDATION
+    given = GivenCalibration(classifier, rule.thresholds)
+    return given, given.calibrated_on
 
 
 def _calibrate_conformal(classifier: TrainedClassifier, chosen: ChosenRule) -> CalibratedRule:
     name, coverage, rule = chosen.name, chosen.value, RULES[chosen.conformal]
-    calibration = Calibration(classifier)
+    calibration, calibrated_on = _calibration(classifier, chosen)
     if rule.score is None:
-        return CalibratedRule(name, coverage, calibration.conformal(coverage))
-    return CalibratedRule(name, coverage, None, calibration.conformal_sets(coverage, rule))
+        threshold = calibration.conformal(coverage)
+        return CalibratedRule(name, coverage, threshold, calibrated_on=calibrated_on)
+    sets = calibration.conformal_sets(coverage, rule)
+    return CalibratedRule(name, coverage, None, sets, calibrated_on)
 
 
-def _describe_conformal(conformal: ConformalSets, coverage: float) -> str:
+def _describe_conformal(conformal: ConformalSets, coverage: float, calibrated_on: str) -> str:
     """Which classes are in a set, what a score is, and what is promised."""
     rule = conformal.rule
     promised = _percent(coverage)
@@ -115,7 +133,7 @@ def _describe_conformal(conformal: ConformalSets, coverage: float) -> str:
     }
     words = (
         f"Each set has the classes whose score is at most {limit}. The score of a class is "
-        f"{rule.score_in_words}. With {these}, from the validation examples, the true class of a "
+        f"{rule.score_in_words}. With {these}, from {calibrated_on}, the true class of a "
         f"new one like them is in its set with a probability of at least {promised}"
         f"{among.get(rule.quantile, '')}."
     )
@@ -124,7 +142,8 @@ def _describe_conformal(conformal: ConformalSets, coverage: float) -> str:
         return words
     classes = "1 class has" if number == 1 else f"{number:,} classes have"
     verb = "is" if number == 1 else "are"
-    return f"{words} {classes} too few validation examples for that and {verb} in every set."
+    few = "validation examples" if calibrated_on == VALIDATION else "of these examples"
+    return f"{words} {classes} too few {few} for that and {verb} in every set."
 
 
 def _percent(share: float) -> str:

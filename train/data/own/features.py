@@ -36,7 +36,7 @@ class FeaturesSpec(DatasetSpec):
         path = Path(self.fields.path).expanduser().absolute()
         arrays = feature_files.find(path, "config.dataset.path")
         features = feature_files.read_features(arrays)
-        labels, names = _labels(arrays, len(features))
+        labels, names = read_labels(arrays, len(features))
         roles = _roles(arrays, len(labels))
         given = Listing(labels=labels, roles=roles, class_names=names, given=roles_given(roles))
         rows = division.divide(given, self.fields, where=arrays.where, example="row")
@@ -59,8 +59,16 @@ class FeaturesSpec(DatasetSpec):
         )
 
 
-def _labels(arrays: Arrays, length: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The class of each row, int32 [n], and the names of the classes."""
+def read_labels(arrays: Arrays, length: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The class of each row, int32 [n], and the names of the classes.
+
+    Args:
+        arrays: the arrays.
+        length: the number of rows.
+
+    Raises:
+        UserError: there are no labels, or they have another form.
+    """
     found = arrays.read("labels")
     if found is None:
         raise UserError(

@@ -28,7 +28,9 @@ _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _MOST_NAMED = 10
 
 
-def find(table: Path, *, most_bytes: int = MOST_IMAGE_BYTES) -> FoundImages:
+def find(
+    table: Path, *, most_bytes: int = MOST_IMAGE_BYTES, uses_splits: bool = True
+) -> FoundImages:
     """The images that a table lists, in its order.
 
     The table has the columns `path`, relative to its folder, and `label`, and optionally `split`
@@ -39,6 +41,7 @@ def find(table: Path, *, most_bytes: int = MOST_IMAGE_BYTES) -> FoundImages:
     Args:
         table: the file.
         most_bytes: the largest size of a file that is read.
+        uses_splits: whether images get the splits of the table; otherwise none has a split.
 
     Raises:
         UserError: the file does not have that form, or a group is in two splits.
@@ -59,7 +62,8 @@ def find(table: Path, *, most_bytes: int = MOST_IMAGE_BYTES) -> FoundImages:
             map(names.same_form, columns.get("group", [""] * len(paths))), paths, strict=True
         )
     )
-    roles = _roles(columns.get("split", [""] * len(paths)), groups, where)
+    no_splits = [""] * len(paths)
+    roles = _roles(columns.get("split", no_splits) if uses_splits else no_splits, groups, where)
     labels, names_of_classes = class_names.numbered(columns["label"], where)
     listing = Listing(
         paths=paths,
