@@ -393,7 +393,7 @@ def _evaluate_new_data(
     if isinstance(of_sets, other_calibrations.NewCalibration) and _CALIBRATION_OUT.value:
         of_sets.write(Path(_CALIBRATION_OUT.value), f"{calibrated_on} ({number:,})")
     about = {
-        "data": str(found.path.absolute()),
+        "data": str(_place(new)),
         "config": classifier.config.to_plain(),
         "calibrated_on": calibrated_on,
         **({} if number is None else {"num_calibration_examples": number}),
@@ -431,7 +431,7 @@ def _evaluate_program(program: Path, new: flags.FlagHolder) -> _Evaluated:
     )
     report = new_data_report.report(data, None, ks=ks, average_ks=(), coverages=(), rules=())
     about = {
-        "data": str(found.path.absolute()),
+        "data": str(_place(new)),
         "program": str(program),
         **_unreadable(skipped),
         "sets": {
@@ -677,15 +677,17 @@ def _file_of_new_data(
     """The file in the workdir for the report, unless it has the report of other data."""
     if chosen.workdir is None or _OUT.value is not None:
         return None
-    data = Path(new.value).expanduser().absolute()
-    name = Path(os.path.normpath(data)).name
-    out = run_files.new_evaluation(
-        Path(chosen.workdir), name, recalibrated=bool(_RECALIBRATE.value)
-    )
+    place, is_half = _place(new), _RECALIBRATE.value is not None
+    out = run_files.new_evaluation(Path(chosen.workdir), place.name, recalibrated=is_half)
     other = run_files.data_of_new_evaluation(out)
-    if other not in (None, str(data)):
+    if other not in (None, str(place)):
         raise UserError(f"{out} has the evaluation of {other}: give --out, or delete it")
     return out
+
+
+def _place(new: flags.FlagHolder) -> Path:
+    """Where new data are, from the root."""
+    return Path(os.path.normpath(Path(new.value).expanduser().absolute()))
 
 
 def _check_rules() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from train.evaluation import conformal_rules
 from train.foundation import messages
 from train.foundation.console import show_line
 
@@ -24,7 +25,8 @@ def show(report: Mapping[str, Any]) -> None:
         show_line(f"conformal sets: {kinds['conformal']['in_words']}")
     for rules in report.get("conformal_rules", {}).values():
         for name, values in rules.items():
-            show_line(f"{name}: {values['in_words']}")
+            if name != conformal_rules.DEFAULT:
+                show_line(f"{name}: {values['in_words']}")
     if (sets := report.get("sets")) is not None:
         low, high = sets["interval"]
         words = sets.get("in_words", f"{sets['coverage']:.3f} ({low:.3f} to {high:.3f}) have it")
@@ -36,9 +38,8 @@ def show(report: Mapping[str, Any]) -> None:
     if unknown["num_examples"]:
         names = list(unknown["classes"])
         show_line(
-            f"counted apart, because the classifier does not know their classes: "
-            f"{unknown['num_examples']:,} examples of {len(names):,} classes "
-            f"({messages.first_names(names, _MOST_NAMED)})"
+            f"examples of classes that the classifier does not know, counted apart: "
+            f"{unknown['num_examples']:,}, of {messages.first_names(names, _MOST_NAMED)}"
         )
     unreadable = report["unreadable"]
     if unreadable:
