@@ -168,7 +168,7 @@ _EXAMPLES = flags.DEFINE_string(
 # What is read; it is to be kept.
 _INPUTS = (
     *(_LOGITS, _LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS),
-    *(_PROGRAM, _TABLE, _FEATURES, _IMAGES, _THRESHOLDS),
+    *(_PROGRAM, _IMAGES, _TABLE, _FEATURES, _THRESHOLDS),
 )
 _OUTPUTS = (_OUT, _SCORES, _FIGURE, _CALIBRATION_OUT)
 _NEW = ("images", "table", "features")
@@ -178,7 +178,10 @@ _ROWS = flag_rules.declare(
         "the folder of a finished run, a file of the weights of a network, somebody's logits, or "
         "an exported program",
     ),
-    *(Flag(flag.name, fields.text("a file")) for flag in (*_INPUTS, *_OUTPUTS, _EXAMPLES)),
+    *(
+        Flag(flag.name, fields.text("a folder" if flag is _IMAGES else "a file"))
+        for flag in (*_INPUTS, *_OUTPUTS, _EXAMPLES)
+    ),
     Flag(
         "logits",
         excludes=(*classifier_flags.NAMES, "program", *_NEW),
@@ -208,7 +211,8 @@ _ROWS = flag_rules.declare(
     Flag("classes", needs=_NEW, because="they have no examples of their own"),
     Flag("recalibrate", fields.one_of(("half",)), needs=_NEW),
     Flag("calibration_out", needs=("recalibrate",), because="it has new thresholds"),
-    Flag("thresholds", needs=_NEW, excludes=("recalibrate",), because="these are two thresholds"),
+    Flag("thresholds", needs=_NEW, because="a split is evaluated with thresholds of validation"),
+    Flag("thresholds", excludes=("recalibrate",), because="that makes thresholds of its own"),
     Flag("split", fields.one_of(_SPLITS)),
     Flag("calibration", fields.one_of(("all", "half"))),
     Flag("labels", needs=("logits",)),

@@ -16,6 +16,7 @@ import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from train.evaluation import score_files
 from train.evaluation.example_table import ExampleTable
 from train.foundation import files, reading
 from train.prediction import html_page
@@ -91,6 +92,7 @@ def write(
         "confusions": table.confusions[:_MOST_CONFUSIONS],
         "num_confusions": len(table.confusions),
         "names": table.class_names,
+        "are_probabilities": score_files.are_probabilities(table.examples.scores),
         "ks": table.ks,
         "most_confused": _MOST_CONFUSED,
         "most_by_loss": _MOST_BY_LOSS,
