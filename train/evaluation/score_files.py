@@ -96,7 +96,7 @@ def write_scores(
             len(unknown),
         )
         predictions = predictions.take(np.flatnonzero(predictions.is_known))
-    texts = np.array(class_names[: predictions.scores.shape[-1]], object)
+    texts = np.array(list(class_names)[: predictions.scores.shape[-1]], object)
     arrays: dict[str, Scores | None] = {
         "scores": predictions.scores,
         _LABELS: predictions.labels,
