@@ -20,7 +20,6 @@ from train.evaluation.thresholds import average_error_threshold
 from train.foundation import array_files, stored_rows
 from train.foundation.errors import UserError
 
-
 # Of several lengths; the last is not UTF-8.
 NAMES = np.array([*(f"{'a' * row} {row}.png" for row in range(8)), "b\udc80\n.png"], object)
 
