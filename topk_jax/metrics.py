@@ -14,10 +14,12 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _class_axis, _classes, _numerics, _selection, _sharding
+from topk_jax._intervals import cluster_interval
 
 __all__ = [
     "Tally",
     "accuracy",
+    "cluster_interval",
     "label_ranks",
     "macro_accuracy",
     "set_sizes",

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import flags
 
+from train.data.own import group_names
 from train.evaluation import conformal_rules, metric
 from train.evaluation.conformal_rules import ConformalRule
 from train.foundation import command_line, fields, files, flag_rules, json_files
@@ -78,6 +79,13 @@ _FEATURES = flags.DEFINE_string(
     None,
     "instead of --images, for a run on features: an .npz file, or a folder of .npy files, with the "
     "arrays features and labels, as for configs/features.py.",
+)
+_GROUP = flags.DEFINE_string(
+    "group",
+    None,
+    "how the groups of the new data are found, such as the photographs of one plant: with --images "
+    f"{group_names.ALLOWED}; by default as in the run. With --table or --features the column or "
+    "the array of the groups; by default group, if there is one.",
 )
 _RECALIBRATE = flags.DEFINE_string(
     "recalibrate",
@@ -209,6 +217,7 @@ _ROWS = flag_rules.declare(
         for name in _NEW
     ),
     Flag("classes", needs=_NEW, because="they have no examples of their own"),
+    Flag("group", fields.text(), needs=_NEW),
     Flag("recalibrate", fields.one_of(("half",)), needs=_NEW),
     Flag("calibration_out", needs=("recalibrate",), because="it has new thresholds"),
     Flag("thresholds", needs=_NEW, because="a split is evaluated with thresholds of validation"),
@@ -349,7 +358,8 @@ def _evaluate_new_data(
     classifier = classifiers.load(named)
     spec, class_counts = classifier.spec, classifier.class_counts
     ks = _ks(classifier.num_classes) or [*classifier.config.eval.ks]
-    found = labelled_data.find(new.name, Path(new.value), new_data.expected_by(classifier))
+    expected = new_data.expected_by(classifier, new.name, _GROUP.value)
+    found = labelled_data.find(new.name, Path(new.value), expected)
     skipped: list[SkippedImage] = []
     examples = classifier.predict_new(found.examples, str(found.path), skipped.append)
     examples = example_names.named(examples, found.examples, spec.inputs)
@@ -421,7 +431,7 @@ def _evaluate_program(program: Path, new: flags.FlagHolder) -> _Evaluated:
     from train.prediction import exported_classifier, labelled_data, new_data_report
 
     classifier = exported_classifier.load(program)
-    expected = classifier.expected
+    expected = dataclasses.replace(classifier.expected, group=_GROUP.value)
     num_classes = len(expected.class_names)
     ks = _ks(num_classes) or [k for k in _DEFAULT_KS if k <= num_classes]
     found = labelled_data.find(new.name, Path(new.value), expected)

@@ -14,6 +14,7 @@ from sklearn.datasets import load_digits
 from tests import reference
 from tests.train.forked import check_mistakes, start_each
 from tests.train.sealed import unsealed
+from topk_jax import metrics
 
 pytestmark = pytest.mark.slow
 ENVIRONMENT = {"XLA_FLAGS": "--xla_force_host_platform_device_count=1"}
@@ -132,7 +133,7 @@ def test_the_report_is_what_the_scores_have(folder, evaluated, name):
         hits = reference.top_k_hits(scores, labels, k=k)
         assert report["metrics"][f"top_{k}_accuracy"] == pytest.approx(hits.mean(), rel=1e-6)
         expected = interval(int(hits.sum()), NUMBER)
-        # The quantiles of the beta distribution have some twelve digits.
+        # The ends are found to some twelve digits.
         assert report["intervals"][f"top_{k}_accuracy"] == pytest.approx(expected, abs=1e-9)
         assert report["thresholds"][f"average_{k}"] == kept[f"average_{k}.0"]
         sizes = (written["scores"] >= np.float32(kept[f"average_{k}.0"])).sum(axis=1)
@@ -144,8 +145,10 @@ def test_the_report_is_what_the_scores_have(folder, evaluated, name):
         hits = chosen[np.arange(NUMBER), labels]
         assert found["coverage"] == pytest.approx(hits.mean(), rel=1e-6)
         assert found["set_size"] == pytest.approx(chosen.sum(axis=1).mean(), rel=1e-6)
-        assert found["interval"] == pytest.approx(interval(int(hits.sum()), NUMBER), abs=1e-9)
-        low, high = found["interval"]
+        assert found["coverage_interval"] == pytest.approx(
+            interval(int(hits.sum()), NUMBER), abs=1e-9
+        )
+        low, high = found["coverage_interval"]
         asked = float(coverage)
         assert found["holds"] == (False if high < asked else True if low >= asked else None)
 
@@ -158,7 +161,7 @@ def test_a_promise_that_does_not_hold_is_reported_in_a_sentence(evaluated):
     assert f"conformal sets: {sentence}" in shown
     assert "): the promise does not hold on these images" in shown
     # Images like those of the run have at least most of it.
-    assert reports["same"]["coverages"]["0.9"]["conformal"]["interval"][1] > 0.85
+    assert reports["same"]["coverages"]["0.9"]["conformal"]["coverage_interval"][1] > 0.85
     assert "interpolated: asked 0.8, got " in shown
 
 
@@ -225,13 +228,17 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     assert written["thresholds"]["coverage_0.8"] == expected
     assert report["coverages"]["0.8"]["conformal"]["threshold"] == expected
     assert report["coverages"]["0.8"]["conformal"]["holds"] is not False
-    assert "the examples are in 40 groups" in shown.stdout
-    # As wide as for the groups, and not for their images.
+    assert "the examples are in 40 groups, which the intervals" in shown.stdout
+    # Wider than for so many images that are drawn by themselves.
     found = report["coverages"]["0.8"]["conformal"]
-    low, high = interval(round(found["coverage"] * 40), 40)
-    # The share times the number of groups is no whole number.
-    assert found["interval"][0] == pytest.approx(low, abs=0.02)
-    assert found["interval"][1] == pytest.approx(high, abs=0.02)
+    low, high = interval(round(found["coverage"] * 120), 120)
+    numbers = np.unique(rest["groups"], return_inverse=True)[1]
+    chosen = rest["scores"] >= np.float32(expected)
+    hits = chosen[np.arange(120), rest["labels"]]
+    by_clusters = metrics.cluster_interval(hits, numbers, num_groups=40)
+    # In 32 bits.
+    assert found["coverage_interval"] == pytest.approx([*map(float, by_clusters)], abs=1e-6)
+    assert found["coverage_interval"] != pytest.approx([low, high], abs=1e-4)
     (again,) = run("evaluate", [workdir, table, thresholds, f"--out={folder}/again.json"])
     again = unsealed(folder / "again.json")
     assert list(again["coverages"]) == ["0.8"]
@@ -258,7 +265,9 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     hits = chosen[np.arange(NUMBER), of_program["labels"]]
     assert found["sets"]["coverage"] == pytest.approx(hits.mean(), rel=1e-6)
     assert found["sets"]["promised"] == 0.8
-    assert found["sets"]["interval"] == pytest.approx(interval(int(hits.sum()), NUMBER), abs=1e-9)
+    assert found["sets"]["coverage_interval"] == pytest.approx(
+        interval(int(hits.sum()), NUMBER), abs=1e-9
+    )
     assert found["unknown_classes"]["classes"] == {UNKNOWN: 1}
 
 

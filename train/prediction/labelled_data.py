@@ -8,9 +8,16 @@ from pathlib import Path
 import numpy as np
 
 from train.data.image_reader import ImageReader
-from train.data.own import feature_columns, feature_files, features, folders, tables
+from train.data.own import (
+    feature_columns,
+    feature_files,
+    features,
+    folders,
+    group_names,
+    tables,
+)
 from train.data.own.found_images import FoundImages
-from train.data.own.listing import Role
+from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.data.records import Records, Rows, Split
 from train.foundation import names
 from train.foundation.errors import UserError
@@ -29,6 +36,9 @@ class Expected:
         shape: the shape of an example.
         reader: makes pixels of images; None for other examples.
         nested: whether each folder with images is a class; see `folders.find`.
+        group: how the groups of examples are found: by `group_names` in a folder, by the name of a
+            column or of an array elsewhere; None for those that the data have.
+        group_field: what has `group` in messages.
         most_bytes: the largest size of an image file.
         name: what messages call it.
     """
@@ -38,6 +48,8 @@ class Expected:
     shape: tuple[int, ...]
     reader: ImageReader | None
     nested: bool = False
+    group: str | None = None
+    group_field: str = "--group"
     most_bytes: int = MOST_IMAGE_BYTES
     name: str = "the run"
 
@@ -75,9 +87,11 @@ def find(flag: str, path: Path, expected: Expected) -> LabelledData:
     if inputs != expected.inputs:
         raise UserError(f"--{flag} has {inputs}, and {expected.name} takes {expected.inputs}")
     path = names.existing(path.expanduser())
-    with flags_for_fields({"config.dataset.path": f"--{flag}"}):
+    with flags_for_fields(
+        {"config.dataset.path": f"--{flag}", "config.dataset.group": expected.group_field}
+    ):
         if flag == "features":
-            examples, class_names = _in_features(path, expected.shape)
+            examples, class_names = _in_features(path, expected)
         else:
             examples, class_names = _in_images(flag, path, expected)
     number = {names.same_form(name): label for label, name in enumerate(expected.class_names)}
@@ -100,17 +114,37 @@ def find(flag: str, path: Path, expected: Expected) -> LabelledData:
 def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, tuple[str, ...]]:
     """The images with labels by their own list of classes, and this list."""
     if flag == "table":
-        found = tables.find(path, most_bytes=expected.most_bytes, uses_splits=False)
+        found = tables.find(
+            path, group=expected.group, most_bytes=expected.most_bytes, uses_splits=False
+        )
+        listing = found.listing
     else:
         found = folders.find(path, nested=expected.nested, most_bytes=expected.most_bytes)
         _refuse_splits(found, flag, path)
-    listing = found.listing
+        listing = found.listing
+        if expected.group is not None:
+            groups = group_names.find(
+                expected.group,
+                listing.paths,
+                field=expected.group_field,
+                open_image=found.images.open,
+                may_be_one=True,
+            )
+            listing = dataclasses.replace(listing, groups=groups)
     assert expected.reader is not None
     indices = np.arange(len(listing))
     records = Records(found.images, indices, str(found.root), expected.reader)
-    groups = None if listing.groups is None else np.array(listing.groups, object)
-    paths = np.array(listing.paths, object)
-    return Split(records, listing.labels, paths, groups), listing.class_names
+    return _split(records, listing, listing.paths), listing.class_names
+
+
+def _split(examples: Records | Rows, listing: Listing, texts: Sequence[str] | None) -> Split:
+    """The examples with their names, and their groups if an example has one."""
+    return Split(
+        examples,
+        listing.labels,
+        None if texts is None else np.array(texts, object),
+        np.array(listing.groups, object) if listing.has_groups else None,
+    )
 
 
 def _refuse_splits(found: FoundImages, flag: str, path: Path) -> None:
@@ -125,31 +159,24 @@ def _refuse_splits(found: FoundImages, flag: str, path: Path) -> None:
     )
 
 
-def _in_features(path: Path, shape: tuple[int, ...]) -> tuple[Split, tuple[str, ...]]:
+def _in_features(path: Path, expected: Expected) -> tuple[Split, tuple[str, ...]]:
     """The rows with labels by their own list of classes, and this list."""
     arrays = feature_files.find(path, "--features")
     matrix = feature_files.read_features(arrays)
-    if matrix.shape[1:] != shape:
+    number, width = matrix.shape
+    if (width,) != expected.shape:
         raise UserError(
             field="--features",
-            must_be=f"rows of {shape[0]} features, as in training",
-            but=f"{path} has {matrix.shape[1]} features a row",
+            must_be=f"rows of {expected.shape[0]} features, as in training",
+            but=f"{path} has {width} features a row",
         )
     feature_columns.check_finite(matrix, arrays.where)
-    labels, class_names = features.read_labels(arrays, len(matrix))
-    texts = feature_files.read_texts(arrays, "names", len(matrix))
-    groups = feature_files.read_texts(arrays, "group", len(matrix), may_be_empty=True)
-    split = Split(
-        Rows(matrix, np.arange(len(matrix))),
-        labels,
-        None if texts is None else np.array(texts, object),
-        None if groups is None else _named_groups(groups),
+    labels, class_names = features.read_labels(arrays, number)
+    listing = Listing(
+        labels=labels,
+        roles=np.full(number, NO_SPLIT, np.int8),
+        class_names=class_names,
+        groups=features.read_groups(arrays, expected.group, number),
     )
-    return split, class_names
-
-
-def _named_groups(groups: Sequence[str]) -> np.ndarray:
-    """The name of the group of each row; a row without one is a group of its own."""
-    return np.array(
-        [f"group {group}" if group else f"row {row}" for row, group in enumerate(groups)], object
-    )
+    rows = Rows(matrix, np.arange(number))
+    return _split(rows, listing, features.texts_of_rows(arrays, "names", number)), class_names

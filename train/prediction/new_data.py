@@ -13,15 +13,26 @@ from train.prediction.trained import TrainedClassifier
 _SEED = 0
 
 
-def expected_by(classifier: TrainedClassifier) -> Expected:
-    """What a classifier takes; images are read as those that it was trained on."""
+def expected_by(classifier: TrainedClassifier, flag: str, group: str | None) -> Expected:
+    """What a classifier takes; images are read as those that it was trained on.
+
+    Args:
+        classifier: the classifier.
+        flag: the flag that names the new data, "images", "table" or "features".
+        group: how groups are found; None to find them as in the run if that is on a folder, too.
+    """
     spec, fields = classifier.spec, classifier.config.dataset
+    found_as_in_the_run = None
+    if isinstance(fields, FolderFields) and flag == "images":
+        found_as_in_the_run = fields.group
     return Expected(
         class_names=classifier.classes.names,
         inputs=spec.inputs,
         shape=classifier.image_shape,
         reader=spec.image_reader if spec.has_images else None,
         nested=isinstance(fields, FolderFields) and fields.nested,
+        group=group or found_as_in_the_run,
+        group_field="--group" if group else "config.dataset.group of the run",
         most_bytes=fields.most_bytes if isinstance(fields, OwnImageFields) else MOST_IMAGE_BYTES,
         name="the network" if classifier.workdir is None else "the run",
     )

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from train.evaluation import evaluated, metric, promises, set_rules, summaries
+from train.evaluation import evaluated, intervals, metric, promises, set_rules, summaries
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.metric import LOSS, Metric, Rule
 from train.evaluation.predictions import Predictions
-from train.evaluation.promises import Share
 from train.evaluation.set_report import least_covered, rate
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
@@ -55,9 +54,10 @@ class NewData:
         is_known = self.examples.is_known
         return Sets(found.hits[is_known], found.sizes[is_known])
 
-    def share(self, found: Sets) -> Share:
-        """The share of sets of known classes that have the label, with its interval."""
-        return promises.share_of(found.hits, self.known.groups)
+    @cached_property
+    def interval(self) -> intervals.Interval:
+        """Makes the interval of a share of the examples of known classes."""
+        return intervals.of(self.known)
 
     def counts(self) -> dict[str, Any]:
         """The numbers of examples and classes, as files have them."""
@@ -90,15 +90,16 @@ def rated(data: NewData, found: Sets, asked: float | None) -> dict[str, Any]:
         asked: the coverage that the sets promise; None if they do not promise any.
     """
     of_known = data.of_known(found)
-    share = data.share(of_known)
-    plain: dict[str, Any] = {
+    low, high = data.interval(of_known.hits)
+    plain = {
         **rate(of_known, data.known, data.class_counts),
-        "interval": [share.low, share.high],
+        "coverage_interval": [low, high],
     }
     if asked is not None:
+        share = float(of_known.hits.mean())
         plain["promised"] = asked
-        plain["holds"] = promises.holds(asked, share)
-        plain["in_words"] = promises.verdict(asked, share, f"these {data.what}s")
+        plain["holds"] = promises.holds(asked, low, high)
+        plain["in_words"] = promises.verdict(asked, share, low, high, f"these {data.what}s")
     of_unknown = found.sizes[~data.examples.is_known]
     if of_unknown.size:
         plain["of_unknown_classes"] = {
@@ -130,14 +131,13 @@ def report(
     Raises:
         UserError: there is no such threshold, or it cannot be calibrated.
     """
-    values, intervals = {LOSS: data.known.mean_loss()}, {}
+    values, of_shares = {LOSS: data.known.mean_loss()}, {}
 
     def add(rule: Rule, k: int, found: Sets) -> None:
         shares = summaries.accuracies_by_average(found, data.known, data.class_counts)
         for average, value in shares.items():
             values[Metric.accuracy(rule, k, average)] = value
-        share = data.share(found)
-        intervals[Metric.accuracy(rule, k).name] = [share.low, share.high]
+        of_shares[Metric.accuracy(rule, k).name] = data.interval(found.hits)
 
     thresholds, of_coverages, of_rules = {}, {}, {}
     for k in ks:
@@ -161,7 +161,7 @@ def report(
     return {
         **data.counts(),
         "metrics": metric.to_json(values),
-        "intervals": intervals,
+        "intervals": {"level": intervals.LEVEL, **of_shares},
         "thresholds": thresholds,
         "coverages": of_coverages,
         **({"conformal_rules": of_rules} if rules else {}),

@@ -17,10 +17,7 @@ def show(report: Mapping[str, Any]) -> None:
         return
     groups = report["num_groups"]
     if groups is not None:
-        show_line(
-            f"the examples are in {groups:,} groups: intervals are as wide as if those of a group "
-            "were copies"
-        )
+        show_line(f"the examples are in {groups:,} groups, which the intervals take into account")
     for kinds in report["coverages"].values():
         show_line(f"conformal sets: {kinds['conformal']['in_words']}")
     for rules in report.get("conformal_rules", {}).values():
@@ -28,7 +25,7 @@ def show(report: Mapping[str, Any]) -> None:
             if name != conformal_rules.DEFAULT:
                 show_line(f"{name}: {values['in_words']}")
     if (sets := report.get("sets")) is not None:
-        low, high = sets["interval"]
+        low, high = sets["coverage_interval"]
         words = sets.get("in_words", f"{sets['coverage']:.3f} ({low:.3f} to {high:.3f}) have it")
         show_line(
             f"sets of {sets['rule']}: {words}; {sets['set_size']:.3g} classes on average, "

@@ -44,6 +44,7 @@ CASES: list[Case] = [
         parameters={"class_counts": counts},
         ranges=COUNTS,
     ),
+    statistic("cluster_interval", {**HITS, "groups": "groups"}, parameters={"num_groups": 2}),
     statistic(
         "shot_groups",
         {},

@@ -16,7 +16,8 @@ from train.foundation.names import same_form
 from train.foundation.spelling import spell
 
 NEEDED = ("path", "label")
-_KNOWN = (*NEEDED, "split", "group")
+GROUP = "group"
+_KNOWN = (*NEEDED, "split", GROUP)
 # What is between the columns, by the ending of the file.
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _OTHER_DELIMITERS = (",", ";", "\t", "|")
@@ -27,8 +28,12 @@ _TOLD = re.compile("sep=(.)")
 Columns = Mapping[str, Sequence[str]]
 
 
-def read(table: Path) -> Columns:
+def read(table: Path, group: str | None = None) -> Columns:
     """The columns of a table that are used.
+
+    Args:
+        table: the file.
+        group: the column of the groups; None for `GROUP`, which may be missing.
 
     Raises:
         UserError: it cannot be read, or a column is missing.
@@ -62,7 +67,14 @@ def read(table: Path) -> Columns:
                 f"{_named(table)} must have the columns path and label; it has "
                 f"{', '.join(map(repr, columns)) or 'none'}"
             )
-    return {name: columns[name] for name in _KNOWN if name in columns}
+    if group is not None and same_form(group) not in columns:
+        raise UserError(
+            field="config.dataset.group",
+            must_be=f"a column of {table}, which are {', '.join(columns)}",
+            got=group,
+        )
+    used = {name: columns[name] for name in _KNOWN if name in columns}
+    return used if group is None else {**used, GROUP: columns[same_form(group)]}
 
 
 def _named(table: Path) -> str:
