@@ -42,10 +42,10 @@ def test_the_ends_are_where_so_extreme_numbers_of_hits_become_rare(hits, number)
 @pytest.mark.parametrize("of_hit", [0.02, 0.5, 0.8, 0.9, 0.97])
 def test_of_all_repetitions_at_least_the_level_have_the_share_in_their_interval(of_hit):
     number = 60
-    intervals = [exact(hits, number) for hits in range(number + 1)]
+    found = [exact(hits, number) for hits in range(number + 1)]
     covered = sum(
         chance
-        for chance, (low, high) in zip(probabilities(number, of_hit), intervals, strict=True)
+        for chance, (low, high) in zip(probabilities(number, of_hit), found, strict=True)
         if low <= of_hit <= high
     )
     assert covered >= intervals.LEVEL
