@@ -15,7 +15,6 @@ For new labelled data, with the thresholds of the run, or for a program that tra
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,23 +27,22 @@ from train.evaluation.conformal_rules import ConformalRule
 from train.foundation import command_line, fields, files, flag_rules, json_files
 from train.foundation.errors import UserError
 from train.foundation.flag_rules import Exclusive, Flag, Needed
-from train.foundation.printable import printable
 from train.papers.figures.catalogue import SUFFIXES
 from train.prediction import classifier_flags, rule_flags
 from train.workdir import output_files, run_files, terminal
 
 if TYPE_CHECKING:
-    from train.data.batches import SkippedImage
-    from train.data.records import Split
     from train.evaluation.predictions import Predictions
     from train.evaluation.set_report import SetReport
-    from train.evaluation.summaries import Sets
+    from train.prediction.evaluated import Evaluated
+    from train.prediction.new_data import Asked
 
 _SPLITS = ("test", "validation", "train", "balanced_test")
 _DEFAULT_KS = (1, 3, 5)
 _DEFAULT_COVERAGES = (0.8, 0.9, 0.95)
 _ALL = "all"
-_PAGE = ".html"
+# The formats of --examples.
+_EXAMPLE_SUFFIXES = (".html", ".csv")
 # The halves are drawn from it.
 _SEED = 0
 
@@ -233,33 +231,6 @@ _ROWS = flag_rules.declare(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Evaluated:
-    """What was evaluated, to be shown and written.
-
-    Attributes:
-        title: what it is.
-        report: the report.
-        examples: the predictions for the examples that are evaluated.
-        class_names: the names of the classes, with those that are not known.
-        class_counts: the training images of each class; None if they are not known.
-        sets: the sets of a program; None for those that the report has thresholds of.
-        split: the examples; None for scores from a file.
-        inputs: what the examples are, as `DatasetSpec.inputs`; "examples" if that is not known.
-        unreadable: why each image that cannot be read is not there.
-    """
-
-    title: str
-    report: dict[str, Any]
-    examples: "Predictions"
-    class_names: Sequence[str]
-    class_counts: np.ndarray | None
-    sets: "Sets | None" = None
-    split: "Split | None" = None
-    inputs: str = "examples"
-    unreadable: tuple[str, ...] = ()
-
-
 def main() -> None:
     """Evaluates what the flags name."""
     chosen, logits, program = _CLASSIFIER(), _path(_LOGITS), _path(_PROGRAM)
@@ -271,16 +242,20 @@ def main() -> None:
     if logits is not None:
         evaluated, out = _evaluate_scores(logits), None
     elif new is None:
-        evaluated = _evaluate_split(chosen)
-        out = (
-            None if chosen.workdir is None else run_files.evaluation(Path(chosen.workdir), _split())
-        )
+        evaluated, out = _evaluate_split(chosen), None
+        if chosen.workdir is not None:
+            out = run_files.evaluation(Path(chosen.workdir), _split())
     elif program is not None:
-        evaluated, out = _evaluate_program(program, new), None
+        from train.prediction import exported_classifier, new_data
+
+        classifier = exported_classifier.load(program)
+        evaluated, out = new_data.evaluate_program(classifier, _asked(new)), None
     else:
+        from train.prediction import classifiers, new_data
+
         # Before it takes its time.
         out = _file_of_new_data(chosen, new)
-        evaluated = _evaluate_new_data(chosen, new)
+        evaluated = new_data.evaluate(classifiers.load(chosen), _asked(new))
     _finish(evaluated, _path(_OUT) or out)
 
 
@@ -288,9 +263,10 @@ def _split() -> str:
     return _SPLIT.value or "test"
 
 
-def _evaluate_split(named: classifier_flags.ChosenClassifier) -> _Evaluated:
+def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
     from train.evaluation import bayes, example_names
     from train.prediction import classifiers
+    from train.prediction.evaluated import Evaluated
 
     split = _split()
     classifier = classifiers.load(named)
@@ -331,7 +307,7 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> _Evaluated:
     if left_out := len(getattr(dataset, split)) - len(examples.labels):
         about["left_out"] = left_out
         title += f" (images left out as unreadable: {left_out:,})"
-    return _Evaluated(
+    return Evaluated(
         title=title,
         report=about | document,
         examples=example_names.named(examples.take(chosen), getattr(dataset, split), spec.inputs),
@@ -342,141 +318,29 @@ def _evaluate_split(named: classifier_flags.ChosenClassifier) -> _Evaluated:
     )
 
 
-def _evaluate_new_data(
-    named: classifier_flags.ChosenClassifier, new: flags.FlagHolder
-) -> _Evaluated:
-    from train.evaluation import example_names, thresholds
-    from train.prediction import (
-        calibration,
-        classifiers,
-        labelled_data,
-        new_data,
-        new_data_report,
-        other_calibrations,
-    )
+def _asked(new: flags.FlagHolder) -> "Asked":
+    """What the flags ask about new data."""
+    from train.prediction.new_data import Asked
 
-    classifier = classifiers.load(named)
-    spec, class_counts = classifier.spec, classifier.class_counts
-    ks = _ks(classifier.num_classes) or [*classifier.config.eval.ks]
-    expected = new_data.expected_by(classifier, new.name, _GROUP.value)
-    found = labelled_data.find(new.name, Path(new.value), expected)
-    skipped: list[SkippedImage] = []
-    examples = classifier.predict_new(found.examples, str(found.path), skipped.append)
-    examples = example_names.named(examples, found.examples, spec.inputs)
-    class_names = (*classifier.classes.names, *found.unknown_names)
-    data = new_data_report.NewData(
-        examples=examples,
-        class_names=class_names,
-        class_counts=class_counts,
-        what=spec.example,
-    )
-    average_ks, coverages = ks, list[float]()
-    of_sets: calibration.Calibration | None
-    number: int | None = None
-    if _RECALIBRATE.value is not None:
-        others, chosen = new_data.halves(data.known)
-        number = len(others)
-        coverages = _coverages(number)
-        if _COVERAGES.value is None and not coverages:
-            thresholds.check_enough(number, min(_DEFAULT_COVERAGES))
-        of_sets = other_calibrations.NewCalibration(classifier, data.known.take(others))
-        calibrated_on = f"half of the {spec.example}s of {found.path}"
-        data = data.take_known(chosen)
-    elif _THRESHOLDS.value is not None:
-        of_sets = other_calibrations.GivenCalibration(classifier, Path(_THRESHOLDS.value))
-        calibrated_on = of_sets.calibrated_on
-        given = of_sets.values("coverage")
-        coverages = given if _COVERAGES.value is None else _coverages(0)
-        if _KS.value is None:
-            average_ks = [k for k in ks if k in of_sets.values("average")]
-    elif named.classes is not None:
-        # There are no examples to calibrate on.
-        of_sets, calibrated_on = None, "nothing"
-    else:
-        of_sets, calibrated_on = calibration.Calibration(classifier), "validation examples"
-        number = new_data.num_validation_examples(classifier)
-        coverages = _coverages(number)
-    report = new_data_report.report(
-        data,
-        of_sets,
-        ks=ks,
-        average_ks=average_ks,
-        coverages=coverages,
-        rules=_rules(data.known, data.known, class_counts),
-    )
-    if isinstance(of_sets, other_calibrations.NewCalibration) and _CALIBRATION_OUT.value:
-        of_sets.write(Path(_CALIBRATION_OUT.value), f"{calibrated_on} ({number:,})")
-    about = {
-        "data": str(_place(new)),
-        "config": classifier.config.to_plain(),
-        "calibrated_on": calibrated_on,
-        **({} if number is None else {"num_calibration_examples": number}),
-        **_unreadable(skipped),
-    }
-    _, origin = classifier.origin
-    return _Evaluated(
-        title=f"{spec.name}, {origin}, {spec.example}s of {found.path}",
-        report=about | report,
-        examples=data.examples,
-        class_names=class_names,
-        class_counts=class_counts,
-        split=found.examples,
-        inputs=spec.inputs,
-        unreadable=tuple(one.message for one in skipped),
+    return Asked(
+        flag=new.name,
+        path=Path(new.value),
+        place=_place(new),
+        group=_GROUP.value,
+        ks=_ks,
+        are_ks_given=_KS.value is not None,
+        coverages=_coverages,
+        are_coverages_given=_COVERAGES.value is not None,
+        rules=lambda examples, counts: _rules(examples, examples, counts),
+        is_half=_RECALIBRATE.value is not None,
+        thresholds=_path(_THRESHOLDS),
+        calibration_out=_path(_CALIBRATION_OUT),
     )
 
 
-def _evaluate_program(program: Path, new: flags.FlagHolder) -> _Evaluated:
-    from train.evaluation import example_names
-    from train.prediction import exported_classifier, labelled_data, new_data_report
-
-    classifier = exported_classifier.load(program)
-    expected = dataclasses.replace(classifier.expected, group=_GROUP.value)
-    num_classes = len(expected.class_names)
-    ks = _ks(num_classes) or [k for k in _DEFAULT_KS if k <= num_classes]
-    found = labelled_data.find(new.name, Path(new.value), expected)
-    skipped: list[SkippedImage] = []
-    examples, sets = classifier.predict(found.examples, str(found.path), skipped.append)
-    examples = example_names.named(examples, found.examples, expected.inputs)
-    class_names = (*expected.class_names, *found.unknown_names)
-    what = "image" if expected.inputs == "images" else "row"
-    data = new_data_report.NewData(
-        examples=examples, class_names=class_names, class_counts=None, what=what
-    )
-    report = new_data_report.report(data, None, ks=ks, average_ks=(), coverages=(), rules=())
-    about = {
-        "data": str(_place(new)),
-        "program": str(program),
-        **_unreadable(skipped),
-        "sets": {
-            "rule": classifier.rule,
-            **new_data_report.rated(data, sets, classifier.promised),
-        },
-    }
-    return _Evaluated(
-        title=f"{program}, {classifier.rule}, {what}s of {found.path}",
-        report=about | report,
-        examples=examples,
-        class_names=class_names,
-        class_counts=None,
-        sets=sets,
-        split=found.examples,
-        inputs=expected.inputs,
-        unreadable=tuple(one.message for one in skipped),
-    )
-
-
-def _unreadable(skipped: Sequence["SkippedImage"]) -> dict[str, Any]:
-    """The images that cannot be read, as files have them."""
-    return {
-        "unreadable": [
-            {"path": printable(one.image), "error": printable(one.message)} for one in skipped
-        ]
-    }
-
-
-def _evaluate_scores(logits: Path) -> _Evaluated:
+def _evaluate_scores(logits: Path) -> "Evaluated":
     from train.evaluation import score_files
+    from train.prediction.evaluated import Evaluated
 
     examples = score_files.read_scores(logits, _path(_LABELS), flag="logits")
     num_classes = examples.scores.shape[1]
@@ -502,7 +366,7 @@ def _evaluate_scores(logits: Path) -> _Evaluated:
     others_are = "examples of --calibration_logits"
     about = {"logits": str(logits), "calibrated_on": _calibrated_on(others_are, same=same)}
     named = dataclasses.replace(examples, names=examples.names_or_numbers())
-    return _Evaluated(
+    return Evaluated(
         title=str(logits),
         report=about | report.to_json(),
         examples=named.take(chosen),
@@ -560,7 +424,7 @@ def _named_rules() -> list[ConformalRule]:
     return [conformal_rules.named("rules", name) for name in dict.fromkeys(names)]
 
 
-def _finish(evaluated: _Evaluated, out: Path | None) -> None:
+def _finish(evaluated: "Evaluated", out: Path | None) -> None:
     """Shows the report, and writes what is to be written."""
     from train.evaluation import score_files
     from train.workdir import new_data_lines
@@ -577,7 +441,7 @@ def _finish(evaluated: _Evaluated, out: Path | None) -> None:
         )
         written["scores"] = scores
     if _EXAMPLES.value is not None:
-        written |= _write_examples(evaluated, Path(_EXAMPLES.value))
+        written |= evaluated.write_examples(Path(_EXAMPLES.value))
     if _CALIBRATION_OUT.value is not None:
         written["thresholds"] = Path(_CALIBRATION_OUT.value)
     if out is not None:
@@ -591,36 +455,6 @@ def _finish(evaluated: _Evaluated, out: Path | None) -> None:
         files.write_whole(figure, figure_style.encode(drawn, figure.suffix))
         written["figure"] = figure
     terminal.show_files(written)
-
-
-def _write_examples(evaluated: _Evaluated, path: Path) -> dict[str, Path]:
-    """Writes the tables of the examples, and their page if the file is one."""
-    from train.evaluation import example_sets
-    from train.evaluation.example_table import ExampleTable
-    from train.prediction import error_page, example_thumbnails
-
-    examples, report, inputs = evaluated.examples, evaluated.report, evaluated.inputs
-    metrics = metric.from_json(report["metrics"])
-    ks = sorted({one.k for one in metrics if one.rule == "top" and one.k is not None})
-    if evaluated.sets is None:
-        sets, in_words = example_sets.of_report(report, examples, max(ks))
-    else:
-        sets, in_words = (
-            evaluated.sets,
-            f"The sets are those of the program: {report['sets']['rule']}.",
-        )
-    table = ExampleTable.of(examples, sets, evaluated.class_names, ks)
-    written = table.write(path)
-    if path.suffix == _PAGE:
-        split, thumbnail = evaluated.split, None
-        if split is not None:
-            thumbnail = example_thumbnails.of_split(split, inputs)
-        facts = error_page.Facts(
-            evaluated.title, in_words, inputs.removesuffix("s"), written, evaluated.unreadable
-        )
-        error_page.write(path, table, facts, thumbnail)
-        written["page of errors"] = path
-    return written
 
 
 def _divided(
@@ -679,7 +513,7 @@ def _check_examples(path: Path, kept: Mapping[Path, str]) -> None:
     """Refuses a page and tables that cannot be written."""
     from train.evaluation import example_table
 
-    if wrong := fields.one_of((_PAGE, ".csv"))(path.suffix):
+    if wrong := fields.one_of(_EXAMPLE_SUFFIXES)(path.suffix):
         raise UserError(field="--examples", must_be=f"a file whose suffix is {wrong}", got=path)
     for file in (path, *example_table.paths(path)):
         output_files.checked("examples", str(file), kept)

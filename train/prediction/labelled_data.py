@@ -63,11 +63,13 @@ class LabelledData:
             does not know.
         unknown_names: the names of these classes.
         path: where the examples are.
+        sizes: the bytes of each image, [n]; empty for rows.
     """
 
     examples: Split
     unknown_names: tuple[str, ...]
     path: Path
+    sizes: np.ndarray
 
 
 def find(flag: str, path: Path, expected: Expected) -> LabelledData:
@@ -91,9 +93,10 @@ def find(flag: str, path: Path, expected: Expected) -> LabelledData:
         {"config.dataset.path": f"--{flag}", "config.dataset.group": expected.group_field}
     ):
         if flag == "features":
-            examples, class_names = _in_features(path, expected)
+            examples, listing = _in_features(path, expected)
         else:
-            examples, class_names = _in_images(flag, path, expected)
+            examples, listing = _in_images(flag, path, expected)
+    class_names = listing.class_names
     number = {names.same_form(name): label for label, name in enumerate(expected.class_names)}
     unknown = [name for name in class_names if names.same_form(name) not in number]
     if len(unknown) == len(class_names):
@@ -108,11 +111,11 @@ def find(flag: str, path: Path, expected: Expected) -> LabelledData:
     }
     numbers = np.array([number[names.same_form(name)] for name in class_names], np.int32)
     examples = dataclasses.replace(examples, labels=numbers[examples.labels])
-    return LabelledData(examples, tuple(unknown), path)
+    return LabelledData(examples, tuple(unknown), path, listing.sizes)
 
 
-def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, tuple[str, ...]]:
-    """The images with labels by their own list of classes, and this list."""
+def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listing]:
+    """The images, and their list; labels are by its own classes."""
     if flag == "table":
         found = tables.find(
             path, group=expected.group, most_bytes=expected.most_bytes, uses_splits=False
@@ -134,7 +137,7 @@ def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, tuple[
     assert expected.reader is not None
     indices = np.arange(len(listing))
     records = Records(found.images, indices, str(found.root), expected.reader)
-    return _split(records, listing, listing.paths), listing.class_names
+    return _split(records, listing, listing.paths), listing
 
 
 def _split(examples: Records | Rows, listing: Listing, texts: Sequence[str] | None) -> Split:
@@ -159,8 +162,8 @@ def _refuse_splits(found: FoundImages, flag: str, path: Path) -> None:
     )
 
 
-def _in_features(path: Path, expected: Expected) -> tuple[Split, tuple[str, ...]]:
-    """The rows with labels by their own list of classes, and this list."""
+def _in_features(path: Path, expected: Expected) -> tuple[Split, Listing]:
+    """The rows, and their list; labels are by its own classes."""
     arrays = feature_files.find(path, "--features")
     matrix = feature_files.read_features(arrays)
     number, width = matrix.shape
@@ -179,4 +182,4 @@ def _in_features(path: Path, expected: Expected) -> tuple[Split, tuple[str, ...]
         groups=features.read_groups(arrays, expected.group, number),
     )
     rows = Rows(matrix, np.arange(number))
-    return _split(rows, listing, features.texts_of_rows(arrays, "names", number)), class_names
+    return _split(rows, listing, features.texts_of_rows(arrays, "names", number)), listing

@@ -18,6 +18,7 @@ from train.evaluation.predictions import Predictions
 from train.evaluation.set_report import least_covered, rate
 from train.evaluation.set_rules import SetRule
 from train.evaluation.summaries import Sets
+from train.foundation.errors import UserError
 from train.foundation.printable import printable
 from train.prediction.calibration import Calibration
 
@@ -37,6 +38,10 @@ class NewData:
     class_names: Sequence[str]
     class_counts: np.ndarray | None
     what: str
+
+    def __post_init__(self) -> None:
+        if not self.examples.is_known.any():
+            raise UserError(f"none of the new {self.what}s of classes that are known can be read")
 
     @cached_property
     def known(self) -> Predictions:
@@ -114,7 +119,7 @@ def report(
     calibration: Calibration | None,
     *,
     ks: Sequence[int],
-    average_ks: Sequence[int],
+    average_ks: Sequence[float],
     coverages: Sequence[float],
     rules: Sequence[ConformalRule],
 ) -> dict[str, Any]:

@@ -1,17 +1,22 @@
 """New labelled data: classes by their names, groups, and what is refused in one line."""
 
+import dataclasses
 import re
 import unicodedata
 
 import numpy as np
 import pytest
+from absl import logging
 from PIL import Image
 
 from train.data.framing import PlainFraming
 from train.data.image_reader import ImageReader
+from train.data.own.listing import ListedFiles, Listing, Role
+from train.foundation import files
 from train.foundation.errors import UserError
-from train.prediction import labelled_data
+from train.prediction import labelled_data, new_data
 from train.prediction.labelled_data import Expected
+from train.workdir import run_files
 
 CLASSES = ("chêne", "frêne", "orme")
 IMAGES = Expected(CLASSES, "images", (4, 4, 3), ImageReader(PlainFraming((4, 4, 3))))
@@ -61,6 +66,39 @@ def test_features_have_names_and_groups(tmp_path):
     assert found.examples.names.tolist() == ["a", "b", "c", "d"]
     assert found.examples.groups.tolist() == ["group p", "row 1", "group p", "group q"]
     np.testing.assert_array_equal(found.examples.images.to_array()[1], [3, 4, 5])
+
+
+def test_groups_of_a_folder_are_found_by_a_grammar(tmp_path):
+    write(tmp_path / "new", "orme/p1_a.png", "orme/p1_b.png", "chêne/p2_a.png")
+    expected = dataclasses.replace(IMAGES, group=r"(p\d)_")
+    found = labelled_data.find("images", tmp_path / "new", expected)
+    assert found.examples.groups.tolist() == ["group p2", "group p1", "group p1"]
+    with pytest.raises(UserError, match=r"^--group must be found in the images; '\(q\)' finds"):
+        labelled_data.find("images", tmp_path / "new", dataclasses.replace(IMAGES, group="(q)"))
+
+
+def test_training_images_among_the_new_ones_are_reported(tmp_path, monkeypatch):
+    write(tmp_path / "new", "orme/a.png", "orme/b.png", "chêne/c.png", "chêne/d.png")
+    found = labelled_data.find("images", tmp_path / "new", IMAGES)
+    size = (tmp_path / "new" / "orme" / "a.png").stat().st_size
+    listing = Listing(
+        paths=("x/a.png", "x/b.png", "x/c.png"),
+        sizes=np.array([size, size, size + 1]),
+        labels=np.zeros(3, np.int32),
+        # The second one is not for training, and the third has another size.
+        roles=np.array([Role.TRAIN, Role.TEST, Role.TRAIN], np.int8),
+        class_names=("x",),
+    )
+    plain = ListedFiles("digest", (4, 4, 3), listing).to_plain()
+    (tmp_path / run_files.LISTED).write_bytes(files.to_json(plain))
+    told = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: told.append(text % values))
+    new_data.warn_of_training_images(tmp_path, found)
+    assert [text.partition(": ")[2][:50] for text in told] == [
+        "1 of 4 images have the name and the size of a trai"
+    ]
+    new_data.warn_of_training_images(None, found)
+    assert len(told) == 1
 
 
 def test_what_is_not_new_labelled_data_is_refused(tmp_path):
