@@ -123,6 +123,7 @@ def main() -> None:
         grouped = observation_sets.group(examples, _GROUP.value)
         combined_by = _COMBINE.value or combinations.DEFAULT
     kept = dict.fromkeys(examples.files, examples.described) | classifier_chosen.files
+    kept |= rule_chosen.files
     if _CLASS_NAMES.value:
         kept[Path(_CLASS_NAMES.value)] = "the file of --class_names"
     out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)

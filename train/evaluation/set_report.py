@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from absl import logging
 
 from topk_jax import metrics
 from train.evaluation import (
@@ -209,6 +210,12 @@ def _observations(
         return None
     if not any(map(example_groups.have_several, parts)):
         return None
+    if not all(score_files.are_from_0_to_1(part.scores) for part in parts):
+        logging.warning(
+            "nothing is reported of observations: the scores of their examples are combined by "
+            "logarithms, and these scores are not from 0 to 1"
+        )
+        return None
 
     def report_of(
         of_split: Predictions, of_calibration: Predictions, possible: Sequence[float]
@@ -248,7 +255,7 @@ def _evaluate_coverage(
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = average_error_threshold(calibrated_on.scores, error)
         described["average_error"] = _evaluate_threshold(examples, class_counts, average_error)
-        described["adaptive"] = _rate(
+        described["adaptive"] = rate(
             summaries.find_sets(examples, set_rules.adaptive(error)), examples, class_counts
         )
     return described
@@ -258,7 +265,7 @@ def _evaluate_threshold(
     examples: Predictions, class_counts: np.ndarray | None, threshold: float
 ) -> dict[str, Any]:
     found = summaries.find_sets(examples, set_rules.at_threshold(threshold))
-    return {"threshold": threshold, **_rate(found, examples, class_counts)}
+    return {"threshold": threshold, **rate(found, examples, class_counts)}
 
 
 def _evaluate_conformal(
@@ -269,12 +276,12 @@ def _evaluate_conformal(
 ) -> dict[str, Any]:
     found = summaries.find_sets(examples, rule)
     return {
-        **_rate(found, examples, class_counts),
-        "least_covered": _least_covered(found, examples, class_names),
+        **rate(found, examples, class_counts),
+        "least_covered": least_covered(found, examples, class_names),
     }
 
 
-def _rate(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, Any]:
+def rate(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, Any]:
     """How often the sets have the label, and how large they are."""
     covered = summaries.accuracies_by_average(found, examples, class_counts)
     bounds = (
@@ -289,7 +296,7 @@ def _rate(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -
     }
 
 
-def _least_covered(
+def least_covered(
     found: Sets, examples: Predictions, class_names: Sequence[str] | None
 ) -> list[dict[str, Any]]:
     """The classes whose examples have their label in the fewest of their sets.

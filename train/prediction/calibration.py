@@ -168,6 +168,11 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     except UserError as error:
         raise error.within(after="; delete it") from error
+    return plain(stored)
+
+
+def plain(stored: dict[str, Any]) -> dict[str, Any]:
+    """The thresholds of a file by their names; null in a list is infinity."""
     return {
         name: [math.inf if limit is None else limit for limit in value]
         if isinstance(value, list)

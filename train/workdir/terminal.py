@@ -136,8 +136,7 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     console = make_console()
     show_line(
         f"{title}: {report['num_examples']:,} examples, {report['num_classes']:,} classes"
-        f"{_note_unknown(report, report['evaluated'])}; thresholds from {report['calibrated_on']} "
-        f"({report['num_calibration_examples']:,})",
+        f"{_note_unknown(report, report['evaluated'])}{_note_thresholds(report)}",
     )
     _show_table(console, from_json(report["metrics"]), report["evaluated"])
     _show_intervals(report)
@@ -233,6 +232,16 @@ def _note_unknown(fields: Mapping[str, Any], evaluated: Mapping[str, Any] | None
     return (
         f"; {unknown:,} examples are of {further:,} further {what} without training examples, and "
         "count as misses"
+    )
+
+
+def _note_thresholds(report: Mapping[str, Any]) -> str:
+    """What thresholds are from; nothing for a classifier that has none, or has its own rule."""
+    if not report["thresholds"] and not report["coverages"]:
+        return ""
+    number = report.get("num_calibration_examples")
+    return f"; thresholds from {report['calibrated_on']}" + (
+        "" if number is None else f" ({number:,})"
     )
 
 

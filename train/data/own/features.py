@@ -46,16 +46,16 @@ class FeaturesSpec(DatasetSpec):
         path = Path(self.fields.path).expanduser().absolute()
         arrays = feature_files.find(path, "config.dataset.path")
         features = feature_files.read_features(arrays)
-        labels, names = _labels(arrays, len(features))
+        labels, names = read_labels(arrays, len(features))
         roles = _roles(arrays, len(labels))
         given = Listing(
             labels=labels,
             roles=roles,
             class_names=names,
             given=roles_given(roles),
-            groups=_groups(arrays, self.fields.group, len(labels)),
+            groups=read_groups(arrays, self.fields.group, len(labels)),
         )
-        names_of_rows = _in_objects(_texts(arrays, "names", len(labels)))
+        names_of_rows = _in_objects(texts_of_rows(arrays, "names", len(labels)))
         rows = division.divide(given, self.fields, where=arrays.where, example="row")
         columns = feature_columns.summarize(features, rows.roles == Role.TRAIN, arrays.where)
         groups = _in_objects(rows.groups if rows.has_groups else None)
@@ -77,8 +77,16 @@ class FeaturesSpec(DatasetSpec):
         )
 
 
-def _labels(arrays: Arrays, length: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The class of each row, int32 [n], and the names of the classes."""
+def read_labels(arrays: Arrays, length: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The class of each row, int32 [n], and the names of the classes.
+
+    Args:
+        arrays: the arrays.
+        length: the number of rows.
+
+    Raises:
+        UserError: there are no labels, or they have another form.
+    """
     found = arrays.read("labels")
     if found is None:
         raise UserError(
@@ -128,7 +136,7 @@ def _of_texts(
     return class_names.unified(np.array(numbers, np.int32), given, arrays.where)
 
 
-def _groups(arrays: Arrays, name: str | None, length: int) -> tuple[str, ...] | None:
+def read_groups(arrays: Arrays, name: str | None, length: int) -> tuple[str, ...] | None:
     """The name of the group of each row; None if the file has no groups."""
     if name is not None and name not in arrays.finders:
         raise UserError(
@@ -136,12 +144,12 @@ def _groups(arrays: Arrays, name: str | None, length: int) -> tuple[str, ...] | 
             must_be=f"an array of {arrays.where}, which are {', '.join(arrays.finders)}",
             got=name,
         )
-    texts = _texts(arrays, name or _GROUP, length)
+    texts = texts_of_rows(arrays, name or _GROUP, length)
     otherwise = (f"row {row}" for row in range(length))
     return None if texts is None else name_groups(texts, otherwise)
 
 
-def _texts(arrays: Arrays, name: str, length: int) -> list[str] | None:
+def texts_of_rows(arrays: Arrays, name: str, length: int) -> list[str] | None:
     """Texts or whole numbers as texts, one of each row; None if there is no such array."""
     found = arrays.read(name)
     if found is None:

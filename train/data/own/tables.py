@@ -28,7 +28,11 @@ _MOST_NAMED = 10
 
 
 def find(
-    table: Path, *, group: str | None = None, most_bytes: int = MOST_IMAGE_BYTES
+    table: Path,
+    *,
+    group: str | None = None,
+    most_bytes: int = MOST_IMAGE_BYTES,
+    uses_splits: bool = True,
 ) -> FoundImages:
     """The images that a table lists, in its order.
 
@@ -41,6 +45,7 @@ def find(
         table: the file.
         group: the column of the groups; None for `group`, if there is such a column.
         most_bytes: the largest size of a file that is read.
+        uses_splits: whether images get the splits of the table; otherwise none has a split.
 
     Raises:
         UserError: the file does not have that form.
@@ -54,7 +59,8 @@ def find(
             if value == "":
                 raise UserError(f"{where}, row {row + 1}: the column {name} is empty")
     paths = _paths(table.parent, columns["path"], where)
-    roles = _roles(columns.get("split", [""] * len(paths)), where)
+    no_splits = [""] * len(paths)
+    roles = _roles(columns.get("split", no_splits) if uses_splits else no_splits, where)
     labels, names_of_classes = class_names.numbered(columns["label"], where)
     groups = columns.get(table_columns.GROUP, [""] * len(paths))
     listing = Listing(
