@@ -32,7 +32,11 @@ def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
     if len(runs) > 1:
         selected = {_name(run, runs): run.results["best_epoch"] for run in runs}
         return _compare_runs(
-            lines, selected=selected, steps_per_epoch=steps_per_epoch, metric=shown
+            lines,
+            selected=selected,
+            select_by=[run.fields.get("select_by") for run in runs],
+            steps_per_epoch=steps_per_epoch,
+            metric=shown,
         )
     [run], [name] = runs, lines
     ks = run.fields.get("eval.ks", ()) if metric is None else ()
@@ -52,6 +56,7 @@ def _compare_runs(
     lines: Mapping[str, Sequence[Mapping[str, Any]]],
     *,
     selected: Mapping[str, int],
+    select_by: Sequence[Any],
     steps_per_epoch: Mapping[str, int],
     metric: Metric,
 ) -> Figure:
@@ -79,7 +84,8 @@ def _compare_runs(
         epochs, values = plots.curve(of_epoch, metric.name, steps_per_epoch[run])
         color = figure_style.line_look(index)["color"]
         panels[1].plot(epochs, values, "o", ms=12, mfc="none", mec=color, mew=1.5)
-    panels[1].set_title("ring: the selected epoch", fontsize=9)
+    metrics = dict.fromkeys(Metric.parse(str(one)).in_words for one in select_by)
+    panels[1].set_title(f"ring: the epoch selected by {' or '.join(metrics)}", fontsize=9)
     figure_style.legend_beside(figure, panels[0])
     return figure
 
