@@ -40,9 +40,10 @@ def conformal_threshold(predictions: Predictions, coverage: float) -> float:
     check_enough(len(predictions.labels), coverage)
     error = error_in_binary(coverage)
     # It is one of the scores of the labels. So these are given as the scores of a single class.
-    of_labels = _scores_of_labels(predictions)[:, None]
+    # `conformal_threshold` refuses scores that are no probabilities.
+    of_labels = _scores_of_labels(predictions)
     only_class = np.zeros(len(of_labels), np.int32)
-    return float(sets.conformal_threshold(of_labels, only_class, error=error))
+    return -float(sets.conformal_quantile(-of_labels, only_class, error=error))
 
 
 def one_of_group_threshold(predictions: Predictions, coverage: float) -> float:

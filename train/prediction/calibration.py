@@ -149,9 +149,9 @@ class Calibration:
         # Before anything is predicted.
         if self._classifier.load_dataset().validation.groups is None:
             raise UserError(
-                "observations need thresholds that are calibrated on observations, and the "
-                "validation examples of this classifier have no groups: train it with "
-                "config.dataset.group, or give --top_k"
+                "--group needs a run with groups, on whose validation observations sets are "
+                "calibrated, and this one has none: train with config.dataset.group, or give "
+                "--top_k and no --combine=trained"
             )
         return self._classifier.predict("validation")
 
