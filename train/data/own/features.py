@@ -39,12 +39,20 @@ class FeaturesSpec(DatasetSpec):
         labels, names = _labels(arrays, len(features))
         roles = _roles(arrays, len(labels))
         given = Listing(labels=labels, roles=roles, class_names=names, given=roles_given(roles))
-        rows = division.divide(given, self.fields, where=arrays.where, example="row")
+        row_names = _names(arrays, len(labels))
+        rows = division.divide(
+            given,
+            self.fields,
+            where=arrays.where,
+            example="row",
+            names=() if row_names is None else row_names.tolist(),
+        )
         columns = feature_columns.summarize(features, rows.roles == Role.TRAIN, arrays.where)
 
         def split(role: Role) -> Split:
             indices = rows.of_role(role)
-            return Split(Rows(features, indices), rows.labels[indices])
+            named = None if row_names is None else row_names[indices]
+            return Split(Rows(features, indices), rows.labels[indices], named)
 
         return Dataset(
             train=split(Role.TRAIN),
@@ -108,6 +116,14 @@ def _of_texts(
             f"{shown(labels[row])!r}"
         )
     return class_names.unified(np.array(numbers, np.int32), given, arrays.where)
+
+
+def _names(arrays: Arrays, length: int) -> np.ndarray | None:
+    """The name of each row, texts [n], as `train.embed` writes them; None if there are none."""
+    found = arrays.read("names")
+    if found is None or found.shape != (length,) or found.dtype.kind not in "US":
+        return None
+    return np.array(feature_files.decode(arrays, "names", found, may_be_empty=True), object)
 
 
 def _roles(arrays: Arrays, length: int) -> np.ndarray:

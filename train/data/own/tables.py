@@ -47,7 +47,7 @@ def find(table: Path, *, most_bytes: int = MOST_IMAGE_BYTES) -> FoundImages:
     where = f"{spell('config.dataset.path')} {table}"
     if not columns["path"]:
         raise UserError(f"{where} must list images; it has no rows")
-    for name in table_columns.NEEDED:
+    for name in table_columns.IMAGES.needed:
         for row, value in enumerate(columns[name]):
             if value == "":
                 raise UserError(f"{where}, row {row + 1}: the column {name} is empty")
