@@ -19,6 +19,9 @@ _COLUMNS = (
 )
 # The classes and the pairs that are printed.
 _MOST_SHOWN = 10
+# Measured with 5 % of wrong labels: the estimate is 1.0 times their number where the heads agree
+# with 91 % of the labels, and 12 times where they agree with 34 %.
+_ENOUGH = 0.8
 
 
 def to_csv(findings: Findings, corrections: Sequence[Correction]) -> bytes:
@@ -113,13 +116,13 @@ def show(findings: Findings) -> None:
     names, counts, wrong = findings.examples.class_names, findings.counts, findings.wrong_by_class
     total = wrong.sum()
     show_line(
-        f"about {total:,.0f} of {len(findings.examples):,} labels are wrong "
+        f"estimated: {total:,.0f} of {len(findings.examples):,} labels are wrong "
         f"({_per_cent(total / len(findings.examples))})"
     )
-    show_line(
-        f"the heads agree with {_per_cent(findings.accuracy)} of the labels; their own mistakes "
-        "count as wrong labels, too, if they are confident"
-    )
+    agree = f"the heads agree with {_per_cent(findings.accuracy)} of the labels"
+    if findings.accuracy < _ENOUGH:
+        agree += "; the estimates are too high, because they count the mistakes of the heads, too"
+    show_line(agree)
     if len(findings.others):
         classes = len(np.unique(findings.others.labels))
         show_line(

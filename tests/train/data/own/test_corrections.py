@@ -104,13 +104,15 @@ def test_what_is_refused(tmp_path, what):
 
 def test_a_name_of_several_examples_is_refused(tmp_path):
     names = ("ash/1.png",) * 2 + NAMES[2:]
-    with pytest.raises(UserError, match="row 1: several images of .* are called ash/1.png"):
+    with pytest.raises(UserError, match=r"row 1: several images of .* are called ash/1.png"):
         applied(tmp_path, ("ash/1.png", "cedar"), names=names)
 
 
 def test_rows_of_other_data_are_refused(tmp_path):
     header = ("name", "label", "correction")
-    with pytest.raises(UserError, match="the label of row 1 must be .*'ash'; got 'birch'") as error:
+    with pytest.raises(
+        UserError, match=r"the label of row 1 must be .*'ash'; got 'birch'"
+    ) as error:
         applied(tmp_path, ("row 1", "birch", "cedar"), names=(), header=header)
     assert error.value.usually == "the table is one of other data"
 
@@ -126,7 +128,7 @@ def test_missing_columns_are_named(tmp_path, header, found):
 
 
 def test_a_missing_table_is_named(tmp_path):
-    with pytest.raises(UserError, match="^config.dataset.corrections must be a table of corr"):
+    with pytest.raises(UserError, match=r"^config\.dataset\.corrections must be a table of corr"):
         corrections.read(str(tmp_path / "none.csv"))
 
 
