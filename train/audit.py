@@ -66,7 +66,7 @@ def main() -> None:
     try:
         dataset = spec.load(parsed.dataset.data_dir, seed=parsed.seed)
         found = findings.find(
-            examples.of_dataset(dataset), num_folds=_FOLDS.value, seed=parsed.seed
+            examples.of_dataset(dataset, spec), num_folds=_FOLDS.value, seed=parsed.seed
         )
     except KeyboardInterrupt as error:
         raise InterruptedRunError(signal.SIGINT, "the same command begins anew") from error

@@ -113,7 +113,7 @@ def _step(
             loss = losses.cross_entropy(_logits(kernel, bias, rows), labels)
             others = folds != fold
             # A batch may have examples of only one fold, if a group is nearly all of them.
-            return jnp.sum(loss, where=others) / jnp.maximum(others.sum(), 1)
+            return jnp.sum(loss, where=others) / jnp.maximum(others.sum(), 1).astype(loss.dtype)
 
         # Each fold has a head of its own, so the gradients do not mix in the sum.
         return jax.vmap(of_fold)(*heads, jnp.arange(len(heads[0]), dtype=folds.dtype)).sum()

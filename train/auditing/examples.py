@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.data import records
-from train.data.dataset import Dataset
+from train.data.dataset import Dataset, DatasetSpec
 from train.data.own import corrections
 from train.data.own.listing import Role
 from train.data.records import Rows, Split
@@ -75,15 +75,16 @@ class Examples:
             yield group.removeprefix(_GROUP) if group.startswith(_GROUP) else ""
 
 
-def of_dataset(dataset: Dataset) -> Examples:
-    """The examples of the three splits of a data set of features."""
-    assert dataset.mean is not None
-    assert dataset.std is not None
+def of_dataset(dataset: Dataset, spec: DatasetSpec) -> Examples:
+    """The examples of the three splits of a data set of features, which a spec has opened."""
     parts = (dataset.train, dataset.validation, dataset.test)
     words = [role.name.lower() for role in Role]
     groups = [part.groups for part in parts]
     known = [one for one in groups if one is not None]
-    std = np.array(dataset.std, np.float32)
+    mean, std = (
+        np.array(of_spec if found is None else found, np.float32)
+        for found, of_spec in ((dataset.mean, spec.mean), (dataset.std, spec.std))
+    )
     return Examples(
         parts=parts,
         places=np.arange(sum(map(len, parts))),
@@ -92,7 +93,7 @@ def of_dataset(dataset: Dataset) -> Examples:
         splits=np.repeat(np.array(words, object), list(map(len, parts))),
         groups=np.concatenate(known) if len(known) == len(parts) else None,
         class_names=(*dataset.class_names, *dataset.unseen_class_names),
-        mean=np.array(dataset.mean, np.float32),
+        mean=mean,
         scale=1 / (std * np.float32(np.sqrt(len(std)))),
     )
 

@@ -92,6 +92,15 @@ def test_the_pairs_are_the_calibrated_confident_joint(rng):
     assert (np.diff(found.margins[found.order]) >= 0).all()
 
 
+def test_no_head_has_seen_the_examples_that_it_judges(rng):
+    # More features than examples: a head that has seen a label agrees with it.
+    features = rng.normal(size=(200, 300)).astype(np.float32)
+    labels = rng.integers(2, size=200)
+    found = findings.find(examples(features, labels, num_classes=2), num_folds=5, seed=0)
+    # By chance it is a half, with a standard error of 0.035.
+    assert abs(found.accuracy - 0.5) < 4 * 0.035
+
+
 def test_copies_of_a_group_do_not_vouch_for_each_other():
     features, labels, is_wrong = (array[:600] for array in planted.digits())
     copies = [np.repeat(array, 3, axis=0) for array in (features, labels, is_wrong)]

@@ -9,8 +9,8 @@ import pytest
 
 from tests.train.data.own import divided, matrices, pictures
 from tests.train.data.specs import dataset_spec
-from train.data.own import corrections, division, folders, tables
-from train.data.own.listing import NO_SPLIT, Listing
+from train.data.own import corrections, division, folders, named_splits, tables
+from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.foundation.errors import UserError
 
 CLASSES = ("ash", "birch", "cedar")
@@ -156,6 +156,19 @@ def test_a_folder_and_a_table_are_corrected(tmp_path):
         assert listing.labels[places["ash/1.png"]] == 2
         assert np.flatnonzero(listing.roles == NO_SPLIT).tolist() == [places["birch/0.png"]]
         assert found.divided(corrected).digest != found.divided(divided.fields()).digest
+
+
+def test_images_of_named_splits_are_called_by_split_and_number(tmp_path):
+    # As those of `huggingface` and `tfds`, whose test images stay in the test.
+    labels = {
+        Role.TRAIN: ("train", np.repeat(np.arange(3, dtype=np.int32), 8)),
+        Role.TEST: ("test", np.arange(3, dtype=np.int32)),
+    }
+    given = named_splits.listed(labels, CLASSES, WHERE)
+    table = write(tmp_path, ("train[1]", "cedar"), ("test[0]", "birch"), ("train[0]", "-"))
+    found = division.divide(given, fields(table), where=WHERE, example="image")
+    assert found.labels[[1, 24]].tolist() == [2, 1]
+    assert found.roles[[0, 24]].tolist() == [NO_SPLIT, Role.TEST]
 
 
 def test_features_are_corrected_by_name_or_number(tmp_path):
