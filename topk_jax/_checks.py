@@ -38,6 +38,63 @@ def floating_array(array: ArrayLike, name: str, axis: int = -1) -> jax.Array:
     return converted.astype(jnp.float32) if converted.dtype.itemsize < 4 else converted
 
 
+def probabilities(array: ArrayLike, name: str) -> jax.Array:
+    """Returns probabilities [..., L] in float32 or float64, or raises if one is not from 0 to 1.
+
+    Traced examples with such a number are NaN. NaN is allowed. See `ROUNDING_OF_SUM`, by which
+    a probability may exceed 1.
+    """
+    return only_probabilities(array, floating_array(array, name), name)
+
+
+def only_probabilities(given: ArrayLike, converted: jax.Array, name: str) -> jax.Array:
+    """Returns `converted`, or raises if one of the user's numbers is not from 0 to 1.
+
+    Hazard: logits in place of probabilities give sets that look plausible. Cost: one pass, and the
+    wait for its result, as the numbers may be on any devices.
+    """
+    largest = 1 + ROUNDING_OF_SUM
+    if not _is_traced(given):
+        # `converted` is traced where the caller is, even if the numbers are not.
+        with jax.ensure_compile_time_eval():
+            extremes = np.asarray(_extremes(jnp.asarray(given)))
+        wrong = extremes[(extremes < 0) | (extremes > largest)]
+        if wrong.size:
+            raise ValueError(
+                f"{name} must be from 0 to 1, got {wrong[-1]:g}; jax.nn.softmax makes "
+                "probabilities of logits."
+            )
+        return converted
+    is_wrong = (converted < 0) | (converted > largest)
+    return jnp.where(is_wrong.any(axis=-1, keepdims=True), jnp.nan, converted)
+
+
+def log_probabilities(array: ArrayLike, name: str) -> jax.Array:
+    """Returns logarithms of probabilities [..., L], or raises if one is above 0.
+
+    Traced examples with such a number are NaN. NaN and -inf are allowed. See `only_probabilities`.
+    """
+    converted = floating_array(array, name)
+    if not _is_traced(array):
+        with jax.ensure_compile_time_eval():
+            largest = float(_extremes(jnp.asarray(array))[1])
+        if largest > ROUNDING_OF_SUM:
+            raise ValueError(
+                f"{name} must be at most 0, got {largest:g}; jax.nn.log_softmax makes "
+                "log-probabilities of logits."
+            )
+        return converted
+    is_wrong = (converted > ROUNDING_OF_SUM).any(axis=-1, keepdims=True)
+    return jnp.where(is_wrong, jnp.nan, converted)
+
+
+@jax.jit
+def _extremes(numbers: jax.Array) -> jax.Array:
+    """The smallest and the largest number that is not NaN; 0 and 0 if there is none."""
+    counted = jnp.where(jnp.isnan(numbers), 0, numbers)
+    return jnp.stack([counted.min(initial=0), counted.max(initial=0)])
+
+
 def integer_array(
     array: ArrayLike,
     name: str,
@@ -681,9 +738,11 @@ def _concrete(given: Any) -> np.ndarray | None:
 
     Do not pass a converted argument: under jit, conversion turns a constant into a traced value.
     """
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
-        return None
-    return np.asarray(given)
+    return None if _is_traced(given) else np.asarray(given)
+
+
+def _is_traced(given: Any) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given))
 
 
 def _as_computed(number: np.ndarray, dtype: jnp.dtype) -> float:

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _numerics
+from topk_jax import _checks, _class_axis, _numerics, _sharding
 from topk_jax.operators._top_k import select_largest
 
 __all__ = ["expect_over_labels"]
@@ -75,7 +75,8 @@ def expect_over_labels(
     )
     num_classes = scores.shape[-1]
     if num_labels is None:
-        weights, labels = plausible, jnp.broadcast_to(jnp.arange(num_classes), scores.shape)
+        classes = jnp.broadcast_to(jnp.arange(num_classes), scores.shape)
+        weights, (_, labels) = plausible, _sharding.unify(scores, classes)
     else:
         num_labels = _checks.static_integer(
             num_labels,

@@ -48,7 +48,8 @@ CASES: list[Case] = [
         parameters={"thresholds": thresholds},
         ranges={"thresholds": Listed(())},
     ),
-    statistic("confident_joint", {"probabilities": "probabilities", **LABELS}),
+    # A sum for each pair of classes of the tests.
+    statistic("confident_joint", {"probabilities": "probabilities", **LABELS}, sums=24),
     statistic("accuracy", HITS),
     statistic("macro_accuracy", {**HITS, **LABELS}, parameters={"num_classes": int}),
     statistic(
@@ -57,6 +58,7 @@ CASES: list[Case] = [
         parameters={"class_counts": counts},
         ranges=COUNTS,
     ),
+    statistic("cluster_interval", {**HITS, "groups": "groups"}, parameters={"num_groups": 2}),
     statistic(
         "shot_groups",
         {},

@@ -10,8 +10,8 @@ import pytest
 from tests.train.prediction.test_predict_page import FACTS, Outline, image_set
 from train.foundation.errors import UserError
 from train.prediction import html_page
+from train.prediction.class_sets import Unreadable
 from train.prediction.html_page import page_files
-from train.prediction.image_sets import Unreadable
 
 CARDS = 3
 # As it is escaped.

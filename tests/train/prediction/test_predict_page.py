@@ -13,9 +13,10 @@ from PIL import Image
 from tests.train.foundation.test_printable import ESCAPED, NAME
 from train.foundation.printable import printable_lines
 from train.prediction import html_page
+from train.prediction.class_sets import Unreadable
 from train.prediction.html_page import Facts, page_files
 from train.prediction.html_page import words as page_words
-from train.prediction.image_sets import ImageSet, Unreadable
+from train.prediction.image_sets import ImageSet
 from train.prediction.thumbnails import Thumbnail
 
 EVIL = "<script>alert(1)</script>\"'&amp;<img src=x onerror=alert(2)>"

@@ -7,7 +7,7 @@ import numpy as np
 from absl import logging
 
 from train.configuration.datasets import DividedFields
-from train.data.own import class_names, corrections, held_out, unseen_classes
+from train.data.own import class_names, corrections, group_splits, held_out, unseen_classes
 from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.foundation.errors import UserError
 from train.foundation.spelling import spell
@@ -39,6 +39,7 @@ def divide(
     """Corrects labels, holds out missing splits, and checks that a classifier can be trained.
 
     They are held out of the examples without a split; if all have one, of the training examples.
+    An example without a split has that of its group, if others of the group have one.
 
     Args:
         given: the examples as they are given.
@@ -59,6 +60,7 @@ def divide(
         Role.TEST: fields.test_fraction,
     }
     missing = {role: part for role, part in fractions.items() if role not in given.given}
+    given = dataclasses.replace(given, roles=group_splits.completed(given))
     free = given.roles == NO_SPLIT
     if not free.all() and free.any():
         held_out_of_them = " and ".join(role.name.lower() for role in missing)
@@ -82,10 +84,16 @@ def divide(
     for role in (Role.VALIDATION, Role.TEST):
         if role not in divided.roles[divided.labels < num_classes]:
             name = role.name.lower()
+            reason = (
+                ""
+                if not divided.has_groups or role in given.given
+                else ", because only complete groups are held out, and each class keeps one"
+            )
             raise UserError(
-                f"{where} has no {example}s for {name}; give it some, or a larger "
+                f"{where} has no {example}s for {name}{reason}; give it some, or a larger "
                 f"{spell(f'config.dataset.{name}_fraction')}"
             )
+    group_splits.warn(divided, where, example)
     return divided
 
 

@@ -16,6 +16,7 @@ from train.foundation.errors import ELSEWHERE, UserError, first_line
 from train.foundation.names import same_form
 from train.foundation.spelling import spell
 
+GROUP = "group"
 # What is between the columns, by the ending of the file.
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _OTHER_DELIMITERS = (",", ";", "\t", "|")
@@ -52,13 +53,18 @@ class TableKind:
 IMAGES = TableKind(
     field="config.dataset.path",
     what="a table of images",
-    known=("path", "label", "split", "group"),
+    known=("path", "label", "split", GROUP),
     needed=("path", "label"),
 )
 
 
-def read(table: Path, kind: TableKind = IMAGES) -> Columns:
+def read(table: Path, kind: TableKind = IMAGES, *, group: str | None = None) -> Columns:
     """The columns of a table that are used.
+
+    Args:
+        table: the file.
+        kind: what it is for.
+        group: the column of the groups; None for `GROUP`, which may be missing.
 
     Raises:
         UserError: it cannot be read, or a column is missing.
@@ -90,7 +96,14 @@ def read(table: Path, kind: TableKind = IMAGES) -> Columns:
                 f"{kind.named(table)} must have the columns {' and '.join(kind.needed)}; it has "
                 f"{', '.join(map(repr, columns)) or 'none'}"
             )
-    return {name: columns[name] for name in kind.known if name in columns}
+    if group is not None and same_form(group) not in columns:
+        raise UserError(
+            field="config.dataset.group",
+            must_be=f"a column of {table}, which are {', '.join(columns)}",
+            got=group,
+        )
+    used = {name: columns[name] for name in kind.known if name in columns}
+    return used if group is None else {**used, GROUP: columns[same_form(group)]}
 
 
 def _read_text(table: Path, kind: TableKind, usual: str) -> Columns:

@@ -1,0 +1,38 @@
+"""What the table of a person's marks has of each example beside its label: the cells of its rows.
+
+Photographs have a row each, with their path; photographs of one observation have its name as their
+group. Other examples have one row, with what identifies them.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from train.foundation.names import in_utf8
+from train.prediction.class_sets import ClassSet
+
+
+def of(entry: ClassSet) -> tuple[Sequence[str], str]:
+    """The names of the columns, and the cells of the rows as JSON.
+
+    Paths are absolute, because nobody knows which folder the table will be saved in.
+    """
+    if not entry.photographs:
+        return list(entry.origin), to_json([list(map(str, entry.origin.values()))])
+    paths = [in_utf8(os.path.abspath(one.path)) for one in entry.photographs]  # noqa: PTH100
+    if "group" not in entry.origin:
+        return ["path"], to_json([[path] for path in paths])
+    # A photograph that belongs to no other has no group.
+    group = in_utf8(entry.origin["group"] or "")
+    return ["path", "group"], to_json([[path, group] for path in paths])
+
+
+def other_label(name: str, label: str) -> str | None:
+    """What tables call a class, as JSON; None if a page calls it the same."""
+    return None if label == name and name.isprintable() else to_json(label)
+
+
+def to_json(value: Any) -> str:
+    """A value as JSON without characters that a page would escape once more."""
+    return json.dumps(value).replace("\x7f", r"\u007f")
