@@ -20,6 +20,8 @@ from train.foundation import reading
 # larger one if the hashes differ in more than a few bits.
 _MOST_BITS, _FEW_BITS = 10, 6
 _LEAST_CORRELATION, _IF_FEW_BITS = 0.95, 0.9
+# Copies differ in so many bits less than the most, at least a third of them.
+_FAR_FEWER = 6
 # Frequencies of each direction in a hash.
 _FREQUENCIES = 8
 # An image with a smaller deviation of its grey values, in steps of 255, has nothing to compare.
@@ -136,9 +138,9 @@ def _bound(bits: np.ndarray) -> int:
     """The most bits of near-duplicates in data where pairs differ in `bits`; -1 for no pairs.
 
     Copies differ in few bits. If most pairs are near the bound, more are beyond it: they are
-    different images that look alike, and the bound is lowered.
+    different images that look alike, such as digits, and the bound is lowered.
     """
-    for most in range(_MOST_BITS, 0, -2):
-        if (bits <= most - 4).sum() >= (bits <= most).sum() / 3:
+    for most in range(_MOST_BITS, _FAR_FEWER - 1, -2):
+        if (bits <= most - _FAR_FEWER).sum() >= (bits <= most).sum() / 3:
             return most
     return -1
