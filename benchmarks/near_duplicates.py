@@ -106,10 +106,10 @@ def _write(root: Path, images: int) -> None:
     def write(index: int) -> None:
         is_copy = index % _COPIES == _COPIES - 1
         rng = np.random.default_rng(index - is_copy)
-        first, second = (decoded[one] for one in rng.choice(len(decoded), 2, replace=False))
-        shift = rng.integers(0, first.shape[:2])
-        mixed = first // 2 + np.roll(second, shift, (0, 1)) // 2
-        image = Image.fromarray(mixed)
+        chosen = (decoded[one] for one in rng.choice(len(decoded), 2, replace=False))
+        # They are periodic.
+        first, second = (np.roll(one, rng.integers(0, one.shape[:2]), (0, 1)) for one in chosen)
+        image = Image.fromarray(first // 2 + second // 2)
         if is_copy:
             image = image.resize((image.width // 2, image.height // 2))
         observation = index // 2

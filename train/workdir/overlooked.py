@@ -169,7 +169,7 @@ def _between_splits(pairs: Pairs, roles: np.ndarray) -> Pairs:
     return pairs.take(roles[pairs.first] != roles[pairs.second])
 
 
-def _described(pairs: Pairs, listing: Listing) -> tuple[list[list[str]], str]:
+def _described(pairs: Pairs, listing: Listing) -> tuple[Sequence[Sequence[str]], str]:
     """The most similar image of another split for each image, and a summary of all.
 
     Of two splits, the later one of training, validation and test has the image, and the earlier one
@@ -181,7 +181,7 @@ def _described(pairs: Pairs, listing: Listing) -> tuple[list[list[str]], str]:
         earlier, later = sorted((one, other), key=lambda index: int(listing.roles[index]))
         best[later] = max(best.get(later, (-1.0, -1)), (correlation, earlier))
     if not best:
-        return [], ""
+        return (), ""
     classes = (*listing.class_names, *listing.unseen_names)
 
     def described(index: int) -> list[str]:

@@ -25,6 +25,7 @@ from train.foundation.console import make_console
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
 from train.foundation.progress_bar import make_bar
+from train.foundation.spelling import spell
 
 ALLOWED = (
     r"a regular expression with one capture, such as (obs\d+)_, or parent, exif:FIELD, "
@@ -84,7 +85,7 @@ def find(
     if without:
         logging.warning(
             "%s: %r finds no group in %s of %s images, such as %s; each is a group of its own",
-            field,
+            spell(field),
             grammar,
             f"{len(without):,}",
             f"{number:,}",

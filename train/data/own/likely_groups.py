@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from train.data.own import exif, group_names
+from train.data.own.listing import role_named
 
 # The photographs of a burst are taken at most so many seconds one after the other.
 BURST_SECONDS = 10
@@ -97,10 +98,12 @@ def by_names(paths: Sequence[str], labels: np.ndarray) -> Likely | None:
         labels: the class of each image, [n].
     """
     folders = [path.rpartition("/")[0] for path in paths]
-    is_deeper = any("/" in folder for folder in folders)
+    # Below the folder of a class, which may be in that of a split.
+    has_splits = all(role_named(folder.partition("/")[0]) is not None for folder in set(folders))
+    are_deeper = all(folder.count("/") > has_splits for folder in set(folders))
     # Larger ones are usually species of a genus.
     are_small = len(paths) <= _MOST_IN_FOLDER * len(set(folders))
-    if is_deeper and are_small and _are_likely(folders, labels):
+    if are_deeper and are_small and _are_likely(folders, labels):
         return Likely("parent", folders, "folders")
     stems = [path.rpartition("/")[2].rpartition(".")[0] for path in paths]
     for form in _FORMS:
