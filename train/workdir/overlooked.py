@@ -131,7 +131,7 @@ def _row(source: EncodedImages, index: int) -> np.ndarray:
     except (OSError, ValueError):
         pass  # It is reported by the check of all images.
     camera, seconds = ("", np.nan) if taken is None else taken
-    packed = _TAKEN.pack(hashlib.sha256(camera.encode()).digest()[:8], seconds)
+    packed = _TAKEN.pack(hashlib.sha256(camera.encode(errors="replace")).digest()[:8], seconds)
     return np.concatenate([thumbnails.stacked([copy])[0], np.frombuffer(packed, np.uint8)])
 
 
@@ -149,7 +149,8 @@ def _divided(listing: Listing, likely: Likely | None, fields: OwnImageFields, na
     if not divided:
         return ""
     several = sum(len(indices) > 1 for indices in members.values())
-    first, second = (listing.paths[index] for index in divided[0][:2])
+    first, *others = divided[0]
+    second = next(one for one in others if listing.roles[one] != listing.roles[first])
     is_free = bool(set(Role) - listing.given)
     if isinstance(fields, FolderFields):
         flag = spell(f"config.dataset.group={shlex.quote(likely.grammar)}")
@@ -159,7 +160,8 @@ def _divided(listing: Listing, likely: Likely | None, fields: OwnImageFields, na
             "keeps each in one split" if is_free else "names them"
         )
     return (
-        f"{name}: {likely.what} look like those of groups, such as {first} and {second}: "
+        f"{name}: {likely.what} look like those of groups, such as {listing.paths[first]} and "
+        f"{listing.paths[second]}: "
         f"{several:,} groups of several images, {len(divided):,} of them in several splits, which "
         f"makes accuracies too good; {advice}"
     )
