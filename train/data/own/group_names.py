@@ -59,8 +59,8 @@ def find(
         grammar: how the group is found; see above.
         paths: the paths of the images, with "/" between folders; there are some.
         field: what has the grammar in messages, such as "config.dataset.group" or "--group".
-        open_image: opens an image by its index in `paths`; only EXIF data are read. Needed for the
-            grammars with EXIF data; errors that are `OSError`s leave the image without a group.
+        open_image: opens an image by its index in `paths`, for the grammars that read images; an
+            `OSError` leaves the image without a group. None for examples that are not images.
         may_be_one: whether all images may be of one group.
 
     Raises:
@@ -255,7 +255,7 @@ def _read_all(
     """What is read of each image, in several threads; None for one that cannot be opened."""
     if open_image is None:
         raise UserError(
-            field=field, must_be="found in the names: the data have no files", got=grammar
+            field=field, must_be="found in the paths, for the data are not images", got=grammar
         )
 
     def read_one(index: int) -> _Found | None:
