@@ -1,5 +1,6 @@
 """Groups of examples: combined probabilities, labels, weights, quantiles and intervals."""
 
+import functools
 from typing import Any
 
 import jax
@@ -56,9 +57,10 @@ def test_one_example_stays_as_it_is_and_order_does_not_matter(rng, by):
 def test_a_wrong_example_marks_its_own_group(rng):
     logs, _ = draw(rng)
     groups = np.arange(60) // 20
-    logs[3, 1], logs[59, 0] = np.nan, np.inf
+    logs[3, 1], logs[59, 0] = np.nan, 0.5
     for by in BY:
-        found = np.asarray(sets.combine(logs, groups, num_groups=3, by=by))
+        combined = jax.jit(functools.partial(sets.combine, num_groups=3, by=by))
+        found = np.asarray(combined(logs, groups))
         np.testing.assert_array_equal(np.isnan(found).all(axis=-1), [True, False, True])
         assert not np.isnan(found[1]).any()
     # No class is left if each is masked in one of the examples.
@@ -267,6 +269,12 @@ LOGS, GROUPS = np.log(np.full((3, 2), 0.5, np.float32)), np.zeros(3, int)
             TypeError,
             "where must be a boolean",
         ),
+        (
+            lambda: untyped.combine(-LOGS, GROUPS, num_groups=1),
+            ValueError,
+            "log_probabilities must be at most 0, got 0.693147; jax.nn.log_softmax makes",
+        ),
+        (lambda: untyped.group_weights(-LOGS, GROUPS, GROUPS), ValueError, "must be at most 0"),
         (lambda: untyped.group_weights(LOGS, GROUPS[:2], GROUPS), ValueError, "sizes must have"),
         (lambda: untyped.group_weights(LOGS, GROUPS, LOGS), TypeError, "labels must be an integer"),
         (

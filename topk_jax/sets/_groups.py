@@ -57,7 +57,7 @@ def combine(
     functions that calibrate sets: then a coverage is of groups.
 
     Args:
-        log_probabilities: floating-point logarithms of probabilities, as from
+        log_probabilities: floating-point logarithms of probabilities, at most 0, as from
             `jax.nn.log_softmax`, `[..., L]`; -inf for a class that is masked.
         groups: the integer group of each example, `[...]`. An example whose group is outside [0,
             num_groups) is in no group.
@@ -69,14 +69,14 @@ def combine(
 
     Returns:
         Log-probabilities `[G, L]`, in the dtype of the given ones (float32 or float64). The row of
-        a group is NaN if it has no example, if a log-probability of its examples is NaN or +inf, or
-        if every class has -inf. With "log_probabilities", a class with -inf for one example has
-        -inf for the group.
+        a group is NaN if it has no example, if a log-probability of its examples is NaN or a traced
+        one is above 0, or if every class has -inf. With "log_probabilities", a class that is -inf
+        for one example is -inf for the group.
 
     Raises:
         TypeError: an argument has a wrong type.
-        ValueError: the shapes do not match, `num_groups` is less than 1, `by` is unknown, or
-            `weights` is given for another `by` or is not finite.
+        ValueError: the shapes do not match, a concrete log-probability is above 0, `num_groups` is
+            less than 1, `by` is unknown, or `weights` is given for another `by` or is not finite.
 
     Example:
         >>> import jax.numpy as jnp
@@ -94,7 +94,7 @@ def combine(
     Genest and Zidek (1986), "Combining probability distributions", for the logarithmic pool. The
     weight by the number of examples is ours.
     """
-    values = _checks.floating_array(log_probabilities, "log_probabilities")
+    values = _checks.log_probabilities(log_probabilities, "log_probabilities")
     batch, dtype = values.shape[:-1], values.dtype
     index, num_groups = _indices(groups, batch, num_groups, where)
     if by not in get_args(Combination):
@@ -132,12 +132,14 @@ def group_weights(log_probabilities: ArrayLike, sizes: ArrayLike, labels: ArrayL
 
     Returns:
         The weights `[2]` for `combine`, in the dtype of the log-probabilities (float32 or float64);
-        NaN if a log-probability is NaN, a label is outside [0, L) or a size is less than 1. If
+        NaN if a log-probability is NaN or a traced one is above 0, a label is outside [0, L) or a
+        size is less than 1. If
         every label has the largest probability, there is no minimum, and the result is large.
 
     Raises:
         TypeError: `log_probabilities` is not floating-point, or `sizes` or `labels` is not integer.
-        ValueError: the shapes do not match, or there is no group.
+        ValueError: the shapes do not match, there is no group, or a concrete log-probability is
+            above 0.
 
     Example:
         >>> import jax.numpy as jnp
@@ -153,7 +155,8 @@ def group_weights(log_probabilities: ArrayLike, sizes: ArrayLike, labels: ArrayL
     Source: ours. For groups of one size it is the temperature of Guo et al. (2017), "On calibration
     of modern neural networks".
     """
-    values, labels = _checks.logits_and_labels(log_probabilities, labels, name="log_probabilities")
+    values = _checks.log_probabilities(log_probabilities, "log_probabilities")
+    values, labels = _checks.logits_and_labels(values, labels, name="log_probabilities")
     _checks.some_examples(values, "log_probabilities")
     counts = _checks.integer_array(
         sizes, "sizes", labels.shape, of=("log_probabilities", values.shape)
@@ -288,8 +291,8 @@ def _combine(
     num_groups: int, by: str, index: jax.Array, values: jax.Array, weights: jax.Array | None
 ) -> jax.Array:
     dtype, num_classes = values.dtype, values.shape[-1]
-    # A NaN or +inf may be lost in a maximum.
-    valid = _numerics.are_scores(values)
+    # A NaN may be lost in a maximum.
+    valid = ~jnp.isnan(values).any(axis=-1)
     values = jnp.where(valid[..., None], values, 0)
 
     def counts_of(index: jax.Array, valid: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from absl import logging
 
 from topk_jax import metrics
 from train.evaluation import (
@@ -208,6 +209,12 @@ def observations_report(
     if any(part.groups is None for part in parts):
         return None
     if not any(map(example_groups.have_several, parts)):
+        return None
+    if not all(score_files.are_from_0_to_1(part.scores) for part in parts):
+        logging.warning(
+            "nothing is reported of observations: the scores of their examples are combined by "
+            "logarithms, and these scores are not from 0 to 1"
+        )
         return None
 
     def report_of(

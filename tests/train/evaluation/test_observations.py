@@ -260,6 +260,18 @@ def test_groups_of_one_are_examples(readings):
     assert document["intervals"]["top_1_accuracy"] == intervals.exact(hits)
 
 
+def test_scores_of_any_size_have_no_report_of_observations(readings, caplog):
+    examples, validation, given = readings
+    doubled = (
+        Predictions(one.loss, 2 * one.scores, one.labels, one.ranks, groups=one.groups)
+        for one in (examples, validation)
+    )
+    document = set_report(*doubled, **given | {"coverages": (0.75,), "rules": []}).to_json()
+    assert "observations" not in document
+    assert "intervals" in document
+    assert "these scores are not from 0 to 1" in caplog.text
+
+
 def test_observations_have_the_coverage_that_was_asked(rng):
     """400 repetitions: one has a deviation of 0.08, and their mean one of 0.004."""
     covered = []
