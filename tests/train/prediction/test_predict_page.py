@@ -244,6 +244,9 @@ def test_cards_have_the_cells_of_their_marks(tmp_path, monkeypatch):
     page = page_of(tmp_path / "b.html", RowSet(row=7, name="x", **ROW))
     assert columns_of(page) == ["row", "name"]
     assert json.loads(cards_of(page)[0]["data-rows"]) == [["7", "x"]]
+    page = page_of(tmp_path / "b.html", RowSet(row=7, name=None, **ROW))
+    assert columns_of(page) == ["row", "name"]
+    assert json.loads(cards_of(page)[0]["data-rows"]) == [["7", "row 7"]]
     page = page_of(tmp_path / "c.html", NameSet(name="=Ann", **ROW))
     assert columns_of(page) == ["name"]
     assert json.loads(cards_of(page)[0]["data-rows"]) == [["=Ann"]]

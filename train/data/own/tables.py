@@ -50,11 +50,11 @@ def find(
     Raises:
         UserError: the file does not have that form.
     """
-    columns = table_columns.read(table, group)
+    columns = table_columns.read(table, group=group)
     where = f"{spell('config.dataset.path')} {table}"
     if not columns["path"]:
         raise UserError(f"{where} must list images; it has no rows")
-    for name in table_columns.NEEDED:
+    for name in table_columns.IMAGES.needed:
         for row, value in enumerate(columns[name]):
             if value == "":
                 raise UserError(f"{where}, row {row + 1}: the column {name} is empty")

@@ -26,6 +26,9 @@ def of(entry: ClassSet) -> tuple[Sequence[str], str]:
         columns = {name: origin[f"{name}s"] for name in ("row", "name") if f"{name}s" in origin}
     else:
         columns = {name: [value] for name, value in origin.items()}
+    if "row" in columns:
+        # As other tables call rows without names.
+        columns.setdefault("name", [f"row {row}" for row in columns["row"]])
     if "group" in origin:
         # An example that is a group of its own has no name of a group.
         group = in_utf8(origin["group"] or "")
