@@ -85,7 +85,7 @@ def _compare_runs(
         color = figure_style.line_look(index)["color"]
         panels[1].plot(epochs, values, "o", ms=12, mfc="none", mec=color, mew=1.5)
     metrics = dict.fromkeys(Metric.parse(str(one)).in_words for one in select_by)
-    panels[1].set_title(f"ring: the epoch selected by {' or '.join(metrics)}", fontsize=9)
+    figure.suptitle(f"ring: the epoch selected by {' or '.join(metrics)}", fontsize=9)
     figure_style.legend_beside(figure, panels[0])
     return figure
 

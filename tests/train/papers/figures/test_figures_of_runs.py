@@ -394,5 +394,5 @@ def test_the_curves_of_several_runs_are_a_line_each(tmp_path):
     # The epoch that each run selected has a ring.
     rings = [tuple(line.get_xydata()[0]) for line in metric.lines[3:]]
     assert rings == [(2.0, 0.6)] * 3
-    assert metric.get_title() == "ring: the epoch selected by macro top-3 accuracy"
+    assert figure.get_suptitle() == "ring: the epoch selected by macro top-3 accuracy"
     assert loss.get_xlabel() == metric.get_xlabel() == "epoch"
