@@ -49,7 +49,7 @@ def divide(
         where: what they were found in, for messages.
         example: what messages call an example, "image" or "row".
         names: the names of rows of features, [n], if they have some.
-        root: the folder that the paths of images start in.
+        root: the folder that images are in.
 
     Raises:
         UserError: the corrections are not of these examples, there are fewer than two classes, a

@@ -29,8 +29,9 @@ _TOLD = re.compile("sep=(.)")
 
 # In the column `mark` of a table that a page of sets has written, in place of a label.
 _MARKS = ("none of these", "cannot tell")
-# An apostrophe before what starts like a formula; a text of the user that starts so has two.
-_APOSTROPHE = re.compile("^'(?='*[=+@-])")
+# What starts like a formula has an apostrophe before it; a text of the user that starts so has two.
+_FORMULA = re.compile("'*[=+@-]")
+_APOSTROPHE = re.compile(f"^'(?={_FORMULA.pattern})")
 
 # The columns by name, each with a text for each row.
 Columns = Mapping[str, Sequence[str]]
@@ -45,14 +46,12 @@ class TableKind:
         what: what the field must name, in messages.
         known: the names of the columns that are used.
         needed: those of them that the table must have.
-        errors: what becomes of bytes that are not in the encoding of the text; see `open`.
     """
 
     field: str
     what: str
     known: tuple[str, ...]
     needed: tuple[str, ...] = ()
-    errors: str = "strict"
 
     def named(self, table: Path) -> str:
         """The table in messages."""
@@ -113,22 +112,33 @@ def read(table: Path, kind: TableKind = IMAGES, *, group: str | None = None) -> 
             must_be=f"a column of {table}, which are {', '.join(columns)}",
             got=group,
         )
-    if "label" in kind.needed:
-        columns = _without_marks(columns, kind.named(table))
+    columns = _without_marks(columns, kind.named(table))
     used = {name: columns[name] for name in kind.known if name in columns}
     return used if group is None else {**used, GROUP: columns[same_form(group)]}
 
 
-def _without_marks(columns: Columns, named: str) -> Columns:
+def escaped(text: str) -> str:
+    """A text for a table, with an apostrophe if a spreadsheet would compute it.
+
+    Examples:
+        >>> escaped("=1+1"), escaped("oak")
+        ("'=1+1", 'oak')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _without_marks(columns: Columns, where: str) -> Columns:
     """The columns without the rows that have a mark in place of a label."""
-    pairs = zip(columns["label"], columns.get("mark", itertools.repeat("")), strict=False)
+    if "mark" not in columns or "label" not in columns:
+        return columns
+    pairs = zip(columns["label"], columns["mark"], strict=True)
     marks = [mark if not label and mark in _MARKS else "" for label, mark in pairs]
     counts = collections.Counter(filter(None, marks))
     if not counts:
         return columns
     logging.warning(
         "%s: rows without a label are left out: %s",
-        named,
+        where,
         ", ".join(f"{count:,} marked {mark!r}" for mark, count in counts.items()),
     )
     kept = [not mark for mark in marks]
@@ -137,7 +147,7 @@ def _without_marks(columns: Columns, named: str) -> Columns:
 
 def _read_text(table: Path, kind: TableKind, usual: str) -> Columns:
     try:
-        with text_files.opened(table, files.MOST_EXAMPLES_BYTES, kind.errors) as file:
+        with text_files.opened(table, files.MOST_EXAMPLES_BYTES) as file:
             header, rows = _rows(file, kind, usual)
     except UnicodeError as error:
         raise UserError(
