@@ -69,6 +69,25 @@ def only_probabilities(given: ArrayLike, converted: jax.Array, name: str) -> jax
     return jnp.where(is_wrong.any(axis=-1, keepdims=True), jnp.nan, converted)
 
 
+def log_probabilities(array: ArrayLike, name: str) -> jax.Array:
+    """Returns logarithms of probabilities [..., L], or raises if one is above 0.
+
+    Traced examples with such a number are NaN. NaN and -inf are allowed. See `only_probabilities`.
+    """
+    converted = floating_array(array, name)
+    if not _is_traced(array):
+        with jax.ensure_compile_time_eval():
+            largest = float(_extremes(jnp.asarray(array))[1])
+        if largest > ROUNDING_OF_SUM:
+            raise ValueError(
+                f"{name} must be at most 0, got {largest:g}; jax.nn.log_softmax makes "
+                "log-probabilities of logits."
+            )
+        return converted
+    is_wrong = (converted > ROUNDING_OF_SUM).any(axis=-1, keepdims=True)
+    return jnp.where(is_wrong, jnp.nan, converted)
+
+
 @jax.jit
 def _extremes(numbers: jax.Array) -> jax.Array:
     """The smallest and the largest number that is not NaN; 0 and 0 if there is none."""

@@ -145,20 +145,38 @@ def select_from_batch(function: Callable[..., Any], batch_ndim: int, *arrays: ja
     return map_over_devices(partial(function, names), arrays, specs, spec)
 
 
-def sum_examples(function: Callable[..., Any], *arrays: jax.Array) -> Any:
-    """The tree of sums `function(*arrays)`: each device adds up its examples.
+def sum_examples(
+    function: Callable[..., Any], *arrays: jax.Array, shared: tuple[jax.Array, ...] = ()
+) -> Any:
+    """The tree of sums `function(*arrays, *shared)`: each device adds up its examples.
 
-    All arrays have the shape of the batch. The first one determines how the batch is split.
+    The axes of the batch are the axes of the first array, which determines how the batch is split.
+    All examples share the arrays in `shared`.
     """
+    return _reduce_examples(jax.lax.psum, function, arrays, shared)
+
+
+def max_examples(function: Callable[..., Any], *arrays: jax.Array) -> Any:
+    """The tree of maxima `function(*arrays)`, as for `sum_examples`."""
+    return _reduce_examples(jax.lax.pmax, function, arrays, ())
+
+
+def _reduce_examples(
+    reduce: Callable[..., Any],
+    function: Callable[..., Any],
+    arrays: tuple[jax.Array, ...],
+    shared: tuple[jax.Array, ...],
+) -> Any:
     spec = _batch_spec(arrays[0], arrays[0].ndim)
     names = mesh_axes(spec)
     if not names:
-        return function(*arrays)
+        return function(*arrays, *shared)
 
-    def sum_parts(*arrays: jax.Array) -> Any:
-        return jax.lax.psum(function(*arrays), names)
+    def reduce_parts(*arrays: jax.Array) -> Any:
+        return reduce(function(*arrays), names)
 
-    return map_over_devices(sum_parts, arrays, (spec,) * len(arrays), PartitionSpec())
+    specs = (*(spec for _ in arrays), *(PartitionSpec() for _ in shared))
+    return map_over_devices(reduce_parts, (*arrays, *shared), specs, PartitionSpec())
 
 
 def gather(array: jax.Array) -> jax.Array:

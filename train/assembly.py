@@ -16,8 +16,9 @@ from train.configuration import Config, rules
 from train.configuration.datasets import OwnImageFields, StreamedFields, path_of
 from train.data import Dataset, DatasetSpec, dataset_spec
 from train.data.augmentation import normalize
-from train.data.batches import Batch, steps_in_epoch
+from train.data.batches import Batch, SkippedImage, steps_in_epoch
 from train.data.pipeline import Pipeline
+from train.data.records import Split
 from train.devices import parallel, processes
 from train.devices.parallel import Devices
 from train.evaluation import evaluated, predictions, summaries, temperature
@@ -91,6 +92,10 @@ def facts_of(dataset: Dataset) -> Facts:
     """What a run needs to know of its data set, and keeps."""
     classes = _counted(dataset.class_names, dataset.train.labels)
     return Facts(classes, dataset.image_shape, dataset.digest, dataset.mean, dataset.std)
+
+
+def _none_can_be_read(number: int, what: str, path: str) -> UserError:
+    return UserError(f"none of the {number} {what} of {path} can be read")
 
 
 def _counted(class_names: tuple[str, ...], labels: np.ndarray) -> Classes:
@@ -432,7 +437,7 @@ class Assembly:
             np.asarray(features(variables, batch["images"]))[batch["mask"]] for batch in batches
         )
         if norm is None:
-            raise self._none_can_be_read(len(chosen), "training")
+            raise _none_can_be_read(len(chosen), f"training {self.spec.example}s", self._place)
         return start_from(state, state.params, {**state.batch_stats, "norm": norm})
 
     def training_batches(self, first_step: int) -> Generator[Batch, None, None]:
@@ -465,21 +470,90 @@ class Assembly:
         Raises:
             UserError: none of the images of the split can be read.
         """
-        if at_temperature is not None:
-            logits = self.predict(
-                params, batch_stats, split, shows_progress=shows_progress, with_logits=True
-            )
-            return temperature.with_probabilities(logits, at_temperature)
-        # A finished run may be evaluated on other devices; the size of a batch changes no result.
-        share = math.ceil(self.config.dataset.batch_size / jax.device_count())
-        batch_size = share * jax.device_count()
-        examples = getattr(self.dataset, split)
-        batches: Iterable[Batch] = self._pipeline(batch_size, split).evaluation(examples)
+        return self._predict_examples(
+            params,
+            batch_stats,
+            getattr(self.dataset, split),
+            self._pipeline(self._evaluation_batch_size, split),
+            what=f"{split} {self.spec.example}s",
+            path=self._place,
+            shows_progress=shows_progress,
+            with_logits=with_logits,
+            at_temperature=at_temperature,
+        )
+
+    def predict_new(
+        self,
+        params: Any,
+        batch_stats: Any,
+        examples: Split,
+        *,
+        path: str,
+        on_skipped: Callable[[SkippedImage], None],
+        at_temperature: float | None,
+    ) -> Predictions:
+        """The predictions for examples that are not in the data set, without unreadable images.
+
+        Args:
+            params: the parameters, on the devices.
+            batch_stats: batch norm's statistics with them, on the devices.
+            examples: the examples.
+            path: where they are, for messages.
+            on_skipped: called with each image that cannot be read.
+            at_temperature: see `predict`.
+
+        Raises:
+            UserError: none of the images can be read.
+        """
+        # Threads decode: starting processes takes longer than many evaluations.
+        pipeline = dataclasses.replace(
+            self._pipeline(self._evaluation_batch_size, "new"),
+            num_workers=0,
+            on_skipped=on_skipped,
+        )
+        return self._predict_examples(
+            params,
+            batch_stats,
+            examples,
+            pipeline,
+            what=f"new {self.spec.example}s",
+            path=path,
+            shows_progress=True,
+            at_temperature=at_temperature,
+        )
+
+    def _predict_examples(
+        self,
+        params: Any,
+        batch_stats: Any,
+        examples: Split,
+        pipeline: Pipeline,
+        *,
+        what: str,
+        path: str,
+        shows_progress: bool = False,
+        with_logits: bool = False,
+        at_temperature: float | None = None,
+    ) -> Predictions:
+        """The predictions for examples; see `predict`.
+
+        Args:
+            params: the parameters, on the devices.
+            batch_stats: batch norm's statistics with them, on the devices.
+            examples: the examples.
+            pipeline: reads them.
+            what: what the bar and messages call them.
+            path: where they are, for messages.
+            shows_progress: whether a bar is shown.
+            with_logits: whether the predictions have logits instead of scores.
+            at_temperature: divides the logits before they become scores, if it is a number.
+        """
+        batches: Iterable[Batch] = pipeline.evaluation(examples)
         if shows_progress:
-            total = math.ceil(len(examples) / batch_size)
-            batches = terminal.tracked(batches, total=total, what=f"{split} {self.spec.example}s")
+            total = math.ceil(len(examples) / pipeline.batch_size)
+            batches = terminal.tracked(batches, total=total, what=what)
         found = predictions.predict(
-            self.logits_step if with_logits else self.eval_step,
+            self.logits_step if with_logits or at_temperature is not None else self.eval_step,
             params,
             batch_stats,
             batches,
@@ -488,12 +562,24 @@ class Assembly:
             num_classes=self.num_classes,
         )
         if not found.labels.size:
-            raise self._none_can_be_read(len(examples), split)
+            raise _none_can_be_read(len(examples), what, path)
+        if at_temperature is not None:
+            return temperature.with_probabilities(found, at_temperature)
         return found
 
-    def _none_can_be_read(self, number: int, split: str) -> UserError:
-        name = path_of(self.config.dataset) or self.spec.name
-        return UserError(f"none of the {number} {split} {self.spec.example}s of {name} can be read")
+    @property
+    def _evaluation_batch_size(self) -> int:
+        """A multiple of the devices, near the batch size of training.
+
+        A finished run may be evaluated on other devices; the size of a batch changes no result.
+        """
+        share = math.ceil(self.config.dataset.batch_size / jax.device_count())
+        return share * jax.device_count()
+
+    @property
+    def _place(self) -> str:
+        """Where the data set is, for messages."""
+        return path_of(self.config.dataset) or self.spec.name
 
     def validate(self, state: TrainState) -> Evaluation:
         """What is reported of the validation split after an epoch, for a state on the devices."""

@@ -5,42 +5,99 @@ images; the same for a published network, or for somebody else's scores without 
 
     python -m train.evaluate --weights=resnet18_weights_best_acc.tar --dataset=plantnet300k
     python -m train.evaluate --logits=test.npz --calibration_logits=validation.npz
+
+For new labelled data, with the thresholds of the run, or for a program that train.export wrote:
+
+    python -m train.evaluate --workdir=DIR --images=FOLDER
+    python -m train.evaluate --program=FILE --images=FOLDER
 """
 
-from collections.abc import Sequence
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from absl import flags
 
+from train.data.own import group_names
 from train.evaluation import conformal_rules, metric
 from train.evaluation.conformal_rules import ConformalRule
 from train.foundation import command_line, fields, files, flag_rules, json_files
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Flag, Needed
+from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.papers.figures.catalogue import SUFFIXES
-from train.prediction import classifier_flags
+from train.prediction import classifier_flags, rule_flags
 from train.workdir import output_files, run_files, terminal
 
 if TYPE_CHECKING:
     from train.evaluation.predictions import Predictions
     from train.evaluation.set_report import SetReport
+    from train.prediction.evaluated import Evaluated
+    from train.prediction.new_data import Asked
 
 _SPLITS = ("test", "validation", "train", "balanced_test")
 _DEFAULT_KS = (1, 3, 5)
 _DEFAULT_COVERAGES = (0.8, 0.9, 0.95)
 _ALL = "all"
+# The formats of --examples.
+_EXAMPLE_SUFFIXES = (".html", ".csv")
 # The halves are drawn from it.
 _SEED = 0
 
-_CLASSIFIER = classifier_flags.define(has_classes=False)
+_CLASSIFIER = classifier_flags.define(has_classes=True)
+_PROGRAM = flags.DEFINE_string(
+    "program",
+    None,
+    "Instead of --workdir: a file that train.export wrote, with its description beside it. Its own "
+    "sets are evaluated.",
+)
 _SPLIT = flags.DEFINE_string(
     "split",
-    "test",
-    f"With --workdir or --weights: the split of the data set, one of {', '.join(_SPLITS)}. Only "
-    "place_names and synthetic_latents have balanced_test, with as many examples of every class.",
+    None,
+    f"With --workdir or --weights: the split of the data set, one of {', '.join(_SPLITS)}; by "
+    "default test. Only place_names and synthetic_latents have balanced_test, with as many "
+    "examples of every class.",
 )
+_IMAGES = flags.DEFINE_string(
+    "images",
+    None,
+    "new labelled images instead of a split: a folder with a folder for each class, as for "
+    "configs/folder.py.",
+)
+_TABLE = flags.DEFINE_string(
+    "table",
+    None,
+    "instead of --images: a table with the columns path and label, as for configs/table.py, and "
+    "optionally group. Its splits are not used.",
+)
+_FEATURES = flags.DEFINE_string(
+    "features",
+    None,
+    "instead of --images, for a run on features: an .npz file, or a folder of .npy files, with the "
+    "arrays features and labels, as for configs/features.py.",
+)
+_GROUP = flags.DEFINE_string(
+    "group",
+    None,
+    "how the groups of the new data are found, such as the photographs of one plant: with --images "
+    f"{group_names.ALLOWED}; by default as in the run. With --table or --features the column or "
+    "the array of the groups; by default group, if there is one.",
+)
+_RECALIBRATE = flags.DEFINE_string(
+    "recalibrate",
+    None,
+    "half: thresholds are calibrated on one half of the new data, and the other half is evaluated. "
+    "A group is in one half.",
+)
+_CALIBRATION_OUT = flags.DEFINE_string(
+    "calibration_out",
+    None,
+    "the file for these thresholds, for --thresholds of train.evaluate, train.predict and "
+    "train.export.",
+)
+_THRESHOLDS = rule_flags.define_thresholds()
 _LOGITS = flags.DEFINE_string(
     "logits",
     None,
@@ -68,9 +125,9 @@ _CLASS_COUNTS = flags.DEFINE_string(
 )
 _CALIBRATION = flags.DEFINE_string(
     "calibration",
-    "all",
-    "all: thresholds are calibrated on all the examples for it. half: on one half of them; where "
-    "they are the examples that are evaluated, the other half is.",
+    None,
+    "all, the default: thresholds are calibrated on all the examples for it. half: on one half of "
+    "them; if they are the examples that are evaluated, the other half is.",
 )
 _KS = flags.DEFINE_string(
     "ks",
@@ -100,20 +157,69 @@ _OUT = flags.DEFINE_string(
     "out",
     None,
     "The file that the report is written to, as JSON; by default evaluation_SPLIT.json in the "
-    "workdir, with --weights or --logits none.",
+    "workdir, for new data evaluation_of_NAME.json with the name of the folder or file, and none "
+    "without a workdir.",
 )
 _SCORES = flags.DEFINE_string(
-    "scores", None, "The .npz file that the scores and label of each example are written to."
+    "scores",
+    None,
+    "The .npz file that the scores, label and name of each example are written to.",
+)
+_EXAMPLES = flags.DEFINE_string(
+    "examples",
+    None,
+    "An .html file for a page of the examples that are most wrong, of the classes and of their "
+    "confusions, with three .csv files beside it; or a .csv file for these without a page.",
 )
 # What is read; it is to be kept.
-_INPUTS = (_LOGITS, _LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS)
+_INPUTS = (
+    *(_LOGITS, _LABELS, _CALIBRATION_LOGITS, _CALIBRATION_LABELS, _CLASS_COUNTS),
+    *(_PROGRAM, _IMAGES, _TABLE, _FEATURES, _THRESHOLDS),
+)
+_OUTPUTS = (_OUT, _SCORES, _FIGURE, _CALIBRATION_OUT)
+_NEW = ("images", "table", "features")
 _ROWS = flag_rules.declare(
     Needed(
-        ("workdir", "weights", "logits"),
-        "the folder of a finished run, a file of the weights of a network, or somebody's logits",
+        ("workdir", "weights", "logits", "program"),
+        "the folder of a finished run, a file of the weights of a network, somebody's logits, or "
+        "an exported program",
     ),
-    *(Flag(flag.name, fields.text("a file")) for flag in (*_INPUTS, _OUT, _SCORES, _FIGURE)),
-    Flag("logits", excludes=classifier_flags.NAMES, because="logits are evaluated alone"),
+    *(
+        Flag(flag.name, fields.text("a folder" if flag is _IMAGES else "a file"))
+        for flag in (*_INPUTS, *_OUTPUTS, _EXAMPLES)
+    ),
+    Flag(
+        "logits",
+        excludes=(*classifier_flags.NAMES, "program", *_NEW),
+        because="logits are evaluated alone",
+    ),
+    Flag(
+        "program",
+        needs=_NEW,
+        excludes=classifier_flags.NAMES,
+        because="it is evaluated on new data, with nothing of a run",
+    ),
+    Flag(
+        "program",
+        excludes=("coverages", "rules", "recalibrate", "thresholds"),
+        because="a program has its own rule",
+    ),
+    Exclusive(_NEW),
+    *(
+        Flag(
+            name,
+            needs=("workdir", "weights", "program"),
+            excludes=("split", "calibration"),
+            because="new data have neither splits nor other examples",
+        )
+        for name in _NEW
+    ),
+    Flag("classes", needs=_NEW, because="they have no examples of their own"),
+    Flag("group", fields.text(), needs=_NEW),
+    Flag("recalibrate", fields.one_of(("half",)), needs=_NEW),
+    Flag("calibration_out", needs=("recalibrate",), because="it has new thresholds"),
+    Flag("thresholds", needs=_NEW, because="a split is evaluated with thresholds of validation"),
+    Flag("thresholds", excludes=("recalibrate",), because="that makes thresholds of its own"),
     Flag("split", fields.one_of(_SPLITS)),
     Flag("calibration", fields.one_of(("all", "half"))),
     Flag("labels", needs=("logits",)),
@@ -127,22 +233,42 @@ _ROWS = flag_rules.declare(
 
 def main() -> None:
     """Evaluates what the flags name."""
-    chosen, logits = _CLASSIFIER(), _path(_LOGITS)
+    chosen, logits, program = _CLASSIFIER(), _path(_LOGITS), _path(_PROGRAM)
     flag_rules.check(_ROWS)
-    if logits is None:
+    if logits is None and program is None:
         chosen.check()
     _check_flags(chosen)
-    if logits is None:
-        _evaluate_classifier(chosen)
+    new = next((flag for flag in (_IMAGES, _TABLE, _FEATURES) if flag.value is not None), None)
+    if logits is not None:
+        evaluated, out = _evaluate_scores(logits), None
+    elif new is None:
+        evaluated, out = _evaluate_split(chosen), None
+        if chosen.workdir is not None:
+            out = run_files.evaluation(Path(chosen.workdir), _split())
+    elif program is not None:
+        from train.prediction import exported_classifier, new_data
+
+        classifier = exported_classifier.load(program)
+        evaluated, out = new_data.evaluate_program(classifier, _asked(new)), None
     else:
-        _evaluate_scores(logits)
+        from train.prediction import classifiers, new_data
+
+        # Before it takes its time.
+        out = _file_of_new_data(chosen, new)
+        evaluated = new_data.evaluate(classifiers.load(chosen), _asked(new))
+    _finish(evaluated, _path(_OUT) or out)
 
 
-def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
-    from train.evaluation import bayes
+def _split() -> str:
+    return _SPLIT.value or "test"
+
+
+def _evaluate_split(named: classifier_flags.ChosenClassifier) -> "Evaluated":
+    from train.evaluation import bayes, example_names
     from train.prediction import classifiers
+    from train.prediction.evaluated import Evaluated
 
-    split = _SPLIT.value
+    split = _split()
     classifier = classifiers.load(named)
     spec, class_counts = classifier.spec, classifier.class_counts
     ks = _ks(classifier.num_classes) or [*classifier.config.eval.ks]
@@ -155,12 +281,9 @@ def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
     same = split == "validation"
     calibrated_on = examples if same else classifier.predict("validation")
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
+    class_names = (*classifier.classes.names, *dataset.unseen_class_names)
     report = _report(
-        examples.take(chosen),
-        calibrated_on.take(others),
-        ks,
-        class_counts,
-        (*classifier.classes.names, *dataset.unseen_class_names),
+        examples.take(chosen), calibrated_on.take(others), ks, class_counts, class_names
     )
     document = report.to_json()
     if spec.true_distribution is not None:
@@ -184,14 +307,40 @@ def _evaluate_classifier(named: classifier_flags.ChosenClassifier) -> None:
     if left_out := len(getattr(dataset, split)) - len(examples.labels):
         about["left_out"] = left_out
         title += f" (images left out as unreadable: {left_out:,})"
-    out = _path(_OUT)
-    if out is None and classifier.workdir is not None:
-        out = run_files.evaluation(classifier.workdir, split)
-    _finish(title, about | document, examples.take(chosen), class_counts, out)
+    return Evaluated(
+        title=title,
+        report=about | document,
+        examples=example_names.named(examples.take(chosen), getattr(dataset, split), spec.inputs),
+        class_names=class_names,
+        class_counts=class_counts,
+        split=getattr(dataset, split),
+        inputs=spec.inputs,
+    )
 
 
-def _evaluate_scores(logits: Path) -> None:
+def _asked(new: flags.FlagHolder) -> "Asked":
+    """What the flags ask about new data."""
+    from train.prediction.new_data import Asked
+
+    return Asked(
+        flag=new.name,
+        path=Path(new.value),
+        place=_place(new),
+        group=_GROUP.value,
+        ks=_ks,
+        are_ks_given=_KS.value is not None,
+        coverages=_coverages,
+        are_coverages_given=_COVERAGES.value is not None,
+        rules=lambda examples, counts: _rules(examples, examples, counts),
+        is_half=_RECALIBRATE.value is not None,
+        thresholds=_path(_THRESHOLDS),
+        calibration_out=_path(_CALIBRATION_OUT),
+    )
+
+
+def _evaluate_scores(logits: Path) -> "Evaluated":
     from train.evaluation import score_files
+    from train.prediction.evaluated import Evaluated
 
     examples = score_files.read_scores(logits, _path(_LABELS), flag="logits")
     num_classes = examples.scores.shape[1]
@@ -209,12 +358,21 @@ def _evaluate_scores(logits: Path) -> None:
             )
     ks = _ks(num_classes) or [k for k in _DEFAULT_KS if k <= num_classes]
     class_counts = _class_counts(logits, num_classes)
+    class_names = score_files.class_names_beside(logits, num_classes)
     chosen, others = _divided(len(examples.labels), len(calibrated_on.labels), same=same)
-    report = _report(examples.take(chosen), calibrated_on.take(others), ks, class_counts)
+    report = _report(
+        examples.take(chosen), calibrated_on.take(others), ks, class_counts, class_names
+    )
     others_are = "examples of --calibration_logits"
     about = {"logits": str(logits), "calibrated_on": _calibrated_on(others_are, same=same)}
-    document = about | report.to_json()
-    _finish(str(logits), document, examples.take(chosen), class_counts, _path(_OUT))
+    named = dataclasses.replace(examples, names=examples.names_or_numbers())
+    return Evaluated(
+        title=str(logits),
+        report=about | report.to_json(),
+        examples=named.take(chosen),
+        class_names=class_names or [str(index) for index in range(num_classes)],
+        class_counts=class_counts,
+    )
 
 
 def _report(
@@ -266,23 +424,26 @@ def _named_rules() -> list[ConformalRule]:
     return [conformal_rules.named("rules", name) for name in dict.fromkeys(names)]
 
 
-def _finish(
-    title: str,
-    report: dict[str, Any],
-    examples: "Predictions",
-    class_counts: np.ndarray | None,
-    out: Path | None,
-) -> None:
+def _finish(evaluated: "Evaluated", out: Path | None) -> None:
     """Shows the report, and writes what is to be written."""
     from train.evaluation import score_files
+    from train.workdir import new_data_lines
 
+    report = evaluated.report
     # First, for the numbers are there whether they can be written or not.
-    terminal.show_report(title, report)
+    terminal.show_report(evaluated.title, report)
+    new_data_lines.show(report)
     written = {}
     scores = _path(_SCORES)
     if scores is not None:
-        score_files.write_scores(scores, examples, class_counts)
+        score_files.write_scores(
+            scores, evaluated.examples, evaluated.class_counts, evaluated.class_names
+        )
         written["scores"] = scores
+    if _EXAMPLES.value is not None:
+        written |= evaluated.write_examples(Path(_EXAMPLES.value))
+    if _CALIBRATION_OUT.value is not None:
+        written["thresholds"] = Path(_CALIBRATION_OUT.value)
     if out is not None:
         files.write_whole(out, json_files.sealed(report, indent=1))
         written["report"] = out
@@ -290,7 +451,7 @@ def _finish(
     if figure is not None:
         from train.workdir import figure_style, rule_figure
 
-        drawn = rule_figure.coverage_over_size(report.get("conformal_rules", {}))
+        drawn = rule_figure.by_rule(report.get("conformal_rules", {}))
         files.write_whole(figure, figure_style.encode(drawn, figure.suffix))
         written["figure"] = figure
     terminal.show_files(written)
@@ -300,7 +461,7 @@ def _divided(
     num_examples: int, num_calibration: int, *, same: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """The indices of the examples that are evaluated, and of those that are calibrated on."""
-    if _CALIBRATION.value == "all":
+    if _CALIBRATION.value != "half":
         return np.arange(num_examples), np.arange(num_calibration)
     if num_calibration < 2:
         raise UserError("--calibration=half needs at least two examples to calibrate on; got 1")
@@ -311,7 +472,7 @@ def _divided(
 
 def _calibrated_on(others: str, *, same: bool) -> str:
     """In words, what thresholds were calibrated on."""
-    if _CALIBRATION.value == "all":
+    if _CALIBRATION.value != "half":
         return "the same examples" if same else others
     return "the other half of the examples" if same else f"half of the {others}"
 
@@ -338,12 +499,43 @@ def _check_flags(chosen: classifier_flags.ChosenClassifier) -> None:
     for flag in _INPUTS:
         if flag.value is not None:
             kept[Path(flag.value)] = f"what --{flag.name} is read from"
-    for flag in (_OUT, _SCORES, _FIGURE):
+    for flag in _OUTPUTS:
         if flag.value is not None:
             kept[output_files.checked(flag.name, flag.value, kept)] = f"the file of --{flag.name}"
+    if _EXAMPLES.value is not None:
+        _check_examples(Path(_EXAMPLES.value), kept)
     _check_rules()
     _coverages(0)
     _ks(None)
+
+
+def _check_examples(path: Path, kept: Mapping[Path, str]) -> None:
+    """Refuses a page and tables that cannot be written."""
+    from train.evaluation import example_table
+
+    if wrong := fields.one_of(_EXAMPLE_SUFFIXES)(path.suffix):
+        raise UserError(field="--examples", must_be=f"a file whose suffix is {wrong}", got=path)
+    for file in (path, *example_table.paths(path)):
+        output_files.checked("examples", str(file), kept)
+
+
+def _file_of_new_data(
+    chosen: classifier_flags.ChosenClassifier, new: flags.FlagHolder
+) -> Path | None:
+    """The file in the workdir for the report, unless it has the report of other data."""
+    if chosen.workdir is None or _OUT.value is not None:
+        return None
+    place, is_half = _place(new), _RECALIBRATE.value is not None
+    out = run_files.new_evaluation(Path(chosen.workdir), place.name, recalibrated=is_half)
+    other = run_files.data_of_new_evaluation(out)
+    if other not in (None, str(place)):
+        raise UserError(f"{out} has the evaluation of {other}: give --out, or delete it")
+    return out
+
+
+def _place(new: flags.FlagHolder) -> Path:
+    """Where new data are, from the root."""
+    return Path(os.path.normpath(Path(new.value).expanduser().absolute()))
 
 
 def _check_rules() -> None:

@@ -65,7 +65,7 @@ _ROWS = flag_rules.declare(
             excludes=("format=safetensors", "format=tau_normalized"),
             because="weights have no rule",
         )
-        for name in ("top_k", "average_k", "coverage", "rule")
+        for name in ("top_k", "average_k", "coverage", "rule", "thresholds")
     ),
     Needed(("out",), "the file for the program or the weights"),
     Flag("format=tau_normalized", needs=("workdir",), because="the folder of a finished run"),
@@ -88,7 +88,7 @@ def main() -> None:
     if _FORMAT.value == "tau_normalized":
         _write_tau_normalized(chosen, _new_folder(_OUT.value, chosen.files))
         return
-    kept = chosen.files
+    kept = chosen.files | ({} if rule is None else rule.files)
     out = output_files.checked("out", _OUT.value, kept)
     output_files.checked("out", str(_description(out)), kept)
     if rule is None:

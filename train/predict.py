@@ -12,19 +12,30 @@ probable class first. The threshold is null for the top K, for rules of --rule w
 every class is in the set. A file that cannot be read has {"path", "error"}, and the exit code is
 then 1. Of features, a line has "row", counted from 0, instead of "path", and "name" if the file has
 names. Of names, it has "name".
+
+With --group, a line is for an observation, such as the photographs of one plant. It has "group",
+which is null for an image that belongs to no other, and "paths" (or "rows" and "names"), and
+"unreadable" with the path and the error of each further file, if there are some.
 """
 
+import dataclasses
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from absl import flags
 
-from train.foundation import command_line, flag_rules, flag_types
+from train.data.own import group_names
+from train.evaluation import combinations
+from train.foundation import command_line, fields, flag_rules, flag_types
 from train.foundation.errors import UserError
-from train.foundation.flag_rules import Exclusive, Needed
+from train.foundation.flag_rules import Exclusive, Flag, Needed
 from train.prediction import classifier_flags, rule_flags
 from train.workdir import output_files
+
+if TYPE_CHECKING:
+    from train.prediction import observation_sets
 
 _CLASSIFIER = classifier_flags.define(has_classes=True)
 _IMAGES = flags.DEFINE_multi_string(
@@ -45,6 +56,19 @@ _NAMES = flags.DEFINE_list(
     "Instead of --images, for a run on names: names with commas between. A name with a comma "
     "stands in double quotes.",
 )
+_GROUP = flags.DEFINE_string(
+    "group",
+    None,
+    "Makes one set for all images of an observation, with thresholds from the validation "
+    f"observations: {group_names.ALLOWED}. It is searched in the paths, or the names. With "
+    "--features it may be the name of an array of groups.",
+)
+_COMBINE = flags.DEFINE_string(
+    "combine",
+    None,
+    f"how the images of an observation are combined, by default {combinations.DEFAULT}. "
+    f"{combinations.IN_WORDS}.",
+)
 _RULE = rule_flags.define()
 _MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _OUT = flags.DEFINE_string(
@@ -60,7 +84,15 @@ _CLASS_NAMES = flags.DEFINE_string(
 )
 _EXAMPLES = ("images", "features", "names")
 _ROWS = flag_rules.declare(
-    Needed(_EXAMPLES, "image files or folders with some, a file, or names"), Exclusive(_EXAMPLES)
+    Needed(_EXAMPLES, "image files or folders with some, a file, or names"),
+    Exclusive(_EXAMPLES),
+    Flag("group", fields.text()),
+    Flag(
+        "combine",
+        fields.one_of(combinations.COMBINATIONS),
+        needs=("group",),
+        because="other sets are of single images",
+    ),
 )
 
 
@@ -78,30 +110,27 @@ def main() -> None:
         class_names,
         classifiers,
         html_page,
-        image_files,
-        image_sets,
-        name_sets,
-        row_sets,
+        observation_sets,
         set_outputs,
     )
     from train.prediction.html_page import page_files
     from train.workdir import terminal
 
-    examples: row_sets.NamedRows | name_sets.Names | image_sets.ImageFiles
-    if _FEATURES.value is not None:
-        examples = row_sets.read(_FEATURES.value)
-    elif _NAMES.value is not None:
-        examples = name_sets.read(_NAMES.value)
-    else:
-        examples = image_sets.ImageFiles(image_files.find(_IMAGES.value or []), _MAX_IMAGE_MB())
+    examples = _find_examples()
+    grouped: observation_sets.MakesSets = examples
+    combined_by = None
+    if _GROUP.value is not None:
+        grouped = observation_sets.group(examples, _GROUP.value)
+        combined_by = _COMBINE.value or combinations.DEFAULT
     kept = dict.fromkeys(examples.files, examples.described) | classifier_chosen.files
+    kept |= rule_chosen.files
     if _CLASS_NAMES.value:
         kept[Path(_CLASS_NAMES.value)] = "the file of --class_names"
     out, html = _target("out", _OUT.value, kept), _target("html", _HTML.value, kept)
     if out is not None and html is not None and out.absolute() == html.absolute():
         raise UserError(f"--out and --html must be two files; both are {out}")
     if html is not None:
-        page_files.check(html, len(examples), [] if out is None else [out])
+        page_files.check(html, len(grouped), [] if out is None else [out])
     given = None
     if _CLASS_NAMES.value is not None:
         given = class_names.read("class_names", _CLASS_NAMES.value)
@@ -111,16 +140,31 @@ def main() -> None:
     if given is not None:
         given.check_number(len(names))
         names = given.names
-    rule = calibrated_rule.calibrate(classifier, rule_chosen)
-    entries = examples.make_sets(classifier, rule, thumbnails=html is not None)
+    rule = calibrated_rule.calibrate(classifier, rule_chosen, combined_by)
+    entries = grouped.make_sets(classifier, rule, thumbnails=html is not None)
     facts = html_page.Facts.of(classifier, rule, names)
-    complete, pages = set_outputs.write(entries, len(examples), facts, rule, lines=out, page=html)
+    if _GROUP.value is not None:
+        # The results of the run are of single examples.
+        facts = dataclasses.replace(facts, example="observation", expected="")
+    total = set_outputs.Total(len(examples), f"{classifier.spec.example}s")
+    complete, pages = set_outputs.write(entries, total, facts, rule, lines=out, page=html)
     page = "page" if pages <= 1 else f"first of {pages:,} pages"
     written = {what: path for what, path in (("sets", out), (page, html)) if path is not None}
     # Without a file, standard output has the lines.
     terminal.show_files(written, make_console(stderr=out is None))
     if not complete:
         sys.exit(1)
+
+
+def _find_examples() -> "observation_sets.Examples":
+    """The images, rows or names that the flags name."""
+    from train.prediction import image_files, image_sets, name_sets, row_sets
+
+    if _FEATURES.value is not None:
+        return row_sets.read(_FEATURES.value)
+    if _NAMES.value is not None:
+        return name_sets.read(_NAMES.value)
+    return image_sets.ImageFiles(image_files.find(_IMAGES.value or []), _MAX_IMAGE_MB())
 
 
 def _target(flag: str, value: str | None, kept: Mapping[Path, str]) -> Path | None:

@@ -50,6 +50,9 @@ _PATH = flags.DEFINE_string("path", None, "the folder of images, or the table.")
 _OUT = flags.DEFINE_string("out", None, "the new folder that the records are written to.")
 _MAX_IMAGE_MB = flag_types.define_max_image_mb()
 _NESTED = flags.DEFINE_boolean("nested", False, "whether each folder with images is a class.")
+_GROUP = flags.DEFINE_string(
+    "group", None, "the column of the groups; by default the column group of a table that has one."
+)
 _READ_TRUNCATED = flags.DEFINE_boolean(
     "read_truncated",
     False,
@@ -76,10 +79,11 @@ _SKIP_UNREADABLE = flags.DEFINE_boolean(
 )
 
 
-# Finds images at a path, given whether each folder with images is a class, and their largest size.
-_OWN_IMAGES: Mapping[str, Callable[[Path, bool, int], FoundImages]] = {
-    "folder": lambda path, nested, most: folders.find(path, nested=nested, most_bytes=most),
-    "table": lambda path, _nested, most: tables.find(path, most_bytes=most),
+# Finds images at a path, given whether each folder with images is a class, the column of the
+# groups, and the largest size of an image.
+_OWN_IMAGES: Mapping[str, Callable[[Path, bool, str | None, int], FoundImages]] = {
+    "folder": lambda path, nested, _group, most: folders.find(path, nested=nested, most_bytes=most),
+    "table": lambda path, _nested, group, most: tables.find(path, group=group, most_bytes=most),
 }
 
 
@@ -95,6 +99,12 @@ _ROWS = flag_rules.declare(
     *(Flag(flag.name, fields.text("a folder")) for flag in (_DATA_DIR, _MANUAL_DIR)),
     *(Flag(flag.name, fields.text("a path"), _OWN) for flag in (_PATH, _OUT)),
     Flag("nested", needs=("dataset=folder",)),
+    Flag(
+        "group",
+        fields.text("a column"),
+        ("dataset=table",),
+        because="a run on the records of a folder chooses its groups",
+    ),
     Flag("read_truncated", needs=_OWN),
     Together(("path", "out")),
     *(
@@ -105,7 +115,10 @@ _ROWS = flag_rules.declare(
 
 
 @flags_for_fields(
-    {f"config.dataset.{flag.name}": f"--{flag.name}" for flag in (_PATH, _NESTED, _READ_TRUNCATED)}
+    {
+        f"config.dataset.{flag.name}": f"--{flag.name}"
+        for flag in (_PATH, _NESTED, _GROUP, _READ_TRUNCATED)
+    }
 )
 def main() -> None:
     """Prepares the data set that the flags name."""
@@ -117,6 +130,7 @@ def main() -> None:
             Path(_PATH.value),
             Path(_OUT.value),
             nested=_NESTED.value,
+            group=_GROUP.value,
             most_bytes=_MAX_IMAGE_MB(),
             skip_unreadable=_SKIP_UNREADABLE.value,
             read_truncated=_READ_TRUNCATED.value,
@@ -174,6 +188,7 @@ def write_records(
     out: Path,
     *,
     nested: bool,
+    group: str | None = None,
     most_bytes: int = MOST_IMAGE_BYTES,
     skip_unreadable: bool = False,
     read_truncated: bool = False,
@@ -185,6 +200,7 @@ def write_records(
         path: the folder or the table.
         out: the folder for the records.
         nested: whether each folder with images is a class.
+        group: the column of a table with the groups; None for `group`, if there is one.
         most_bytes: the largest size of a file of an image.
         skip_unreadable: whether images that cannot be decoded are left out.
         read_truncated: whether the parts that are there of files without an end are decoded.
@@ -195,12 +211,12 @@ def write_records(
     """
     path = names.existing(path.expanduser().absolute())
     out = out.expanduser().absolute()
-    found = _OWN_IMAGES[name](path, nested, most_bytes)
+    found = _OWN_IMAGES[name](path, nested, group, most_bytes)
     output_files.refuse_folders_of_the_system("out", out, is_folder=True)
     if Path(os.path.realpath(out)).is_relative_to(path.resolve()):
         raise UserError(f"--out must not be in the folder of the images; got {out}")
     if image_records.are_at(out):
-        if image_records.read(out).is_of(found.listing, nested=nested):
+        if image_records.read(out).is_of(found.listing, nested=nested, group=group):
             show_line(f"the images of {path} are prepared already, in {out}")
             return
         raise UserError(f"--out {out} has records of other images; delete it, or give another")
@@ -212,6 +228,7 @@ def write_records(
             found,
             out,
             nested=nested,
+            group=group,
             skip_unreadable=skip_unreadable,
             read_truncated=read_truncated,
         )

@@ -41,6 +41,8 @@ OF_A_KNOWN_SIZE = {
     "sets.clustered_quantiles": _RANKS,
     "sets.conformal_quantile": _RANKS,
     "sets.conformal_threshold": _RANKS,
+    "sets.group_weights": _BLOCKS,
+    "sets.hierarchical_quantile": "a search among the sums of examples needs their number",
     "sets.interpolated_quantiles": _RANKS,
     "sets.label_shift_quantiles": _RANKS,
     "sets.left_out_top_k_levels": "it needs at least two examples",

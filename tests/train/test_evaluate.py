@@ -72,6 +72,8 @@ def test_the_scores_of_every_example_are_written(workdir, evaluated):
     assert arrays["scores"].shape == (270, 10)
     np.testing.assert_allclose(arrays["scores"].sum(axis=1), 1, rtol=1e-5)  # A softmax in 32 bits.
     assert arrays["class_counts"].sum() == 1257
+    assert arrays["names"].tolist() == [f"example {place}" for place in range(270)]
+    assert arrays["class_names"].tolist() == [str(digit) for digit in range(10)]
     hits = reference.top_k_hits(arrays["scores"], arrays["labels"], k=3)
     metrics = read(workdir / "evaluation_test.json")["metrics"]
     assert metrics["top_3_accuracy"] == pytest.approx(hits.mean(), rel=1e-6)  # A mean in 32 bits.
@@ -105,7 +107,11 @@ def test_the_half_that_is_evaluated_is_not_the_one_that_is_calibrated_on(somebod
     scores, labels = softmax(np.load(somebodys / "logits.npy")), np.load(somebodys / "labels.npy")
     with np.load(tmp_path / "s.npz") as written:
         evaluated, evaluated_labels, names = written["scores"], written["labels"], set(written)
-    assert names == {"scores", "labels", "loss"}
+        assert written["class_names"].tolist() == [str(index) for index in range(6)]
+        # The places in the file of --logits, of which a half is evaluated.
+        places = [int(name.removeprefix("example ")) for name in written["names"]]
+        np.testing.assert_array_equal(labels_of(somebodys)[places], evaluated_labels)
+    assert names == {"scores", "labels", "loss", "names", "class_names"}
     # No two of these examples have the same scores.
     is_evaluated = np.isclose(scores[:, None], evaluated[None], rtol=1e-5).all(-1).any(1)
     assert is_evaluated.sum() == len(evaluated) == 100
@@ -187,6 +193,10 @@ def somebodys(tmp_path_factory):
     np.savez(folder / "nothing.npz", other=logits)
     (folder / "text.npy").write_text("not an array")
     return folder
+
+
+def labels_of(somebodys):
+    return np.load(somebodys / "labels.npy")
 
 
 def softmax(logits):

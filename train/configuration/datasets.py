@@ -136,6 +136,12 @@ class DividedFields(DatasetFields):
         "these classes are left out, or their test examples count as misses.",
         default="refuse",
     )
+    corrections: str | None = field(
+        "A table of corrected labels, as train.audit writes it.",
+        text("the path of a table"),
+        default=None,
+        may_change=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +173,12 @@ class OwnImageFields(StreamedFields, ImbalanceFields, NoisyFields, DividedFields
         default="headers",
         of_machine=True,
     )
+    list_near_duplicates: bool = field(
+        "Whether images of different splits that look alike are listed before the first step, for "
+        "which all images are read.",
+        default=True,
+        of_machine=True,
+    )
     normalization: Literal["imagenet", "half"] = field(
         "`imagenet`, which pretrained networks expect, or `half`: values from -1 to 1.",
         default="imagenet",
@@ -182,6 +194,7 @@ class OwnImageFields(StreamedFields, ImbalanceFields, NoisyFields, DividedFields
 
 
 _A_PATH = text("the path of a file or a folder")
+_GROUPS = "what belongs together, as the photographs of one plant, stays in one split"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +202,10 @@ class TableFields(OwnImageFields):
     """The fields of `table`."""
 
     path: str = field("The table.", _A_PATH, may_change=True)
+    group: str | None = field(
+        f"The column of the groups: {_GROUPS}. None for the column `group` if there is one.",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,6 +215,12 @@ class FolderFields(OwnImageFields):
     path: str = field("The folder with the images.", _A_PATH, may_change=True)
     nested: bool = field(
         "Whether each folder with images is a class, as in genus/species.", default=False
+    )
+    group: str | None = field(
+        f"How the group of an image is found: {_GROUPS}. A regular expression with one capture, "
+        "which is searched for in its path; `parent`, its folder; `exif:FIELD`; `burst:SECONDS`; "
+        "or `near_duplicates`. None for no groups.",
+        default=None,
     )
 
 
@@ -233,6 +256,10 @@ class HuggingfaceFields(NamedSplitFields):
     label_column: str | None = field(
         "The column of the labels. None for the only one of their type.", default=None
     )
+    group: str | None = field(
+        f"The column of the groups: {_GROUPS}. None for the column `group` if there is one.",
+        default=None,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,6 +276,10 @@ class FeaturesFields(DividedFields):
     """The fields of `features`."""
 
     path: str = field("The file or the folder with the features.", _A_PATH, may_change=True)
+    group: str | None = field(
+        f"The array of the groups: {_GROUPS}. None for the array `group` if there is one.",
+        default=None,
+    )
 
 
 _VALIDATION_SIZE = "The number of training examples that are held out for validation."

@@ -19,7 +19,7 @@ from train.evaluation.stored_scores import CollectedScores, Scores
 CHUNK = 2**12
 _MOST_SCORES = 2**22
 # The attributes of `Predictions`, each with an entry for each example.
-_OF_EXAMPLES = ("loss", "scores", "labels", "ranks", "names", "groups")
+_OF_EXAMPLES = ("loss", "scores", "labels", "ranks", "names", "groups", "indices")
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,8 @@ class Predictions:
             largest.
         names: the names of the examples, as the paths of files, [n]; None if they have none.
         groups: the names of what examples belong to, [n]; None if they have none.
+        indices: the places of the examples in their split, [n]; None for scores from a file, whose
+            examples are all there.
     """
 
     loss: np.ndarray
@@ -44,6 +46,7 @@ class Predictions:
     ranks: np.ndarray
     names: np.ndarray | None = None
     groups: np.ndarray | None = None
+    indices: np.ndarray | None = None
 
     @property
     def num_classes(self) -> int:
@@ -59,6 +62,13 @@ class Predictions:
     def counts_of_all(self, class_counts: np.ndarray) -> np.ndarray:
         """The training examples of each class; classes that are not known have 0."""
         return np.pad(class_counts, (0, self.num_classes - len(class_counts)))
+
+    def names_or_numbers(self) -> np.ndarray:
+        """The names of the examples, [n]; "example N", counted from 0, if they have none."""
+        if self.names is not None:
+            return self.names
+        places = range(len(self.labels)) if self.indices is None else self.indices.tolist()
+        return np.array([f"example {place}" for place in places], object)
 
     def take(self, indices: np.ndarray) -> "Predictions":
         """The predictions for the examples at some indices."""
@@ -116,9 +126,12 @@ def predict(
             arrays[name][start:end] = found
     rows = {name: array[:end] for name, array in arrays.items()}
     # Images that cannot be read may have been left out.
-    examples = split.take(rows.pop("examples")) if rows else split
+    indices = rows.pop("examples", np.zeros(0, np.int32))
+    names, groups = (
+        None if texts is None else texts[indices] for texts in (split.names, split.groups)
+    )
     found = of_steps(scores=scores.scores(), **rows)
-    return dataclasses.replace(found, names=examples.names, groups=examples.groups)
+    return dataclasses.replace(found, names=names, groups=groups, indices=indices)
 
 
 def labels_for_steps(labels: np.ndarray, num_classes: int) -> np.ndarray:

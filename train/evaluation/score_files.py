@@ -1,4 +1,9 @@
-"""Scores and labels in files: written from a run, or read from other programs."""
+"""Scores and labels in files: written from a run, or read from other programs.
+
+A file that is written has these arrays, in this order: scores float32 [n, L], labels [n], loss [n],
+names [n], class_names [L], groups [n] and class_counts [L]. The last two are there if they are
+known. Names are texts: the paths of files or names of examples, or else "row N" or "example N".
+"""
 
 import bz2
 import functools
@@ -7,7 +12,7 @@ import io
 import lzma
 import math
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +24,7 @@ from absl import logging
 from scipy import special
 
 from train.evaluation import stored_scores
-from train.evaluation.predictions import Predictions, chunks, ranks_in_64_bits
+from train.evaluation.predictions import CHUNK, Predictions, chunks, ranks_in_64_bits
 from train.evaluation.stored_scores import Scores, StoredScores
 from train.foundation import array_files, files, stored_rows, text_files
 from train.foundation.array_files import StoredArray
@@ -31,6 +36,9 @@ _PROBABILITIES = "probabilities"
 _SCORES = (_PROBABILITIES, "scores")
 _LABELS = "labels"
 _LOSS = "loss"
+_NAMES = "names"
+_CLASS_NAMES = "class_names"
+_GROUPS = "groups"
 _CLASS_COUNTS = "class_counts"
 # How a text is decompressed, by the end of its name.
 _Decompressed = gzip.GzipFile | bz2.BZ2File | lzma.LZMAFile
@@ -64,10 +72,21 @@ _FINITE_OR_MASKED = (
 )
 
 
-def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray | None) -> None:
-    """Writes an .npz file of scores float32 [n, L], labels [n], losses [n] and class counts [L].
+def write_scores(
+    path: Path,
+    predictions: Predictions,
+    class_counts: np.ndarray | None,
+    class_names: Sequence[str],
+) -> None:
+    """Writes an .npz file of the scores, with the arrays that the module lists.
 
     Examples of classes that the model does not know do not have a label here, and are left out.
+
+    Args:
+        path: the file.
+        predictions: the predictions for the examples.
+        class_counts: the training images of each class, [L]; None if they are not known.
+        class_names: the names of the classes, [L] or more; those from L on are left out.
     """
     if not predictions.is_known.all():
         unknown = np.flatnonzero(~predictions.is_known)
@@ -77,28 +96,43 @@ def write_scores(path: Path, predictions: Predictions, class_counts: np.ndarray 
             len(unknown),
         )
         predictions = predictions.take(np.flatnonzero(predictions.is_known))
-    arrays: dict[str, Scores] = {
+    texts = np.array(list(class_names)[: predictions.scores.shape[-1]], object)
+    arrays: dict[str, Scores | None] = {
         "scores": predictions.scores,
         _LABELS: predictions.labels,
         _LOSS: predictions.loss,
+        _NAMES: predictions.names_or_numbers(),
+        _CLASS_NAMES: texts,
+        _GROUPS: predictions.groups,
+        _CLASS_COUNTS: class_counts,
     }
-    if class_counts is not None:
-        arrays[_CLASS_COUNTS] = class_counts
     with files.replacing(path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, array in arrays.items():
+            if array is None:
+                continue
+            dtype = _dtype_of(array)
             # As `np.savez_compressed` does, but with a few rows of the scores in memory at a time.
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
-                description = np.lib.format.dtype_to_descr(array.dtype)
+                description = np.lib.format.dtype_to_descr(dtype)
                 header = {"descr": description, "fortran_order": False, "shape": array.shape}
                 np.lib.format.write_array_header_1_0(entry, header)
                 for part in _split_rows(array):
-                    entry.write(np.ascontiguousarray(part).data)
+                    # A memory view does not take texts.
+                    entry.write(np.ascontiguousarray(part, dtype).view(np.uint8).data)
+
+
+def _dtype_of(array: Scores) -> np.dtype:
+    """The type of the numbers, or of texts as long as the longest."""
+    if array.dtype != object:
+        return array.dtype
+    return np.dtype(f"U{max(map(len, array[:]), default=1) or 1}")
 
 
 def _split_rows(array: Scores) -> Iterator[np.ndarray]:
     """The rows of an array, in parts if there are many numbers."""
     if len(array.shape) == 1:
-        yield array[:]
+        # Texts of one length take far more memory than those that they are made of.
+        yield from (array[start : start + CHUNK] for start in range(0, len(array), CHUNK))
     else:
         yield from (array[chunk] for chunk in chunks(array))
 
@@ -183,7 +217,26 @@ def read_scores(logits: Path, labels: Path | None, *, flag: str) -> Predictions:
         ]
     )
     scores = _prepare_scores(values, are_logits=name == _LOGITS)
-    return Predictions(loss, scores, classes.astype(np.int32), ranks)
+    texts = (
+        _texts_beside(arrays, of, len(classes), "examples", logits, flag)
+        for of in (_NAMES, _GROUPS)
+    )
+    return Predictions(loss, scores, classes.astype(np.int32), ranks, *texts)
+
+
+def _texts_beside(
+    arrays: Mapping[str, Any], name: str, length: int, what: str, path: Path, flag: str
+) -> np.ndarray | None:
+    """An array of texts [length] in a file of scores; None if the file does not have it."""
+    if name not in arrays:
+        return None
+    array = arrays[name]
+    if array.dtype.kind != "U" or array.shape != (length,):
+        raise UserError(
+            f"--{flag}: {name} must be a text for each of the {length} {what}; that in {path} is "
+            f"{array.dtype} {list(array.shape)}"
+        )
+    return array.astype(object)
 
 
 def _compute_losses(values: Scores, classes: np.ndarray, *, are_logits: bool) -> np.ndarray:
@@ -213,6 +266,17 @@ def _prepare_scores(values: Scores, *, are_logits: bool) -> Scores:
 def _apply_by_chunks(values: Scores, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
     """The results, one for each row, of a function of rows [n, L], computed chunk by chunk."""
     return np.concatenate([function(values[chunk]) for chunk in chunks(values)])
+
+
+def class_names_beside(scores: Path, num_classes: int) -> tuple[str, ...] | None:
+    """The names of the classes in a file of scores, as `write_scores` leaves them; None if none.
+
+    Raises:
+        UserError: the file has something else by that name.
+    """
+    arrays = _read(scores, "logits")
+    names = _texts_beside(arrays, _CLASS_NAMES, num_classes, "classes", scores, "logits")
+    return None if names is None else tuple(names.tolist())
 
 
 def class_counts_beside(scores: Path, num_classes: int) -> np.ndarray | None:

@@ -5,9 +5,21 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
+from absl import logging
 
 from topk_jax import metrics
-from train.evaluation import conformal_sets, evaluated, metric, score_files, set_rules, summaries
+from train.evaluation import (
+    combinations,
+    conformal_sets,
+    evaluated,
+    example_groups,
+    intervals,
+    metric,
+    observation_report,
+    score_files,
+    set_rules,
+    summaries,
+)
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.metric import Metric
 from train.evaluation.predictions import Predictions
@@ -46,6 +58,9 @@ class SetReport:
         conformal_rules: the quality of the sets of conformal rules, by the coverage and the rule.
         accuracy_by_count: the top-K accuracies by the training images of the class; None if
             these are not known.
+        intervals: the confidence intervals of the accuracies over examples; None if the examples
+            have no groups. Coverages have theirs beside them.
+        observations: the same report for the groups of examples; None without groups of several.
     """
 
     num_examples: int
@@ -56,9 +71,11 @@ class SetReport:
     metrics: dict[Metric, float]
     thresholds: dict[int, float]
     size_counts: dict[int, dict[str, list[int]]]
-    coverages: dict[float, dict[str, dict[str, float]]]
+    coverages: dict[float, dict[str, dict[str, Any]]]
     conformal_rules: dict[float, dict[str, dict[str, Any]]]
     accuracy_by_count: list[dict[str, Any]] | None
+    intervals: dict[Metric, list[float]] | None = None
+    observations: dict[str, Any] | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The report as files have it."""
@@ -80,6 +97,11 @@ class SetReport:
             }
         if self.accuracy_by_count is not None:
             fields["accuracy_by_count"] = self.accuracy_by_count
+        if self.intervals is not None:
+            bounds = {one.name: interval for one, interval in self.intervals.items()}
+            fields["intervals"] = {"level": intervals.LEVEL, **bounds}
+        if self.observations is not None:
+            fields["observations"] = self.observations
         return fields
 
 
@@ -92,6 +114,7 @@ def set_report(
     class_counts: np.ndarray | None,
     rules: Sequence[ConformalRule] = (),
     class_names: Sequence[str] | None = None,
+    combined_by: str = combinations.DEFAULT,
 ) -> SetReport:
     """Everything that is reported about a split.
 
@@ -104,12 +127,15 @@ def set_report(
         rules: conformal rules that are reported too.
         class_names: the names of the classes, with the classes that the classifier does not know;
             if None, reports have their indices.
+        combined_by: how the scores of the examples of a group are combined for the report of
+            observations, one of `combinations.COMBINATIONS`.
 
     Raises:
         UserError: there are too few examples to calibrate on, or a rule needs something that is
             missing.
     """
     thresholds = average_k_thresholds(calibrated_on, ks)
+    evaluation = summaries.summarize(examples, thresholds, class_counts)
     groups = {"all": np.ones(examples.num_classes, np.bool_)}
     if class_counts is not None:
         shots = metrics.shot_groups(examples.counts_of_all(class_counts))
@@ -127,7 +153,7 @@ def set_report(
             ],
         ),
         num_calibration_examples=len(calibrated_on.labels),
-        metrics=summaries.summarize(examples, thresholds, class_counts).metrics,
+        metrics=evaluation.metrics,
         thresholds={k: float(threshold) for k, threshold in thresholds.items()},
         size_counts={
             k: _size_counts(
@@ -157,7 +183,58 @@ def set_report(
         accuracy_by_count=None
         if class_counts is None
         else _accuracy_by_count(examples, ks, examples.counts_of_all(class_counts)),
+        intervals=None if examples.groups is None else _intervals(examples, evaluation),
+        observations=observations_report(
+            examples,
+            calibrated_on,
+            coverages,
+            combined_by,
+            ks=ks,
+            class_counts=class_counts,
+            rules=rules,
+            class_names=class_names,
+        ),
     )
+
+
+def observations_report(
+    examples: Predictions,
+    calibrated_on: Predictions,
+    coverages: Sequence[float],
+    combined_by: str,
+    **given: Any,
+) -> dict[str, Any] | None:
+    """The report of the observations; None if the examples have no groups of several."""
+    parts = (examples, calibrated_on)
+    if any(part.groups is None for part in parts):
+        return None
+    if not any(map(example_groups.have_several, parts)):
+        return None
+    if not all(score_files.are_from_0_to_1(part.scores) for part in parts):
+        logging.warning(
+            "nothing is reported of observations: the scores of their examples are combined by "
+            "logarithms, and these scores are not from 0 to 1"
+        )
+        return None
+
+    def report_of(
+        of_split: Predictions, of_calibration: Predictions, possible: Sequence[float]
+    ) -> dict[str, Any]:
+        return set_report(of_split, of_calibration, coverages=possible, **given).to_json()
+
+    return observation_report.report(examples, calibrated_on, coverages, combined_by, report_of)
+
+
+def _intervals(
+    examples: Predictions, evaluation: summaries.Evaluation
+) -> dict[Metric, list[float]]:
+    """The confidence intervals of the accuracies over examples."""
+    interval = intervals.of(examples)
+    return {
+        one: interval(evaluation.outcomes.hits(one))
+        for one in evaluation.metrics
+        if one.is_accuracy and one.average == "micro"
+    }
 
 
 def _name_by_rule(values: Mapping[int, Value]) -> dict[str, Value]:
@@ -170,7 +247,7 @@ def _evaluate_coverage(
     calibrated_on: Predictions,
     coverage: float,
     class_counts: np.ndarray | None,
-) -> dict[str, dict[str, float]]:
+) -> dict[str, dict[str, Any]]:
     """The quality of three kinds of sets with that coverage."""
     error = error_in_binary(coverage)
     conformal = conformal_threshold(calibrated_on, coverage)
@@ -178,7 +255,7 @@ def _evaluate_coverage(
     if all(score_files.are_probabilities(one.scores) for one in (examples, calibrated_on)):
         average_error = average_error_threshold(calibrated_on.scores, error)
         described["average_error"] = _evaluate_threshold(examples, class_counts, average_error)
-        described["adaptive"] = _rate(
+        described["adaptive"] = rate(
             summaries.find_sets(examples, set_rules.adaptive(error)), examples, class_counts
         )
     return described
@@ -186,9 +263,9 @@ def _evaluate_coverage(
 
 def _evaluate_threshold(
     examples: Predictions, class_counts: np.ndarray | None, threshold: float
-) -> dict[str, float]:
+) -> dict[str, Any]:
     found = summaries.find_sets(examples, set_rules.at_threshold(threshold))
-    return {"threshold": threshold, **_rate(found, examples, class_counts)}
+    return {"threshold": threshold, **rate(found, examples, class_counts)}
 
 
 def _evaluate_conformal(
@@ -199,23 +276,27 @@ def _evaluate_conformal(
 ) -> dict[str, Any]:
     found = summaries.find_sets(examples, rule)
     return {
-        **_rate(found, examples, class_counts),
-        "least_covered": _least_covered(found, examples, class_names),
+        **rate(found, examples, class_counts),
+        "least_covered": least_covered(found, examples, class_names),
     }
 
 
-def _rate(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, float]:
+def rate(found: Sets, examples: Predictions, class_counts: np.ndarray | None) -> dict[str, Any]:
     """How often the sets have the label, and how large they are."""
     covered = summaries.accuracies_by_average(found, examples, class_counts)
+    bounds = (
+        {} if examples.groups is None else {"coverage_interval": intervals.of(examples)(found.hits)}
+    )
     return {
         "coverage": covered.pop("micro"),
+        **bounds,
         **{f"{average}_coverage": value for average, value in covered.items()},
         "set_size": float(found.sizes.mean()),
         "empty_share": float((found.sizes == 0).mean()),
     }
 
 
-def _least_covered(
+def least_covered(
     found: Sets, examples: Predictions, class_names: Sequence[str] | None
 ) -> list[dict[str, Any]]:
     """The classes whose examples have their label in the fewest of their sets.

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from topk_jax import sets
+from train.evaluation import example_groups
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.stored_scores import Scores
 from train.foundation.errors import UserError
@@ -40,14 +41,38 @@ def conformal_threshold(predictions: Predictions, coverage: float) -> float:
     error = error_in_binary(coverage)
     # It is one of the scores of the labels. So these are given as the scores of a single class.
     # `conformal_threshold` refuses scores that are no probabilities.
-    of_labels = np.concatenate(
+    of_labels = _scores_of_labels(predictions)
+    only_class = np.zeros(len(of_labels), np.int32)
+    return -float(sets.conformal_quantile(-of_labels, only_class, error=error))
+
+
+def one_of_group_threshold(predictions: Predictions, coverage: float) -> float:
+    """The same for one example of a new group, drawn at random, from examples that have groups.
+
+    Raises:
+        UserError: the groups are too few to promise that.
+    """
+    assert predictions.groups is not None
+    names, of_examples = example_groups.numbered(predictions.groups)
+    check_enough(len(names), coverage, "groups")
+    quantile = sets.hierarchical_quantile(
+        -_scores_of_labels(predictions),
+        np.zeros_like(of_examples),
+        of_examples,
+        error=error_in_binary(coverage),
+        num_groups=len(names),
+    )
+    return -float(quantile)
+
+
+def _scores_of_labels(predictions: Predictions) -> np.ndarray:
+    """The score of the label of each example, [n]."""
+    return np.concatenate(
         [
-            np.take_along_axis(predictions.scores[c], predictions.labels[c][:, None], axis=-1)
+            np.take_along_axis(predictions.scores[c], predictions.labels[c][:, None], axis=-1)[:, 0]
             for c in chunks(predictions.scores)
         ]
     )
-    only_class = np.zeros(len(of_labels), np.int32)
-    return -float(sets.conformal_quantile(-of_labels, only_class, error=error))
 
 
 def average_error_threshold(scores: Scores, error: float) -> float:
@@ -82,13 +107,13 @@ def _values_and_bits(scores: Scores) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         yield values, values.view(np.int32)
 
 
-def check_enough(number: int, coverage: float) -> None:
+def check_enough(number: int, coverage: float, what: str = "examples") -> None:
     """Raises `UserError` if so few examples can only promise a coverage by sets of all classes."""
     fewest = fewest_examples(coverage)
     if number < fewest:
         raise UserError(
             f"a coverage of {coverage} needs at least 1 / {error_of(coverage)} - 1 = {fewest} "
-            f"examples to calibrate on; there are {number}"
+            f"{what} to calibrate on; there are {number}"
         )
 
 

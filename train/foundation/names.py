@@ -41,6 +41,16 @@ def same_form(text: str) -> str:
     return _SPACE.sub(" ", text).strip()
 
 
+def in_utf8(text: str) -> str:
+    r"""A name of a file for a text in UTF-8: bytes that are not UTF-8 are Python's escapes.
+
+    Examples:
+        >>> print(in_utf8("sk\udce4rm.jpg"))
+        sk\udce4rm.jpg
+    """
+    return text.encode(errors="backslashreplace").decode()
+
+
 def code_points(text: str) -> str:
     """A text with the code points of what is not ASCII.
 
@@ -62,7 +72,7 @@ def shown(text: str) -> str:
 
 
 class SimilarFiles:
-    """Finds files by names that look like those of the files.
+    """Finds files by names that look like those of the files, or are what `in_utf8` makes of them.
 
     Args:
         root: the folder that relative paths start in.
@@ -109,7 +119,7 @@ class SimilarFiles:
             except OSError:
                 names = []
             for name in names:
-                entries.setdefault(same_form(name), []).append(name)
+                entries.setdefault(same_form(in_utf8(name)), []).append(name)
             self._entries[folder] = entries
         return self._entries[folder]
 

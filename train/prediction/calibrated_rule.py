@@ -1,15 +1,19 @@
 """The rule that turns the probabilities of a classifier into sets, with its threshold."""
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
 import jax
 
 from train.evaluation import set_rules, thresholds
+from train.evaluation.combinations import COMBINATIONS
 from train.evaluation.conformal_rules import RULES
 from train.evaluation.conformal_sets import ConformalSets
+from train.evaluation.observations import Combination
 from train.foundation.errors import UserError
 from train.prediction.calibration import Calibration
+from train.prediction.other_calibrations import GivenCalibration
 from train.prediction.rule_flags import ChosenRule
 from train.prediction.trained import TrainedClassifier
 
@@ -24,16 +28,22 @@ class CalibratedRule:
         threshold: the smallest probability of a class in a set; None for the top K, and for the
             sets of a conformal score.
         conformal: the sets of a conformal score; None for others.
+        combination: how the examples of an observation are combined; None for single examples.
+        calibrated_on: the examples that the threshold is calibrated on, in words; None for the
+            validation examples.
     """
 
     name: str
     value: float
     threshold: float | None
     conformal: ConformalSets | None = None
+    combination: Combination | None = None
+    calibrated_on: str | None = None
 
     def __str__(self) -> str:
         rule = "" if self.conformal is None else f", rule={self.conformal.rule.name}"
-        return f"{self.name}={self.short_value}{rule}"
+        combined = "" if self.combination is None else f", combine={self.combination.name}"
+        return f"{self.name}={self.short_value}{rule}{combined}"
 
     @property
     def short_value(self) -> str:
@@ -50,9 +60,19 @@ class CalibratedRule:
         return set_rules.at_threshold(self.threshold)(probabilities)
 
     def in_words(self) -> str:
-        """A sentence that explains which classes are in a set."""
+        """Sentences that explain which classes are in a set."""
+        if self.combination is None:
+            return self._in_words("examples")
+        combined = COMBINATIONS[self.combination.name]
+        return (
+            "Each set is the answer for all examples of an observation, by "
+            f"{combined}. {self._in_words('observations')}"
+        )
+
+    def _in_words(self, examples: str) -> str:
+        calibrated_on = self.calibrated_on or f"the validation {examples}"
         if self.conformal is not None:
-            return _describe_conformal(self.conformal, self.value)
+            return _describe_conformal(self.conformal, self.value, calibrated_on)
         if self.threshold is None:
             what = "class" if self.value == 1 else f"{self.short_value} classes"
             return f"Each set has the {what} of highest probability."
@@ -62,42 +82,62 @@ class CalibratedRule:
         if self.name == "average_k":
             return reached + (
                 f"With this threshold, sets have {self.short_value} "
-                f"{'class' if self.value == 1 else 'classes'} on average over the validation "
-                "examples: more where one is ambiguous, fewer where it is clear."
+                f"{'class' if self.value == 1 else 'classes'} on average over "
+                f"{calibrated_on}: more where one is ambiguous, fewer where it is clear."
             )
         return reached + (
-            "With this threshold, from the validation examples, the true class of a new one like "
-            f"them is in its set with a probability of at least {_percent(self.value)}."
+            f"With this threshold, from {calibrated_on}, the true class of a new one like them is "
+            f"in its set with a probability of at least {_percent(self.value)}."
         )
 
 
-def calibrate(classifier: TrainedClassifier, rule: ChosenRule) -> CalibratedRule:
+def calibrate(
+    classifier: TrainedClassifier, rule: ChosenRule, combined_by: str | None = None
+) -> CalibratedRule:
     """Calibrates a rule for a classifier.
+
+    Args:
+        classifier: the classifier.
+        rule: the rule.
+        combined_by: how the examples of an observation are combined, one of
+            `combinations.COMBINATIONS`, for sets of observations; None for sets of examples.
 
     Raises:
         UserError: the classifier cannot have that K, or cannot be calibrated.
     """
+    calibration, calibrated_on = Calibration(classifier, combined_by), None
+    if rule.thresholds is not None:
+        if combined_by is not None:
+            raise UserError("--thresholds does not go with --group: it has thresholds of examples")
+        calibration = GivenCalibration(classifier, rule.thresholds)
+        calibrated_on = calibration.calibrated_on
+    calibrated = _calibrate(calibration, rule, classifier.num_classes)
+    return dataclasses.replace(calibrated, calibrated_on=calibrated_on)
+
+
+def _calibrate(calibration: Calibration, rule: ChosenRule, num_classes: int) -> CalibratedRule:
     name, value = rule.name, rule.value
     if name == "coverage":
-        return _calibrate_conformal(classifier, rule)
-    num_classes = classifier.num_classes
+        return _calibrate_conformal(calibration, rule)
     if not 1 <= value <= num_classes:
         raise UserError(
             field=f"--{name}", must_be=f"from 1 to {num_classes}, the number of classes", got=value
         )
-    threshold = Calibration(classifier).average_k(value) if name == "average_k" else None
-    return CalibratedRule(name, value, threshold)
+    threshold = calibration.average_k(value) if name == "average_k" else None
+    return CalibratedRule(name, value, threshold, combination=calibration.combination())
 
 
-def _calibrate_conformal(classifier: TrainedClassifier, chosen: ChosenRule) -> CalibratedRule:
+def _calibrate_conformal(calibration: Calibration, chosen: ChosenRule) -> CalibratedRule:
     name, coverage, rule = chosen.name, chosen.value, RULES[chosen.conformal]
-    calibration = Calibration(classifier)
+    threshold, conformal = None, None
     if rule.score is None:
-        return CalibratedRule(name, coverage, calibration.conformal(coverage))
-    return CalibratedRule(name, coverage, None, calibration.conformal_sets(coverage, rule))
+        threshold = calibration.conformal(coverage)
+    else:
+        conformal = calibration.conformal_sets(coverage, rule)
+    return CalibratedRule(name, coverage, threshold, conformal, calibration.combination())
 
 
-def _describe_conformal(conformal: ConformalSets, coverage: float) -> str:
+def _describe_conformal(conformal: ConformalSets, coverage: float, calibrated_on: str) -> str:
     """Which classes are in a set, what a score is, and what is promised."""
     rule = conformal.rule
     promised = _percent(coverage)
@@ -115,7 +155,7 @@ def _describe_conformal(conformal: ConformalSets, coverage: float) -> str:
     }
     words = (
         f"Each set has the classes whose score is at most {limit}. The score of a class is "
-        f"{rule.score_in_words}. With {these}, from the validation examples, the true class of a "
+        f"{rule.score_in_words}. With {these}, from {calibrated_on}, the true class of a "
         f"new one like them is in its set with a probability of at least {promised}"
         f"{among.get(rule.quantile, '')}."
     )
@@ -124,7 +164,10 @@ def _describe_conformal(conformal: ConformalSets, coverage: float) -> str:
         return words
     classes = "1 class has" if number == 1 else f"{number:,} classes have"
     verb = "is" if number == 1 else "are"
-    return f"{words} {classes} too few validation examples for that and {verb} in every set."
+    few = calibrated_on.removeprefix("the ")
+    if not few.startswith("validation"):
+        few = "of these examples"
+    return f"{words} {classes} too few {few} for that and {verb} in every set."
 
 
 def _percent(share: float) -> str:

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from train.evaluation import conformal_sets, thresholds
+from train.evaluation import combinations, conformal_sets, observations, thresholds
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.conformal_sets import ConformalSets
+from train.evaluation.observations import Combination
 from train.evaluation.predictions import Predictions
 from train.foundation import files, json_files
 from train.foundation.errors import UserError
@@ -31,13 +32,36 @@ class Calibration:
 
     Args:
         classifier: the classifier.
+        combined_by: how the validation examples of an observation are combined, one of
+            `combinations.COMBINATIONS`; the thresholds are then calibrated on the observations.
+            None to calibrate on examples.
     """
 
-    def __init__(self, classifier: TrainedClassifier) -> None:
+    def __init__(self, classifier: TrainedClassifier, combined_by: str | None = None) -> None:
         self._classifier = classifier
+        self._combined_by = combined_by
         self._path = (
             None if classifier.workdir is None else classifier.workdir / run_files.CALIBRATION
         )
+
+    def combination(self) -> Combination | None:
+        """How the examples of an observation are combined; None without observations.
+
+        Raises:
+            UserError: weights are needed that are not stored, and the data set is not on this
+                machine or has no observations.
+        """
+        name = self._combined_by
+        if name != combinations.TRAINED:
+            return None if name is None else Combination(name)
+
+        def find(_: Predictions) -> list[float]:
+            assert self._fitted.weights is not None
+            return list(self._fitted.weights)
+
+        weights = self._stored("weights", find, is_list=True)
+        self._check_number(weights, 2)
+        return Combination(name, (weights[0], weights[1]))
 
     def average_k(self, k: float) -> float:
         """The threshold whose sets have K classes on average over the validation images.
@@ -95,6 +119,8 @@ class Calibration:
         self, name: str, find: Callable[[Predictions], _Found], *, is_list: bool = False
     ) -> _Found:
         """The value stored under a name; if there is none, `find` computes it to be stored."""
+        if self._combined_by is not None:
+            name = f"observations_{self._combined_by}_{name}"
         if self._path is None:
             return find(self._validation)
         stored = _read(self._path)
@@ -113,7 +139,26 @@ class Calibration:
 
     @cached_property
     def _validation(self) -> Predictions:
+        if self._combined_by is None:
+            return self._classifier.predict("validation")
+        return observations.combine(self._of_observations, self._fitted).predictions
+
+    @cached_property
+    def _of_observations(self) -> Predictions:
+        """The predictions for the examples of the validation observations."""
+        # Before anything is predicted.
+        if self._classifier.load_dataset().validation.groups is None:
+            raise UserError(
+                "--group needs a run with groups, on whose validation observations sets are "
+                "calibrated, and this one has none: train with config.dataset.group, or give "
+                "--top_k and no --combine=trained"
+            )
         return self._classifier.predict("validation")
+
+    @cached_property
+    def _fitted(self) -> Combination:
+        assert self._combined_by is not None
+        return observations.fit(self._combined_by, self._of_observations)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -123,6 +168,11 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     except UserError as error:
         raise error.within(after="; delete it") from error
+    return plain(stored)
+
+
+def plain(stored: dict[str, Any]) -> dict[str, Any]:
+    """The thresholds of a file by their names; null in a list is infinity."""
     return {
         name: [math.inf if limit is None else limit for limit in value]
         if isinstance(value, list)

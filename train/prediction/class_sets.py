@@ -2,9 +2,33 @@
 
 import abc
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from train.prediction.thumbnails import Photograph
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A file that cannot be read as an image, and the reason."""
+
+    path: Path
+    error: str
+
+
+@dataclass(frozen=True)
+class Scored:
+    """An example with its probabilities, before a set is made of them.
+
+    Attributes:
+        probabilities: of all classes, [L].
+        photograph: the photograph; None for rows and names.
+    """
+
+    probabilities: np.ndarray
+    photograph: Photograph | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +56,21 @@ class ClassSet(abc.ABC):
     @abc.abstractmethod
     def title(self) -> str:
         """What a page calls the example."""
+
+    @property
+    def photographs(self) -> tuple[Photograph, ...]:
+        """The photographs that the set is made from; none for rows and names."""
+        return ()
+
+    @property
+    def unreadable(self) -> tuple[Unreadable, ...]:
+        """Further photographs of the example, which cannot be read."""
+        return ()
+
+    @property
+    def num_examples(self) -> int:
+        """The number of examples that it is the set of, with those that cannot be read."""
+        return 1
 
 
 def members(probabilities: np.ndarray, chosen: np.ndarray) -> dict[str, Any]:

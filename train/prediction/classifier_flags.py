@@ -81,7 +81,7 @@ class ChosenClassifier:
         Raises:
             UserError: the rule has a threshold and there are no such images.
         """
-        if self.classes is not None and rule.name != "top_k":
+        if self.classes is not None and rule.name != "top_k" and rule.thresholds is None:
             raise UserError(
                 f"--{rule.name} needs --dataset, on whose validation images it is calibrated; "
                 "--classes has no images"
@@ -107,7 +107,7 @@ RULES: tuple[flag_rules.Row, ...] = (
     _goes_with(
         "weights",
         *("dataset", "classes"),
-        because="the classes of the network; train.evaluate takes --dataset only",
+        because="the classes of the network; train.evaluate takes --classes only with new data",
     ),
     Needed(
         ("workdir", "weights"),

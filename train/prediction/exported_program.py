@@ -7,7 +7,7 @@ import jax.export
 import jax.numpy as jnp
 
 from train.data import DatasetSpec
-from train.prediction import description, inference
+from train.prediction import description, inference, reader_description
 from train.prediction.calibrated_rule import CalibratedRule
 from train.prediction.inference import Inference
 from train.prediction.trained import TrainedClassifier
@@ -71,7 +71,9 @@ def _conformal(rule: CalibratedRule) -> dict[str, Any]:
 
 
 def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
+    reader = {}
     if spec.has_images:
+        reader = {"reader": reader_description.to_plain(spec.image_reader)}
         preparation = (
             f"{description.preparation(spec, image_shape)} The program itself normalizes them "
             f"({describe_numbers(spec)}, of values from 0 to 1)."
@@ -89,5 +91,6 @@ def _inputs(spec: DatasetSpec, image_shape: tuple[int, ...]) -> dict[str, Any]:
             "shape": ["n", *image_shape],
             "dtype": _DTYPES[spec.inputs],
             "preparation": preparation,
+            **reader,
         }
     }

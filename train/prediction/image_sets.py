@@ -11,12 +11,13 @@ import numpy as np
 
 from train.data.image_reader import ImageReader
 from train.data.images import UnreadableImageError
-from train.foundation import reading
+from train.data.own import group_names
+from train.foundation import files, reading
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.prediction import batching, class_sets, image_files, inference
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import ClassSet
-from train.prediction.thumbnails import Thumbnail
+from train.prediction.class_sets import ClassSet, Scored, Unreadable
+from train.prediction.thumbnails import Photograph, Thumbnail
 from train.prediction.trained import TrainedClassifier
 
 _LARGEST_BATCH = 64
@@ -44,13 +45,10 @@ class ImageSet(ClassSet):
         """The name of the file."""
         return self.path.name
 
-
-@dataclass(frozen=True)
-class Unreadable:
-    """A file that cannot be read as an image, and the reason."""
-
-    path: Path
-    error: str
+    @property
+    def photographs(self) -> tuple[Photograph, ...]:
+        """The image."""
+        return (Photograph(self.path, self.thumbnail),)
 
 
 @dataclass(frozen=True)
@@ -85,6 +83,46 @@ class ImageFiles:
             classifier, rule, self.files, thumbnails=thumbnails, most_bytes=self.most_bytes
         )
 
+    def find_groups(self, grammar: str) -> tuple[str, ...]:
+        """The group of each image by the grammar of `group_names`.
+
+        Raises:
+            UserError: the grammar is wrong, or finds no group.
+        """
+        return group_names.find(
+            grammar,
+            [str(path) for path in self.files],
+            field="--group",
+            open_image=lambda index: files.open_bounded(self.files[index], self.most_bytes),
+            may_be_one=True,
+        )
+
+    def describe(self, indices: Sequence[int]) -> dict[str, Any]:
+        """Some images, as fields of a line of JSON."""
+        return {"paths": [str(self.files[index]) for index in indices]}
+
+    def score(
+        self, classifier: TrainedClassifier, order: np.ndarray, thumbnails: np.ndarray
+    ) -> Iterator[Scored | Unreadable]:
+        """The probabilities of the images at some indices, in their order.
+
+        Args:
+            classifier: the classifier.
+            order: the indices.
+            thumbnails: whether to make a thumbnail of each.
+        """
+        wanted = [
+            (self.files[index], wants) for index, wants in zip(order, thumbnails, strict=True)
+        ]
+        batches = _read_batches(classifier, wanted, self.most_bytes)
+        for entries, probabilities in inference.infer_scores(classifier, batches):
+            rows = iter(probabilities)
+            for entry in entries:
+                if isinstance(entry, Unreadable):
+                    yield entry
+                else:
+                    yield Scored(next(rows), Photograph(entry.path, entry.thumbnail))
+
 
 @dataclass(frozen=True)
 class _Picture:
@@ -115,31 +153,36 @@ def make_sets(
         thumbnails: whether to make a thumbnail of each image.
         most_bytes: the largest size of a file.
     """
-    batch_size = batching.batch_size(len(paths), _LARGEST_BATCH)
-    read = functools.partial(
-        _read,
-        reader=classifier.spec.image_reader,
-        thumbnails=thumbnails,
-        most_bytes=most_bytes,
-    )
-    pictures = reading.in_threads(read, paths, ahead=_LARGEST_BATCH)
-    batches = (
-        (entries, _pad(entries, batch_size, classifier.image_shape))
-        for entries in _batches(pictures, batch_size)
-    )
+    batches = _read_batches(classifier, [(path, thumbnails) for path in paths], most_bytes)
     for entries, probabilities, chosen in inference.infer_batches(classifier, rule, batches):
         yield from _make_sets(entries, probabilities, chosen)
 
 
-def _read(
-    path: Path, reader: ImageReader, thumbnails: bool, most_bytes: int
-) -> _Picture | Unreadable:
+def _read_batches(
+    classifier: TrainedClassifier, wanted: Sequence[tuple[Path, bool]], most_bytes: int
+) -> Iterator[tuple[list[_Picture | Unreadable], np.ndarray]]:
+    """The images of each batch with the unreadable files between them, and the batch.
+
+    Args:
+        classifier: the classifier.
+        wanted: the paths of the files, and whether to make a thumbnail of each.
+        most_bytes: the largest size of a file.
+    """
+    batch_size = batching.batch_size(len(wanted), _LARGEST_BATCH)
+    read = functools.partial(_read, reader=classifier.spec.image_reader, most_bytes=most_bytes)
+    pictures = reading.in_threads(read, wanted, ahead=_LARGEST_BATCH)
+    for entries in _batches(pictures, batch_size):
+        yield entries, _pad(entries, batch_size, classifier.image_shape)
+
+
+def _read(wanted: tuple[Path, bool], reader: ImageReader, most_bytes: int) -> _Picture | Unreadable:
+    path, thumbnail = wanted
     try:
         image = image_files.read(path, reader, most_bytes)
         pixels = reader.fit(image, str(path))
     except UnreadableImageError as error:
         return Unreadable(path, str(error))
-    return _Picture(path, pixels, Thumbnail.of(image) if thumbnails else None)
+    return _Picture(path, pixels, Thumbnail.of(image) if thumbnail else None)
 
 
 def _batches(

@@ -42,3 +42,13 @@ def infer_batches(
     for examples, outputs in batching.one_ahead(jax.jit(make(classifier, rule)), batches):
         probabilities, chosen = (np.asarray(output) for output in outputs)
         yield examples, probabilities, chosen
+
+
+def infer_scores(
+    classifier: TrainedClassifier, batches: Iterable[tuple[Examples, np.ndarray]]
+) -> Iterator[tuple[Examples, np.ndarray]]:
+    """The examples of each batch with their probabilities [n, L]; see `infer_batches`."""
+    scores = classifier.scores()
+    infer = jax.jit(lambda inputs: scores(inputs).astype(jnp.float32))
+    for examples, outputs in batching.one_ahead(infer, batches):
+        yield examples, np.asarray(outputs)

@@ -8,8 +8,7 @@ from typing import BinaryIO
 
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import ClassSet
-from train.prediction.image_sets import Unreadable
+from train.prediction.class_sets import ClassSet, Unreadable
 
 
 def to_line(entry: ClassSet | Unreadable, rule: CalibratedRule, names: Sequence[str]) -> bytes:

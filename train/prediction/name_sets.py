@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from train.data import characters
+from train.data.own import group_names
 from train.foundation.errors import UserError
 from train.prediction import batching, class_sets, inference
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import ClassSet
+from train.prediction.class_sets import ClassSet, Scored
 from train.prediction.trained import TrainedClassifier
 
 _LARGEST_BATCH = 256
@@ -75,16 +76,37 @@ class Names:
             thumbnails: not used for names.
         """
         del thumbnails
-        size = batching.batch_size(len(self), _LARGEST_BATCH)
-        batches = inference.infer_batches(classifier, rule, self._batches(size))
+        batches = inference.infer_batches(classifier, rule, self._batches(self.names))
         for names, probabilities, chosen in batches:
             for index, name in enumerate(names):
                 yield NameSet(name=name, **class_sets.members(probabilities[index], chosen[index]))
 
-    def _batches(self, size: int) -> Iterator[tuple[Sequence[str], np.ndarray]]:
-        """The names of each batch, and their characters with empty names up to the size."""
-        for start in range(0, len(self), size):
-            names = self.names[start : start + size]
+    def find_groups(self, grammar: str) -> tuple[str, ...]:
+        """The group of each name by the grammar of `group_names`.
+
+        Raises:
+            UserError: the grammar is wrong, or finds no group.
+        """
+        return group_names.find(grammar, self.names, field="--group", may_be_one=True)
+
+    def describe(self, indices: Sequence[int]) -> dict[str, Any]:
+        """Some names, as fields of a line of JSON."""
+        return {"names": [self.names[index] for index in indices]}
+
+    def score(
+        self, classifier: TrainedClassifier, order: np.ndarray, thumbnails: np.ndarray
+    ) -> Iterator[Scored]:
+        """The probabilities of the names at some indices, in their order; without thumbnails."""
+        del thumbnails
+        batches = self._batches([self.names[index] for index in order])
+        for names, probabilities in inference.infer_scores(classifier, batches):
+            yield from map(Scored, probabilities[: len(names)])
+
+    def _batches(self, given: Sequence[str]) -> Iterator[tuple[Sequence[str], np.ndarray]]:
+        """The names of each batch, and their characters with empty names up to its size."""
+        size = batching.batch_size(len(given), _LARGEST_BATCH)
+        for start in range(0, len(given), size):
+            names = given[start : start + size]
             normalized = [characters.normalized(name) for name in names]
             yield names, characters.to_rows(normalized + [""] * (size - len(names)))
 

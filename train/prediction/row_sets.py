@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from train.data.own import feature_columns, feature_files
+from train.data.own import feature_columns, feature_files, group_names
+from train.data.own.feature_files import Arrays
+from train.data.own.listing import name_groups
 from train.foundation.errors import UserError
 from train.foundation.stored_rows import StoredRows
 from train.prediction import batching, class_sets, inference
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import ClassSet
+from train.prediction.class_sets import ClassSet, Scored
 from train.prediction.trained import TrainedClassifier
 
 _LARGEST_BATCH = 256
@@ -49,11 +51,13 @@ class NamedRows:
         features: float16 or float32, [n, d].
         names: the names of the rows; None if the file does not have them.
         path: the file or the folder that they are read from.
+        arrays: all arrays there.
     """
 
     features: np.ndarray | StoredRows
     names: Sequence[str] | None
     path: Path
+    arrays: Arrays
     described = "what --features is read from"
 
     @property
@@ -93,24 +97,61 @@ class NamedRows:
             thumbnails: not used for rows.
         """
         del thumbnails
-        size = batching.batch_size(len(self), _LARGEST_BATCH)
-        batches = inference.infer_batches(classifier, rule, self._batches(size))
-        for start, probabilities, chosen in batches:
-            for index, row in enumerate(range(start, min(start + size, len(self)))):
+        batches = inference.infer_batches(classifier, rule, self._batches(np.arange(len(self))))
+        for rows, probabilities, chosen in batches:
+            for index, row in enumerate(rows):
                 yield RowSet(
                     row=row,
                     name=None if self.names is None else self.names[row],
                     **class_sets.members(probabilities[index], chosen[index]),
                 )
 
-    def _batches(self, size: int) -> Iterator[tuple[int, np.ndarray]]:
-        """The first row of each batch, and its rows with zeros up to the size."""
-        for start in range(0, len(self), size):
-            part = self.features[start : start + size]
+    def find_groups(self, grammar: str) -> tuple[str, ...]:
+        """The group of each row: an array of the file, or by the grammar of `group_names`.
+
+        Raises:
+            UserError: there is no such array, and the rows have no names; or the grammar is wrong,
+                or finds no group.
+        """
+        found = self.arrays.read(grammar)
+        if found is not None:
+            feature_files.check_length(self.arrays, grammar, found, len(self))
+            if found.dtype.kind in "iu":
+                texts = [str(number) for number in found.tolist()]
+            else:
+                texts = feature_files.decode(self.arrays, grammar, found, may_be_empty=True)
+            return name_groups(texts, (f"row {row}" for row in range(len(self))))
+        if self.names is None:
+            raise UserError(
+                field="--group",
+                must_be=f"an array of {self.path}, which has no names to search: "
+                f"{', '.join(self.arrays.finders)}",
+                got=grammar,
+            )
+        return group_names.find(grammar, self.names, field="--group", may_be_one=True)
+
+    def describe(self, indices: Sequence[int]) -> dict[str, Any]:
+        """Some rows, as fields of a line of JSON."""
+        rows = {"rows": list(indices)}
+        return rows if self.names is None else rows | {"names": [self.names[i] for i in indices]}
+
+    def score(
+        self, classifier: TrainedClassifier, order: np.ndarray, thumbnails: np.ndarray
+    ) -> Iterator[Scored]:
+        """The probabilities of the rows of some numbers, in their order; without thumbnails."""
+        del thumbnails
+        for rows, probabilities in inference.infer_scores(classifier, self._batches(order)):
+            yield from map(Scored, probabilities[: len(rows)])
+
+    def _batches(self, order: np.ndarray) -> Iterator[tuple[list[int], np.ndarray]]:
+        """The numbers of the rows of each batch, and these rows with zeros up to its size."""
+        size = batching.batch_size(len(order), _LARGEST_BATCH)
+        for start in range(0, len(order), size):
+            rows = order[start : start + size]
             # Float32 for every file, so that the program is the exported one.
             batch = np.zeros((size, self.features.shape[1]), np.float32)
-            batch[: len(part)] = part
-            yield start, batch
+            batch[: len(rows)] = self.features[rows]
+            yield rows.tolist(), batch
 
 
 def read(named: str) -> NamedRows:
@@ -125,4 +166,4 @@ def read(named: str) -> NamedRows:
     arrays = feature_files.find(path, "--features")
     features = feature_files.read_features(arrays)
     names = feature_files.read_texts(arrays, "names", len(features))
-    return NamedRows(features, names, path)
+    return NamedRows(features, names, path, arrays)

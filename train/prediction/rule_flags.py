@@ -1,7 +1,11 @@
-"""The flags --top_k, --average_k and --coverage, one of which chooses the sets, and --rule."""
+"""The flags --top_k, --average_k and --coverage, one of which chooses the sets.
+
+--rule and --thresholds go with them.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -19,6 +23,12 @@ _RULES = (
     Exclusive(_SETS),
     Flag("coverage", fields.Number(above=0, below=1)),
     Flag("rule", needs=("coverage",), because="other sets have one rule"),
+    Flag(
+        "thresholds",
+        fields.text("a file"),
+        needs=("average_k", "coverage"),
+        because="the top K have no threshold",
+    ),
 )
 
 
@@ -30,15 +40,22 @@ class ChosenRule:
         name: "top_k", "average_k" or "coverage".
         value: the K or the coverage.
         conformal: the name of the conformal rule that makes sets of a coverage.
+        thresholds: a file with thresholds; None for those of the validation images.
     """
 
     name: str
     value: float
     conformal: str = conformal_rules.DEFAULT
+    thresholds: Path | None = None
+
+    @property
+    def files(self) -> dict[Path, str]:
+        """The file that it is read from, to be kept, with a name for messages."""
+        return {} if self.thresholds is None else {self.thresholds: "the file of --thresholds"}
 
 
 def define() -> Callable[[], dict[str, Any]]:
-    """Defines the four flags.
+    """Defines the five flags.
 
     Returns:
         A function that returns their values after they are parsed, by their names.
@@ -58,12 +75,24 @@ def define() -> Callable[[], dict[str, Any]]:
         f"With --coverage: the conformal rule, by default {conformal_rules.DEFAULT}. "
         f"{conformal_rules.IN_WORDS}.",
     )
+    thresholds = define_thresholds()
     return lambda: {
         "top_k": top_k.value,
         "average_k": average_k.value,
         "coverage": coverage.value,
         "rule": rule.value,
+        "thresholds": thresholds.value,
     }
+
+
+def define_thresholds() -> flags.FlagHolder[str | None]:
+    """Defines --thresholds."""
+    return flags.DEFINE_string(
+        "thresholds",
+        None,
+        "A file of thresholds that train.evaluate --recalibrate=half --calibration_out=FILE wrote, "
+        "used in place of thresholds from the validation images.",
+    )
 
 
 def chosen(values: Mapping[str, Any]) -> ChosenRule:
@@ -76,5 +105,11 @@ def chosen(values: Mapping[str, Any]) -> ChosenRule:
     given = {name: value for name, value in values.items() if value is not None}
     flag_rules.check(_RULES, given)
     conformal = given.pop("rule", conformal_rules.DEFAULT)
+    file = given.pop("thresholds", None)
     ((name, value),) = given.items()
-    return ChosenRule(name, value, conformal_rules.named("rule", conformal).name)
+    return ChosenRule(
+        name,
+        value,
+        conformal_rules.named("rule", conformal).name,
+        None if file is None else Path(file),
+    )

@@ -11,8 +11,7 @@ from train.foundation.printable import printable
 from train.foundation.progress_bar import counts, make_bar
 from train.prediction import html_page, image_files, json_lines
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import ClassSet
-from train.prediction.image_sets import Unreadable
+from train.prediction.class_sets import ClassSet, Unreadable
 
 
 class Written(NamedTuple):
@@ -27,9 +26,16 @@ class Written(NamedTuple):
     pages: int
 
 
+class Total(NamedTuple):
+    """The number of examples, and what the progress bar calls them."""
+
+    number: int
+    counted: str
+
+
 def write(
     entries: Iterable[ClassSet | Unreadable],
-    total: int,
+    total: Total,
     facts: html_page.Facts,
     rule: CalibratedRule,
     *,
@@ -40,7 +46,7 @@ def write(
 
     Args:
         entries: the sets.
-        total: how many there are.
+        total: of the examples that they are made from.
         facts: what is known of the classifier.
         rule: the rule that made the sets.
         lines: the file for the lines of JSON; None for standard output.
@@ -55,22 +61,25 @@ def write(
         output = stack.enter_context(json_lines.writing(lines))
         bar = make_bar(
             make_console(stderr=True),
-            after=counts(f"{facts.example}s"),
+            after=counts(total.counted),
             # If the lines of JSON go to the same terminal, they show the progress.
             shown=lines is not None or not sys.stdout.isatty(),
         )
-        progress = stack.enter_context(bar).add_task("", total=total)
+        progress = stack.enter_context(bar).add_task("", total=total.number)
         for entry in entries:
             output.write(json_lines.to_line(entry, rule, facts.names))
             if cards is not None:
                 cards.add(entry)
-            if isinstance(entry, Unreadable):
+            failed = (entry,) if isinstance(entry, Unreadable) else entry.unreadable
+            for file in failed:
                 unreadable += 1
                 # rich prints it above the bar.
-                _print_error(entry.error)
-            bar.advance(progress)
+                _print_error(file.error)
+                if cards is not None and file is not entry:
+                    cards.add(file)
+            bar.advance(progress, 1 if isinstance(entry, Unreadable) else entry.num_examples)
     if unreadable:
-        _print_error(f"{unreadable:,} of {total:,} images could not be read")
+        _print_error(f"{unreadable:,} of {total.number:,} images could not be read")
     return Written(unreadable == 0, 0 if cards is None else cards.number)
 
 

@@ -1,8 +1,9 @@
-"""Thumbnails of images for the HTML page."""
+"""Photographs of an example, and their thumbnails for the HTML page."""
 
 import io
 from base64 import b64encode
 from dataclasses import dataclass
+from pathlib import Path
 
 from PIL import Image
 
@@ -49,3 +50,16 @@ class Thumbnail:
         """The thumbnail as a data URI."""
         kind = "png" if self.is_small else "jpeg"
         return f"data:image/{kind};base64,{b64encode(self.encoded).decode()}"
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """A photograph that a set is made from.
+
+    Attributes:
+        path: the path of its file.
+        thumbnail: a thumbnail, if requested.
+    """
+
+    path: Path
+    thumbnail: Thumbnail | None

@@ -14,6 +14,8 @@ from train.configuration import Config
 from train.configuration.datasets import path_of
 from train.configuration.parsing import parse
 from train.data import Dataset, DatasetSpec, dataset_spec
+from train.data.batches import SkippedImage
+from train.data.records import Split
 from train.devices import compilation_cache
 from train.evaluation import temperature
 from train.evaluation.predictions import Predictions
@@ -167,6 +169,30 @@ class TrainedClassifier:
             shows_progress=True,
             with_logits=with_logits,
             at_temperature=None if with_logits else self.temperature,
+        )
+
+    def predict_new(
+        self, examples: Split, path: str, on_skipped: Callable[[SkippedImage], None]
+    ) -> Predictions:
+        """The predictions for examples that are not in the run's data set, made on all devices.
+
+        Args:
+            examples: the examples.
+            path: where they are, for messages.
+            on_skipped: called with each image that cannot be read, which is left out.
+
+        Raises:
+            UserError: none of the images can be read.
+        """
+        devices = self.assembly.devices
+        params, batch_stats = devices.replicate((self.params, self.batch_stats))
+        return self.assembly.predict_new(
+            params,
+            batch_stats,
+            examples,
+            path=path,
+            on_skipped=on_skipped,
+            at_temperature=self.temperature,
         )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from train.foundation import files, folder_lock, json_files
+from train.foundation import files, folder_lock, json_files, shapes
 from train.foundation.errors import UserError
 from train.foundation.fields import Field
 from train.workdir import metrics_file, run_shapes
@@ -28,6 +28,8 @@ LISTED = "data_files.json"
 METRICS = "metrics.jsonl"
 # Images that cannot be read and were left out; missing if there are none.
 SKIPPED = "skipped_images.jsonl"
+# Images that look like images of other splits; missing if there are none.
+NEAR_DUPLICATES = "near_duplicates.csv"
 RESULTS = "results.json"
 CURVES = "learning_curves.png"
 EVENTS = "tensorboard"
@@ -39,12 +41,15 @@ CALIBRATION = "calibration.json"
 _OWN = frozenset(
     {
         *(CONFIG, CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, EVENTS, CHECKPOINTS),
-        *(CALIBRATION, folder_lock.LOCK),
+        *(CALIBRATION, NEAR_DUPLICATES, folder_lock.LOCK),
     }
 )
 
 # In the file of the results, beside them: the SHA-256 of files that do not contain a checksum.
 _DIGESTS = "digests"
+
+# Systems take 255 bytes, and a letter may have four.
+_LONGEST_NAME = 50
 
 _Content = TypeVar("_Content")
 
@@ -85,7 +90,8 @@ def check_places(workdir: Path) -> None:
         UserError: there is such a file or folder.
     """
     tested = (outcomes(workdir, split).name for split in ("test", "balanced_test"))
-    for name in (CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, *tested):
+    own = (CLASSES, DATA, LISTED, METRICS, SKIPPED, NEAR_DUPLICATES, RESULTS, CURVES)
+    for name in (*own, *tested):
         path = workdir / name
         # A link to a folder is replaced, or refused when it is opened.
         if path.is_dir() and not path.is_symlink():
@@ -122,6 +128,28 @@ def list_selected_files(workdir: Path) -> list[Path]:
 def evaluation(workdir: Path, split: str) -> Path:
     """The file in a workdir with the evaluation of a split."""
     return workdir / f"evaluation_{split}.json"
+
+
+def new_evaluation(workdir: Path, name: str, *, recalibrated: bool) -> Path:
+    """The file in a workdir with the evaluation of new data of that name.
+
+    No split is called so: an evaluation of a split is never replaced.
+    """
+    end = "_recalibrated" if recalibrated else ""
+    return workdir / f"evaluation_of_{name[:_LONGEST_NAME]}{end}.json"
+
+
+def data_of_new_evaluation(path: Path) -> str | None:
+    """The data that an evaluation of new data is of; None if there is no such file, or it is bad.
+
+    A damaged file may be replaced.
+    """
+    shape = shapes.record({"data": shapes.string})
+    try:
+        data: str = json_files.read(path, shape, "an evaluation of new data")["data"]
+    except (OSError, UserError):
+        return None
+    return data
 
 
 def outcomes(workdir: Path, split: str) -> Path:

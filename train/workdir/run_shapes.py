@@ -48,7 +48,9 @@ LISTED: Field = record(
         "labels": list_of(integer(0, 2**31 - 1)),
         "roles": list_of(integer(-1, 2)),
         "sizes": list_of(integer(-1, 2**53)),
-    }
+    },
+    # Runs of earlier versions do not have them, nor do runs without groups.
+    {"groups": list_of(string)},
 )
 
 # A line of the metrics. All other entries are metrics.

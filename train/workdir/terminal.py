@@ -12,6 +12,7 @@ from rich.progress import TextColumn
 from rich.table import Column, Table
 
 from train.configuration import Config
+from train.evaluation.combinations import COMBINATIONS
 from train.evaluation.metric import AVERAGES, LOSS, Metric, Rule, from_json
 from train.foundation.console import make_console, show_line
 from train.foundation.printable import printable
@@ -135,27 +136,76 @@ def show_report(title: str, report: Mapping[str, Any]) -> None:
     console = make_console()
     show_line(
         f"{title}: {report['num_examples']:,} examples, {report['num_classes']:,} classes"
-        f"{_note_unknown(report, report['evaluated'])}; thresholds from {report['calibrated_on']} "
-        f"({report['num_calibration_examples']:,})",
+        f"{_note_unknown(report, report['evaluated'])}{_note_thresholds(report)}",
     )
     _show_table(console, from_json(report["metrics"]), report["evaluated"])
+    _show_intervals(report)
     if "bayes" in report:
         show_line(_BEST_POSSIBLE)
         console.print(_table(from_json(report["bayes"])))
         show_line("how much more that is:")
         console.print(_table(from_json(report["gap_to_bayes"])))
+    _show_coverages(console, report)
+    if "accuracy_by_count" in report:
+        show_line("accuracy by the number of training examples of the class:")
+        console.print(_count_table(report["accuracy_by_count"]))
+    if "observations" in report:
+        _show_observations(console, report["observations"])
+
+
+def _show_observations(console: Console, report: Mapping[str, Any]) -> None:
+    """Prints the report of observations, which are groups of the examples above."""
+    left_out = report.get("num_of_several_classes", 0)
+    without = f"; {left_out:,} further ones have examples of several classes" if left_out else ""
+    show_line(
+        f"observations: {report['num_examples']:,}, of {report['mean_num_combined']:.3g} examples "
+        f"on average and {report['most_combined']:,} at most, combined by "
+        f"{COMBINATIONS[report['combined_by']]}; thresholds from "
+        f"{report['num_calibration_examples']:,} observations{without}"
+    )
+    _show_table(console, from_json(report["metrics"]), report["evaluated"])
+    _show_intervals(report)
+    _show_coverages(console, report)
+
+
+def _show_intervals(report: Mapping[str, Any]) -> None:
+    """Prints the confidence intervals of the accuracies over examples, if there are some."""
+    if "intervals" not in report:
+        return
+    bounds = {name: value for name, value in report["intervals"].items() if name != "level"}
+    shown = ", ".join(
+        f"{Metric.parse(name).in_few_words} {_between(value)}" for name, value in bounds.items()
+    )
+    show_line(f"{report['intervals']['level']:.0%} intervals in per cent: {shown}")
+
+
+def _show_coverages(console: Console, report: Mapping[str, Any]) -> None:
+    """Prints the tables of sets that have the label with a given probability."""
     if report["coverages"]:
         show_line("sets that are to have the label with a given probability:")
-        console.print(_coverage_table(report["coverages"]))
+        # Drawn at random from each observation.
+        further = report.get("one_example", {})
+        console.print(
+            _coverage_table(
+                {
+                    level: {**kinds, **({"one_example": further[level]} if further else {})}
+                    for level, kinds in report["coverages"].items()
+                }
+            )
+        )
+        if further:
+            show_line("one example: for one example of each observation, drawn at random")
     if "conformal_rules" in report:
         for level, rules in report["conformal_rules"].items():
             show_line(
                 f"conformal rules at a coverage of {level}; least: of the class that has the least:"
             )
             console.print(_rule_table(rules))
-    if "accuracy_by_count" in report:
-        show_line("accuracy by the number of training examples of the class:")
-        console.print(_count_table(report["accuracy_by_count"]))
+
+
+def _between(bounds: Sequence[float]) -> str:
+    """An interval of a share in per cent, without the sign: tables have eighty characters."""
+    return f"{100 * bounds[0]:.1f}-{100 * bounds[1]:.1f}"
 
 
 def tracked(batches: Iterable[Batch], total: int, what: str) -> Iterator[Batch]:
@@ -182,6 +232,16 @@ def _note_unknown(fields: Mapping[str, Any], evaluated: Mapping[str, Any] | None
     return (
         f"; {unknown:,} examples are of {further:,} further {what} without training examples, and "
         "count as misses"
+    )
+
+
+def _note_thresholds(report: Mapping[str, Any]) -> str:
+    """What thresholds are from; nothing for a classifier that has none, or has its own rule."""
+    if not report["thresholds"] and not report["coverages"]:
+        return ""
+    number = report.get("num_calibration_examples")
+    return f"; thresholds from {report['calibrated_on']}" + (
+        "" if number is None else f" ({number:,})"
     )
 
 
@@ -262,16 +322,23 @@ def _column(metric: Metric) -> str:
     return metric.quantity.replace("_", " ")
 
 
-def _coverage_table(coverages: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Table:
+def _coverage_table(coverages: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Table:
     """For each level and kind of sets: how often they have the label, and their sizes."""
-    columns = ("asked", "sets", "coverage", "macro", "set size", "empty")
+    has_intervals = any(
+        "coverage_interval" in values for kinds in coverages.values() for values in kinds.values()
+    )
+    interval = ["interval"] if has_intervals else []
+    columns = ("asked", "sets", "coverage", *interval, "macro", "set size", "empty")
     table = Table(*(Column(name, justify="right") for name in columns), box=SIMPLE)
     for level, kinds in coverages.items():
         for kind, values in kinds.items():
+            macro = values.get("macro_coverage")
             table.add_row(
                 level,
                 kind.replace("_", " "),
-                *(f"{values[name]:.2%}" for name in ("coverage", "macro_coverage")),
+                f"{values['coverage']:.2%}",
+                *([_between(values["coverage_interval"])] if has_intervals else []),
+                "-" if macro is None else f"{macro:.2%}",
                 f"{values['set_size']:.2f}",
                 f"{values['empty_share']:.2%}",
             )

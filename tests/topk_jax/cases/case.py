@@ -60,6 +60,8 @@ AXES: dict[str, tuple[str | None, ...]] = {
     "costs": ("batch", None),
     "curves": ("batch", None),
     "outliers": ("batch",),
+    "log_probabilities": ("batch", "classes"),
+    "groups": ("batch",),
 }
 
 
@@ -81,6 +83,7 @@ class Case:
             eps relative to the largest: sums in another order.
         class_rounding: the same for split classes.
         many_classes: whether the first array gets more classes than are searched at once.
+        sums: how many sums over all examples a class has, which devices send to each other.
         variant: what distinguishes cases of the same function.
     """
 
@@ -94,6 +97,7 @@ class Case:
     rounding: float = 0
     class_rounding: float = 0
     many_classes: bool = False
+    sums: int = 1
     variant: str = ""
 
     @property
@@ -163,7 +167,7 @@ def draw(batch_shape: Sequence[int], num_classes: int) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     shape = (*batch_shape, num_classes)
     logits = rng.normal(scale=2.0, size=(2, *shape)).astype(np.float32)
-    return {
+    arrays = {
         "logits": logits[0],
         "others": logits[1],
         "probabilities": softmax(logits[0]),
@@ -180,7 +184,11 @@ def draw(batch_shape: Sequence[int], num_classes: int) -> dict[str, Any]:
         "costs": rng.random((*batch_shape, 3)).astype(np.float32),
         "outliers": rng.random(batch_shape).astype(np.float32),
         "curves": np.sort(rng.random((*batch_shape, 5)) < 0.4)[..., ::-1].astype(np.float32),
+        "log_probabilities": np.log(softmax(logits[0])),
     }
+    # Of two groups, each with several examples.
+    places = np.arange(arrays["labels"].size, dtype=np.int32)
+    return arrays | {"groups": (places % 2).reshape(batch_shape)}
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -70,6 +70,18 @@ def conformal(
     ]
 
 
+GROUPS = {"groups": "groups"}
+
+
+def combination(by: str, **options: Any) -> Case:
+    return statistic(
+        "combine",
+        {"log_probabilities": "log_probabilities", **GROUPS},
+        # Two sums of up to 16 logarithms, which their mean divides, and a softmax.
+        **{"rounding": 8, "sums": 2, "variant": by} | options,
+    )
+
+
 CASES: list[Case] = [
     of_entries(
         "adjust_logits",
@@ -121,6 +133,28 @@ CASES: list[Case] = [
     ),
     statistic("conformal_threshold", {**PROBABILITIES, **LABELS}, parameters={"error": 0.3}),
     statistic("temperature", {"logits": "logits", **LABELS}),
+    combination("log_probabilities", parameters={"num_groups": 2}),
+    combination("probabilities", parameters={"num_groups": 2, "by": "probabilities"}),
+    combination("maximum", parameters={"num_groups": 2, "by": "maximum"}),
+    combination(
+        "weights",
+        parameters={"num_groups": 2, "weights": np.array([1, 0.5], np.float32)},
+        ranges={
+            "weights": Listed(
+                (np.array([1, NAN]), np.array([INFINITY, 1]), np.array([1, INFINITY]))
+            )
+        },
+    ),
+    statistic(
+        "group_weights",
+        {"log_probabilities": "log_probabilities", "sizes": "sizes", **LABELS},
+    ),
+    statistic("group_labels", {**LABELS, **GROUPS}, parameters={"num_groups": 2}),
+    calibration(
+        "hierarchical_quantile",
+        {**LABELS, **GROUPS},
+        parameters={"error": 0.5, "num_groups": 2},
+    ),
     calibration("conformal_quantile"),
     calibration("class_conditional_quantiles"),
     calibration("rank_calibrated_quantiles", {"ranks": "ranks", **LABELS}),

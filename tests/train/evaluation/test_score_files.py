@@ -1,5 +1,6 @@
 """Somebody's scores: of any size, in any precision, and read as what they are called."""
 
+import dataclasses
 import os
 import re
 import zipfile
@@ -18,6 +19,9 @@ from train.evaluation.stored_scores import StoredScores
 from train.evaluation.thresholds import average_error_threshold
 from train.foundation import array_files, stored_rows
 from train.foundation.errors import UserError
+
+# Of several lengths; the last is not UTF-8.
+NAMES = np.array([*(f"{'a' * row} {row}.png" for row in range(8)), "b\udc80\n.png"], object)
 
 
 def read(tmp_path, **arrays):
@@ -130,13 +134,34 @@ def test_probabilities_have_to_be_some(tmp_path, rng):
 def test_what_is_written_is_read_back(tmp_path, rng):
     found = read(tmp_path, logits=rng.normal(size=(9, 5)), labels=np.arange(9) % 5)
     path = tmp_path / "written.npz"
-    score_files.write_scores(path, found, np.arange(5))
+    found = dataclasses.replace(found, names=NAMES, groups=NAMES[::-1])
+    class_names = ["a", "b\u0302", "", "d,e", "f" * 300, "one that it does not know"]
+    score_files.write_scores(path, found, np.arange(5), class_names)
     again = score_files.read_scores(path, None, flag="logits")
-    for name in ("scores", "labels", "loss"):
+    for name in ("scores", "labels", "loss", "names", "groups"):
         np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
     np.testing.assert_array_equal(score_files.class_counts_beside(path, 5), np.arange(5))
-    score_files.write_scores(path, found, None)
+    assert score_files.class_names_beside(path, 5) == tuple(class_names[:5])
+    with np.load(path) as written:
+        arrays = ["scores", "labels", "loss", "names", "class_names", "groups", "class_counts"]
+        assert list(written) == arrays
+    score_files.write_scores(
+        path, dataclasses.replace(found, names=None, groups=None), None, "abcde"
+    )
     assert score_files.class_counts_beside(path, 5) is None
+    again = score_files.read_scores(path, None, flag="logits")
+    assert again.names.tolist() == [f"example {row}" for row in range(9)]
+    assert again.groups is None
+
+
+@pytest.mark.parametrize(
+    ("name", "array"),
+    [("names", np.array(["a"])), ("groups", np.arange(9)), ("names", np.zeros(9))],
+)
+def test_names_of_another_form_are_refused(tmp_path, rng, name, array):
+    message = f"^--logits: {name} must be a text for each of the 9 examples; that in "
+    with pytest.raises(UserError, match=message):
+        read(tmp_path, logits=rng.normal(size=(9, 5)), labels=np.arange(9) % 5, **{name: array})
 
 
 def test_scores_of_a_file_are_written_a_few_rows_at_a_time(tmp_path, rng, monkeypatch):
@@ -155,10 +180,10 @@ def test_scores_of_a_file_are_written_a_few_rows_at_a_time(tmp_path, rng, monkey
 
     monkeypatch.setattr(StoredScores, "__getitem__", counted)
     path = tmp_path / "written.npz"
-    score_files.write_scores(path, Predictions(loss, scores, labels, labels), None)
+    score_files.write_scores(path, Predictions(loss, scores, labels, labels), None, "abcde")
     assert read_at_once == [3, 3, 3, 3, 3, 3, 2]
     with np.load(path) as written:
-        assert set(written) == {"scores", "labels", "loss"}
+        assert set(written) == {"scores", "labels", "loss", "names", "class_names"}
         for name, expected in (("scores", values), ("labels", labels), ("loss", loss)):
             assert written[name].dtype == expected.dtype
             np.testing.assert_array_equal(written[name], expected)

@@ -12,7 +12,8 @@ from train.foundation.errors import UserError
 from train.prediction import image_files, image_sets, inference, rule_flags, trained
 from train.prediction.calibrated_rule import CalibratedRule, calibrate
 from train.prediction.calibration import Calibration
-from train.prediction.image_sets import ImageSet, Unreadable
+from train.prediction.class_sets import Unreadable
+from train.prediction.image_sets import ImageSet
 
 # For the sake of the run that they need.
 pytestmark = pytest.mark.slow

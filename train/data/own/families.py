@@ -45,8 +45,15 @@ def _in_folder(fields: FolderFields, _data_dir: str | None) -> FoundImages:
 def _in_table(fields: TableFields, _data_dir: str | None) -> FoundImages:
     path = _path(fields)
     if image_records.are_at(path):
-        return image_records.read(path).found
-    return tables.find(path, most_bytes=fields.most_bytes)
+        records = image_records.read(path)
+        if fields.group != records.group:
+            raise UserError(
+                field="config.dataset.group",
+                must_be=f"{records.group}, as the records in {path} were prepared",
+                got=fields.group,
+            )
+        return records.found
+    return tables.find(path, group=fields.group, most_bytes=fields.most_bytes)
 
 
 def _path(fields: FolderFields | TableFields) -> Path:

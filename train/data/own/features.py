@@ -13,11 +13,21 @@ from train.data import augmentation
 from train.data.dataset import Dataset, DatasetFamily, DatasetSpec
 from train.data.own import class_names, division, feature_columns, feature_files
 from train.data.own.feature_files import Arrays
-from train.data.own.listing import SPLIT_WORDS, Listing, Role, read_splits, roles_given
+from train.data.own.listing import (
+    SPLIT_WORDS,
+    Listing,
+    Role,
+    name_groups,
+    read_splits,
+    roles_given,
+)
 from train.data.records import Rows, Split
 from train.foundation.errors import UserError
 from train.foundation.names import same_form, shown
 from train.foundation.stored_rows import StoredRows
+
+# The array of the groups if `config.dataset.group` names no other.
+_GROUP = "group"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +46,31 @@ class FeaturesSpec(DatasetSpec):
         path = Path(self.fields.path).expanduser().absolute()
         arrays = feature_files.find(path, "config.dataset.path")
         features = feature_files.read_features(arrays)
-        labels, names = _labels(arrays, len(features))
+        labels, names = read_labels(arrays, len(features))
         roles = _roles(arrays, len(labels))
-        given = Listing(labels=labels, roles=roles, class_names=names, given=roles_given(roles))
-        rows = division.divide(given, self.fields, where=arrays.where, example="row")
+        given = Listing(
+            labels=labels,
+            roles=roles,
+            class_names=names,
+            given=roles_given(roles),
+            groups=read_groups(arrays, self.fields.group, len(labels)),
+        )
+        names_of_rows = texts_of_rows(arrays, "names", len(labels))
+        rows = division.divide(
+            given,
+            self.fields,
+            where=arrays.where,
+            example="row",
+            names=names_of_rows or (),
+        )
         columns = feature_columns.summarize(features, rows.roles == Role.TRAIN, arrays.where)
+        groups = _in_objects(rows.groups if rows.has_groups else None)
+        every = Split(
+            Rows(features, np.arange(len(rows))), rows.labels, _in_objects(names_of_rows), groups
+        )
 
         def split(role: Role) -> Split:
-            indices = rows.of_role(role)
-            return Split(Rows(features, indices), rows.labels[indices])
+            return every.take(rows.of_role(role))
 
         return Dataset(
             train=split(Role.TRAIN),
@@ -59,8 +85,16 @@ class FeaturesSpec(DatasetSpec):
         )
 
 
-def _labels(arrays: Arrays, length: int) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The class of each row, int32 [n], and the names of the classes."""
+def read_labels(arrays: Arrays, length: int) -> tuple[np.ndarray, tuple[str, ...]]:
+    """The class of each row, int32 [n], and the names of the classes.
+
+    Args:
+        arrays: the arrays.
+        length: the number of rows.
+
+    Raises:
+        UserError: there are no labels, or they have another form.
+    """
     found = arrays.read("labels")
     if found is None:
         raise UserError(
@@ -110,6 +144,34 @@ def _of_texts(
     return class_names.unified(np.array(numbers, np.int32), given, arrays.where)
 
 
+def read_groups(arrays: Arrays, name: str | None, length: int) -> tuple[str, ...] | None:
+    """The name of the group of each row; None if the file has no groups."""
+    if name is not None and name not in arrays.finders:
+        raise UserError(
+            field="config.dataset.group",
+            must_be=f"an array of {arrays.where}, which are {', '.join(arrays.finders)}",
+            got=name,
+        )
+    texts = texts_of_rows(arrays, name or _GROUP, length)
+    otherwise = (f"row {row}" for row in range(length))
+    return None if texts is None else name_groups(texts, otherwise)
+
+
+def texts_of_rows(arrays: Arrays, name: str, length: int) -> list[str] | None:
+    """Texts or whole numbers as texts, one of each row; None if there is no such array."""
+    found = arrays.read(name)
+    if found is None:
+        return None
+    feature_files.check_length(arrays, name, found, length)
+    if found.dtype.kind in "iu":
+        return [*map(str, found.tolist())]
+    return feature_files.decode(arrays, name, found, may_be_empty=True)
+
+
+def _in_objects(texts: Sequence[str] | None) -> np.ndarray | None:
+    return None if texts is None else np.array(texts, object)
+
+
 def _roles(arrays: Arrays, length: int) -> np.ndarray:
     """The split of each row, int8 [n]; none has one if the file has no splits."""
     words = feature_files.read_texts(arrays, "split", length, may_be_empty=True)
@@ -127,7 +189,7 @@ def _digest(
     checksums: np.ndarray,
     rows: Listing,
 ) -> str:
-    """A text that is another for other features, labels, splits or names of classes.
+    """A hash that changes with the features, labels, splits, groups or names of classes.
 
     It is the same for the same arrays in another kind of file.
     """
@@ -138,6 +200,7 @@ def _digest(
     digest = hashlib.sha256(json.dumps(described).encode())
     for numbers in (checksums, rows.labels, rows.roles):
         digest.update(numbers.astype("<i8").tobytes())
+    digest.update("\0".join(rows.groups or ()).encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 

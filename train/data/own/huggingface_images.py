@@ -1,5 +1,6 @@
 """Finds the images of a data set of Hugging Face."""
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,14 @@ from train.data.own import arrow_images, huggingface_files, named_splits
 from train.data.own.arrow_images import ArrowImages
 from train.data.own.found_images import FoundImages
 from train.data.own.huggingface_files import OpenedSplit
-from train.data.own.listing import Role
+from train.data.own.listing import Role, name_groups
 from train.data.own.named_splits import SplitImages
 from train.foundation.errors import UserError
 
 # What stands for the label of an image that has none.
 _NO_LABEL = frozenset({None, "", -1})
+# The column of the groups if `config.dataset.group` names no other.
+_GROUP = "group"
 
 
 def find(fields: HuggingfaceFields, data_dir: str | None) -> FoundImages:
@@ -54,6 +57,10 @@ def find(fields: HuggingfaceFields, data_dir: str | None) -> FoundImages:
     }
     sizes = {split: of_split.sizes() for split, of_split in images.items()}
     listing = named_splits.listed(of_roles, class_names, where, sizes)
+    groups = _groups(opened, _group_column(features, fields.group), of_roles)
+    if groups is not None:
+        own = (f"path {path}" for path in listing.paths)
+        listing = dataclasses.replace(listing, groups=name_groups(groups, own))
     return FoundImages(listing, SplitImages(images), root, where)
 
 
@@ -84,6 +91,30 @@ def _label_column(features: Any, chosen: str | None, where: str) -> str:
     return named_splits.the_only(
         names, "label", what="column of labels", has=types, where=where, hint=hint
     )
+
+
+def _group_column(features: Any, chosen: str | None) -> str | None:
+    """The column of the groups: of texts or whole numbers; None if there is none."""
+    types = _types(features)
+    if chosen is None:
+        return _GROUP if _GROUP in types and _holds_labels(types[_GROUP]) else None
+    return _checked(chosen, types, "group", _holds_labels, "texts or whole numbers")
+
+
+def _groups(
+    opened: Mapping[str, OpenedSplit],
+    column: str | None,
+    of_roles: Mapping[Role, tuple[str, np.ndarray]],
+) -> list[str] | None:
+    """The group of each image in the order of the roles; empty for an image without one."""
+    if column is None:
+        return None
+    values = (
+        value
+        for split, _ in of_roles.values()
+        for value in arrow_images.read_column(opened[split].files, column).to_pylist()
+    )
+    return ["" if value is None else str(value) for value in values]
 
 
 def _checked(

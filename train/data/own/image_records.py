@@ -4,6 +4,7 @@ The description has a CRC-32 of each image, which is compared when the image is 
 has a checksum of the description, which is compared when it is opened.
 """
 
+import dataclasses
 import io
 import json
 import os
@@ -41,21 +42,23 @@ class ImageRecords:
     Attributes:
         found: their names, classes and splits, and the images.
         nested: whether each folder with images was a class.
+        group: the column of a table that the groups are from, if the field gave one.
         left_out: the names of the images that could not be read, and have no record.
     """
 
     found: FoundImages
     nested: bool
+    group: str | None
     left_out: tuple[str, ...]
 
-    def is_of(self, listing: Listing, *, nested: bool) -> bool:
+    def is_of(self, listing: Listing, *, nested: bool, group: str | None) -> bool:
         """Whether these are records of some images, as far as all but their pixels tell."""
         absent = frozenset(self.left_out)
         kept = listing.take(
             [index for index, path in enumerate(listing.paths) if path not in absent]
         )
-        described = describe(self.found.listing, nested=self.nested)
-        return describe(kept, nested=nested) == described
+        described = describe(self.found.listing, nested=self.nested, group=self.group)
+        return describe(kept, nested=nested, group=group) == described
 
 
 class _Images(EncodedImages):
@@ -153,11 +156,13 @@ def describe(
     left_out: Sequence[str] = (),
     *,
     nested: bool,
+    group: str | None,
 ) -> bytes:
     """The content of the description; see `ImageRecords`. The sums are the CRC-32 of each image."""
     return files.to_json(
         ({} if sums is None else {"crc32": sums})
         | ({"left_out": left_out} if left_out else {})
+        | ({} if group is None else {"group": group})
         | {
             "version": _VERSION,
             "nested": nested,
@@ -195,11 +200,15 @@ def read(folder: Path) -> ImageRecords:
             given=frozenset(Role[name] for name in described["given"]),
             groups=tuple(described["keys"]),
         )
+        # The images of a folder do not have groups; its fields may give some.
+        if listing.groups == listing.paths:
+            listing = dataclasses.replace(listing, groups=None)
         paths, sizes = listing.paths, listing.sizes
         # Records of earlier versions have none.
         sums = np.array(described["crc32"], np.uint32) if "crc32" in described else None
         left_out = tuple(map(str, described.get("left_out", ())))
-        columns: list[Sized] = [sizes, listing.labels, listing.roles, listing.groups or ()]
+        group = described.get("group")
+        columns: list[Sized] = [sizes, listing.labels, listing.roles, listing.groups or paths]
         columns += [] if sums is None else [sums]
         if any(len(column) != len(paths) for column in columns) or sizes.min(initial=0) < 0:
             raise ValueError(f"{DESCRIPTION} has {len(paths)} paths and {len(sizes)} sizes")
@@ -211,7 +220,7 @@ def read(folder: Path) -> ImageRecords:
     except Exception as error:  # A damaged description can make this raise anything.
         raise _damaged(folder, error) from error
     found = FoundImages(listing, images, folder, f"{spell('config.dataset.path')} {folder}")
-    return ImageRecords(found, bool(described["nested"]), left_out)
+    return ImageRecords(found, bool(described["nested"]), group, left_out)
 
 
 def _damaged(folder: Path, error: Exception) -> UserError:

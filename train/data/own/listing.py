@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -42,6 +42,8 @@ ROLE_NAMES = {
 }
 # In messages.
 SPLIT_WORDS = "train, val or test, or empty for an example without a split"
+# How the name of a group begins that is given.
+_NAMED = "group "
 # As in "test_set" and "Training Images".
 _OF_A_SPLIT = re.compile("(set|split|data|images)$")
 _BETWEEN_WORDS = re.compile("[ _-]")
@@ -74,6 +76,21 @@ def roles_given(roles: np.ndarray) -> frozenset[Role]:
     return frozenset(map(Role, np.unique(roles[roles != NO_SPLIT]).tolist()))
 
 
+def name_groups(groups: Sequence[str], otherwise: Iterable[str]) -> tuple[str, ...]:
+    """The name of the group of each example, which no example without a group has.
+
+    Args:
+        groups: the groups as they are given, [n]; empty for an example that is a group of its own.
+            Names that look the same are one; see `names.same_form`.
+        otherwise: what is the name of such an example, as "path P", [n].
+    """
+    same = {group: names.same_form(group) for group in set(groups)}
+    return tuple(
+        f"{_NAMED}{same[group]}" if same[group] else other
+        for group, other in zip(groups, otherwise, strict=True)
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Listing:
     """Examples in a fixed order: as they are given, or after `division.divide` with all splits.
@@ -90,7 +107,8 @@ class Listing:
         unseen_names: the names of further classes, which have no training examples.
         given: the roles that are given, with or without examples; examples of the others are held
             out of those for training.
-        groups: what stays together when splits are held out, [n]; None for each example by itself.
+        groups: the group of each example, [n], as `name_groups` names it. Examples of one group
+            stay together when splits are held out. None if each is a group of its own.
     """
 
     paths: tuple[str, ...] = ()
@@ -105,6 +123,18 @@ class Listing:
     def __len__(self) -> int:
         """The number of examples."""
         return len(self.labels)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether an example is given with a group; the others are groups of their own."""
+        return any(group.startswith(_NAMED) for group in self.groups or ())
+
+    def given_groups(self) -> list[str]:
+        """The groups as they are given, [n]; empty for an example that is a group of its own."""
+        return [
+            group.removeprefix(_NAMED) if group.startswith(_NAMED) else ""
+            for group in self.groups or ()
+        ]
 
     def of_role(self, role: Role) -> np.ndarray:
         """The indices of the examples of a split."""
@@ -147,7 +177,7 @@ class ListedFiles:
     Attributes:
         digest: the digest of the data set; see `Dataset.digest`.
         image_shape: the image shape of the data set; see `Dataset.image_shape`.
-        listing: the images, divided, without their groups.
+        listing: the images, divided; without groups if none is given.
     """
 
     digest: str
@@ -167,7 +197,7 @@ class ListedFiles:
             "labels": listing.labels,
             "roles": listing.roles,
             "sizes": listing.sizes,
-        }
+        } | ({"groups": [*map(_printed, listing.groups or ())]} if listing.has_groups else {})
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "ListedFiles":
@@ -177,9 +207,9 @@ class ListedFiles:
             ValueError: the lists are of different lengths, or a label is no class.
         """
         height, width, channels = plain["image_shape"]
-        class_names, unseen_names, paths = (
-            tuple(map(_read, plain[name]))
-            for name in ("class_names", "unseen_class_names", "paths")
+        class_names, unseen_names, paths, groups = (
+            tuple(map(_read, plain.get(name, ())))
+            for name in ("class_names", "unseen_class_names", "paths", "groups")
         )
         listing = Listing(
             paths=paths,
@@ -189,8 +219,10 @@ class ListedFiles:
             class_names=class_names,
             unseen_names=unseen_names,
             given=frozenset(map(Role, plain["given"])),
+            groups=groups or None,
         )
-        if not len(paths) == len(listing) == len(listing.roles) == len(listing.sizes):
+        lists = (paths, listing.roles, listing.sizes, groups or paths)
+        if any(len(one) != len(listing) for one in lists):
             raise ValueError("its lists are of different lengths")
         # An image that is left out may be of a class that is left out, too.
         used = listing.labels[listing.roles != NO_SPLIT]

@@ -7,18 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from train.configuration.datasets import OwnImageFields
+from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data import augmentation, image_opening, image_reader, photographs
 from train.data.dataset import Dataset, DatasetSpec
 from train.data.image_reader import ImageReader
 from train.data.images import DecodeOptions, turned_upright
-from train.data.own import decoded_images, division, run_images, train_images
+from train.data.own import decoded_images, division, group_names, run_images, train_images
 from train.data.own.found_images import FoundImages
 from train.data.own.image_changes import OwnFraming
 from train.data.own.listing import ListedFiles, Role
 from train.data.pictures import Picture
 from train.data.records import Records, Split
 
+_GROUP = "config.dataset.group"
 # What the network gets where the images are of many sizes, or large.
 _USUAL_SIZE = 224
 # Images of one size up to this one are used as they are.
@@ -58,7 +59,7 @@ class OwnImagesSpec(DatasetSpec):
             images = decoded_images.kept(images, reader)
 
         paths = np.array(listing.paths, object)
-        groups = None if listing.groups is None else np.array(listing.groups, object)
+        groups = np.array(listing.groups, object) if listing.has_groups else None
 
         def split(indices: np.ndarray, labels: np.ndarray) -> Split:
             records = Records(images, indices, str(found.root), reader)
@@ -84,9 +85,10 @@ class OwnImagesSpec(DatasetSpec):
         """The images with all splits.
 
         Raises:
-            UserError: they cannot be found, or no classifier can be trained with them.
+            UserError: they cannot be found, have no groups where these are asked for, or no
+                classifier can be trained with them.
         """
-        return self.source(data_dir).divided(self.fields)
+        return grouped(self.source(data_dir), self.fields, self.files).divided(self.fields)
 
     def going_on(self, files: ListedFiles) -> DatasetSpec:
         """See `DatasetSpec`."""
@@ -113,6 +115,8 @@ class OwnImagesSpec(DatasetSpec):
 def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) -> OwnImagesSpec:
     """The data set of `config.dataset`, whose images a function finds; see `OwnImagesSpec`."""
     division.check_fractions(fields)
+    if isinstance(fields, FolderFields) and fields.group is not None:
+        group_names.check(fields.group, _GROUP)
     imagenet = fields.normalization == "imagenet"
     return OwnImagesSpec(
         name=fields.name,
@@ -126,6 +130,29 @@ def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) ->
         source=source,
         kind=image_reader.kind_of(fields.decoding),
     )
+
+
+def grouped(
+    found: FoundImages, fields: OwnImageFields, files: ListedFiles | None = None
+) -> FoundImages:
+    """The images with their groups, if `config.dataset.group` has what finds them.
+
+    Args:
+        found: the images.
+        fields: `config.dataset`.
+        files: the files of the run that resumes, which has their groups.
+
+    Raises:
+        UserError: no image has a group.
+    """
+    grammar = fields.group if isinstance(fields, FolderFields) else None
+    if grammar is None:
+        return found
+    listing = found.listing
+    groups = run_images.groups(files, listing.paths) or group_names.find(
+        grammar, listing.paths, field=_GROUP, open_image=found.images.open
+    )
+    return dataclasses.replace(found, listing=dataclasses.replace(listing, groups=groups))
 
 
 def _shape(found: FoundImages, fields: OwnImageFields) -> tuple[int, int, int]:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import errno
+from collections.abc import Sequence
 from typing import BinaryIO
 
 import numpy as np
@@ -33,9 +34,11 @@ def of_run(found: FoundImages, listed: ListedFiles, reader: ImageReader) -> Foun
         The images of the run; `found` as it is, with another digest, if something else has changed
         than that images are gone or can no longer be read.
     """
-    if found.digest == listed.digest:
-        return found
     now, then = found.listing, listed.listing
+    if found.digest == listed.digest:
+        # The digest does not depend on the groups.
+        same = now.groups if then.groups is None else then.groups
+        return dataclasses.replace(found, listing=dataclasses.replace(now, groups=same))
     # A copy on another file system may have its names in another form of Unicode.
     places = {names.same_form(path): index for index, path in enumerate(now.paths)}
     place = np.array([places.get(names.same_form(path), -1) for path in then.paths])
@@ -54,6 +57,16 @@ def of_run(found: FoundImages, listed: ListedFiles, reader: ImageReader) -> Foun
     records = Records(images, changed, str(found.root), reader)
     readable = (unreadable_images.why(records, index) is None for index in range(len(changed)))
     return found if any(readable) else of_run
+
+
+def groups(listed: ListedFiles | None, paths: Sequence[str]) -> tuple[str, ...] | None:
+    """The groups that images had when a run began; None if an image is new, or for a new run."""
+    if listed is None or listed.listing.groups is None:
+        return None
+    then = listed.listing
+    known = dict(zip(map(names.same_form, then.paths), listed.listing.groups, strict=True))
+    found = [known.get(names.same_form(path)) for path in paths]
+    return tuple(group for group in found if group is not None) if None not in found else None
 
 
 def _same_classes_and_splits(now: Listing, at: np.ndarray, then: Listing, kept: np.ndarray) -> bool:

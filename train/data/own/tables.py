@@ -10,10 +10,9 @@ from absl import logging
 from train.data.own import class_names, table_columns
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import (
-    NO_SPLIT,
     SPLIT_WORDS,
     Listing,
-    Role,
+    name_groups,
     read_splits,
     roles_given,
 )
@@ -28,46 +27,49 @@ _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 _MOST_NAMED = 10
 
 
-def find(table: Path, *, most_bytes: int = MOST_IMAGE_BYTES) -> FoundImages:
+def find(
+    table: Path,
+    *,
+    group: str | None = None,
+    most_bytes: int = MOST_IMAGE_BYTES,
+    uses_splits: bool = True,
+) -> FoundImages:
     """The images that a table lists, in its order.
 
     The table has the columns `path`, relative to its folder, and `label`, and optionally `split`
-    (train, val or test; see `listing.ROLE_NAMES`) and `group`. Images of one group, as the
+    (train, val or test; see `listing.ROLE_NAMES`) and one of groups. Images of one group, as the
     photographs of one plant, belong to one split: if a split is held out, whole groups are.
     Classes are in the order of their sorted names.
 
     Args:
         table: the file.
+        group: the column of the groups; None for `group`, if there is such a column.
         most_bytes: the largest size of a file that is read.
+        uses_splits: whether images get the splits of the table; otherwise none has a split.
 
     Raises:
-        UserError: the file does not have that form, or a group is in two splits.
+        UserError: the file does not have that form.
     """
-    columns = table_columns.read(table)
+    columns = table_columns.read(table, group=group)
     where = f"{spell('config.dataset.path')} {table}"
     if not columns["path"]:
         raise UserError(f"{where} must list images; it has no rows")
-    for name in table_columns.NEEDED:
+    for name in table_columns.IMAGES.needed:
         for row, value in enumerate(columns[name]):
             if value == "":
                 raise UserError(f"{where}, row {row + 1}: the column {name} is empty")
     paths = _paths(table.parent, columns["path"], where)
-    # An image without a group is a group of its own, which no group is named as.
-    groups = tuple(
-        f"group {group}" if group else f"path {path}"
-        for group, path in zip(
-            map(names.same_form, columns.get("group", [""] * len(paths))), paths, strict=True
-        )
-    )
-    roles = _roles(columns.get("split", [""] * len(paths)), groups, where)
+    no_splits = [""] * len(paths)
+    roles = _roles(columns.get("split", no_splits) if uses_splits else no_splits, where)
     labels, names_of_classes = class_names.numbered(columns["label"], where)
+    groups = columns.get(table_columns.GROUP, [""] * len(paths))
     listing = Listing(
         paths=paths,
         labels=labels,
         roles=roles,
         class_names=names_of_classes,
         given=roles_given(roles),
-        groups=groups,
+        groups=name_groups(groups, (f"path {path}" for path in paths)),
     )
     return FoundImages.in_files(listing, table.parent, where, most_bytes)
 
@@ -119,7 +121,8 @@ def _in_words(root: Path, missing: Mapping[int, str]) -> str:
 
 def _tell_of_other_paths(listed: Sequence[str], paths: Sequence[str], where: str) -> None:
     """Says how many paths are not written as those of their files."""
-    different = [pair for pair in zip(listed, paths, strict=True) if pair[0] != pair[1]]
+    pairs = zip(listed, map(names.in_utf8, paths), strict=True)
+    different = [pair for pair in pairs if pair[0] != pair[1]]
     slashes = [path for path, found in different if path.count("\\") > found.count("\\")]
     forms = [pair for pair in different if pair[0].count("\\") == pair[1].count("\\")]
     if slashes:
@@ -141,14 +144,11 @@ def _tell_of_other_paths(listed: Sequence[str], paths: Sequence[str], where: str
         )
 
 
-def _roles(words: Sequence[str], groups: Sequence[str], where: str) -> np.ndarray:
+def _roles(words: Sequence[str], where: str) -> np.ndarray:
     """The split of each row, int8 [n].
 
-    An image without a split has that of its group, if others of the group have one.
-
     Raises:
-        UserError: a word names no split, a group is in two splits, or there are no images for
-            training.
+        UserError: a word names no split.
     """
     roles, wrong = read_splits(words)
     if wrong is not None:
@@ -156,17 +156,4 @@ def _roles(words: Sequence[str], groups: Sequence[str], where: str) -> np.ndarra
             f"{where}, row {wrong + 1}: split must be {SPLIT_WORDS}; got "
             f"{names.shown(words[wrong])!r}"
         )
-    role_of: dict[str, int] = {}
-    leaking: dict[str, None] = {}
-    for group, role in zip(groups, roles.tolist(), strict=True):
-        if role != NO_SPLIT and role_of.setdefault(group, role) != role:
-            leaking[group.partition(" ")[2]] = None
-    if leaking:
-        raise UserError(
-            f"{where}: {len(leaking)} groups have images in two splits, which makes accuracies too "
-            f"good: {messages.first_names(list(leaking))}"
-        )
-    roles = np.array([role_of.get(group, NO_SPLIT) for group in groups], np.int8)
-    if not {NO_SPLIT, Role.TRAIN} & set(roles.tolist()):
-        raise UserError(f"{where} has no images for training")
     return roles

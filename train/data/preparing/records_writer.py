@@ -36,6 +36,7 @@ def write(
     out: Path,
     *,
     nested: bool,
+    group: str | None = None,
     skip_unreadable: bool = False,
     read_truncated: bool = False,
 ) -> tuple[str, ...]:
@@ -47,6 +48,7 @@ def write(
         found: the images of a folder or a table.
         out: the folder; empty if it exists.
         nested: whether each folder with images is a class.
+        group: the column of the groups, if one was given.
         skip_unreadable: whether images that cannot be read are left out.
         read_truncated: whether files that lack their end are among those that can be read.
 
@@ -81,7 +83,7 @@ def write(
             shutil.rmtree(unfinished)
             raise
         left_out = tuple(one.image for one in unreadable)
-        described = image_records.describe(written, sums, left_out, nested=nested)
+        described = image_records.describe(written, sums, left_out, nested=nested, group=group)
         checksums.add(unfinished, DESCRIPTION, described)
         unfinished.rename(out)
         (out / LOCK).unlink()

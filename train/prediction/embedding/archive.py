@@ -23,7 +23,7 @@ def write(
     features: Iterable[np.ndarray],
     num_features: int,
 ) -> None:
-    """Writes the features, and the names, labels and splits of their rows.
+    """Writes the features, and the names, labels, splits and groups of their rows.
 
     Args:
         path: the file.
@@ -45,6 +45,9 @@ def write(
             _add_texts(archive, "class_names", images.class_names)
             roles = images.roles[chosen].tolist()
             _add_texts(archive, "split", [_WORDS[Role(role)] for role in roles])
+        if images.has_groups:
+            groups = images.given_groups()
+            _add_texts(archive, "group", [groups[index] for index in chosen.tolist()])
 
 
 def identity_of(path: Path) -> str | None:

@@ -1,7 +1,7 @@
 """An HTML page of sets that needs no network and works without scripts.
 
 The cards of many examples are on several pages, each a file of its own with links to the others:
-a browser takes long to lay out thousands. The templates, the style and the script are next to this
+a browser takes long to lay out thousands. The templates, the style and the scripts are next to this
 file. Pages start with counts of all examples, so the cards are collected first, in a temporary
 file.
 """
@@ -23,14 +23,16 @@ from markupsafe import Markup
 from train.evaluation.metric import Metric
 from train.foundation import files
 from train.prediction.calibrated_rule import CalibratedRule
-from train.prediction.class_sets import ClassSet
-from train.prediction.html_page import page_files, words
-from train.prediction.image_sets import ImageSet, Unreadable
+from train.prediction.class_sets import ClassSet, Unreadable
+from train.prediction.html_page import cells, page_files, words
+from train.prediction.html_page.class_index import ClassIndex
 from train.prediction.trained import TrainedClassifier
 
 _HERE = Path(__file__).parent
 _STYLE = (_HERE / "style.css").read_text(encoding="utf-8")
-_SCRIPT = (_HERE / "script.js").read_text(encoding="utf-8")
+# In the order in which they run: a file uses what the files before it define.
+_SCRIPTS = ("csv.js", "marks.js", "view.js", "keys.js")
+_SCRIPT = "".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
 # How many classes of a set are visible before the list is opened.
 _SEEN = 5
 
@@ -58,6 +60,7 @@ class Facts:
         expected: the results of such sets on the test images, in words; may be empty.
         table: the facts by their names.
         example: what an example is called: "image", "row" or "name".
+        labels: what tables call the classes; by default their names.
     """
 
     names: Sequence[str]
@@ -65,6 +68,7 @@ class Facts:
     expected: str
     table: dict[str, str]
     example: str = "image"
+    labels: Sequence[str] | None = None
 
     @classmethod
     def of(
@@ -84,7 +88,8 @@ class Facts:
             table["Source of the data"] = classifier.spec.attribution
         example = classifier.spec.example
         expected = _expected(classifier.results.get("test", {}), rule, example)
-        return cls(names, rule.in_words(), expected, table, example)
+        labels = classifier.classes.names
+        return cls(names, rule.in_words(), expected, table, example, labels)
 
 
 def _expected(test: Mapping[str, float | None], rule: CalibratedRule, example: str) -> str:
@@ -116,6 +121,10 @@ class Page:
         # Where the cards of each page start in their file.
         self._starts = [0]
         self._card = _templates.get_template("card.html")
+        self._digest = hashlib.sha256()
+        self._columns: Sequence[str] = ()
+        self._labels = facts.names if facts.labels is None else facts.labels
+        self._index = ClassIndex(facts.names, self._labels)
         self._images = 0
         self._classes = 0
         self._empty = 0
@@ -136,22 +145,26 @@ class Page:
         self._images += 1
         self._classes += len(entry.classes)
         self._empty += not entry.classes
+        self._index.add(entry.classes or (entry.likeliest,), self.number)
+        self._columns, rows = cells.of(entry)
         names = self._facts.names
         members = [
-            (names[index], probability)
+            (names[index], cells.other_label(names[index], self._labels[index]), probability)
             for index, probability in zip(entry.classes, entry.probabilities, strict=True)
         ]
-        self._cards.write(
-            self._card.render(
-                entry=entry,
-                folder=words.folder(entry.path) if isinstance(entry, ImageSet) else "",
-                name=entry.title,
-                thumbnail=entry.thumbnail if isinstance(entry, ImageSet) else None,
-                members=members,
-                likeliest=names[entry.likeliest],
-                seen=_SEEN,
-            ).encode()
-        )
+        likeliest = entry.likeliest
+        card = self._card.render(
+            entry=entry,
+            folder=words.common_folder([one.path for one in entry.photographs]),
+            pictures=[one for one in entry.photographs if one.thumbnail],
+            rows=rows,
+            members=members,
+            likeliest=names[likeliest],
+            likeliest_label=cells.other_label(names[likeliest], self._labels[likeliest]),
+            seen=_SEEN,
+        ).encode()
+        self._digest.update(card)
+        self._cards.write(card)
 
     def write(self, file: BinaryIO, page: int) -> None:
         """Writes a page. Pages are counted from 1."""
@@ -172,6 +185,12 @@ class Page:
             last=min(first + page_files.CARDS, self._images),
             tag=page_files.tag(self._path, page),
             address=functools.partial(page_files.address, self._path),
+            around=page_files.around_number(self._path),
+            digest=self._digest.hexdigest(),
+            columns=cells.to_json(self._columns),
+            marks_file=page_files.marks_name(self._path),
+            is_complete=self._index.is_complete,
+            classes=self._index.options(page if self.number > 1 else None),
         )
         written.dump(file, encoding="utf-8")
 

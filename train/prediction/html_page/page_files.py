@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from train.foundation import files
 from train.foundation.errors import UserError
+from train.foundation.names import in_utf8
 from train.prediction.html_page import words
 
 # How many cards a page has. Thumbnails of photographs have 15 to 25 kB each.
@@ -36,6 +37,16 @@ def path(first: Path, page: int) -> Path:
 def address(first: Path, page: int) -> str:
     """The address of a page in a link from another one."""
     return quote(os.fsencode(path(first, page).name))
+
+
+def around_number(first: Path) -> tuple[str, str]:
+    """What is before and after the number in the addresses of the pages after the first."""
+    return quote(os.fsencode(f"{first.stem}.")), quote(os.fsencode(first.suffix))
+
+
+def marks_name(first: Path) -> str:
+    """The name of the file that the marks of a person are saved in."""
+    return f"{in_utf8(first.stem)}-marks.csv"
 
 
 def tag(first: Path, page: int) -> Markup:

@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,10 @@ def plural(count: int, one: str, several: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
-def folder(path: Path) -> str:
-    """The folder of a file with a slash at its end; empty for a path without a folder."""
-    return os.path.join(path.parent, "") if path.parent != Path() else ""  # noqa: PTH118
+def common_folder(paths: Sequence[Path]) -> str:
+    """The folder of all files with a slash at its end; empty without one, or with several."""
+    folders = {path.parent for path in paths} - {Path()}
+    return os.path.join(folders.pop(), "") if len(folders) == 1 else ""  # noqa: PTH118
 
 
 def plain(value: Any) -> Any:

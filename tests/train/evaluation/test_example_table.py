@@ -1,0 +1,138 @@
+"""The tables of errors against plain loops, and read back with any names."""
+
+import csv
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tests import reference
+from train.evaluation import example_table, predictions
+from train.evaluation.example_table import ExampleTable
+from train.evaluation.predictions import Predictions
+from train.evaluation.summaries import Sets
+
+NUMBER, NUM_CLASSES = 83, 6
+KS = (1, 2)
+# The last two are classes that the classifier does not know.
+CLASS_NAMES = ["oak", "ash, red", 'the "elm"', "fir\nx", "yew", "=1+1", "new", "other"]
+EVIL = ["a,b.png", 'c"d".png', "e\nf\r.png", "g\u202eh.png", "i\udc80.png", "=2+2", " j "]
+
+
+@pytest.fixture
+def examples(rng):
+    scores = rng.dirichlet(np.ones(NUM_CLASSES), size=NUMBER).astype(np.float32)
+    labels = rng.integers(0, len(CLASS_NAMES) - 1, size=NUMBER).astype(np.int32)
+    known = labels < NUM_CLASSES
+    ranks = np.where(
+        known, reference.label_ranks(scores, np.minimum(labels, NUM_CLASSES - 1)), NUM_CLASSES
+    )
+    loss = np.where(known, rng.random(NUMBER), np.nan).astype(np.float32)
+    names = np.array([*EVIL, *(f"{row}.png" for row in range(len(EVIL), NUMBER))], object)
+    groups = np.array([f"group {row // 2}" for row in range(NUMBER)], object)
+    return Predictions(loss, scores, labels, ranks, names, groups)
+
+
+@pytest.fixture
+def table(examples, monkeypatch):
+    # Several chunks, the last of them smaller.
+    monkeypatch.setattr(predictions, "CHUNK", 16)
+    return ExampleTable.of(examples, Sets(examples.ranks < 2, examples.labels + 1), CLASS_NAMES, KS)
+
+
+def read(path):
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_example_is_a_row_that_is_read_back(table, examples, tmp_path):
+    written = table.write(tmp_path / "errors.html")
+    assert {file.name for file in written.values()} == {
+        "errors.csv",
+        "errors.classes.csv",
+        "errors.confusions.csv",
+    }
+    rows = read(tmp_path / "errors.csv")
+    assert len(rows) == NUMBER
+    for index, row in enumerate(rows):
+        scores, label = examples.scores[index], int(examples.labels[index])
+        # A name that is not UTF-8 has its byte as a literal.
+        assert row["name"] == examples.names[index].replace("\udc80", "\\udc80")
+        assert row["group"] == f"group {index // 2}"
+        assert row["label"] == CLASS_NAMES[label]
+        best = int(np.argmax(scores))
+        assert row["predicted"] == CLASS_NAMES[best]
+        assert int(row["rank"]) == examples.ranks[index]
+        assert np.float32(row["predicted_probability"]) == scores[best]
+        assert row["in_set"] == str(int(examples.ranks[index] < 2))
+        assert int(row["set_size"]) == label + 1
+        if label < NUM_CLASSES:
+            assert np.float32(row["probability"]) == scores[label]
+            assert np.float32(row["loss"]) == examples.loss[index]
+        else:
+            assert (row["probability"], row["loss"]) == ("", "")
+
+
+def test_classes_and_confusions_are_counted(table, examples, tmp_path):
+    table.write(tmp_path / "errors.csv")
+    labels, best = examples.labels.tolist(), examples.scores.argmax(axis=1).tolist()
+    wrong = Counter((label, one) for label, one in zip(labels, best, strict=True) if label != one)
+    pairs = read(tmp_path / "errors.confusions.csv")
+    found = {
+        (CLASS_NAMES.index(row["label"]), CLASS_NAMES.index(row["predicted"])): int(row["examples"])
+        for row in pairs
+    }
+    assert found == wrong
+    counts = [int(row["examples"]) for row in pairs]
+    assert counts == sorted(counts, reverse=True)
+    share = float(pairs[0]["share_of_label"])
+    of_label = labels.count(CLASS_NAMES.index(pairs[0]["label"]))
+    assert share == pytest.approx(counts[0] / of_label, rel=1e-8)
+    rows = read(tmp_path / "errors.classes.csv")
+    assert sorted(row["class"] for row in rows) == sorted(CLASS_NAMES[: NUM_CLASSES + 1])
+    coverages = [float(row["coverage"]) for row in rows]
+    assert coverages == sorted(coverages)
+    for row in rows:
+        label = CLASS_NAMES.index(row["class"])
+        ranks = examples.ranks[examples.labels == label]
+        assert int(row["examples"]) == len(ranks)
+        for k in KS:
+            assert float(row[f"top_{k}_accuracy"]) == pytest.approx((ranks < k).mean(), rel=1e-8)
+        assert float(row["coverage"]) == pytest.approx((ranks < 2).mean(), rel=1e-8)
+        assert float(row["set_size"]) == label + 1
+        most = max(wrong[label, one] for one in range(NUM_CLASSES))
+        assert int(row["confused_examples"]) == most
+        assert wrong[label, CLASS_NAMES.index(row["most_confused_with"])] == most
+
+
+def test_a_page_has_the_largest_losses_and_misses_of_each_class_in_turn(table, examples):
+    chosen = table.worst(10, 24)
+    assert len(set(chosen.tolist())) == 24
+    loss = np.nan_to_num(examples.loss, nan=-1)
+    largest = np.argsort(-loss, kind="stable")[:10]
+    assert set(largest.tolist()) <= set(chosen.tolist())
+    assert (np.diff(loss[chosen]) <= 0).all()
+    added = set(chosen.tolist()) - set(largest.tolist())
+    assert not table.sets.hits[sorted(added)].any()
+    # Each class, the unknown one too, has as many of them as another that has enough.
+    remaining = set(range(NUMBER)) - set(largest.tolist())
+    for label in range(NUM_CLASSES + 1):
+        misses = [
+            one for one in remaining if examples.labels[one] == label and examples.ranks[one] > 1
+        ]
+        own = [one for one in added if examples.labels[one] == label]
+        assert len(own) >= min(len(misses), 14 // (NUM_CLASSES + 1))
+    assert len(table.worst(200, 400)) == NUMBER
+
+
+def test_tables_without_errors_have_their_headers(tmp_path):
+    scores = np.eye(3, dtype=np.float32)
+    perfect = Predictions(np.zeros(3), scores, np.arange(3, dtype=np.int32), np.zeros(3, int))
+    table = ExampleTable.of(perfect, Sets(np.ones(3, bool), np.ones(3, int)), "abc", (1,))
+    table.write(tmp_path / "e.csv")
+    assert (
+        tmp_path / "e.confusions.csv"
+    ).read_text() == "label,predicted,examples,share_of_label\n"
+    assert [row["name"] for row in read(tmp_path / "e.csv")] == [f"example {i}" for i in range(3)]
+    assert [row["most_confused_with"] for row in read(tmp_path / "e.classes.csv")] == ["", "", ""]
+    assert example_table.paths(tmp_path / "e.b.csv")[1].name == "e.b.classes.csv"

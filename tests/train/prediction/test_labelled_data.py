@@ -1,0 +1,161 @@
+"""New labelled data: classes by their names, groups, and what is refused in one line."""
+
+import dataclasses
+import re
+import unicodedata
+
+import numpy as np
+import pytest
+from absl import logging
+from PIL import Image
+
+from train.data.framing import PlainFraming
+from train.data.image_reader import ImageReader
+from train.data.own.listing import ListedFiles, Listing, Role
+from train.evaluation.predictions import Predictions
+from train.foundation import files
+from train.foundation.errors import UserError
+from train.prediction import labelled_data, new_data
+from train.prediction.labelled_data import Expected
+from train.workdir import run_files
+
+CLASSES = ("chêne", "frêne", "orme")
+IMAGES = Expected(CLASSES, "images", (4, 4, 3), ImageReader(PlainFraming((4, 4, 3))))
+FEATURES = Expected(CLASSES, "features", (3,), None)
+
+
+def write(folder, *paths):
+    for number, path in enumerate(paths):
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (4, 4), (number, 0, 0)).save(file)
+    return folder
+
+
+def test_classes_are_matched_by_what_their_names_look_like(tmp_path):
+    write(tmp_path / "new", f"{CLASSES[0]}/a.png", "orme/b.png", "orme/d/c.png", "zelkova/e.png")
+    # As a list of published classes may have them.
+    class_names = (unicodedata.normalize("NFD", CLASSES[0]), CLASSES[1], "orme\u200b")
+    expected = dataclasses.replace(IMAGES, class_names=class_names)
+    found = labelled_data.find("images", tmp_path / "new", expected)
+    assert found.unknown_names == ("zelkova",)
+    names = found.examples.names.tolist()
+    assert found.examples.labels.tolist() == [0, 2, 2, 3]
+    assert [name.rpartition("/")[2] for name in names] == ["a.png", "b.png", "c.png", "e.png"]
+    pixels = found.examples.images.reader.for_evaluation(*found.examples.images.encoded(3))
+    assert (pixels[..., 0] == 3).all()
+
+
+def test_a_table_has_groups_and_its_splits_are_not_used(tmp_path):
+    write(tmp_path, "a.png", "b.png", "c.png")
+    (tmp_path / "t.csv").write_text(
+        "path,label,group,split\na.png,orme,p,test\nb.png,frêne,p,val\nc.png,orme,,test\n"
+    )
+    found = labelled_data.find("table", tmp_path / "t.csv", IMAGES)
+    assert found.examples.labels.tolist() == [2, 1, 2]
+    assert found.examples.groups.tolist() == ["group p", "group p", "path c.png"]
+
+
+def test_features_have_names_and_groups(tmp_path):
+    np.savez(
+        tmp_path / "f.npz",
+        features=np.arange(12, dtype=np.float32).reshape(4, 3),
+        labels=np.array(["orme", "x", "chêne", "orme"]),
+        names=np.array(["a", "b", "c", "d"]),
+        group=np.array(["p", "", "p", "q"]),
+    )
+    found = labelled_data.find("features", tmp_path / "f.npz", FEATURES)
+    assert found.examples.labels.tolist() == [2, 3, 0, 2]
+    assert found.examples.names.tolist() == ["a", "b", "c", "d"]
+    assert found.examples.groups.tolist() == ["group p", "row 1", "group p", "group q"]
+    np.testing.assert_array_equal(found.examples.images.to_array()[1], [3, 4, 5])
+
+
+def test_groups_of_a_folder_are_found_by_a_grammar(tmp_path):
+    write(tmp_path / "new", "orme/p1_a.png", "orme/p1_b.png", "chêne/p2_a.png")
+    expected = dataclasses.replace(IMAGES, group=r"(p\d)_")
+    found = labelled_data.find("images", tmp_path / "new", expected)
+    assert found.examples.groups.tolist() == ["group p2", "group p1", "group p1"]
+    with pytest.raises(UserError, match=r"^--group must be found in the images; '\(q\)' finds"):
+        labelled_data.find("images", tmp_path / "new", dataclasses.replace(IMAGES, group="(q)"))
+
+
+def test_training_images_among_the_new_ones_are_reported(tmp_path, monkeypatch):
+    write(tmp_path / "new", "orme/a.png", "orme/b.png", "chêne/c.png", "chêne/d.png")
+    found = labelled_data.find("images", tmp_path / "new", IMAGES)
+    size = (tmp_path / "new" / "orme" / "a.png").stat().st_size
+    listing = Listing(
+        paths=("x/a.png", "x/b.png", "x/c.png"),
+        sizes=np.array([size, size, size + 1]),
+        labels=np.zeros(3, np.int32),
+        # The second one is not for training, and the third has another size.
+        roles=np.array([Role.TRAIN, Role.TEST, Role.TRAIN], np.int8),
+        class_names=("x",),
+    )
+    plain = ListedFiles("digest", (4, 4, 3), listing).to_plain()
+    (tmp_path / run_files.LISTED).write_bytes(files.to_json(plain))
+    told = []
+    monkeypatch.setattr(logging, "warning", lambda text, *values: told.append(text % values))
+    new_data.warn_of_training_images(tmp_path, found)
+    assert [text.partition(": ")[2][:50] for text in told] == [
+        "1 of 4 images have the name and the size of a trai"
+    ]
+    new_data.warn_of_training_images(None, found)
+    assert len(told) == 1
+
+
+def test_halves_do_not_divide_groups_and_are_the_same_each_time(rng):
+    labels = np.zeros(90, np.int32)
+    scores = np.ones((90, 1), np.float32)
+    groups = np.array([f"group {group}" for group in rng.integers(0, 30, size=90)], object)
+    for of in (None, groups):
+        examples = Predictions(np.zeros(90), scores, labels, labels, groups=of)
+        one, other = new_data.halves(examples)
+        assert sorted([*one, *other]) == list(range(90))
+        names = np.arange(90) if of is None else of
+        assert not set(names[one]) & set(names[other])
+        assert abs(len(set(names[one])) - len(set(names[other]))) <= 1
+        for again, before in zip(new_data.halves(examples), (one, other), strict=True):
+            np.testing.assert_array_equal(again, before)
+    alone = Predictions(np.zeros(2), scores[:2], labels[:2], labels[:2], groups=groups[[0, 0]])
+    with pytest.raises(UserError, match="at least two groups of known classes; got 1"):
+        new_data.halves(alone)
+
+
+def test_what_is_not_new_labelled_data_is_refused(tmp_path):
+    write(tmp_path / "other", "a/1.png", "b/2.png", "c/3.png", "d/4.png")
+    (tmp_path / "empty").mkdir()
+    write(tmp_path / "splits", "train/orme/1.png", "test/orme/2.png")
+    (tmp_path / "no_labels.csv").write_text("path\na.png\n")
+    matrix = np.ones((2, 3), np.float32)
+    np.save(tmp_path / "alone.npy", matrix)
+    np.savez(tmp_path / "wide.npz", features=np.ones((2, 5), np.float32), labels=[0, 1])
+    np.savez(tmp_path / "numbers.npz", features=matrix, labels=[0, 1])
+    np.savez(tmp_path / "nan.npz", features=matrix * np.nan, labels=np.array(["orme", "orme"]))
+    refused = [
+        (
+            *("images", "other", IMAGES),
+            "--images FOLDER/other has no class of the run: it has 4 classes: a, b, c, …, and the "
+            "run has chêne, frêne, orme",
+        ),
+        ("images", "empty", IMAGES, "--images FOLDER/empty must be a folder with images; there"),
+        (
+            *("images", "splits", IMAGES),
+            "--images must be a folder with a folder for each class, as FOLDER/splits/test; "
+            "FOLDER/splits has the folders of splits test, train",
+        ),
+        ("images", "gone", IMAGES, "--images must be a folder with images; FOLDER/gone does not"),
+        ("table", "no_labels.csv", IMAGES, "--table FOLDER/no_labels.csv must have the columns"),
+        ("features", "alone.npy", FEATURES, "must have an array labels; it has features"),
+        (
+            *("features", "wide.npz", FEATURES),
+            "--features must be rows of 3 features, as in training; FOLDER/wide.npz has 5 features",
+        ),
+        ("features", "numbers.npz", FEATURES, "has no class of the run: it has 0, 1, and the run"),
+        ("features", "nan.npz", FEATURES, "--features FOLDER/nan.npz"),
+        ("images", "other", FEATURES, "--images has images, and the run takes features"),
+        ("features", "nan.npz", IMAGES, "--features has features, and the run takes images"),
+    ]
+    for flag, name, expected, message in refused:
+        with pytest.raises(UserError, match=re.escape(message.replace("FOLDER", str(tmp_path)))):
+            labelled_data.find(flag, tmp_path / name, expected)

@@ -1,0 +1,30 @@
+"""How the scores of the examples of an observation become one: the ways by name.
+
+An observation is a group of examples, such as the photographs of one plant. Nothing is computed
+here: the help of commands names the ways without waiting for JAX.
+"""
+
+from train.foundation import fields
+from train.foundation.errors import UserError
+
+DEFAULT = "log_probabilities"
+TRAINED = "trained"
+COMBINATIONS = {
+    DEFAULT: "the mean of their log-probabilities",
+    "probabilities": "the mean of their probabilities",
+    "maximum": "the largest of each class",
+    TRAINED: "the mean of their log-probabilities times a weight by their number, which is fitted "
+    "on the validation observations",
+}
+IN_WORDS = "; ".join(f"{name}: {what}" for name, what in COMBINATIONS.items())
+
+
+def named(flag: str, name: str) -> str:
+    """The name that a flag gives.
+
+    Raises:
+        UserError: there is no way of that name.
+    """
+    if wrong := fields.one_of(COMBINATIONS)(name):
+        raise UserError(field=f"--{flag}", must_be=wrong, got=name)
+    return name

@@ -1,0 +1,77 @@
+"""What is reported about the sets of observations, such as plants with several photographs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from train.evaluation import example_groups, intervals, observations, set_rules, summaries
+from train.evaluation.predictions import Predictions
+from train.evaluation.thresholds import fewest_examples, one_of_group_threshold
+
+# The report of predictions, and of those that thresholds are calibrated on, at some coverages.
+Report = Callable[[Predictions, Predictions, Sequence[float]], dict[str, Any]]
+
+
+def report(
+    examples: Predictions,
+    calibrated_on: Predictions,
+    coverages: Sequence[float],
+    combined_by: str,
+    report_of: Report,
+) -> dict[str, Any]:
+    """The report of the observations of examples that have groups.
+
+    A coverage that needs more observations to calibrate on is left out.
+
+    Args:
+        examples: the predictions for the split.
+        calibrated_on: the predictions for the examples that thresholds are calibrated on.
+        coverages: the target coverages.
+        combined_by: how the scores of the examples are combined, one of
+            `combinations.COMBINATIONS`.
+        report_of: makes the report of predictions.
+
+    Raises:
+        UserError: the scores cannot be combined so, or no observation has one class.
+    """
+    combination = observations.fit(combined_by, calibrated_on)
+    evaluated = observations.combine(examples, combination)
+    calibrated = observations.combine(calibrated_on, combination)
+    possible = [each for each in coverages if len(calibrated) >= fewest_examples(each)]
+    document = report_of(evaluated.predictions, calibrated.predictions, possible)
+    fields: dict[str, Any] = {
+        "combined_by": combined_by,
+        "mean_num_combined": float(evaluated.sizes.mean()),
+        "most_combined": int(evaluated.sizes.max()),
+    }
+    if combination.weights is not None:
+        fields["weights"] = list(combination.weights)
+    if evaluated.num_ambiguous:
+        fields["num_of_several_classes"] = evaluated.num_ambiguous
+    return {
+        **fields,
+        **document,
+        "one_example": {
+            f"{coverage}": _one_example(examples, calibrated_on, coverage) for coverage in possible
+        },
+    }
+
+
+def _one_example(
+    examples: Predictions, calibrated_on: Predictions, coverage: float
+) -> dict[str, Any]:
+    """The quality of sets for one example of each observation, drawn at random."""
+    assert examples.groups is not None
+    threshold = one_of_group_threshold(calibrated_on, coverage)
+    found = summaries.find_sets(examples, set_rules.at_threshold(threshold))
+    _, of_examples = example_groups.numbered(examples.groups)
+    shares = 1 / np.bincount(of_examples)[of_examples]
+    mean = shares / shares.sum()
+    return {
+        "threshold": threshold,
+        "coverage": float(mean @ found.hits),
+        "coverage_interval": intervals.by_clusters(of_examples, "groups")(found.hits),
+        "set_size": float(mean @ found.sizes),
+        "empty_share": float(mean @ (found.sizes == 0)),
+    }

@@ -1,0 +1,160 @@
+"""A program of train.export as a classifier: its own sets, and its probabilities."""
+
+import dataclasses
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.export
+import numpy as np
+
+from topk_jax import metrics
+from train.data.batches import SkippedImage
+from train.data.pipeline import Pipeline
+from train.data.records import Split
+from train.evaluation import conformal_rules, promises, stored_scores
+from train.evaluation.predictions import Predictions, labels_for_steps, of_steps
+from train.evaluation.summaries import Sets
+from train.foundation import fields, files, json_files, shapes
+from train.foundation.errors import UserError, first_line
+from train.prediction import reader_description
+from train.prediction.labelled_data import Expected
+from train.workdir import terminal
+
+_BATCH_SIZE = 64
+_MOST_BYTES = 2**34
+_INPUTS = shapes.record(
+    {"shape": shapes.list_of(shapes.anything, at_least=2)},
+    {"reader": fields.optional(reader_description.SHAPE)},
+)
+_DESCRIPTION = shapes.record(
+    {"classes": shapes.list_of(fields.text(), at_least=1), "rule": fields.text()},
+    {"images": _INPUTS, "features": _INPUTS},
+)
+_WHAT = "the description of a program that train.export wrote"
+# The rule of sets with a coverage, as `CalibratedRule` prints it.
+_COVERAGE = re.compile(r"coverage=([0-9.e-]+)(?:, rule=(\w+))?")
+
+
+@dataclass(frozen=True)
+class ExportedClassifier:
+    """A program and its description.
+
+    Attributes:
+        path: the file of the program.
+        expected: what it takes.
+        rule: its rule, as "coverage=0.9".
+        call: maps a batch to probabilities [n, L] and sets [n, L].
+    """
+
+    path: Path
+    expected: Expected
+    rule: str
+    call: Callable[[np.ndarray], tuple[jax.Array, jax.Array]]
+
+    @property
+    def promised(self) -> float | None:
+        """The coverage that its sets promise; None if they do not promise any."""
+        found = _COVERAGE.fullmatch(self.rule)
+        if found is None:
+            return None
+        rule = conformal_rules.RULES.get(found[2] or conformal_rules.DEFAULT)
+        return None if rule is None else promises.promised(float(found[1]), rule)
+
+    def predict(
+        self, examples: Split, path: str, on_skipped: Callable[[SkippedImage], None]
+    ) -> tuple[Predictions, Sets]:
+        """The predictions for examples, with the cross-entropy as loss, and their sets.
+
+        Args:
+            examples: the examples.
+            path: where they are, for messages.
+            on_skipped: called with each image that cannot be read, which is left out.
+
+        Raises:
+            UserError: none of the images can be read.
+        """
+        pipeline = Pipeline(_BATCH_SIZE, seed=0, on_skipped=on_skipped)
+        total = -(-len(examples) // _BATCH_SIZE)
+        batches = terminal.tracked(pipeline.evaluation(examples), total, "new examples")
+        num_classes = len(self.expected.class_names)
+        scores = stored_scores.CollectedScores(len(examples))
+        parts: list[dict[str, np.ndarray]] = []
+        for batch in batches:
+            mask, labels = batch["mask"], batch["labels"]
+            known = labels_for_steps(labels, num_classes)
+            outputs = self.call(batch["images"])
+            ranks = metrics.label_ranks(outputs[0], known)
+            found, chosen = map(np.asarray, outputs)
+            of_batch = np.arange(len(labels)), known
+            with np.errstate(divide="ignore"):
+                loss = -np.log(found[of_batch])
+            scores.add(found[mask])
+            of_examples = {
+                "indices": batch["examples"],
+                "labels": labels,
+                "ranks": np.asarray(ranks),
+                "loss": loss,
+                "hits": chosen[of_batch] & (labels < num_classes),
+                "sizes": chosen.sum(axis=1),
+            }
+            parts.append({name: output[mask] for name, output in of_examples.items()})
+        rows = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        if not len(rows["labels"]):
+            raise UserError(f"none of the {len(examples)} new images of {path} can be read")
+        sets = Sets(rows.pop("hits"), rows.pop("sizes"))
+        indices = rows.pop("indices")
+        names, groups = (
+            None if texts is None else texts[indices] for texts in (examples.names, examples.groups)
+        )
+        predictions = of_steps(scores=scores.scores(), **rows)
+        return dataclasses.replace(predictions, names=names, groups=groups, indices=indices), sets
+
+
+def load(path: Path) -> ExportedClassifier:
+    """The program in a file, with the description beside it.
+
+    Raises:
+        UserError: one of them is missing, or is something else.
+    """
+    described = path.with_name(f"{path.name}.json")
+    try:
+        description = json_files.read(described, _DESCRIPTION, _WHAT)
+    except OSError as error:
+        raise UserError(
+            f"--program {path} needs its description {described}: {error.strerror}"
+        ) from error
+    except UserError as error:
+        raise error.within("--program: ") from error
+    try:
+        content = files.read_bounded(path, _MOST_BYTES)
+    except OSError as error:
+        raise UserError(f"--program {path} cannot be read: {error.strerror}") from error
+    try:
+        program = jax.export.deserialize(bytearray(content))
+    except Exception as error:  # A damaged file can make the reader raise anything.
+        raise UserError(
+            f"--program {path} is no program that train.export wrote: {first_line(error)}"
+        ) from error
+    return ExportedClassifier(path, _expected(path, description), description["rule"], program.call)
+
+
+def _expected(path: Path, description: dict[str, Any]) -> Expected:
+    inputs = next((name for name in ("images", "features") if name in description), None)
+    if inputs is None:
+        raise UserError(f"--program {path} takes neither images nor features")
+    of_inputs = description[inputs]
+    _, *shape = of_inputs["shape"]
+    reader = None
+    if inputs == "images":
+        plain = of_inputs.get("reader")
+        if plain is None:
+            raise UserError(
+                f"--program {path} has a description that does not have how images are read: "
+                "export it again; or evaluate the run, with --workdir"
+            )
+        reader = reader_description.from_plain(plain, tuple(shape))
+    return Expected(tuple(description["classes"]), inputs, tuple(shape), reader, name="the program")

@@ -1,0 +1,185 @@
+"""New labelled examples for a finished run: found, and their classes matched by their names."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from train.data.image_reader import ImageReader
+from train.data.own import (
+    feature_columns,
+    feature_files,
+    features,
+    folders,
+    group_names,
+    tables,
+)
+from train.data.own.found_images import FoundImages
+from train.data.own.listing import NO_SPLIT, Listing, Role
+from train.data.records import Records, Rows, Split
+from train.foundation import names
+from train.foundation.errors import UserError
+from train.foundation.files import MOST_IMAGE_BYTES
+from train.foundation.messages import in_words
+from train.foundation.spelling import flags_for_fields
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a classifier takes.
+
+    Attributes:
+        class_names: the names of its classes, in the order of the labels.
+        inputs: what its examples are; see `DatasetSpec.inputs`.
+        shape: the shape of an example.
+        reader: makes pixels of images; None for other examples.
+        nested: whether each folder with images is a class; see `folders.find`.
+        group: how the groups of examples are found: by `group_names` in a folder, by the name of a
+            column or of an array elsewhere; None for those that the data have.
+        group_field: what has `group` in messages.
+        most_bytes: the largest size of an image file.
+        name: what messages call it.
+    """
+
+    class_names: Sequence[str]
+    inputs: str
+    shape: tuple[int, ...]
+    reader: ImageReader | None
+    nested: bool = False
+    group: str | None = None
+    group_field: str = "--group"
+    most_bytes: int = MOST_IMAGE_BYTES
+    name: str = "the run"
+
+
+@dataclass(frozen=True)
+class LabelledData:
+    """New labelled examples.
+
+    Attributes:
+        examples: the examples. Labels from the number of classes on are classes that the classifier
+            does not know.
+        unknown_names: the names of these classes.
+        path: where the examples are.
+        sizes: the bytes of each image, [n]; empty for rows.
+    """
+
+    examples: Split
+    unknown_names: tuple[str, ...]
+    path: Path
+    sizes: np.ndarray
+
+
+def find(flag: str, path: Path, expected: Expected) -> LabelledData:
+    """The examples that a flag names.
+
+    Args:
+        flag: "images", a folder with a folder for each class; "table", a table of images; or
+            "features", files of features and labels.
+        path: the value of the flag.
+        expected: what the classifier takes.
+
+    Raises:
+        UserError: the files do not have that form, the classifier takes other examples, or it knows
+            none of their classes.
+    """
+    inputs = "features" if flag == "features" else "images"
+    if inputs != expected.inputs:
+        raise UserError(f"--{flag} has {inputs}, and {expected.name} takes {expected.inputs}")
+    path = names.existing(path.expanduser())
+    with flags_for_fields(
+        {"config.dataset.path": f"--{flag}", "config.dataset.group": expected.group_field}
+    ):
+        if flag == "features":
+            examples, listing = _in_features(path, expected)
+        else:
+            examples, listing = _in_images(flag, path, expected)
+    class_names = listing.class_names
+    number = {names.same_form(name): label for label, name in enumerate(expected.class_names)}
+    unknown = [name for name in class_names if names.same_form(name) not in number]
+    if len(unknown) == len(class_names):
+        raise UserError(
+            f"--{flag} {path} has no class of {expected.name}: it has "
+            f"{in_words(class_names, 'classes')}, and {expected.name} has "
+            f"{in_words(expected.class_names, 'classes')}"
+        )
+    number |= {
+        names.same_form(name): label
+        for label, name in enumerate(unknown, start=len(expected.class_names))
+    }
+    numbers = np.array([number[names.same_form(name)] for name in class_names], np.int32)
+    examples = dataclasses.replace(examples, labels=numbers[examples.labels])
+    return LabelledData(examples, tuple(unknown), path, listing.sizes)
+
+
+def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listing]:
+    """The images, and their list; labels are by its own classes."""
+    if flag == "table":
+        found = tables.find(
+            path, group=expected.group, most_bytes=expected.most_bytes, uses_splits=False
+        )
+        listing = found.listing
+    else:
+        found = folders.find(path, nested=expected.nested, most_bytes=expected.most_bytes)
+        _refuse_splits(found, flag, path)
+        listing = found.listing
+        if expected.group is not None:
+            groups = group_names.find(
+                expected.group,
+                listing.paths,
+                field=expected.group_field,
+                open_image=found.images.open,
+                may_be_one=True,
+            )
+            listing = dataclasses.replace(listing, groups=groups)
+    assert expected.reader is not None
+    indices = np.arange(len(listing))
+    records = Records(found.images, indices, str(found.root), expected.reader)
+    return _split(records, listing, listing.paths), listing
+
+
+def _split(examples: Records | Rows, listing: Listing, texts: Sequence[str] | None) -> Split:
+    """The examples with their names, and their groups if an example has one."""
+    return Split(
+        examples,
+        listing.labels,
+        None if texts is None else np.array(texts, object),
+        np.array(listing.groups, object) if listing.has_groups else None,
+    )
+
+
+def _refuse_splits(found: FoundImages, flag: str, path: Path) -> None:
+    """Refuses folders of splits, of which one may have the training images."""
+    if (found.listing.roles == Role.TRAIN).all():
+        return
+    splits = dict.fromkeys(one.partition("/")[0] for one in found.listing.paths)
+    raise UserError(
+        field=f"--{flag}",
+        must_be=f"a folder with a folder for each class, as {path / min(splits)}",
+        but=f"{path} has the folders of splits {', '.join(sorted(splits))}",
+    )
+
+
+def _in_features(path: Path, expected: Expected) -> tuple[Split, Listing]:
+    """The rows, and their list; labels are by its own classes."""
+    arrays = feature_files.find(path, "--features")
+    matrix = feature_files.read_features(arrays)
+    number, width = matrix.shape
+    if (width,) != expected.shape:
+        raise UserError(
+            field="--features",
+            must_be=f"rows of {expected.shape[0]} features, as in training",
+            but=f"{path} has {width} features a row",
+        )
+    feature_columns.check_finite(matrix, arrays.where)
+    labels, class_names = features.read_labels(arrays, number)
+    listing = Listing(
+        labels=labels,
+        roles=np.full(number, NO_SPLIT, np.int8),
+        class_names=class_names,
+        groups=features.read_groups(arrays, expected.group, number),
+    )
+    rows = Rows(matrix, np.arange(number))
+    return _split(rows, listing, features.texts_of_rows(arrays, "names", number)), listing

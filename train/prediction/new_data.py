@@ -1,0 +1,364 @@
+"""Evaluates a classifier on new labelled data: a finished run, published weights, or a program."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from train.configuration.datasets import FolderFields, OwnImageFields
+from train.data.batches import SkippedImage
+from train.data.own.listing import Role
+from train.evaluation import combinations, example_names, promises, set_report, thresholds
+from train.evaluation.conformal_rules import ConformalRule
+from train.evaluation.predictions import Predictions
+from train.foundation.errors import UserError
+from train.foundation.files import MOST_IMAGE_BYTES
+from train.foundation.names import same_form
+from train.foundation.printable import printable
+from train.prediction import labelled_data, new_data_report
+from train.prediction.calibration import Calibration
+from train.prediction.evaluated import Evaluated
+from train.prediction.exported_classifier import ExportedClassifier
+from train.prediction.labelled_data import Expected, LabelledData
+from train.prediction.new_data_report import NewData
+from train.prediction.other_calibrations import GivenCalibration, NewCalibration
+from train.prediction.trained import TrainedClassifier
+from train.workdir import run_files
+
+# The halves are drawn from it.
+_SEED = 0
+_USUAL_KS = (1, 3, 5)
+_LEAST_COVERAGE = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is asked about new data.
+
+    Attributes:
+        flag: the flag that names the data: "images", "table" or "features".
+        path: its value.
+        place: the same from the root.
+        group: how groups are found; None for the usual ways.
+        ks: the sizes of sets, for a number of classes; empty if none are asked for.
+        are_ks_given: whether some are asked for.
+        coverages: the coverages, for a number of examples to calibrate on.
+        are_coverages_given: whether they are asked for; otherwise they are the usual ones.
+        rules: the conformal rules, for predictions and the training images of each class.
+        is_half: whether thresholds are calibrated on one half of the data.
+        thresholds: a file with thresholds.
+        calibration_out: the file for new thresholds.
+    """
+
+    flag: str
+    path: Path
+    place: Path
+    group: str | None
+    ks: Callable[[int], list[int]]
+    are_ks_given: bool
+    coverages: Callable[[int], list[float]]
+    are_coverages_given: bool
+    rules: Callable[[Predictions, np.ndarray | None], list[ConformalRule]]
+    is_half: bool = False
+    thresholds: Path | None = None
+    calibration_out: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Calibrated:
+    """The thresholds, and what is evaluated with them.
+
+    Attributes:
+        data: the examples that are evaluated.
+        calibration: the thresholds; None without any.
+        on: the examples that they are calibrated on, in words.
+        examples: the predictions for these; None if they are not needed for groups.
+        number: how many these are; None if that is not known.
+        average_ks: the mean sizes of sets that there are thresholds for.
+        coverages: the coverages.
+    """
+
+    data: NewData
+    calibration: Calibration | None
+    on: str
+    examples: Predictions | None
+    number: int | None
+    average_ks: Sequence[float]
+    coverages: Sequence[float]
+
+
+def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
+    """Evaluates a finished run or published weights, and writes new thresholds if asked.
+
+    Raises:
+        UserError: the data are not what the classifier takes, or thresholds cannot be calibrated.
+    """
+    spec = classifier.spec
+    # Before all examples are predicted.
+    given = None
+    if asked.thresholds is not None:
+        given = GivenCalibration(classifier, asked.thresholds)
+    found = labelled_data.find(asked.flag, asked.path, expected_by(classifier, asked))
+    warn_of_training_images(classifier.workdir, found)
+    skipped: list[SkippedImage] = []
+    examples = classifier.predict_new(found.examples, str(found.path), skipped.append)
+    data = NewData(
+        examples=example_names.named(examples, found.examples, spec.inputs),
+        class_names=(*classifier.classes.names, *found.unknown_names),
+        # A list of names has no training images.
+        class_counts=classifier.class_counts if classifier.class_counts.any() else None,
+        what=spec.example,
+    )
+    ks = asked.ks(classifier.num_classes) or [*classifier.config.eval.ks]
+    calibrated = _calibrated(classifier, data, asked, ks, given)
+    data, calibration = calibrated.data, calibrated.calibration
+    rules = asked.rules(data.known, data.class_counts)
+    report = new_data_report.report(
+        data,
+        calibration,
+        ks=ks,
+        average_ks=calibrated.average_ks,
+        coverages=calibrated.coverages,
+        rules=rules,
+    )
+    if isinstance(calibration, NewCalibration) and asked.calibration_out is not None:
+        calibration.write(asked.calibration_out, f"{calibrated.on} ({calibrated.number:,})")
+    number = calibrated.number
+    about = {
+        "data": str(asked.place),
+        "config": classifier.config.to_plain(),
+        "calibrated_on": calibrated.on,
+        **({} if number is None else {"num_calibration_examples": number}),
+        "unreadable": _listed(skipped),
+    }
+    _, origin = classifier.origin
+    return Evaluated(
+        title=f"{spec.name}, {origin}, {spec.example}s of {found.path}",
+        report=about | report | _observations(calibrated, ks, rules),
+        examples=data.examples,
+        class_names=data.class_names,
+        class_counts=data.class_counts,
+        split=found.examples,
+        inputs=spec.inputs,
+        unreadable=tuple(one.message for one in skipped),
+    )
+
+
+def evaluate_program(classifier: ExportedClassifier, asked: Asked) -> Evaluated:
+    """Evaluates the sets of an exported program.
+
+    Raises:
+        UserError: the data are not what the program takes.
+    """
+    expected = dataclasses.replace(classifier.expected, group=asked.group)
+    num_classes, inputs = len(expected.class_names), expected.inputs
+    found = labelled_data.find(asked.flag, asked.path, expected)
+    skipped: list[SkippedImage] = []
+    examples, sets = classifier.predict(found.examples, str(found.path), skipped.append)
+    data = NewData(
+        examples=example_names.named(examples, found.examples, inputs),
+        class_names=(*expected.class_names, *found.unknown_names),
+        class_counts=None,
+        what="image" if inputs == "images" else "row",
+    )
+    ks = asked.ks(num_classes) or [k for k in _USUAL_KS if k <= num_classes]
+    report = new_data_report.report(data, None, ks=ks, average_ks=(), coverages=(), rules=())
+    about = {
+        "data": str(asked.place),
+        "program": str(classifier.path),
+        "unreadable": _listed(skipped),
+        "sets": {
+            "rule": classifier.rule,
+            **new_data_report.rated(data, sets, classifier.promised),
+        },
+    }
+    return Evaluated(
+        title=f"{classifier.path}, {classifier.rule}, {data.what}s of {found.path}",
+        report=about | report,
+        examples=data.examples,
+        class_names=data.class_names,
+        class_counts=None,
+        sets=sets,
+        split=found.examples,
+        inputs=inputs,
+        unreadable=tuple(one.message for one in skipped),
+    )
+
+
+def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
+    """What a classifier takes; images and groups are read as those that it was trained on."""
+    spec, fields = classifier.spec, classifier.config.dataset
+    group = asked.group
+    if group is None and isinstance(fields, FolderFields) and asked.flag == "images":
+        group = fields.group
+    return Expected(
+        class_names=classifier.classes.names,
+        inputs=spec.inputs,
+        shape=classifier.image_shape,
+        reader=spec.image_reader if spec.has_images else None,
+        nested=isinstance(fields, FolderFields) and fields.nested,
+        group=group,
+        group_field="--group" if asked.group else "config.dataset.group of the run",
+        most_bytes=fields.most_bytes if isinstance(fields, OwnImageFields) else MOST_IMAGE_BYTES,
+        name="the network" if classifier.workdir is None else "the run",
+    )
+
+
+def warn_of_training_images(workdir: Path | None, found: LabelledData) -> None:
+    """Warns of new images that have the name and the size of a training image of the run.
+
+    Args:
+        workdir: the folder of the run, which has a list of its images if they are the user's own;
+            None for a published network.
+        found: the new examples.
+    """
+    listed = None if workdir is None else run_files.read_listed(workdir)
+    if listed is None or found.examples.names is None:
+        return
+    train = listed.listing.take(listed.listing.of_role(Role.TRAIN).tolist())
+    known = set(zip(map(_name, train.paths), train.sizes.tolist(), strict=True))
+    new = zip(map(_name, found.examples.names), found.sizes.tolist(), strict=True)
+    number = sum(one in known for one in new)
+    if number:
+        logging.warning(
+            "%s: %d of %d images have the name and the size of a training image of the run: "
+            "accuracies are too good if they are the same",
+            found.path,
+            number,
+            len(found.examples),
+        )
+
+
+def _name(path: str) -> str:
+    """The name of a file, which copies on other file systems have in other forms of Unicode."""
+    return same_form(path.rpartition("/")[2])
+
+
+def halves(examples: Predictions) -> tuple[np.ndarray, np.ndarray]:
+    """The indices of one half of the examples, and of the other; a group is in one of them.
+
+    They are the same for the same examples.
+
+    Raises:
+        UserError: there is only one example, or one group.
+    """
+    number, what = len(examples.labels), "example"
+    of_group = np.arange(number)
+    if examples.groups is not None:
+        names, of_group = np.unique(examples.groups.astype(str), return_inverse=True)
+        number, what = len(names), "group"
+    if number < 2:
+        raise UserError(f"--recalibrate=half needs at least two {what}s of known classes; got 1")
+    order = np.random.default_rng(_SEED).permutation(number)
+    is_first = np.isin(of_group, order[: number // 2])
+    return np.flatnonzero(is_first), np.flatnonzero(~is_first)
+
+
+def _calibrated(
+    classifier: TrainedClassifier,
+    data: NewData,
+    asked: Asked,
+    ks: Sequence[int],
+    given: GivenCalibration | None,
+) -> _Calibrated:
+    """The thresholds that are asked for, and the examples that are evaluated with them."""
+    if asked.is_half:
+        others, chosen = halves(data.known)
+        coverages = asked.coverages(len(others))
+        if not coverages and not asked.are_coverages_given:
+            thresholds.check_enough(len(others), _LEAST_COVERAGE)
+        return _Calibrated(
+            data=data.take_known(chosen),
+            calibration=NewCalibration(classifier, data.known.take(others)),
+            on=f"half of the {data.what}s of {asked.path}",
+            examples=data.known.take(others),
+            number=len(others),
+            average_ks=ks,
+            coverages=coverages,
+        )
+    if given is not None:
+        has = given.values("coverage")
+        return _Calibrated(
+            data=data,
+            calibration=given,
+            on=given.calibrated_on,
+            examples=None,
+            number=None,
+            average_ks=ks if asked.are_ks_given else given.values("average"),
+            coverages=asked.coverages(0) if asked.are_coverages_given else has,
+        )
+    number = _num_validation_examples(classifier)
+    if number == 0 and asked.are_coverages_given and asked.coverages(0):
+        raise UserError(
+            "--coverages needs thresholds, and --classes has no images to calibrate on: give "
+            "--recalibrate=half, --thresholds or --dataset"
+        )
+    return _Calibrated(
+        data=data,
+        calibration=Calibration(classifier) if number else None,
+        on="validation examples",
+        examples=None if data.known.groups is None else _validation_in_groups(classifier),
+        number=number,
+        average_ks=ks,
+        coverages=asked.coverages(number),
+    )
+
+
+def _validation_in_groups(classifier: TrainedClassifier) -> Predictions | None:
+    """The predictions for the validation examples; None if these have no groups, or are gone."""
+    try:
+        groups = classifier.load_dataset().validation.groups
+    except UserError:
+        return None
+    return None if groups is None else classifier.predict("validation")
+
+
+def _observations(
+    calibrated: _Calibrated, ks: Sequence[int], rules: Sequence[ConformalRule]
+) -> dict[str, Any]:
+    """The report of the observations, which groups of several examples are; empty without any."""
+    data = calibrated.data
+    if calibrated.examples is None:
+        return {}
+    found = set_report.observations_report(
+        data.known,
+        calibrated.examples,
+        calibrated.coverages,
+        combinations.DEFAULT,
+        ks=ks,
+        class_counts=data.class_counts,
+        rules=rules,
+        class_names=data.class_names,
+    )
+    if found is None:
+        return {}
+    for coverage, kinds in found["coverages"].items():
+        sets = kinds["conformal"]
+        sets |= promises.to_json(
+            float(coverage), sets["coverage"], sets["coverage_interval"], "these observations"
+        )
+    return {"observations": found}
+
+
+def _num_validation_examples(classifier: TrainedClassifier) -> int:
+    """The validation examples, for which the data set of a run need not be there.
+
+    There are none for a network of which only the names of the classes are known.
+    """
+    if not classifier.class_counts.any():
+        return 0
+    try:
+        groups = classifier.results["evaluated"]["validation"]["groups"]
+        return int(groups["all"]["examples"])
+    except KeyError:
+        # A published network, or a run of an earlier version.
+        return len(classifier.load_dataset().validation)
+
+
+def _listed(skipped: Sequence[SkippedImage]) -> list[dict[str, Any]]:
+    """The images that cannot be read, as files have them."""
+    return [{"path": printable(one.image), "error": printable(one.message)} for one in skipped]

@@ -1,0 +1,184 @@
+"""What is reported about the sets of a classifier on new labelled data.
+
+Classes that the classifier does not know are counted apart: no set can have their name, and nothing
+promises one. All other numbers are of the examples of known classes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from train.evaluation import evaluated, intervals, metric, promises, set_rules, summaries
+from train.evaluation.conformal_rules import ConformalRule
+from train.evaluation.metric import LOSS, Metric, Rule
+from train.evaluation.predictions import Predictions
+from train.evaluation.set_report import least_covered, rate
+from train.evaluation.set_rules import SetRule
+from train.evaluation.summaries import Sets
+from train.foundation.errors import UserError
+from train.foundation.printable import printable
+from train.prediction.calibration import Calibration
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewData:
+    """The predictions of a classifier for new examples, at least one of them of a known class.
+
+    Attributes:
+        examples: the predictions.
+        class_names: the names of the classes, with those that the classifier does not know.
+        class_counts: the training images of each class, [L]; None if they are not known.
+        what: what messages call an example, as "image".
+    """
+
+    examples: Predictions
+    class_names: Sequence[str]
+    class_counts: np.ndarray | None
+    what: str
+
+    def __post_init__(self) -> None:
+        if not self.examples.is_known.any():
+            raise UserError(f"none of the new {self.what}s of classes that are known can be read")
+
+    @cached_property
+    def known(self) -> Predictions:
+        """The predictions for the examples of known classes."""
+        return self.examples.take(np.flatnonzero(self.examples.is_known))
+
+    def take_known(self, chosen: np.ndarray) -> "NewData":
+        """The same with some of the examples of known classes, and all others."""
+        is_known = self.examples.is_known
+        kept = np.append(np.flatnonzero(is_known)[chosen], np.flatnonzero(~is_known))
+        return replace(self, examples=self.examples.take(np.sort(kept)))
+
+    def of_known(self, found: Sets) -> Sets:
+        """The sets of the examples of known classes."""
+        is_known = self.examples.is_known
+        return Sets(found.hits[is_known], found.sizes[is_known])
+
+    @cached_property
+    def interval(self) -> intervals.Interval:
+        """Makes the interval of a share of the examples of known classes."""
+        return intervals.of(self.known)
+
+    def counts(self) -> dict[str, Any]:
+        """The numbers of examples and classes, as files have them."""
+        known, num_classes = self.known, self.known.scores.shape[-1]
+        unknown = self.examples.labels[~self.examples.is_known]
+        numbers = np.bincount(unknown, minlength=len(self.class_names))
+        return {
+            "num_examples": len(known.labels),
+            "num_classes": num_classes,
+            "num_groups": None if known.groups is None else len(set(known.groups.tolist())),
+            "evaluated": evaluated.to_json(
+                known.labels, self.class_counts, self.class_names[:num_classes]
+            ),
+            "unknown_classes": {
+                "num_examples": len(unknown),
+                "classes": {
+                    printable(self.class_names[label]): int(numbers[label])
+                    for label in np.flatnonzero(numbers).tolist()
+                },
+            },
+        }
+
+
+def rated(data: NewData, found: Sets, asked: float | None) -> dict[str, Any]:
+    """The quality of sets, as files have it.
+
+    Args:
+        data: the predictions.
+        found: the sets of all examples.
+        asked: the coverage that the sets promise; None if they do not promise any.
+    """
+    of_known = data.of_known(found)
+    interval = data.interval(of_known.hits)
+    plain = {**rate(of_known, data.known, data.class_counts), "coverage_interval": interval}
+    if asked is not None:
+        share = float(of_known.hits.mean())
+        plain |= promises.to_json(asked, share, interval, f"these {data.what}s")
+    of_unknown = found.sizes[~data.examples.is_known]
+    if of_unknown.size:
+        plain["of_unknown_classes"] = {
+            "set_size": float(of_unknown.mean()),
+            "empty_share": float((of_unknown == 0).mean()),
+        }
+    return plain
+
+
+def report(
+    data: NewData,
+    calibration: Calibration | None,
+    *,
+    ks: Sequence[int],
+    average_ks: Sequence[float],
+    coverages: Sequence[float],
+    rules: Sequence[ConformalRule],
+) -> dict[str, Any]:
+    """The report, as files have it.
+
+    Args:
+        data: the predictions.
+        calibration: the thresholds; None for a classifier without any, which has only top-K sets.
+        ks: sizes of sets.
+        average_ks: mean sizes of sets, some of `ks`.
+        coverages: the coverages that sets promise.
+        rules: conformal rules that are reported too.
+
+    Raises:
+        UserError: there is no such threshold, or it cannot be calibrated.
+    """
+    values, of_shares = {LOSS: data.known.mean_loss()}, {}
+
+    def add(rule: Rule, k: int, found: Sets) -> None:
+        shares = summaries.accuracies_by_average(found, data.known, data.class_counts)
+        for average, value in shares.items():
+            values[Metric.accuracy(rule, k, average)] = value
+        of_shares[Metric.accuracy(rule, k).name] = data.interval(found.hits)
+
+    thresholds, of_coverages, of_rules = {}, {}, {}
+    for k in ks:
+        add("top", k, summaries.top_k_sets(data.known, k))
+        if calibration is not None and k in average_ks:
+            threshold = thresholds[metric.rule_name("average", k)] = calibration.average_k(k)
+            found = summaries.find_sets(data.known, set_rules.at_threshold(threshold))
+            add("average", k, found)
+            values[Metric.set_size(k)] = float(found.sizes.mean())
+    for coverage in coverages if calibration is not None else ():
+        assert calibration is not None
+        threshold = calibration.conformal(coverage)
+        found = summaries.find_sets(data.examples, set_rules.at_threshold(threshold))
+        of_coverages[f"{coverage}"] = {
+            "conformal": {"threshold": threshold, **rated(data, found, coverage)}
+        }
+        of_rules[f"{coverage}"] = {
+            rule.name: _rated_rule(data, _sets_of(calibration, coverage, rule), coverage, rule)
+            for rule in rules
+        }
+    return {
+        **data.counts(),
+        "metrics": metric.to_json(values),
+        "intervals": {"level": intervals.LEVEL, **of_shares},
+        "thresholds": thresholds,
+        "coverages": of_coverages,
+        **({"conformal_rules": of_rules} if rules else {}),
+    }
+
+
+def _sets_of(calibration: Calibration, coverage: float, rule: ConformalRule) -> SetRule:
+    if rule.score is None:
+        return set_rules.at_threshold(calibration.conformal(coverage))
+    return calibration.conformal_sets(coverage, rule)
+
+
+def _rated_rule(
+    data: NewData, sets: SetRule, coverage: float, rule: ConformalRule
+) -> dict[str, Any]:
+    found = summaries.find_sets(data.examples, sets)
+    return {
+        **rated(data, found, promises.promised(coverage, rule)),
+        "least_covered": least_covered(data.of_known(found), data.known, data.class_names),
+    }

@@ -1,0 +1,121 @@
+"""Thresholds that are not calibrated on the validation examples of a run: made, stored, and read.
+
+`train.evaluate --recalibrate=half` calibrates on new examples and writes the thresholds to a file
+of their own; the thresholds of the workdir stay as they are. `--thresholds=FILE` of the commands
+reads them in place of those of the run.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from train.evaluation.predictions import Predictions
+from train.foundation import fields, files, json_files, shapes
+from train.foundation.errors import UserError
+from train.prediction.calibration import Calibration, plain
+from train.prediction.trained import TrainedClassifier
+from train.training.state import parameters_digest
+from train.workdir import run_shapes
+
+_Found = TypeVar("_Found", float, list[float])
+
+_SHAPE = shapes.record(
+    {
+        "parameters": fields.text(),
+        "calibrated_on": fields.text(),
+        "thresholds": run_shapes.CALIBRATION,
+    }
+)
+_WHAT = "thresholds that train.evaluate --recalibrate wrote"
+
+
+class NewCalibration(Calibration):
+    """Thresholds that are calibrated on given examples, and not stored in the workdir.
+
+    Args:
+        classifier: the classifier.
+        examples: its predictions for examples of classes that it knows.
+    """
+
+    def __init__(self, classifier: TrainedClassifier, examples: Predictions) -> None:
+        super().__init__(classifier)
+        self._examples = examples
+        self._found: dict[str, float | list[float]] = {}
+
+    def write(self, path: Path, calibrated_on: str) -> None:
+        """Writes the thresholds that were asked for so far.
+
+        Args:
+            path: the file.
+            calibrated_on: the examples, in words.
+        """
+        content = {
+            "parameters": parameters_digest(self._classifier.params),
+            "calibrated_on": calibrated_on,
+            "thresholds": self._found,
+        }
+        files.write_whole(path, json_files.sealed(content, indent=1))
+
+    def _stored(
+        self, name: str, find: Callable[[Predictions], _Found], *, is_list: bool = False
+    ) -> _Found:
+        del is_list
+        found = find(self._examples)
+        self._found[name] = found
+        return found
+
+
+class GivenCalibration(Calibration):
+    """The thresholds in a file that `NewCalibration.write` wrote.
+
+    Attributes:
+        calibrated_on: the examples that they were calibrated on, in words.
+
+    Args:
+        classifier: the classifier.
+        path: the file.
+
+    Raises:
+        UserError: the file cannot be read, or is for another classifier.
+    """
+
+    def __init__(self, classifier: TrainedClassifier, path: Path) -> None:
+        super().__init__(classifier)
+        try:
+            content = json_files.read(path, _SHAPE, _WHAT)
+        except OSError as error:
+            raise UserError(f"--thresholds {path} cannot be read: {error.strerror}") from error
+        except UserError as error:
+            raise error.within("--thresholds: ") from error
+        if content["parameters"] != parameters_digest(classifier.params):
+            raise UserError(
+                f"--thresholds {path} was calibrated for another classifier: its parameters differ"
+            )
+        self._path = path
+        self._given = plain(content["thresholds"])
+        self.calibrated_on: str = content["calibrated_on"]
+
+    def values(self, rule: str) -> list[float]:
+        """The K of the average-K sets, or the coverages, that the file has a threshold for.
+
+        Args:
+            rule: "average" or "coverage".
+        """
+        starts = f"{rule}_"
+        found = (name.removeprefix(starts) for name in self._given if name.startswith(starts))
+        return sorted(float(value) for value in found if "_" not in value)
+
+    def _stored(
+        self, name: str, find: Callable[[Predictions], _Found], *, is_list: bool = False
+    ) -> _Found:
+        del find
+        if name not in self._given:
+            raise UserError(
+                f"--thresholds {self._path} has no threshold {name}; it has "
+                f"{', '.join(self._given)}"
+            )
+        value: Any = self._given[name]
+        if isinstance(value, list) != is_list:
+            raise UserError(f"--thresholds {self._path}: {name} has thresholds of another kind")
+        found: _Found = value
+        return found
