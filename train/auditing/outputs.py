@@ -9,14 +9,14 @@ import numpy as np
 
 from train.auditing.examples import Examples
 from train.auditing.findings import Findings
-from train.data.own.corrections import Correction
+from train.data.own import corrections
+from train.data.own.corrections import LEFT_OUT, Correction
+from train.data.own.table_columns import escaped
 from train.foundation.console import show_line
-from train.foundation.names import same_form
+from train.foundation.names import in_utf8
 from train.series.printing import Column, console_of_tables, show_columns
 
-_COLUMNS = (
-    *("rank", "name", "group", "split", "label", "likely", "margin", "probability", "correction"),
-)
+_COLUMNS = ("rank", "name", "group", "split", "label", "likely", "margin", "probability")
 # The classes and the pairs that are printed.
 _MOST_SHOWN = 10
 # Measured with 5 % of wrong labels: the estimate is 1.0 times their number where the heads agree
@@ -24,29 +24,40 @@ _MOST_SHOWN = 10
 _ENOUGH = 0.8
 
 
-def to_csv(findings: Findings, corrections: Sequence[Correction]) -> bytes:
+def to_csv(findings: Findings, corrected: Sequence[Correction]) -> bytes:
     """The examples: the least plausible labels first, then those that cannot be judged.
 
     The file is written so that `config.dataset.corrections` reads it.
 
     Args:
         findings: the findings.
-        corrections: the corrections that the data set has already. They are kept: in its row, the
+        corrected: the corrections that the data set has already. They are kept: in its row, the
             label is the one before the correction. Examples that are left out come last.
     """
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, _COLUMNS, restval="")
+    writer = csv.DictWriter(text, (*_COLUMNS, "correction"), restval="")
     writer.writeheader()
-    left = {same_form(one.name): one for one in corrections}
+    left = {corrections.key(one.name): one for one in corrected}
     for row in _rows(findings):
-        if (one := left.pop(same_form(row["name"]), None)) is not None:
-            row["label"] = row["label"] if one.label is None else one.label
-            row["correction"] = one.correction
-        writer.writerow(row)
-    for one in left.values():
-        writer.writerow({"name": one.name, "label": one.label, "correction": one.correction})
-    # Names of files that are not UTF-8 have their own bytes.
-    return text.getvalue().encode(errors="surrogateescape")
+        kept = left.pop(corrections.key(row["name"]), None)
+        writer.writerow(_cells(row if kept is None else row | _kept(kept)))
+    for kept in left.values():
+        writer.writerow(_cells({"name": kept.name} | _kept(kept)))
+    return text.getvalue().encode()
+
+
+def _kept(correction: Correction) -> dict[str, str]:
+    """The cells of a correction; without a label, that of the row stays."""
+    label = {} if correction.label is None else {"label": correction.label}
+    return {**label, "correction": correction.correction}
+
+
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    """A row, whose texts a spreadsheet does not compute."""
+    return {
+        name: escaped(in_utf8(cell)) if isinstance(cell, str) and cell != LEFT_OUT else cell
+        for name, cell in row.items()
+    }
 
 
 def _rows(findings: Findings) -> Iterator[dict[str, Any]]:
@@ -65,8 +76,8 @@ def _rows(findings: Findings) -> Iterator[dict[str, Any]]:
             "rank": rank,
             **row,
             "likely": names[likely],
-            "margin": f"{margin:.4f}",
-            "probability": f"{probability:.3g}",
+            "margin": round(margin, 4),
+            "probability": float(f"{probability:.3g}"),
         }
     yield from _described(findings.others)
 
@@ -92,7 +103,7 @@ def to_plain(findings: Findings) -> dict[str, Any]:
         "wrong": float(findings.wrong_by_class.sum()),
         "classes": [
             {
-                "class": _in_json(name),
+                "class": in_utf8(name),
                 "examples": int(count),
                 "wrong": float(wrong),
             }
@@ -102,8 +113,8 @@ def to_plain(findings: Findings) -> dict[str, Any]:
         ],
         "pairs": [
             {
-                "label": _in_json(names[pair.label]),
-                "likely": _in_json(names[pair.likely]),
+                "label": in_utf8(names[pair.label]),
+                "likely": in_utf8(names[pair.likely]),
                 "wrong": pair.wrong,
             }
             for pair in findings.pairs
@@ -155,11 +166,6 @@ def show(findings: Findings) -> None:
             Column("wrong", tuple(f"{pair.wrong:,.1f}" for pair in pairs)),
         ],
     )
-
-
-def _in_json(name: str) -> str:
-    # JSON files of the program have no half characters, which names of folders can have.
-    return name.encode(errors="backslashreplace").decode()
 
 
 def _per_cent(part: float) -> str:

@@ -27,20 +27,15 @@ def decoded(content: bytes) -> str:
     return content.decode(_encoding(content))
 
 
-def opened(path: Path, most_bytes: int, errors: str = "strict") -> TextIO:
+def opened(path: Path, most_bytes: int) -> TextIO:
     """Opens a text; line ends are left as they are. Reading may raise `UnicodeDecodeError`.
-
-    Args:
-        path: the file.
-        most_bytes: the largest size that is read.
-        errors: what becomes of bytes that are not in the encoding; see `open`.
 
     Raises:
         OSError: it cannot be read, or is larger; see `files.open_bounded`.
     """
     file = io.BufferedReader(files.open_bounded(path, most_bytes))
     encoding = _encoding(file.peek(_LONGEST))
-    return io.TextIOWrapper(file, encoding=encoding, errors=errors, newline="")
+    return io.TextIOWrapper(file, encoding=encoding, newline="")
 
 
 def _encoding(start: bytes) -> str:

@@ -1,13 +1,14 @@
 """Corrected labels: the table that `config.dataset.corrections` names.
 
-It has the columns `name` or `path`, the name of an example, and `correction`: the name of a class,
-`LEFT_OUT`, or nothing for an example whose label stays. A table without the column `correction` has
-the corrections in the column `label`. `train.audit` writes such tables, and so does a person who
-marks classes on a page of sets.
+It has a column that names the example, `name`, `path` or, for features, `row`, and `correction`:
+the name of a class, `LEFT_OUT`, or nothing for an example whose label stays. A table without the
+column `correction` has the corrections in the column `label`. `train.audit` writes such tables, and
+so does a person who marks classes on a page of sets.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +19,18 @@ from train.data.own.table_columns import TableKind
 from train.foundation import messages, names
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
-from train.foundation.names import same_form, shown
+from train.foundation.names import in_utf8, same_form, shown
 from train.foundation.spelling import spell
 
 FIELD = "config.dataset.corrections"
 # The correction that leaves an example out.
 LEFT_OUT = "-"
-_NAMES = ("name", "path")
+_ROW = "row"
+_NAMES = ("name", "path", _ROW)
 _TABLE = TableKind(
     field=FIELD,
     what="a table of corrections",
     known=(*_NAMES, "label", "correction"),
-    # Names of files that are not UTF-8, as `train.audit` writes them.
-    errors="surrogateescape",
 )
 
 
@@ -52,10 +52,10 @@ class Correction:
 
 
 def read(path: str) -> list[Correction]:
-    """The corrections of a table; each example has one.
+    """The corrections of a table.
 
     Raises:
-        UserError: it cannot be read, a column is missing, or an example has two corrections.
+        UserError: it cannot be read, or a column is missing.
     """
     table = names.existing(Path(path).expanduser().absolute())
     columns = table_columns.read(table, _TABLE)
@@ -63,29 +63,26 @@ def read(path: str) -> list[Correction]:
     corrected = next((name for name in ("correction", "label") if name in columns), None)
     if named is None or corrected is None:
         raise UserError(
-            f"{spell(FIELD)} {table} must have the columns name or path, and correction or label; "
-            f"it has {', '.join(map(repr, columns)) or 'none of these'}"
+            f"{spell(FIELD)} {table} must have the columns name, path or row, and correction or "
+            f"label; it has {', '.join(map(repr, columns)) or 'none of these'}"
         )
     labels = columns["label"] if corrected == "correction" and "label" in columns else None
-    found: dict[str, Correction] = {}
-    for index, (name, correction) in enumerate(
-        zip(columns[named], columns[corrected], strict=True)
-    ):
-        if not correction:
-            continue
-        label = None if labels is None else labels[index]
-        one = Correction(index + 1, name, label, correction)
-        before = found.setdefault(same_form(name), one)
-        if same_form(before.correction) != same_form(correction):
-            raise UserError(
-                f"{spell(FIELD)} {table}: rows {before.row} and {one.row} have different "
-                f"corrections of {shown(name)}: {before.correction!r} and {correction!r}"
-            )
-    return list(found.values())
+    called = map(row_name, columns[named]) if named == _ROW else columns[named]
+    return [
+        Correction(index + 1, name, None if labels is None else labels[index], correction)
+        for index, (name, correction) in enumerate(zip(called, columns[corrected], strict=True))
+        if correction
+    ]
 
 
 def apply(
-    given: Listing, path: str | None, named: Sequence[str], *, where: str, example: str
+    given: Listing,
+    path: str | None,
+    named: Sequence[str],
+    *,
+    where: str,
+    example: str,
+    root: Path | None = None,
 ) -> tuple[Listing, np.ndarray]:
     """The examples with corrected labels, and which of them are left out, bool [n].
 
@@ -96,6 +93,7 @@ def apply(
             `row_name`.
         where: what the examples were found in, for messages.
         example: what messages call an example, "image" or "row".
+        root: the folder that the names are paths in. The table may have absolute paths.
 
     Raises:
         UserError: the table is not one of corrections of these examples.
@@ -105,11 +103,16 @@ def apply(
         return given, left_out
     corrections = read(path)
     in_table = f"{spell(FIELD)} {path}"
-    index_of = _finder(named, len(given))
-    class_of = {same_form(name): label for label, name in enumerate(given.class_names)}
+    places: dict[str, int] = {}
+    for place, name in enumerate(named or map(row_name, range(len(given)))):
+        # Of a name that several examples have, the place is negative.
+        places[key(name)] = -1 if key(name) in places else place
+    class_of = {key(name): label for label, name in enumerate(given.class_names)}
     missing, labels = [], given.labels.copy()
+    made: dict[int, Correction] = {}
     for one in corrections:
-        index = index_of(one.name)
+        keys = map(key, _spellings(one.name, root))
+        index = next((places[one_key] for one_key in keys if one_key in places), None)
         if index is None:
             missing.append(f"{shown(one.name)} (row {one.row})")
             continue
@@ -118,15 +121,21 @@ def apply(
                 f"{in_table}, row {one.row}: several {example}s of {where} are called "
                 f"{shown(one.name)}"
             )
+        earlier = made.setdefault(index, one)
+        if key(earlier.correction) != key(one.correction):
+            raise UserError(
+                f"{in_table}: rows {earlier.row} and {one.row} have different corrections of "
+                f"{shown(one.name)}: {earlier.correction!r} and {one.correction!r}"
+            )
         before = given.class_names[given.labels[index]]
         # Rows have numbers in any file; names are those of the images.
-        if not named and one.label is not None and same_form(one.label) != same_form(before):
+        if not named and one.label is not None and key(one.label) != key(before):
             raise UserError(
                 f"{in_table}, row {one.row}: the label of {one.name} must be that of {where}, "
                 f"{before!r}; got {one.label!r}",
                 usually="the table is one of other data",
             )
-        label = class_of.get(same_form(one.correction))
+        label = class_of.get(key(one.correction))
         if label is not None:
             labels[index] = label
         elif one.correction == LEFT_OUT:
@@ -144,19 +153,28 @@ def apply(
     return dataclasses.replace(given, labels=labels), left_out
 
 
-def row_name(index: int) -> str:
+def row_name(index: object) -> str:
     """The name of a row of features without names, counted from 0."""
     return f"row {index}"
 
 
-def _finder(named: Sequence[str], length: int) -> Callable[[str], int | None]:
-    """Finds the index of an example by its name; None without one, and -1 if there are several."""
-    places: dict[str, int] = {}
-    for index, name in _named(named, length):
-        key = same_form(name)
-        places[key] = -1 if key in places else index
-    return lambda name: places.get(same_form(name))
+def key(name: str) -> str:
+    """What all spellings of the name of an example have in common."""
+    return same_form(in_utf8(name))
 
 
-def _named(named: Sequence[str], length: int) -> Iterator[tuple[int, str]]:
-    return enumerate(named or map(row_name, range(length)))
+def _spellings(name: str, root: Path | None) -> Iterator[str]:
+    """A name and, if it is an absolute path, what it is below the folder of the names.
+
+    Nobody knows the folder of the images that features are of: it may be any above them.
+    """
+    yield name
+    if not name.startswith("/"):
+        return
+    if root is None:
+        parts = name.split("/")
+        yield from ("/".join(parts[start:]) for start in range(1, len(parts)))
+        return
+    for start in (os.path.abspath(root), os.path.realpath(root)):  # noqa: PTH100
+        if name.startswith(f"{start}/"):
+            yield name[len(start) + 1 :]

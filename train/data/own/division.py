@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from absl import logging
@@ -35,6 +36,7 @@ def divide(
     where: str,
     example: str,
     names: Sequence[str] = (),
+    root: Path | None = None,
 ) -> Listing:
     """Corrects labels, holds out missing splits, and checks that a classifier can be trained.
 
@@ -47,13 +49,14 @@ def divide(
         where: what they were found in, for messages.
         example: what messages call an example, "image" or "row".
         names: the names of rows of features, [n], if they have some.
+        root: the folder that images are in.
 
     Raises:
         UserError: the corrections are not of these examples, there are fewer than two classes, a
             class has no training example, or there are no examples for validation or for the test.
     """
     given, left_out = corrections.apply(
-        given, fields.corrections, names or given.paths, where=where, example=example
+        given, fields.corrections, names or given.paths, where=where, example=example, root=root
     )
     fractions = {
         Role.VALIDATION: fields.validation_fraction,

@@ -1,15 +1,19 @@
 """Reads the columns of a table of examples: a CSV, TSV or Parquet file, as spreadsheets write them.
 
 Of text files these are read as they are meant: a mark of byte order, other separators than the
-usual one, spaces around values, blank rows, and empty cells at the ends of rows.
+usual one, spaces around values, blank rows, empty cells at the ends of rows, and the apostrophe
+before a text that a spreadsheet would compute.
 """
 
+import collections
 import csv
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from absl import logging
 
 from train.foundation import files, text_files
 from train.foundation.errors import ELSEWHERE, UserError, first_line
@@ -22,6 +26,12 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _OTHER_DELIMITERS = (",", ";", "\t", "|")
 # A first line that tells Excel what is between the columns.
 _TOLD = re.compile("sep=(.)")
+
+# In the column `mark` of a table that a page of sets has written, in place of a label.
+_MARKS = ("none of these", "cannot tell")
+# What starts like a formula has an apostrophe before it; a text of the user that starts so has two.
+_FORMULA = re.compile("'*[=+@-]")
+_APOSTROPHE = re.compile(f"^'(?={_FORMULA.pattern})")
 
 # The columns by name, each with a text for each row.
 Columns = Mapping[str, Sequence[str]]
@@ -36,14 +46,12 @@ class TableKind:
         what: what the field must name, in messages.
         known: the names of the columns that are used.
         needed: those of them that the table must have.
-        errors: what becomes of bytes that are not in the encoding of the text; see `open`.
     """
 
     field: str
     what: str
     known: tuple[str, ...]
     needed: tuple[str, ...] = ()
-    errors: str = "strict"
 
     def named(self, table: Path) -> str:
         """The table in messages."""
@@ -60,6 +68,8 @@ IMAGES = TableKind(
 
 def read(table: Path, kind: TableKind = IMAGES, *, group: str | None = None) -> Columns:
     """The columns of a table that are used.
+
+    Rows with a mark that no class is right, or that a person could not tell, are left out.
 
     Args:
         table: the file.
@@ -102,13 +112,42 @@ def read(table: Path, kind: TableKind = IMAGES, *, group: str | None = None) -> 
             must_be=f"a column of {table}, which are {', '.join(columns)}",
             got=group,
         )
+    columns = _without_marks(columns, kind.named(table))
     used = {name: columns[name] for name in kind.known if name in columns}
     return used if group is None else {**used, GROUP: columns[same_form(group)]}
 
 
+def escaped(text: str) -> str:
+    """A text for a table, with an apostrophe if a spreadsheet would compute it.
+
+    Examples:
+        >>> escaped("=1+1"), escaped("oak")
+        ("'=1+1", 'oak')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def _without_marks(columns: Columns, where: str) -> Columns:
+    """The columns without the rows that have a mark in place of a label."""
+    if "mark" not in columns or "label" not in columns:
+        return columns
+    pairs = zip(columns["label"], columns["mark"], strict=True)
+    marks = [mark if not label and mark in _MARKS else "" for label, mark in pairs]
+    counts = collections.Counter(filter(None, marks))
+    if not counts:
+        return columns
+    logging.warning(
+        "%s: rows without a label are left out: %s",
+        where,
+        ", ".join(f"{count:,} marked {mark!r}" for mark, count in counts.items()),
+    )
+    kept = [not mark for mark in marks]
+    return {name: list(itertools.compress(values, kept)) for name, values in columns.items()}
+
+
 def _read_text(table: Path, kind: TableKind, usual: str) -> Columns:
     try:
-        with text_files.opened(table, files.MOST_EXAMPLES_BYTES, kind.errors) as file:
+        with text_files.opened(table, files.MOST_EXAMPLES_BYTES) as file:
             header, rows = _rows(file, kind, usual)
     except UnicodeError as error:
         raise UserError(
@@ -145,7 +184,7 @@ def _rows(lines: Iterator[str], kind: TableKind, usual: str) -> tuple[list[str],
     else:
         delimiter = max((usual, *_OTHER_DELIMITERS), key=lambda one: _num_known(first, kind, one))
     header, *rows = [
-        [cell.strip() for cell in row]
+        [_APOSTROPHE.sub("", cell.strip()) for cell in row]
         for row in _cells(itertools.chain([first], lines), delimiter)
         if any(map(str.strip, row))
     ] or [[]]

@@ -121,7 +121,8 @@ def _in_words(root: Path, missing: Mapping[int, str]) -> str:
 
 def _tell_of_other_paths(listed: Sequence[str], paths: Sequence[str], where: str) -> None:
     """Says how many paths are not written as those of their files."""
-    different = [pair for pair in zip(listed, paths, strict=True) if pair[0] != pair[1]]
+    pairs = zip(listed, map(names.in_utf8, paths), strict=True)
+    different = [pair for pair in pairs if pair[0] != pair[1]]
     slashes = [path for path, found in different if path.count("\\") > found.count("\\")]
     forms = [pair for pair in different if pair[0].count("\\") == pair[1].count("\\")]
     if slashes:

@@ -12,6 +12,7 @@ from tests.train.data.specs import dataset_spec
 from train.data.own import corrections, division, folders, named_splits, tables
 from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.foundation.errors import UserError
+from train.foundation.names import in_utf8
 
 CLASSES = ("ash", "birch", "cedar")
 NAMES = tuple(f"{name}/{index}.png" for name in CLASSES for index in range(4))
@@ -25,7 +26,7 @@ def listing(names=NAMES):
 
 
 def write(folder, *rows, header=("name", "correction"), name="corrected.csv"):
-    with (folder / name).open("w", encoding="utf-8", errors="surrogateescape", newline="") as file:
+    with (folder / name).open("w", encoding="utf-8", newline="") as file:
         csv.writer(file).writerows([header, *rows])
     return str(folder / name)
 
@@ -65,9 +66,37 @@ def test_rows_without_names_have_numbers(tmp_path):
     assert np.flatnonzero(left_out).tolist() == [5]
 
 
+def test_a_column_of_numbers_of_rows_names_them(tmp_path):
+    # A page of sets writes it of features.
+    found, _ = applied(tmp_path, ("1", "cedar"), names=(), header=("row", "label"))
+    assert found.labels[1] == 2
+
+
+def test_absolute_paths_are_those_of_the_photographs(tmp_path):
+    pictures.write(tmp_path / "photos", NAMES)
+    (tmp_path / "link").symlink_to("photos")
+    marks = write(tmp_path, (f"{tmp_path}/photos/ash/1.png", "cedar"), header=("path", "label"))
+    for folder in ("photos", "link"):
+        found = folders.find(tmp_path / folder, nested=False).divided(fields(marks)).listing
+        assert found.labels[found.paths.index("ash/1.png")] == 2
+    other = write(tmp_path, (f"{tmp_path}/others/ash/1.png", "cedar"), header=("path", "label"))
+    with pytest.raises(UserError, match=r"has no image .*/others/ash/1.png"):
+        folders.find(tmp_path / "photos", nested=False).divided(fields(other))
+    # Features do not tell the folder.
+    found, _ = corrections.apply(listing(), other, NAMES, where=WHERE, example="row")
+    assert found.labels[1] == 2
+
+
+def test_marks_without_a_label_correct_nothing(tmp_path):
+    rows = [("ash/1.png", "", "none of these"), ("ash/2.png", "cedar", "")]
+    found, left_out = applied(tmp_path, *rows, header=("path", "label", "mark"))
+    assert found.labels[:4].tolist() == [0, 0, 2, 0]
+    assert not left_out.any()
+
+
 def test_names_of_any_characters_are_found(tmp_path):
     names = ('a,"b".png', "two\nlines.png", "not utf-8 \udcff.png", "Che\u0302ne.png", *NAMES[4:])
-    rows = [(name, "cedar") for name in (*names[:3], "Ch\u00eane.png")]
+    rows = [(in_utf8(name), "cedar") for name in (*names[:3], "Ch\u00eane.png")]
     found, _ = applied(tmp_path, *rows, names=names)
     assert found.labels[:4].tolist() == [2] * 4
 
@@ -122,7 +151,7 @@ def test_rows_of_other_data_are_refused(tmp_path):
 )
 def test_missing_columns_are_named(tmp_path, header, found):
     table = write(tmp_path, ("ash/1.png", "cedar"), header=header)
-    wanted = f"must have the columns name or path, and correction or label; it has {found}"
+    wanted = f"must have the columns name, path or row, and correction or label; it has {found}"
     with pytest.raises(UserError, match=wanted):
         corrections.read(table)
 
