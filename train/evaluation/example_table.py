@@ -11,7 +11,6 @@ It is written as three CSV files. For `errors.html` or `errors.csv` these are
 import csv
 import io
 import math
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from train.data import splits
+from train.data.own import table_columns
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.summaries import Sets
 from train.foundation import files, names
@@ -233,8 +233,6 @@ class ExampleTable:
         return dict(zip(_OF_CONFUSION, values, strict=True))
 
 
-# As in the tables of a page of sets; an apostrophe before one counts, too.
-_FORMULA = re.compile("'*[=+@-]")
 _OF_CONFUSION = ("label", "predicted", "examples", "share_of_label")
 
 
@@ -263,8 +261,7 @@ def _in_chunk(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nd
 
 def _text(text: str) -> str:
     """A text as tables have it: in UTF-8, and with an apostrophe if it starts like a formula."""
-    plain = names.in_utf8(text)
-    return f"'{plain}" if _FORMULA.match(plain) else plain
+    return table_columns.escaped(names.in_utf8(text))
 
 
 def _number(value: float) -> str:
