@@ -38,6 +38,44 @@ def floating_array(array: ArrayLike, name: str, axis: int = -1) -> jax.Array:
     return converted.astype(jnp.float32) if converted.dtype.itemsize < 4 else converted
 
 
+def probabilities(array: ArrayLike, name: str) -> jax.Array:
+    """Returns probabilities [..., L] in float32 or float64, or raises if one is not from 0 to 1.
+
+    Traced examples with such a number are NaN. NaN is allowed. See `ROUNDING_OF_SUM`, by which
+    a probability may exceed 1.
+    """
+    return only_probabilities(array, floating_array(array, name), name)
+
+
+def only_probabilities(given: ArrayLike, converted: jax.Array, name: str) -> jax.Array:
+    """Returns `converted`, or raises if one of the user's numbers is not from 0 to 1.
+
+    Hazard: logits in place of probabilities give sets that look plausible. Cost: one pass, and the
+    wait for its result, as the numbers may be on any devices.
+    """
+    largest = 1 + ROUNDING_OF_SUM
+    if not _is_traced(given):
+        # `converted` is traced where the caller is, even if the numbers are not.
+        with jax.ensure_compile_time_eval():
+            extremes = np.asarray(_extremes(jnp.asarray(given)))
+        wrong = extremes[(extremes < 0) | (extremes > largest)]
+        if wrong.size:
+            raise ValueError(
+                f"{name} must be from 0 to 1, got {wrong[-1]:g}; jax.nn.softmax makes "
+                "probabilities of logits."
+            )
+        return converted
+    is_wrong = (converted < 0) | (converted > largest)
+    return jnp.where(is_wrong.any(axis=-1, keepdims=True), jnp.nan, converted)
+
+
+@jax.jit
+def _extremes(numbers: jax.Array) -> jax.Array:
+    """The smallest and the largest number that is not NaN; 0 and 0 if there is none."""
+    counted = jnp.where(jnp.isnan(numbers), 0, numbers)
+    return jnp.stack([counted.min(initial=0), counted.max(initial=0)])
+
+
 def integer_array(
     array: ArrayLike,
     name: str,
@@ -123,16 +161,25 @@ def logits_and_targets(
     *,
     name: str = "targets",
     where: ArrayLike | None = None,
+    may_be_soft: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns logits and multi-label targets, both [..., L] in the logits' dtype, or raises.
 
-    Targets are booleans or numbers. The values of traced targets cannot be checked here.
-    `_numerics.nan_where_invalid_targets` turns the result of targets other than 0 and 1 into NaN.
-    Examples that `where` leaves out get scores and targets of 0.
+    Targets are booleans or numbers: 0 or 1, or between them if they may be soft. The values of
+    traced targets, and of targets beside `where`, are not checked here. NaN is allowed.
+    `_numerics.nan_where_invalid_targets` turns the result of other targets into NaN. Examples that
+    `where` leaves out get scores and targets of 0.
     """
     scores = floating_array(logits, "logits")
-    targets = _booleans_or_reals(targets, name, scores.shape).astype(scores.dtype)
-    return zero_elsewhere(where, scores, targets)
+    converted = _booleans_or_reals(targets, name, scores.shape).astype(scores.dtype)
+    concrete = None if where is not None else _concrete(targets)
+    if concrete is not None:
+        between = (concrete > 0) & (concrete < 1)
+        is_wrong = (concrete < 0) | (concrete > 1) | (between & (not may_be_soft))
+        if is_wrong.any():
+            allowed = "from 0 to 1" if may_be_soft else "0 or 1"
+            raise ValueError(f"{name} must be {allowed}, got {concrete[is_wrong].flat[0]}.")
+    return zero_elsewhere(where, scores, converted)
 
 
 def two_heads(
@@ -681,9 +728,11 @@ def _concrete(given: Any) -> np.ndarray | None:
 
     Do not pass a converted argument: under jit, conversion turns a constant into a traced value.
     """
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given)):
-        return None
-    return np.asarray(given)
+    return None if _is_traced(given) else np.asarray(given)
+
+
+def _is_traced(given: Any) -> bool:
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(given))
 
 
 def _as_computed(number: np.ndarray, dtype: jnp.dtype) -> float:

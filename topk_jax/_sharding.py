@@ -170,6 +170,23 @@ def gather(array: jax.Array) -> jax.Array:
     return jax.sharding.reshard(array, unsplit) if is_split else array
 
 
+def unify(*arrays: Any) -> Any:
+    """The arrays, all varying over the same axes of `shard_map`.
+
+    Under `shard_map` the type of an array shows whether it varies over the devices. The carry of a
+    loop must have the type of its initial value, and the gradients of a custom rule must have the
+    types of its arguments. The transpose of this function sums over the devices.
+    """
+    leaves = jax.tree.leaves(arrays)
+    names = frozenset().union(*(jax.typeof(leaf).mat.varying for leaf in leaves))
+
+    def varying(array: jax.Array) -> jax.Array:
+        missing = tuple(names - jax.typeof(array).mat.varying)
+        return jax.lax.pcast(array, missing, to="varying") if missing else array
+
+    return jax.tree.map(varying, arrays)
+
+
 def select_by_example(
     function: Callable[..., Any],
     batch_ndim: int,

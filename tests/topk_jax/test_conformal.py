@@ -1,5 +1,6 @@
 """Conformal scores and quantiles: against references, by exchangeability, and refusals."""
 
+import functools
 import itertools
 import math
 from fractions import Fraction
@@ -14,6 +15,7 @@ from tests import reference
 from tests.topk_jax.probabilities import softmax_of
 from topk_jax import sets
 from topk_jax.sets import _clusters, _quantiles
+from topk_jax.taxonomy import Taxonomy
 
 N, L = 12, 5
 COUNTS = np.array([50, 20, 8, 4, 1])
@@ -160,11 +162,46 @@ def test_a_nan_is_found_at_every_place(rng, kind):
     assert not sets.conformal_set(broken, np.float32(np.inf), **given).any()
 
 
-@pytest.mark.parametrize("kind", ["aps", "raps"])
-def test_logits_taken_for_probabilities_have_no_scores(rng, kind):
-    logits = np.concatenate([rng.normal(size=(N - 1, L)), np.full((1, L), 0.5)]).astype(np.float32)
-    assert jnp.isnan(sets.conformal_scores(logits, kind=kind, **KINDS[kind])).all()
-    assert not sets.conformal_set(logits, 1e9, kind=kind, **KINDS[kind]).any()
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_taken_for_probabilities_are_refused_and_nan_if_traced(rng, kind):
+    logits = np.concatenate([rng.normal(size=(N - 1, L)), np.full((1, L), 1.5)]).astype(np.float32)
+    given = {"kind": kind, **KINDS[kind]}
+    labels = np.zeros(N, np.int32)
+    of_labels = functools.partial(sets.conformal_label_scores, labels=labels, **given)
+    for function in (
+        functools.partial(sets.conformal_scores, **given),
+        of_labels,
+        functools.partial(sets.conformal_set, quantiles=0.5, **given),
+    ):
+        with pytest.raises(ValueError, match=r"probabilities must be from 0 to 1, got .*softmax"):
+            function(logits)
+        # A constant inside a compiled function is concrete, too.
+        with pytest.raises(ValueError, match="probabilities must be from 0 to 1"):
+            jax.jit(lambda function=function: function(logits))()
+    assert jnp.isnan(jax.jit(functools.partial(sets.conformal_scores, **given))(logits)).all()
+    assert jnp.isnan(jax.jit(of_labels)(logits)).all()
+    assert not jax.jit(functools.partial(sets.conformal_set, quantiles=1e9, **given))(logits).any()
+
+
+def test_probabilities_may_exceed_1_by_rounding_or_be_nan():
+    rounded = np.array([[1 + 1e-6, 0.0], [np.nan, 0.5]], np.float32)
+    scores = sets.conformal_scores(rounded, kind="lac")
+    assert jnp.isnan(scores[1]).all()
+    assert jnp.isfinite(scores[0]).all()
+
+
+def test_other_functions_of_probabilities_refuse_logits(rng):
+    logits = rng.normal(size=(N, L)).astype(np.float32)
+    tree = Taxonomy.from_paths([("genus", f"species {label}") for label in range(L)])
+    for function in (
+        functools.partial(sets.adaptive_set, error=0.1),
+        functools.partial(sets.average_error_threshold, error=0.1),
+        functools.partial(sets.utility_set, utilities=np.ones(L, np.float32)),
+        functools.partial(sets.node_probabilities, taxonomy=tree),
+        functools.partial(sets.node_scores, taxonomy=tree),
+    ):
+        with pytest.raises(ValueError, match=r"probabilities must be from 0 to 1, got .*softmax"):
+            function(logits)
 
 
 def test_a_set_beside_a_score_of_nan_is_empty():

@@ -43,9 +43,12 @@ OF_A_KNOWN_SIZE = {
     "sets.conformal_threshold": _RANKS,
     "sets.interpolated_quantiles": _RANKS,
     "sets.label_shift_quantiles": _RANKS,
+    "sets.left_out_top_k_levels": "it needs at least two examples",
     "sets.macro_average_k_thresholds": _RANKS,
     "sets.rank_calibrated_quantiles": _RANKS,
+    "sets.risk_controlled_index": _RANKS,
     "sets.temperature": _BLOCKS,
+    "sets.vote_quantile": _RANKS,
 }
 # What JAX raises if it needs a number and gets a symbol.
 REFUSALS = (TypeError, jax.errors.InconclusiveDimensionOperation)

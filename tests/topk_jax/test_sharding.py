@@ -117,7 +117,9 @@ def assert_no_batch_is_sent(cases, program, num_devices):
                 # The most likely candidates of each device.
                 allowed = operation == "all-gather" and size <= num_devices * candidates
             else:
-                allowed = operation == "all-gather" and size <= NUM_EXAMPLES
+                # A score of each example; of each sample of a label, for votes.
+                drawn = max(case.parameters.get("num_samples") or 1 for case in users)
+                allowed = operation == "all-gather" and size <= drawn * NUM_EXAMPLES
                 allowed = allowed and coupled
             assert allowed, line
 
@@ -209,7 +211,7 @@ def _of_share(cases):
             given = whole if case.is_statistic else arrays
             names = {"axis_name": "data"} if case.takes("axis_name") else {}
             values, slopes = _named(index, case, given, **names)
-            if case.of == "batch":
+            if case.of == "batch" or case.is_statistic:
                 # The same on all devices: a row of each.
                 values = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], values)
             found[case.name] = (values, slopes)
@@ -242,7 +244,7 @@ def test_every_function_in_shard_map(num_devices, checked):
         (values, slopes), (wanted, wanted_slopes) = results[case.name], expected[case.name]
         rows = (
             [values]
-            if case.of != "batch"
+            if case.of != "batch" and not case.is_statistic
             else [
                 jax.tree.map(lambda leaf, row=row: leaf[row], values) for row in range(num_devices)
             ]

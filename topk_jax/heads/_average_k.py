@@ -10,8 +10,9 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics
+from topk_jax._sharding import unify
 from topk_jax.heads import _softmax
-from topk_jax.heads._blocks import Block, Layer, pull_back, scan_blocks, unify
+from topk_jax.heads._blocks import Block, Layer, pull_back, scan_blocks
 from topk_jax.heads._each_device import split_examples
 from topk_jax.heads._head import Head, Scores, check_batch, size_of_block
 from topk_jax.losses._average_k import count_on_device, divide_or_zero

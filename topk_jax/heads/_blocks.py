@@ -179,23 +179,6 @@ def unit_vectors(vectors: jax.Array, *, axis: int) -> jax.Array:
     return jnp.where(tiny, 0.0, jnp.where(long, scaled, vectors) * inverse_length)
 
 
-def unify(*arrays: Any) -> Any:
-    """The arrays, all varying over the same axes of `shard_map`.
-
-    Under `shard_map` the type of an array shows whether it varies over the devices. The carry of a
-    loop must have the type of its initial value, and the gradients of a custom rule must have the
-    types of its arguments. The transpose of this function sums over the devices.
-    """
-    leaves = jax.tree.leaves(arrays)
-    names = frozenset().union(*(jax.typeof(leaf).mat.varying for leaf in leaves))
-
-    def varying(array: jax.Array) -> jax.Array:
-        missing = tuple(names - jax.typeof(array).mat.varying)
-        return jax.lax.pcast(array, missing, to="varying") if missing else array
-
-    return jax.tree.map(varying, arrays)
-
-
 def _vectors(unit: bool, columns: jax.Array) -> jax.Array:
     return unit_vectors(columns, axis=0) if unit else columns
 

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _checks, _numerics, _selection
-from topk_jax.heads._blocks import Block, scan_blocks, scores_of_classes, unify
+from topk_jax._sharding import unify
+from topk_jax.heads._blocks import Block, scan_blocks, scores_of_classes
 from topk_jax.heads._each_device import split_examples
 from topk_jax.heads._head import Head, Scores, check_batch, size_of_block
 from topk_jax.heads._selection import Largest, merge, select_nothing

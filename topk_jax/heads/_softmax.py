@@ -8,13 +8,13 @@ import jax.numpy as jnp
 from jax.typing import ArrayLike
 
 from topk_jax import _numerics
+from topk_jax._sharding import unify
 from topk_jax.heads._blocks import (
     Block,
     Layer,
     pull_back,
     scan_blocks,
     scores_of_classes,
-    unify,
 )
 from topk_jax.heads._each_device import split_examples
 from topk_jax.heads._head import Head, Scores, check_batch, size_of_block

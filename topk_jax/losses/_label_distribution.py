@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _class_axis, _numerics
+from topk_jax import _checks, _class_axis, _numerics, _sharding
 from topk_jax.operators._top_k import select_largest
 
 __all__ = ["expect_over_labels"]
@@ -50,7 +50,8 @@ def expect_over_labels(
     Raises:
         TypeError: `logits` is not floating-point, `plausibilities` is neither boolean nor real, or
             `num_labels` is not a static integer.
-        ValueError: the shapes do not match, or `num_labels` is outside [1, L].
+        ValueError: the shapes do not match, a concrete plausibility is not from 0 to 1, or
+            `num_labels` is outside [1, L].
 
     Example:
         >>> from functools import partial
@@ -71,11 +72,12 @@ def expect_over_labels(
     (2018), "mixup: beyond empirical risk minimization".
     """
     scores, plausible = _checks.logits_and_targets(
-        logits, plausibilities, name="plausibilities", where=where
+        logits, plausibilities, name="plausibilities", where=where, may_be_soft=True
     )
     num_classes = scores.shape[-1]
     if num_labels is None:
-        weights, labels = plausible, jnp.broadcast_to(jnp.arange(num_classes), scores.shape)
+        classes = jnp.broadcast_to(jnp.arange(num_classes), scores.shape)
+        weights, (_, labels) = plausible, _sharding.unify(scores, classes)
     else:
         num_labels = _checks.static_integer(
             num_labels,

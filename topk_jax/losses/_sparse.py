@@ -33,11 +33,11 @@ def sparse_top_loss(
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or a
-        target is neither 0 nor 1.
+        traced target is neither 0 nor 1.
 
     Raises:
         TypeError: `logits` is not floating-point, or `targets` is not boolean or real.
-        ValueError: the shapes do not match.
+        ValueError: the shapes do not match, or a concrete target is neither 0 nor 1.
 
     Example:
         >>> import jax.numpy as jnp

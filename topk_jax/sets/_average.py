@@ -194,17 +194,17 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
     one device.
 
     Args:
-        probabilities: floating-point, `[..., L]`, with at least one example.
+        probabilities: floating-point, from 0 to 1, `[..., L]`, with at least one example.
         error: a real scalar in [0, 1), the mean probability that the sets may miss. May be traced.
 
     Returns:
         A scalar for `threshold_set`, in the probabilities' dtype (float32 or float64); NaN if a
-        probability is NaN.
+        probability is NaN, or a traced one is not from 0 to 1.
 
     Raises:
         TypeError: `probabilities` is not floating-point or `error` is not real.
         ValueError: `error` is not a scalar, or it is concrete and outside [0, 1); there is no
-            example.
+            example, or a concrete probability is not from 0 to 1.
 
     Example:
         >>> import jax.numpy as jnp
@@ -218,7 +218,7 @@ def average_error_threshold(probabilities: ArrayLike, *, error: ArrayLike) -> ja
 
     Source: Garcin (2023), thesis, table 2.1, average error.
     """
-    values = _checks.floating_array(probabilities, "probabilities")
+    values = _checks.probabilities(probabilities, "probabilities")
     _checks.some_examples(values, "probabilities")
     error = _checks.scalar(error, "error", values.dtype, at_least=0.0, below=1.0)
     num_examples = values.size // values.shape[-1]

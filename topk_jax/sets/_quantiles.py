@@ -62,7 +62,8 @@ def conformal_threshold(
     because a quantile needs them in one order.
 
     Args:
-        probabilities: floating-point, `[..., L]`, with at least one example.
+        probabilities: floating-point, from 0 to 1, `[..., L]`, with at least one example. For other
+            scores, give `conformal_quantile` their negatives.
         labels: integer classes, `[...]`.
         error: static rate of missed labels, a real number in [0, 1), interpreted as its shortest
             decimal.
@@ -71,12 +72,13 @@ def conformal_threshold(
 
     Returns:
         A scalar for `threshold_set`, in the probabilities' dtype (float32 or float64); NaN if a
-        probability is NaN or a label is outside [0, L).
+        probability is NaN, a traced one is not from 0 to 1, or a label is outside [0, L).
 
     Raises:
         TypeError: `probabilities` is not floating-point, `labels` is not integer, or `error` is not
             a static real number.
-        ValueError: the shapes do not match, there is no example, or `error` is outside [0, 1).
+        ValueError: the shapes do not match, there is no example, a concrete probability is not from
+            0 to 1, or `error` is outside [0, 1).
 
     Example:
         >>> import jax.numpy as jnp
@@ -91,6 +93,7 @@ def conformal_threshold(
     Source: Garcin (2023), thesis, section 2.2.2, equation 2.5.
     """
     values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
+    values = _checks.only_probabilities(probabilities, values, "probabilities")
     _checks.some_examples(values, "probabilities")
     rank = _num_covered(labels.size, _checks.static_error(error))
     return _conformal_threshold(values, labels, rank, class_axis_name)

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
 
-from topk_jax import _checks, _sharding
+from topk_jax import _checks
 
 __all__ = ["risk_controlled_index"]
 
@@ -60,7 +60,7 @@ def risk_controlled_index(losses: ArrayLike, *, error: float, bound: float = 1.0
     values = _checks.within(losses, values, "losses", (0.0, float(largest)))
     # The rank of a quantile: exact for losses of 0 and 1, whose sums are whole numbers.
     allowed = float(rate * (values.shape[0] + 1) - largest)
-    is_small = _sharding.gather(values).sum(axis=0) <= allowed
+    is_small = values.sum(axis=0) <= allowed
     # Only the columns at the end that are all small count. A NaN is not small.
     from_here = jax.lax.cummin(is_small.astype(jnp.int32), reverse=True)
     return values.shape[1] - from_here.sum()

@@ -104,7 +104,7 @@ def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
         m = \min \Big\{ m : \sum_{j \le m} p_{[j]} \ge 1 - \varepsilon \Big\}
 
     Args:
-        probabilities: floating-point, `[..., L]`, with sum 1 over the classes.
+        probabilities: floating-point, from 0 to 1, `[..., L]`, with sum 1 over the classes.
         error: a real scalar in [0, 1), the probability that a set may miss. May be traced.
 
     Returns:
@@ -113,7 +113,8 @@ def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
 
     Raises:
         TypeError: `probabilities` is not floating-point or `error` is not real.
-        ValueError: `error` is not a scalar, or it is concrete and outside [0, 1).
+        ValueError: `error` is not a scalar, or it is concrete and outside [0, 1), or a concrete
+            probability is not from 0 to 1; a traced one empties its set.
 
     Example:
         >>> import jax.numpy as jnp
@@ -126,7 +127,7 @@ def adaptive_set(probabilities: ArrayLike, *, error: ArrayLike) -> jax.Array:
 
     Source: Garcin (2023), thesis, table 2.1, point-wise error.
     """
-    probabilities = _checks.floating_array(probabilities, "probabilities")
+    probabilities = _checks.probabilities(probabilities, "probabilities")
     error = _checks.scalar(error, "error", probabilities.dtype, at_least=0.0, below=1.0)
     return _adaptive_set(probabilities, error)
 

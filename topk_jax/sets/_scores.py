@@ -109,8 +109,8 @@ def conformal_scores(
     `conformal_label_scores`, to the last bit.
 
     Args:
-        probabilities: floating-point, `[..., L]`. For "aps" and "raps" they are not negative, with
-            sum 1 over the classes.
+        probabilities: floating-point, from 0 to 1, `[..., L]`; not logits. For "aps" and "raps"
+            their sum over the classes is 1.
         kind: "lac", "margin", "rank", "aps", "raps", "saps" or "pas".
         key: one key of `jax.random.key` for "aps", "raps" and "saps".
         rank_penalty: for "raps" and "saps": the scalar penalty of a rank (lambda above), at least
@@ -122,12 +122,13 @@ def conformal_scores(
 
     Returns:
         Scores, `[..., L]`, in float32 or float64; NaN for all classes where a probability is NaN,
-        and for "aps" and "raps" where one is negative or their sum is greater than 1.5.
+        where a traced one is not from 0 to 1, and for "aps" and "raps" where their sum is greater
+        than 1.5.
 
     Raises:
         TypeError: `probabilities` or a parameter has a wrong type.
-        ValueError: `kind` is unknown, a parameter is missing or is not one of this kind, or a
-            parameter has a wrong shape or a wrong value.
+        ValueError: a concrete probability is not from 0 to 1, `kind` is unknown, or a parameter is
+            missing, is not one of this kind, or has a wrong shape or a wrong value.
 
     Example:
         >>> import jax.numpy as jnp
@@ -149,7 +150,7 @@ def conformal_scores(
     conditional conformal prediction"; "pas": Ding, Fermanian and Salmon (2025), "Conformal
     prediction for long-tailed classification".
     """
-    values = _checks.floating_array(probabilities, "probabilities")
+    values = _checks.probabilities(probabilities, "probabilities")
     given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
     return _of_rows(partial(_scores, kind), values, _terms(values, kind, given))
 
@@ -202,6 +203,7 @@ def conformal_label_scores(
     Source: as for `conformal_scores`.
     """
     values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
+    values = _checks.only_probabilities(probabilities, values, "probabilities")
     given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
     terms = _terms(values, kind, given)
     return _of_rows(partial(_label_scores, kind), values, terms, of_examples=(labels,))
@@ -257,7 +259,7 @@ def conformal_set(
 
     Source: as for `conformal_scores`.
     """
-    values = _checks.floating_array(probabilities, "probabilities")
+    values = _checks.probabilities(probabilities, "probabilities")
     given = _parameters(kind, key, rank_penalty, unpenalized_ranks, class_counts, class_weights)
     limits = _checks.limits(quantiles, "quantiles", values.shape[-1], values.dtype)
     terms = _terms(values, kind, given)

@@ -27,7 +27,7 @@ def node_probabilities(probabilities: ArrayLike, taxonomy: Taxonomy) -> jax.Arra
     .. math:: P_v = \sum_{l \text{ below } v} p_l
 
     Args:
-        probabilities: floating-point, `[..., L]`.
+        probabilities: floating-point, from 0 to 1, `[..., L]`.
         taxonomy: a tree of V nodes, of which the first L are the classes.
 
     Returns:
@@ -36,7 +36,8 @@ def node_probabilities(probabilities: ArrayLike, taxonomy: Taxonomy) -> jax.Arra
 
     Raises:
         TypeError: `probabilities` is not floating-point or `taxonomy` is not a `Taxonomy`.
-        ValueError: the numbers of classes differ.
+        ValueError: the numbers of classes differ, or a concrete probability is not from 0 to 1; a
+            traced one makes its example NaN.
 
     Example:
         >>> import jax.numpy as jnp
@@ -75,7 +76,7 @@ def node_scores(
     batch. Node sets are larger than sets without a name.
 
     Args:
-        probabilities: floating-point, `[..., L]`, not negative, with sum 1 over the classes.
+        probabilities: floating-point, from 0 to 1, `[..., L]`, with sum 1 over the classes.
         taxonomy: a tree whose leaves are the L classes.
         key: one key of `jax.random.key`, or `None` for scores without randomness.
 
@@ -86,7 +87,8 @@ def node_scores(
     Raises:
         TypeError: `probabilities` is not floating-point, `taxonomy` is not a `Taxonomy`, or `key`
             is not a key.
-        ValueError: the numbers of classes differ, or there are several keys.
+        ValueError: the numbers of classes differ, there are several keys, or a concrete probability
+            is not from 0 to 1; a traced one makes its example NaN.
 
     Example:
         >>> import jax.numpy as jnp
@@ -162,7 +164,7 @@ def fewest_names(members: ArrayLike, taxonomy: Taxonomy, *, names: int) -> jax.A
 
 
 def _of_classes(probabilities: ArrayLike, name: str, taxonomy: Taxonomy) -> jax.Array:
-    values = _checks.floating_array(probabilities, name)
+    values = _checks.probabilities(probabilities, name)
     _check_classes(values.shape, name, taxonomy)
     return values
 
@@ -283,8 +285,13 @@ def _plan(taxonomy: Taxonomy, names: int) -> _Plan:
 
 @partial(jax.jit, static_argnums=0)
 def _fewest_names(plan: _Plan, rows: jax.Array) -> jax.Array:
+    of_row = partial(_fewest_names_of_row, plan)
+    # A program of `jax.export` for any number of rows does not have blocks.
+    is_any_number = not isinstance(rows.size, int)
+    if is_any_number:
+        return jax.vmap(of_row)(rows)
     block = max(1, _BLOCK // (len(plan.sizes) * (plan.names + 1)))
-    return jax.lax.map(partial(_fewest_names_of_row, plan), rows, batch_size=block)
+    return jax.lax.map(of_row, rows, batch_size=block)
 
 
 def _fewest_names_of_row(plan: _Plan, members: jax.Array) -> jax.Array:

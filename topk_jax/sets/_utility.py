@@ -31,7 +31,7 @@ def utility_set(probabilities: ArrayLike, *, utilities: ArrayLike) -> jax.Array:
     smallest one. The set is never empty, except for a NaN.
 
     Args:
-        probabilities: floating-point, `[..., L]`, with sum 1 over the classes.
+        probabilities: floating-point, from 0 to 1, `[..., L]`, with sum 1 over the classes.
         utilities: g, the value of a set of each size from 1 to L that has the label, `[L]`; see
             `set_utilities`. May be traced.
 
@@ -41,7 +41,8 @@ def utility_set(probabilities: ArrayLike, *, utilities: ArrayLike) -> jax.Array:
 
     Raises:
         TypeError: `probabilities` is not floating-point or `utilities` is not real.
-        ValueError: `utilities` does not have one finite value for each size.
+        ValueError: `utilities` does not have one finite value for each size, or a concrete
+            probability is not from 0 to 1; a traced one empties its set.
 
     Example:
         >>> import jax.numpy as jnp
@@ -58,7 +59,7 @@ def utility_set(probabilities: ArrayLike, *, utilities: ArrayLike) -> jax.Array:
     Source: Mortier et al. (2021), "Efficient set-valued prediction in multi-class classification",
     theorem 1; del Coz, Díez and Bahamonde (2009), "Learning nondeterministic classifiers".
     """
-    values = _checks.floating_array(probabilities, "probabilities")
+    values = _checks.probabilities(probabilities, "probabilities")
     of_sizes = _checks.finite_vector(utilities, "utilities", values.shape[-1], values.dtype)
     return _utility_set(values, of_sizes)
 

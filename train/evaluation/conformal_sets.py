@@ -60,6 +60,8 @@ def why_not(rule: ConformalRule, scores: Scores, class_counts: np.ndarray | None
             f"the rule {rule.name} needs probabilities that add up to 1 for each example; these "
             "scores do not"
         )
+    if rule.score is not None and not score_files.are_from_0_to_1(scores):
+        return f"the rule {rule.name} needs probabilities, from 0 to 1; these scores are others"
     return why_not_with(rule, class_counts)
 
 

@@ -108,6 +108,12 @@ def are_probabilities(scores: Scores) -> bool:
     return all(_add_up_to_1(scores[chunk]) for chunk in chunks(scores))
 
 
+def are_from_0_to_1(scores: Scores) -> bool:
+    """Whether each score might be a probability."""
+    parts = (scores[chunk] for chunk in chunks(scores))
+    return all(bool(((part >= 0) & (part <= 1)).all()) for part in parts)
+
+
 def _add_up_to_1(scores: np.ndarray) -> bool:
     sums = scores.sum(axis=-1, dtype=np.float64)
     return bool((np.abs(sums - 1) <= _SUM_TOLERANCE).all() and (scores >= 0).all())

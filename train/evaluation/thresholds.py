@@ -39,6 +39,7 @@ def conformal_threshold(predictions: Predictions, coverage: float) -> float:
     check_enough(len(predictions.labels), coverage)
     error = error_in_binary(coverage)
     # It is one of the scores of the labels. So these are given as the scores of a single class.
+    # `conformal_threshold` refuses scores that are no probabilities.
     of_labels = np.concatenate(
         [
             np.take_along_axis(predictions.scores[c], predictions.labels[c][:, None], axis=-1)
@@ -46,7 +47,7 @@ def conformal_threshold(predictions: Predictions, coverage: float) -> float:
         ]
     )
     only_class = np.zeros(len(of_labels), np.int32)
-    return float(sets.conformal_threshold(of_labels, only_class, error=error))
+    return -float(sets.conformal_quantile(-of_labels, only_class, error=error))
 
 
 def average_error_threshold(scores: Scores, error: float) -> float:

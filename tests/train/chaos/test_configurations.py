@@ -91,7 +91,8 @@ ODD: st.SearchStrategy[Any] = st.sampled_from(
         ),
         *("", "\0", "\ud800", "a" * 5000, True, None, [], [[]], [None], {}, {"": {}}, [10**400]),
     )
-)
+    # A dictionary may get further entries where it is drawn.
+).map(copy.deepcopy)
 
 
 def near(value):

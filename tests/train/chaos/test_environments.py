@@ -4,6 +4,7 @@ Each is started as a user starts it, in a Python of its own: much is read when i
 command comes to the same result, or ends in one line.
 """
 
+import codecs
 import os
 import resource
 import subprocess
@@ -111,8 +112,13 @@ def run(command, folder, odd):
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError(f"no end in {TIME_LIMIT} s") from error
-    texts = (output.decode(errors="replace") for output in (done.stdout, done.stderr))
-    return Ended(done.returncode, *texts)
+    return Ended(done.returncode, *map(read_output, (done.stdout, done.stderr)))
+
+
+def read_output(output):
+    """What was printed; in UTF-16, each ASCII character has a zero beside it."""
+    plain = output.removeprefix(codecs.BOM_UTF16_LE).replace(b"\0", b"")
+    return plain.decode(errors="replace")
 
 
 def why_failed(name, material, odd):

@@ -121,6 +121,8 @@ def test_what_a_rule_needs_is_said(calibrated_on):
         # Sums of probabilities, the largest of them beside penalties, and a largest score of 1.
         if name in ("aps", "raps", "saps", "interpolated"):
             assert "add up to 1" in refused(name, doubled, COUNTS)
+        elif rule.score is not None:
+            assert "needs probabilities, from 0 to 1" in refused(name, doubled, COUNTS)
         else:
             conformal_sets.calibrate(rule, doubled, COVERAGE, COUNTS)
         if rule.quantile == "classes":
