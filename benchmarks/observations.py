@@ -2,7 +2,7 @@ r"""Ways to combine the scores of several photographs of one plant, on hand-made
 
     python -m train.evaluate --workdir=runs/places --scores=places.npz
     python -m benchmarks.observations places=places.npz \
-        --output=benchmarks/results/observations.json
+        --output=benchmarks/results/observations-cpu.json
 
 An observation has one to four examples of one class of a file of scores: any of them, or examples
 with similar probabilities, as photographs of one plant have. Each repetition makes other
@@ -12,18 +12,28 @@ calibrated on photographs.
 """
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from benchmarks import command
+from benchmarks import command, markdown
 from topk_jax import metrics, sets
 
 _ERROR = 0.1
 _LARGEST = 4
+_IN_WORDS = {
+    "log_probabilities": "mean of log-probabilities",
+    "probabilities": "mean of probabilities",
+    "maximum": "maximum",
+    "trained": "trained weights",
+    "sum": "sum of log-probabilities",
+    "union": "union of the photographs' sets",
+    "intersection": "intersection of the photographs' sets",
+}
+_KINDS = {"any": "any examples of a class", "alike": "examples with similar probabilities"}
 _BY = ("log_probabilities", "probabilities", "maximum")
 # The smallest logarithm, of a probability that is rounded to 0.
 _FLOOR = float(np.log(np.finfo(np.float32).tiny))
@@ -45,11 +55,38 @@ def main() -> None:
                     for seed in range(given.repetitions)
                 ]
             )
-            for kind in ("any", "alike")
+            for kind in _KINDS
         }
         for name, (scores, labels) in given.scores
     }
-    command.write({"asked": 1 - _ERROR, "repetitions": given.repetitions, **results}, given.output)
+    written = {"asked": 1 - _ERROR, "repetitions": given.repetitions, "data": results}
+    command.write(written, given.output)
+
+
+def tables(results: Mapping[str, Any]) -> str:
+    """A table for each file of scores and kind of observations, in Markdown."""
+    header = ["combined by", "top-1", "top-5", "cross-entropy", "coverage", "mean size"]
+    return "\n\n".join(
+        f"{name}, {_KINDS[kind]}:\n\n"
+        + markdown.table(header, [_row(way, numbers) for way, numbers in ways.items()])
+        for name, kinds in results["data"].items()
+        for kind, ways in kinds.items()
+    )
+
+
+def _row(way: str, numbers: Mapping[str, Sequence[float]]) -> list[str]:
+    def shown(name: str, form: str) -> str:
+        return format(numbers[name][0], form) if name in numbers else "–"
+
+    coverage, error = (100 * number for number in numbers["coverage"])
+    return [
+        _IN_WORDS[way],
+        shown("top_1", ".1%"),
+        shown("top_5", ".1%"),
+        shown("cross_entropy", ".2f"),
+        f"{coverage:.2f} ± {error:.2f} %",
+        shown("set_size", ".2f"),
+    ]
 
 
 def _named(text: str) -> tuple[str, tuple[np.ndarray, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""Writes the tables of the committed results to benchmarks/README.md and docs/scaling.md.
+"""Writes the tables of the committed results to benchmarks/README.md and two pages of docs.
 
 python -m benchmarks.table
 """
@@ -20,6 +20,7 @@ from benchmarks import (
     frozen_heads,
     losses_report,
     networks_report,
+    observations,
     other_losses,
     own_images,
     selection_report,
@@ -29,6 +30,7 @@ from benchmarks import (
 
 PAGES = (
     Path(__file__).parent / "README.md",
+    Path(__file__).parent.parent / "docs" / "conformal.md",
     Path(__file__).parent.parent / "docs" / "scaling.md",
 )
 RESULTS = Path(__file__).parent / "results"
@@ -43,6 +45,7 @@ _TABLES: dict[str, Callable[[dict[str, Any]], str]] = {
     "frozen_heads": frozen_heads.tables,
     "losses": losses_report.tables,
     "networks": networks_report.tables,
+    "observations": observations.tables,
     "other_losses": other_losses.tables,
     "own_images": own_images.tables,
     "selection": selection_report.tables,

@@ -32,7 +32,11 @@ PAGES = [
     ROOT / "README.md",
 ]
 # Their places have numbers of other measurements.
-OTHER_PAGES = [ROOT / "docs" / "evidence" / "first_edition.md", ROOT / "docs" / "scaling.md"]
+OTHER_PAGES = [
+    ROOT / "docs" / "evidence" / "first_edition.md",
+    ROOT / "docs" / "conformal.md",
+    ROOT / "docs" / "scaling.md",
+]
 TABLES = {**MADE, **BLOCKS}
 CONTRASTS = [contrast for study in studies.STUDIES for contrast in studies.contrasts(study)]
 ARMS = [arm["name"] for study in studies.STUDIES for arm in studies.results(study)["arms"]]

@@ -180,16 +180,25 @@ def logits_and_targets(
     *,
     name: str = "targets",
     where: ArrayLike | None = None,
+    may_be_soft: bool = False,
 ) -> tuple[jax.Array, jax.Array]:
     """Returns logits and multi-label targets, both [..., L] in the logits' dtype, or raises.
 
-    Targets are booleans or numbers. The values of traced targets cannot be checked here.
-    `_numerics.nan_where_invalid_targets` turns the result of targets other than 0 and 1 into NaN.
-    Examples that `where` leaves out get scores and targets of 0.
+    Targets are booleans or numbers: 0 or 1, or between them if they may be soft. The values of
+    traced targets, and of targets beside `where`, are not checked here. NaN is allowed.
+    `_numerics.nan_where_invalid_targets` turns the result of other targets into NaN. Examples that
+    `where` leaves out get scores and targets of 0.
     """
     scores = floating_array(logits, "logits")
-    targets = _booleans_or_reals(targets, name, scores.shape).astype(scores.dtype)
-    return zero_elsewhere(where, scores, targets)
+    converted = _booleans_or_reals(targets, name, scores.shape).astype(scores.dtype)
+    concrete = None if where is not None else _concrete(targets)
+    if concrete is not None:
+        between = (concrete > 0) & (concrete < 1)
+        is_wrong = (concrete < 0) | (concrete > 1) | (between & (not may_be_soft))
+        if is_wrong.any():
+            allowed = "from 0 to 1" if may_be_soft else "0 or 1"
+            raise ValueError(f"{name} must be {allowed}, got {concrete[is_wrong].flat[0]}.")
+    return zero_elsewhere(where, scores, converted)
 
 
 def two_heads(

@@ -1,5 +1,7 @@
 """How well labels fit the probabilities of a classifier that was not trained on them."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

@@ -129,11 +129,14 @@ def are_scores(scores: jax.Array, class_axis_name: Hashable | None = None) -> ja
 
 
 def nan_where_invalid_targets(
-    values: jax.Array, scores: jax.Array, targets: jax.Array
+    values: jax.Array, scores: jax.Array, targets: jax.Array, *, may_be_soft: bool = False
 ) -> jax.Array:
-    """The values [...], with NaN where a score is NaN or +inf or a target is neither 0 nor 1."""
-    valid = ((targets == 0) | (targets == 1)).all(axis=-1)
-    return nan_unless(valid, nan_where_invalid_scores(values, scores))
+    """The values [...], with NaN where a score is NaN or +inf or a target is neither 0 nor 1.
+
+    Targets that may be soft are from 0 to 1.
+    """
+    is_right = (targets >= 0) & (targets <= 1) if may_be_soft else (targets == 0) | (targets == 1)
+    return nan_unless(is_right.all(axis=-1), nan_where_invalid_scores(values, scores))
 
 
 def zero_left_out(losses: jax.Array, where: ArrayLike | None) -> jax.Array:

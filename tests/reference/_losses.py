@@ -248,9 +248,14 @@ def assume_negative_gradient(logits, label):
 
 
 def binary_cross_entropy(logits, targets):
-    """The sum of `-log sig(s_j)` if t is 1 and of `-log(1 - sig(s_j))` otherwise (6.3)."""
-    logits, positive = float64(logits), np.asarray(targets) > 0
-    return np.logaddexp(0.0, np.where(positive, -logits, logits)).sum(axis=-1)
+    """The sum of `-t log sig(s_j)` and of `-(1 - t) log(1 - sig(s_j))` (6.3)."""
+    logits, targets = float64(logits), float64(targets)
+    terms = np.zeros_like(logits)
+    for position, share in np.ndenumerate(targets):
+        for part, score in ((share, -logits[position]), (1 - share, logits[position])):
+            if part:
+                terms[position] += part * np.logaddexp(0.0, score)
+    return terms.sum(axis=-1)
 
 
 def binary_cross_entropy_gradient(logits, targets):

@@ -271,6 +271,16 @@ def test_tallies_fetched_to_the_host_have_the_same_means(rng):
     np.testing.assert_array_equal(means(*jax.device_get(tallies(*batch))), whole(*batch))
 
 
+def test_the_sum_of_tallies_is_their_tally(rng):
+    hits = [rng.random(5) < 0.5 for _ in range(3)]
+    together = sum(map(metrics.tally, hits))
+    whole_batch = metrics.tally(np.concatenate(hits))
+    assert (together.total, together.count) == (whole_batch.total, whole_batch.count)
+    assert sum([metrics.tally(hits[0])]).count == 5
+    with pytest.raises(TypeError):
+        1 + metrics.tally(hits[0])
+
+
 @pytest.mark.parametrize("wrap", [lambda f: f, jax.jit, lambda f: lambda t: f(jax.device_get(t))])
 def test_a_mean_over_classes_does_not_depend_on_the_range_of_integers(rng, wrap):
     """The sums of the classes are within 32 bits, and their own sum is not."""

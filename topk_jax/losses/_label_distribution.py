@@ -1,5 +1,7 @@
 """The expected loss of an example whose label is a distribution over the classes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import jax
@@ -50,7 +52,8 @@ def expect_over_labels(
     Raises:
         TypeError: `logits` is not floating-point, `plausibilities` is neither boolean nor real, or
             `num_labels` is not a static integer.
-        ValueError: the shapes do not match, or `num_labels` is outside [1, L].
+        ValueError: the shapes do not match, a concrete plausibility is not from 0 to 1, or
+            `num_labels` is outside [1, L].
 
     Example:
         >>> from functools import partial
@@ -71,7 +74,7 @@ def expect_over_labels(
     (2018), "mixup: beyond empirical risk minimization".
     """
     scores, plausible = _checks.logits_and_targets(
-        logits, plausibilities, name="plausibilities", where=where
+        logits, plausibilities, name="plausibilities", where=where, may_be_soft=True
     )
     num_classes = scores.shape[-1]
     if num_labels is None:

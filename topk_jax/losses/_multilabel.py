@@ -6,6 +6,8 @@ correct digit. Choice: `jax.nn.log_sigmoid` of the score, or of minus the score 
 Cost: one exponential and one logarithm per entry, as before.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable
 
 import jax
@@ -25,19 +27,21 @@ def binary_cross_entropy(
     .. math:: \ell(s, t) = -\sum_j t_j \log\sigma(s_j) + (1 - t_j) \log(1 - \sigma(s_j))
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         targets: 1 (or true) for the classes that are present and 0 for the others, `[..., L]`;
-            booleans, integers or floats.
+            booleans, integers or floats. A number between them is the probability that the class
+            is present: a smoothed label, a share of votes, or a mixture of examples.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
             gradient of the others are 0, whatever their logits and targets are.
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or a
-        target is neither 0 nor 1.
+        traced target is not from 0 to 1.
 
     Raises:
         TypeError: `logits` is not floating-point or `targets` is neither boolean nor real.
-        ValueError: the shapes do not match.
+        ValueError: the shapes do not match, or a concrete target is not from 0 to 1.
 
     Example:
         >>> import jax.numpy as jnp
@@ -45,15 +49,21 @@ def binary_cross_entropy(
         >>> logits, targets = jnp.array([[1.0, 0.0, -2.0]]), jnp.array([[1, 1, 0]])
         >>> print(losses.binary_cross_entropy(logits, targets).round(4))
         [1.1333]
+        >>> print(losses.binary_cross_entropy(logits, jnp.array([[0.5, 1.0, 0.0]])).round(4))
+        [1.6333]
 
     See Also:
-        `assume_negative`, `cross_entropy`.
+        `assume_negative`, `cross_entropy`, `expect_over_labels`.
 
     Source: Garcin (2023), thesis, equation 6.3.
     """
-    scores, targets = _checks.logits_and_targets(logits, targets, where=where)
-    loss = negative_log_likelihood(scores, targets == 1).sum(axis=-1)
-    losses = _numerics.nan_where_invalid_targets(loss, scores, targets)
+    scores, targets = _checks.logits_and_targets(logits, targets, where=where, may_be_soft=True)
+    # Hazard: 0 times the infinite loss of a masked class is NaN. Choice: no product there. The
+    # products with 1 are exact. Cost: two selections; both parts share their logarithm.
+    present = jnp.where(targets > 0, targets * negative_log_likelihood(scores, True), 0)
+    absent = jnp.where(targets < 1, (1 - targets) * negative_log_likelihood(scores, False), 0)
+    loss = (present + absent).sum(axis=-1)
+    losses = _numerics.nan_where_invalid_targets(loss, scores, targets, may_be_soft=True)
     return _numerics.zero_left_out(losses, where)
 
 
@@ -68,7 +78,8 @@ def assume_negative(
     With a single class the second term is 0.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
             gradient of the others are 0, whatever their logits and label are.
@@ -241,7 +252,7 @@ def role(
     return 0.5 * (_numerics.batch_mean(examples, axis_name) + weight * gaps)
 
 
-def negative_log_likelihood(scores: jax.Array, positive: jax.Array) -> jax.Array:
+def negative_log_likelihood(scores: jax.Array, positive: jax.Array | bool) -> jax.Array:
     """The loss [..., L] of each class: -log sigmoid(score), or of -score for negative classes."""
     scores = _numerics.finite_scores(scores)
     return -jax.nn.log_sigmoid(jnp.where(positive, scores, -scores))

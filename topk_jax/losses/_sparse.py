@@ -1,5 +1,7 @@
 """The Fenchel-Young loss of the sparse top-k: its gradient is a projection minus the targets."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -25,7 +27,8 @@ def sparse_top_loss(
     and its gradient are zero.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         targets: 1 for each class that is present and 0 for the others, booleans or numbers,
             `[..., L]`.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
@@ -33,11 +36,11 @@ def sparse_top_loss(
 
     Returns:
         One loss per example, `[...]`, in float32 or float64; NaN where a logit is NaN or +inf, or a
-        target is neither 0 nor 1.
+        traced target is neither 0 nor 1.
 
     Raises:
         TypeError: `logits` is not floating-point, or `targets` is not boolean or real.
-        ValueError: the shapes do not match.
+        ValueError: the shapes do not match, or a concrete target is neither 0 nor 1.
 
     Example:
         >>> import jax.numpy as jnp

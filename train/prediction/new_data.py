@@ -202,7 +202,7 @@ def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
         reader=spec.image_reader if spec.has_images else None,
         nested=isinstance(fields, FolderFields) and fields.nested,
         group=group,
-        group_field="--group" if asked.group else "config.dataset.group of the run",
+        group_field=labelled_data.GROUP_FLAG if asked.group else "config.dataset.group of the run",
         most_bytes=fields.most_bytes if isinstance(fields, OwnImageFields) else MOST_IMAGE_BYTES,
         name="the network" if classifier.workdir is None else "the run",
     )

@@ -43,11 +43,12 @@ def drawn(rng, num_plausible=NUM_CLASSES):
 
 
 def with_gradient(logits, plausibilities, **options):
-    def total(logits):
+    def total(logits, plausibilities):
         values = losses.expect_over_labels(logits, plausibilities, **options)
         return values.sum(), values
 
-    (_, values), gradient = jax.jit(jax.value_and_grad(total, has_aux=True))(jnp.asarray(logits))
+    compiled = jax.jit(jax.value_and_grad(total, has_aux=True))
+    (_, values), gradient = compiled(jnp.asarray(logits), plausibilities)
     return np.asarray(values), np.asarray(gradient)
 
 
@@ -94,6 +95,9 @@ def test_what_is_no_distribution_is_nan_for_its_example_alone(rng):
         assert np.isnan(gradient[1]).any()
         np.testing.assert_array_equal(np.delete(values, 1), np.delete(clean[0], 1))
         np.testing.assert_array_equal(np.delete(gradient, 1, 0), np.delete(clean[1], 1, 0))
+        if value in (-0.25, 2.0):
+            with pytest.raises(ValueError, match="plausibilities must be from 0 to 1, got"):
+                losses.expect_over_labels(logits, hurt, loss=losses.cross_entropy)
     # More plausible labels than the loss is computed for.
     assert np.isnan(
         losses.expect_over_labels(logits, plausibilities, loss=losses.cross_entropy, num_labels=2)

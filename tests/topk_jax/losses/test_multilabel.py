@@ -11,6 +11,7 @@ from tests import reference
 from tests.topk_jax.losses import splits
 from topk_jax import losses
 
+EPS = float(np.finfo(np.float32).eps)
 NUM_EXAMPLES, NUM_CLASSES = 8, 5
 EPR = "expected_positive_regularization"
 PARAMETERS = {
@@ -229,3 +230,45 @@ def test_role_refuses(wrong, error, message):
     arguments = {"logits": ZEROS, "label_logits": ZEROS, "labels": np.zeros(2, np.int32)}
     with pytest.raises(error, match=message):
         ours("role")(**{**arguments, **wrong})
+
+
+# Soft targets
+
+
+def test_soft_targets_are_the_reference(rng):
+    logits = jnp.asarray(rng.normal(size=(6, 8)) * 3, jnp.float32).at[0, 0].set(-jnp.inf)
+    targets = rng.random((6, 8)).astype(np.float32)
+    targets[:, :3] = [0, 1, 0.5]
+    values, pull_back = jax.vjp(lambda s: losses.binary_cross_entropy(s, targets), logits)
+    (gradient,) = pull_back(jnp.ones(6))
+    # A sum of eight terms, each with two roundings of its parts.
+    np.testing.assert_allclose(
+        values, reference.binary_cross_entropy(logits, targets), rtol=16 * EPS
+    )
+    expected = reference.binary_cross_entropy_gradient(logits, targets)
+    np.testing.assert_allclose(gradient, expected, atol=4 * EPS)
+
+
+def test_a_soft_target_mixes_the_losses_of_hard_ones(rng):
+    logits = jnp.asarray(rng.normal(size=(6, 8)), jnp.float32)
+    present, absent = (losses.binary_cross_entropy(logits, np.full((6, 8), t)) for t in (1, 0))
+    mixed = losses.binary_cross_entropy(logits, np.full((6, 8), 0.25, np.float32))
+    np.testing.assert_allclose(mixed, 0.25 * present + 0.75 * absent, rtol=16 * EPS)
+
+
+@pytest.mark.parametrize("wrong", [-0.25, 1.25])
+def test_a_target_outside_0_and_1_is_refused_and_nan_if_traced(wrong):
+    logits = jnp.zeros((2, 3))
+    targets = np.array([[0.5, wrong, 0.0], [1.0, 0.0, 0.0]], np.float32)
+    with pytest.raises(ValueError, match="targets must be from 0 to 1, got"):
+        losses.binary_cross_entropy(logits, targets)
+    found = jax.jit(losses.binary_cross_entropy)(logits, targets)
+    np.testing.assert_array_equal(jnp.isnan(found), [True, False])
+    # Examples that are left out may have any targets.
+    left_out = losses.binary_cross_entropy(logits, targets, where=np.array([False, True]))
+    assert jnp.isfinite(left_out).all()
+
+
+def test_sparse_targets_are_0_or_1():
+    with pytest.raises(ValueError, match=r"targets must be 0 or 1, got 0\.5"):
+        losses.sparse_top_loss(jnp.zeros(3), np.array([0.5, 0.0, 1.0], np.float32))

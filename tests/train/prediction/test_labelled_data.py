@@ -78,6 +78,9 @@ def test_groups_of_a_folder_are_found_by_a_grammar(tmp_path):
     assert found.examples.groups.tolist() == ["group p2", "group p1", "group p1"]
     with pytest.raises(UserError, match=r"^--group must be found in the images; '\(q\)' finds"):
         labelled_data.find("images", tmp_path / "new", dataclasses.replace(IMAGES, group="(q)"))
+    # The new images need not have the names of those of the run.
+    of_run = dataclasses.replace(IMAGES, group="(q)", group_field="config.dataset.group of the run")
+    assert labelled_data.find("images", tmp_path / "new", of_run).examples.groups is None
 
 
 def test_training_images_among_the_new_ones_are_reported(tmp_path, monkeypatch):
