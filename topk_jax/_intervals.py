@@ -1,5 +1,7 @@
 """Intervals of shares, for examples that come in groups and are alike within them."""
 
+from __future__ import annotations
+
 import statistics
 from functools import partial
 from typing import Literal, get_args

@@ -8,6 +8,7 @@ COMMANDS = {
     "evaluate": "says what the sets of a classifier, or of somebody else's scores, are worth",
     "predict": "makes the sets for images or features",
     "embed": "computes the features of a network for images, to train heads on",
+    "audit": "finds labels that are probably wrong, by cross-fitting on features",
     "export": "makes one file of a classifier and its rule, for programs without this one",
     "compare": "makes a table of your own runs, and the runs of a sweep",
     "figures": "draws the figures of the papers, of runs or of the losses themselves",

@@ -65,6 +65,12 @@ _TABLE = flags.DEFINE_string(
     "table", None, "Instead of --images: a table of images, as for configs/table.py."
 )
 _NESTED = flags.DEFINE_boolean("nested", False, "whether each folder with images is a class.")
+_GROUP = flags.DEFINE_string(
+    "group",
+    None,
+    "How the group of an image is found, as config.dataset.group; with --table, the column of the "
+    "groups.",
+)
 _VALIDATION_FRACTION = flags.DEFINE_float(
     "validation_fraction",
     0.15,
@@ -99,6 +105,7 @@ _ROWS = flag_rules.declare(
     ),
     Flag("nested", needs=("images",)),
     *(Flag(flag.name, fields.text("a path")) for flag in (_WORKDIR, _WEIGHTS, _IMAGES, _TABLE)),
+    Flag("group", fields.text()),
     Needed(("out",), "the .npz file for the features"),
 )
 # Fields of the configuration that have flags here, but `config.dataset.path`.
@@ -107,7 +114,7 @@ _FLAGS = {
     "config.model.name": "--model",
     **{
         f"config.dataset.{flag.name}": f"--{flag.name}"
-        for flag in (*_OF_READER, _NESTED, _VALIDATION_FRACTION, _TEST_FRACTION)
+        for flag in (*_OF_READER, _NESTED, _GROUP, _VALIDATION_FRACTION, _TEST_FRACTION)
     },
 }
 
@@ -150,6 +157,7 @@ def _embed(out: Path) -> None:
         "validation_fraction": _VALIDATION_FRACTION.value,
         "test_fraction": _TEST_FRACTION.value,
         "max_image_mb": _MAX_IMAGE_MB() // 2**20,
+        "group": _GROUP.value,
     }
     table, images, weights, workdir = map(_path, (_TABLE, _IMAGES, _WEIGHTS, _WORKDIR))
     if images is not None:

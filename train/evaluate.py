@@ -464,7 +464,7 @@ def _finish(evaluated: "Evaluated", out: Path | None) -> None:
     if figure is not None:
         from train.workdir import figure_style, rule_figure
 
-        drawn = rule_figure.coverage_over_size(report.get("conformal_rules", {}))
+        drawn = rule_figure.by_rule(report.get("conformal_rules", {}))
         files.write_whole(figure, figure_style.encode(drawn, figure.suffix))
         written["figure"] = figure
     terminal.show_files(written)

@@ -39,6 +39,7 @@ from train.workdir import (
     checked_images,
     extensions,
     output_files,
+    overlooked,
     reporting,
     run_files,
     run_inputs,
@@ -48,6 +49,7 @@ from train.workdir import (
 from train.workdir.checked_images import Unreadable
 from train.workdir.checkpoint import Checkpointer
 from train.workdir.orbax_folder import check_path
+from train.workdir.overlooked import Overlooked
 from train.workdir.progress import Progress
 from train.workdir.reporting import Reporter, SilentReporter
 
@@ -97,6 +99,7 @@ def run(
     run_files.check_places(workdir)
     assembly = _assembled(parsed, workdir)
     unreadable = _checked_images(assembly, workdir)
+    found_alike = _overlooked(assembly, workdir)
     # Weights that do not fit are refused here, before anything is written.
     state = None if run_files.has_checkpoints(workdir) else _first_state(assembly)
     with (
@@ -111,7 +114,7 @@ def run(
         state, progress = _restore(checkpointer, assembly, state)
         if shorter is not None:
             _extend(assembly, workdir, progress, shorter)
-        with _reporter(assembly, workdir, progress, unreadable) as reporter:
+        with _reporter(assembly, workdir, progress, unreadable, found_alike) as reporter:
             state, progress = _train(assembly, checkpointer, reporter, state, progress, after_epoch)
             best = assembly.devices.replicate(checkpointer.restore(progress.best_step, state))
             found = assembly.evaluate_selected(best)
@@ -298,6 +301,14 @@ def _checked_images(assembly: Assembly, workdir: Path) -> Unreadable:
     return found
 
 
+def _overlooked(assembly: Assembly, workdir: Path) -> Overlooked:
+    """What makes the accuracies of a new run too good; a resumed run has reported it."""
+    settings = assembly.config.dataset
+    if not isinstance(settings, OwnImageFields) or run_files.has_checkpoints(workdir):
+        return overlooked.NOTHING
+    return overlooked.find(assembly.dataset, settings)
+
+
 def _check_fits(assembly: Assembly, workdir: Path) -> None:
     """Refuses what the data set cannot be trained with, or selected by, before anything is done."""
     if (workdir / run_files.DATA).exists():
@@ -427,6 +438,7 @@ def _reporter(
     workdir: Path,
     progress: Progress,
     unreadable: Unreadable,
+    found_alike: Overlooked,
 ) -> Reporter | SilentReporter:
     if not processes.is_first():
         return SilentReporter()
@@ -448,6 +460,7 @@ def _reporter(
     for split, found in unreadable.items():
         for skipped in found.values():
             assembly.skipped.add_told(skipped, split)
+    found_alike.tell(workdir)
     return reporter
 
 

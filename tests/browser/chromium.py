@@ -3,6 +3,7 @@
 import base64
 import contextlib
 import io
+import itertools
 import json
 import os
 import shutil
@@ -29,6 +30,15 @@ FLAGS = (
     "--hide-scrollbars",
     "--remote-debugging-pipe",
 )
+# The number of a key, and the text that it writes.
+NAMED_KEYS = {
+    "Backspace": (8, ""),
+    "Tab": (9, ""),
+    "Enter": (13, "\r"),
+    "Escape": (27, ""),
+    "ArrowUp": (38, ""),
+    "ArrowDown": (40, ""),
+}
 # The browser reads commands from descriptor 3 and writes to 4.
 LAUNCH = """
 import fcntl, os, sys
@@ -123,6 +133,29 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
         assert "exceptionDetails" not in result, result
         return result["result"].get("value")
 
+    def press(self, *keys):
+        """Presses keys one after another: a letter, or a key by its name."""
+        for key in keys:
+            code, text = NAMED_KEYS.get(key, (ord(key[0].upper()), key))
+            parameters = {"key": key, "windowsVirtualKeyCode": code}
+            written = {"type": "keyDown", "text": text} if text else {"type": "rawKeyDown"}
+            self.call("Input.dispatchKeyEvent", **parameters, **written)
+            self.call("Input.dispatchKeyEvent", **parameters, type="keyUp")
+
+    def download(self, folder, expression):
+        """The path of the file that an expression of the page saves."""
+        self.call("Page.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
+        first = len(self.events)
+        self.evaluate(expression)
+        name = self._wait("Page.downloadWillBegin", first)["suggestedFilename"]
+        self._wait("Page.downloadProgress", first, state="completed")
+        return folder / name
+
+    def choose_file(self, identifier, path):
+        """Gives a file to a field for files."""
+        field = self.call("Runtime.evaluate", expression=f"document.getElementById('{identifier}')")
+        self.call("DOM.setFileInputFiles", files=[str(path)], objectId=field["result"]["objectId"])
+
     def screenshot(self) -> np.ndarray:
         """The pixels of the window, [height, width, 3]."""
         data = self.call("Page.captureScreenshot", format="png")["data"]
@@ -132,10 +165,17 @@ class Tab(contextlib.AbstractContextManager["Tab"]):
     def _go(self, address):
         first = len(self.events)
         self.call("Page.navigate", url=address)
-        while not any(
-            event.get("method") == "Page.loadEventFired" for event in self.events[first:]
-        ):
-            self.events.append(self._next())
+        self._wait("Page.loadEventFired", first)
+
+    def _wait(self, method, first, **values):
+        """What an event reports that has these values, among those from a place on."""
+        events = itertools.chain(self.events[first:], iter(self._next_event, None))
+        of_kind = (event["params"] for event in events if event.get("method") == method)
+        return next(reported for reported in of_kind if values.items() <= reported.items())
+
+    def _next_event(self):
+        self.events.append(self._next())
+        return self.events[-1]
 
     def _next(self):
         while b"\0" not in self._received:

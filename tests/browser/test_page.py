@@ -293,17 +293,21 @@ def test_everything_has_a_name_for_those_who_do_not_see(tab, page):
     named = {}
     for node in nodes:
         role = node.get("role", {}).get("value")
-        if role in ("searchbox", "combobox", "button", "image", "heading") and not node["ignored"]:
+        roles = ("searchbox", "combobox", "button", "image", "heading", "article")
+        if role in roles and not node["ignored"]:
             named.setdefault(role, []).append(node["name"]["value"])
     assert named["searchbox"] == ["Filter"]
-    assert named["combobox"] == ["Sort"]
-    assert named["button"] == ["Reset"]
+    assert named["combobox"][:2] == ["Sort", "Show"]
+    # Of the cards that are seen; each has another name.
+    marked = [name.removeprefix("Right class of ") for name in named["combobox"][2:]]
+    assert marked == named["article"] == shown(tab)[: len(marked)]
+    assert len(marked) > 1
+    assert named["button"] == ["Reset", "Save marks", "Load marks", "Clear marks", "Keys"]
     assert all(named["image"])
     assert len(named["heading"]) > 1
     # In the order in which they are seen, the controls are reached by the key.
-    for wanted in ("unreadable", "filter", "sort", "reset"):
-        for kind in ("rawKeyDown", "keyUp"):
-            tab.call("Input.dispatchKeyEvent", type=kind, key="Tab", windowsVirtualKeyCode=9)
+    for wanted in ("unreadable", "filter", "sort", "show", "reset", "load", "keys"):
+        tab.press("Tab")
         focused = "document.activeElement.id || document.activeElement.hash.slice(1)"
         assert tab.evaluate(focused) == wanted
 
@@ -325,7 +329,9 @@ def test_of_many_cards_each_page_has_some_and_leads_to_the_others(tab, tmp_path)
             )
     files = [f"{index:04}.png" for index in range(number)]
     told = "document.getElementById('status').textContent"
-    ranges = "Array.from(document.querySelectorAll('nav span'), (one) => one.textContent).join()"
+    ranges = (
+        "Array.from(document.querySelectorAll('main > nav span'), (one) => one.textContent).join()"
+    )
     for script in (True, False):
         tab.open(path.as_uri(), script=script)
         assert shown(tab) == files[:200]

@@ -11,6 +11,7 @@ from tests.reference._conformal import *
 from tests.reference._entmax import *
 from tests.reference._groups import *
 from tests.reference._label_noise import *
+from tests.reference._label_quality import *
 from tests.reference._long_tail import *
 from tests.reference._losses import *
 from tests.reference._metrics import *

@@ -229,6 +229,11 @@ def test_half_of_the_new_data_recalibrates_for_other_commands(folder, evaluated)
     assert report["coverages"]["0.8"]["conformal"]["threshold"] == expected
     assert report["coverages"]["0.8"]["conformal"]["holds"] is not False
     assert "the examples are in 40 groups, which the intervals" in shown.stdout
+    observed = report["observations"]
+    # Those of several classes are left out.
+    assert observed["num_examples"] + observed["num_of_several_classes"] == 40
+    sets = observed["coverages"]["0.8"]["conformal"]
+    assert f"conformal sets of observations: {sets['in_words']}" in shown.stdout
     # Wider than for so many images that are drawn by themselves.
     found = report["coverages"]["0.8"]["conformal"]
     low, high = interval(round(found["coverage"] * 120), 120)

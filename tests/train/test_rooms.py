@@ -19,11 +19,12 @@ FLOORS = (
     ("train.configuration.parsing",),
     ("train.assembly",),
     ("train.series",),
-    ("train.prediction", "train.papers", "train.comparison"),
+    ("train.auditing", "train.prediction", "train.papers", "train.comparison"),
     ("train.experiment",),
     (
         *("train.main", "train.evaluate", "train.predict", "train.export", "train.prepare"),
-        *("train.compare", "train.embed", "train.figures", "train.tables", "train.__main__"),
+        *("train.audit", "train.compare", "train.embed", "train.figures", "train.tables"),
+        "train.__main__",
     ),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

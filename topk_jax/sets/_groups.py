@@ -1,5 +1,7 @@
 """Sets for groups of examples, as the photographs of one plant: one answer for all of them."""
 
+from __future__ import annotations
+
 from functools import partial
 from typing import Literal, NamedTuple, get_args
 

@@ -136,6 +136,12 @@ class DividedFields(DatasetFields):
         "these classes are left out, or their test examples count as misses.",
         default="refuse",
     )
+    corrections: str | None = field(
+        "A table of corrected labels, as train.audit writes it.",
+        text("the path of a table"),
+        default=None,
+        may_change=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,6 +123,21 @@ def gather(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return multihost_utils.process_allgather(arrays, tiled=True)
 
 
+def gather_parts(number: int, compute: Callable[[range], np.ndarray]) -> np.ndarray:
+    """What a function computes for each of so many things, [number, ...]; each process has a part.
+
+    Args:
+        number: the number of things.
+        compute: called with the indices of a part, returns an array [n, ...].
+    """
+    each = -(-number // jax.process_count())
+    start = min(jax.process_index() * each, number)
+    own = compute(range(start, min(start + each, number)))
+    # All parts have the same length.
+    padding = [(0, each - len(own)), *[(0, 0)] * (own.ndim - 1)]
+    return gather({"part": np.pad(own, padding)})["part"][:number]
+
+
 def leave(code: int) -> NoReturn:
     """Ends this process early, after those that end early too.
 

@@ -20,9 +20,10 @@ from typing import Any
 import numpy as np
 
 from train.data import splits
+from train.data.own import table_columns
 from train.evaluation.predictions import Predictions, chunks
 from train.evaluation.summaries import Sets
-from train.foundation import files
+from train.foundation import files, names
 
 
 @dataclass(frozen=True)
@@ -174,10 +175,10 @@ class ExampleTable:
         found = self.examples
         for index, name in enumerate(self.names):
             yield {
-                "name": name,
-                **({} if found.groups is None else {"group": found.groups[index]}),
-                "label": self.class_names[found.labels[index]],
-                "predicted": self.class_names[self.predicted[index]],
+                "name": _text(name),
+                **({} if found.groups is None else {"group": _text(found.groups[index])}),
+                "label": _text(self.class_names[found.labels[index]]),
+                "predicted": _text(self.class_names[self.predicted[index]]),
                 "rank": int(found.ranks[index]),
                 "probability": _number(self.of_label[index]),
                 "predicted_probability": _number(self.highest[index]),
@@ -212,20 +213,20 @@ class ExampleTable:
     def _class_row(self, row: ClassRow) -> dict[str, Any]:
         first = row.confusions[0] if row.confusions else None
         return {
-            "class": self.class_names[row.label],
+            "class": _text(self.class_names[row.label]),
             "examples": row.examples,
             **{f"top_{k}_accuracy": _number(share) for k, share in row.top.items()},
             "set_size": _number(row.set_size),
             "coverage": _number(row.coverage),
-            "most_confused_with": "" if first is None else self.class_names[first.predicted],
+            "most_confused_with": "" if first is None else _text(self.class_names[first.predicted]),
             "confused_examples": 0 if first is None else first.examples,
         }
 
     def _confusion_row(self, pair: Confusion) -> dict[str, Any]:
         of_label = self._counts[pair.label]
         values = (
-            self.class_names[pair.label],
-            self.class_names[pair.predicted],
+            _text(self.class_names[pair.label]),
+            _text(self.class_names[pair.predicted]),
             pair.examples,
             _number(pair.examples / of_label),
         )
@@ -258,6 +259,11 @@ def _in_chunk(scores: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.nd
     return predicted, scores[rows, predicted], of_label
 
 
+def _text(text: str) -> str:
+    """A text as tables have it: in UTF-8, and with an apostrophe if it starts like a formula."""
+    return table_columns.escaped(names.in_utf8(text))
+
+
 def _number(value: float) -> str:
     """A number with all digits of 32 bits; nothing if it is NaN."""
     return "" if math.isnan(value) else f"{value:.9g}"
@@ -266,8 +272,7 @@ def _number(value: float) -> str:
 def _write(path: Path, columns: Sequence[str], rows: Iterable[dict[str, Any]]) -> None:
     """Writes rows, one at a time."""
     with files.replacing(path) as file:
-        # The names of files need not be UTF-8.
-        text = io.TextIOWrapper(file, "utf-8", errors="backslashreplace", newline="")
+        text = io.TextIOWrapper(file, "utf-8", newline="")
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

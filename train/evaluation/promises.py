@@ -1,5 +1,7 @@
 """Whether sets on new data have their labels as often as they promise."""
 
+from typing import Any
+
 from train.evaluation import thresholds
 from train.evaluation.conformal_rules import ConformalRule
 
@@ -34,3 +36,13 @@ def verdict(asked: float, share: float, low: float, high: float, these: str) -> 
     }
     got = f"{share:.3f} ({low:.3f} to {high:.3f})"
     return f"asked {asked:g}, got {got}: {in_words[holds(asked, low, high)]}"
+
+
+def to_json(asked: float, share: float, interval: list[float], these: str) -> dict[str, Any]:
+    """What was promised and whether it holds, as files have it; see `verdict`."""
+    low, high = interval
+    return {
+        "promised": asked,
+        "holds": holds(asked, low, high),
+        "in_words": verdict(asked, share, low, high, these),
+    }

@@ -184,7 +184,7 @@ def set_report(
         if class_counts is None
         else _accuracy_by_count(examples, ks, examples.counts_of_all(class_counts)),
         intervals=None if examples.groups is None else _intervals(examples, evaluation),
-        observations=_observations(
+        observations=observations_report(
             examples,
             calibrated_on,
             coverages,
@@ -197,7 +197,7 @@ def set_report(
     )
 
 
-def _observations(
+def observations_report(
     examples: Predictions,
     calibrated_on: Predictions,
     coverages: Sequence[float],

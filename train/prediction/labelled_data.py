@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from absl import logging
 
 from train.data.image_reader import ImageReader
 from train.data.own import (
@@ -24,6 +25,8 @@ from train.foundation.errors import UserError
 from train.foundation.files import MOST_IMAGE_BYTES
 from train.foundation.messages import in_words
 from train.foundation.spelling import flags_for_fields
+
+GROUP_FLAG = "--group"
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ class Expected:
     reader: ImageReader | None
     nested: bool = False
     group: str | None = None
-    group_field: str = "--group"
+    group_field: str = GROUP_FLAG
     most_bytes: int = MOST_IMAGE_BYTES
     name: str = "the run"
 
@@ -125,19 +128,31 @@ def _in_images(flag: str, path: Path, expected: Expected) -> tuple[Split, Listin
         found = folders.find(path, nested=expected.nested, most_bytes=expected.most_bytes)
         _refuse_splits(found, flag, path)
         listing = found.listing
-        if expected.group is not None:
-            groups = group_names.find(
-                expected.group,
-                listing.paths,
-                field=expected.group_field,
-                open_image=found.images.open,
-                may_be_one=True,
-            )
-            listing = dataclasses.replace(listing, groups=groups)
+        listing = dataclasses.replace(listing, groups=_groups(found, expected))
     assert expected.reader is not None
     indices = np.arange(len(listing))
     records = Records(found.images, indices, str(found.root), expected.reader)
     return _split(records, listing, listing.paths), listing
+
+
+def _groups(found: FoundImages, expected: Expected) -> tuple[str, ...] | None:
+    """The groups of the images of a folder; None without any."""
+    if expected.group is None:
+        return None
+    try:
+        return group_names.find(
+            expected.group,
+            found.listing.paths,
+            field=expected.group_field,
+            open_image=found.images.open,
+            may_be_one=True,
+        )
+    except UserError as error:
+        # The user has not asked for those of the run.
+        if expected.group_field == GROUP_FLAG:
+            raise
+        logging.warning("%s; each image is taken as a group of its own", error)
+        return None
 
 
 def _split(examples: Records | Rows, listing: Listing, texts: Sequence[str] | None) -> Split:

@@ -12,7 +12,7 @@ from absl import logging
 from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data.batches import SkippedImage
 from train.data.own.listing import Role
-from train.evaluation import example_names, thresholds
+from train.evaluation import combinations, example_names, promises, set_report, thresholds
 from train.evaluation.conformal_rules import ConformalRule
 from train.evaluation.predictions import Predictions
 from train.foundation.errors import UserError
@@ -76,6 +76,7 @@ class _Calibrated:
         data: the examples that are evaluated.
         calibration: the thresholds; None without any.
         on: the examples that they are calibrated on, in words.
+        examples: the predictions for these; None if they are not needed for groups.
         number: how many these are; None if that is not known.
         average_ks: the mean sizes of sets that there are thresholds for.
         coverages: the coverages.
@@ -84,6 +85,7 @@ class _Calibrated:
     data: NewData
     calibration: Calibration | None
     on: str
+    examples: Predictions | None
     number: int | None
     average_ks: Sequence[float]
     coverages: Sequence[float]
@@ -114,13 +116,14 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
     ks = asked.ks(classifier.num_classes) or [*classifier.config.eval.ks]
     calibrated = _calibrated(classifier, data, asked, ks, given)
     data, calibration = calibrated.data, calibrated.calibration
+    rules = asked.rules(data.known, data.class_counts)
     report = new_data_report.report(
         data,
         calibration,
         ks=ks,
         average_ks=calibrated.average_ks,
         coverages=calibrated.coverages,
-        rules=asked.rules(data.known, data.class_counts),
+        rules=rules,
     )
     if isinstance(calibration, NewCalibration) and asked.calibration_out is not None:
         calibration.write(asked.calibration_out, f"{calibrated.on} ({calibrated.number:,})")
@@ -135,7 +138,7 @@ def evaluate(classifier: TrainedClassifier, asked: Asked) -> Evaluated:
     _, origin = classifier.origin
     return Evaluated(
         title=f"{spec.name}, {origin}, {spec.example}s of {found.path}",
-        report=about | report,
+        report=about | report | _observations(calibrated, ks, rules),
         examples=data.examples,
         class_names=data.class_names,
         class_counts=data.class_counts,
@@ -199,7 +202,7 @@ def expected_by(classifier: TrainedClassifier, asked: Asked) -> Expected:
         reader=spec.image_reader if spec.has_images else None,
         nested=isinstance(fields, FolderFields) and fields.nested,
         group=group,
-        group_field="--group" if asked.group else "config.dataset.group of the run",
+        group_field=labelled_data.GROUP_FLAG if asked.group else "config.dataset.group of the run",
         most_bytes=fields.most_bytes if isinstance(fields, OwnImageFields) else MOST_IMAGE_BYTES,
         name="the network" if classifier.workdir is None else "the run",
     )
@@ -272,6 +275,7 @@ def _calibrated(
             data=data.take_known(chosen),
             calibration=NewCalibration(classifier, data.known.take(others)),
             on=f"half of the {data.what}s of {asked.path}",
+            examples=data.known.take(others),
             number=len(others),
             average_ks=ks,
             coverages=coverages,
@@ -282,6 +286,7 @@ def _calibrated(
             data=data,
             calibration=given,
             on=given.calibrated_on,
+            examples=None,
             number=None,
             average_ks=ks if asked.are_ks_given else given.values("average"),
             coverages=asked.coverages(0) if asked.are_coverages_given else has,
@@ -296,10 +301,47 @@ def _calibrated(
         data=data,
         calibration=Calibration(classifier) if number else None,
         on="validation examples",
+        examples=None if data.known.groups is None else _validation_in_groups(classifier),
         number=number,
         average_ks=ks,
         coverages=asked.coverages(number),
     )
+
+
+def _validation_in_groups(classifier: TrainedClassifier) -> Predictions | None:
+    """The predictions for the validation examples; None if these have no groups, or are gone."""
+    try:
+        groups = classifier.load_dataset().validation.groups
+    except UserError:
+        return None
+    return None if groups is None else classifier.predict("validation")
+
+
+def _observations(
+    calibrated: _Calibrated, ks: Sequence[int], rules: Sequence[ConformalRule]
+) -> dict[str, Any]:
+    """The report of the observations, which groups of several examples are; empty without any."""
+    data = calibrated.data
+    if calibrated.examples is None:
+        return {}
+    found = set_report.observations_report(
+        data.known,
+        calibrated.examples,
+        calibrated.coverages,
+        combinations.DEFAULT,
+        ks=ks,
+        class_counts=data.class_counts,
+        rules=rules,
+        class_names=data.class_names,
+    )
+    if found is None:
+        return {}
+    for coverage, kinds in found["coverages"].items():
+        sets = kinds["conformal"]
+        sets |= promises.to_json(
+            float(coverage), sets["coverage"], sets["coverage_interval"], "these observations"
+        )
+    return {"observations": found}
 
 
 def _num_validation_examples(classifier: TrainedClassifier) -> int:

@@ -95,16 +95,11 @@ def rated(data: NewData, found: Sets, asked: float | None) -> dict[str, Any]:
         asked: the coverage that the sets promise; None if they do not promise any.
     """
     of_known = data.of_known(found)
-    low, high = data.interval(of_known.hits)
-    plain = {
-        **rate(of_known, data.known, data.class_counts),
-        "coverage_interval": [low, high],
-    }
+    interval = data.interval(of_known.hits)
+    plain = {**rate(of_known, data.known, data.class_counts), "coverage_interval": interval}
     if asked is not None:
         share = float(of_known.hits.mean())
-        plain["promised"] = asked
-        plain["holds"] = promises.holds(asked, low, high)
-        plain["in_words"] = promises.verdict(asked, share, low, high, f"these {data.what}s")
+        plain |= promises.to_json(asked, share, interval, f"these {data.what}s")
     of_unknown = found.sizes[~data.examples.is_known]
     if of_unknown.size:
         plain["of_unknown_classes"] = {

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from matplotlib.ticker import FuncFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from train.foundation.printable import printable_lines
 
@@ -81,6 +81,12 @@ def show_as_percent(*axes: Axis) -> None:
         axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g}%"))
 
 
+def count_whole(*axes: Axis) -> None:
+    """Labels axes of counts at whole numbers."""
+    for axis in axes:
+        axis.set_major_locator(MaxNLocator(integer=True))
+
+
 def limit_to_shares(axes: Axes) -> None:
     """Ends axes of shares in [0, 1] there, with a margin for the points at the ends."""
     for limits, set_limits in ((axes.get_xlim, axes.set_xlim), (axes.get_ylim, axes.set_ylim)):
@@ -103,6 +109,19 @@ def legend_beside(figure: Figure, axes: Axes) -> None:
     figure.legend(handles, labels, loc="outside right upper", fontsize=8, handlelength=3.5)
 
 
+def legend_below(axes: Axes) -> None:
+    """A legend below the axes, so that it hides no data; nothing if no line has a name."""
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(
+            loc="upper center",
+            bbox_to_anchor=(0.5, -0.14),
+            fontsize=8,
+            handlelength=3.5,
+            ncols=2,
+            frameon=False,
+        )
+
+
 def encode(figure: Figure, suffix: str) -> bytes:
     """The figure as the content of a file with the suffix: ".png", ".svg" or ".pdf"."""
     for text in _find_texts(figure):
@@ -119,6 +138,7 @@ def encode(figure: Figure, suffix: str) -> bytes:
 
 def _find_texts(figure: Figure) -> Iterator[Text]:
     """The texts of a figure, without the numbers at its axes."""
+    yield from figure.texts
     legends = [*figure.legends, *(axes.get_legend() for axes in figure.axes)]
     for axes in figure.axes:
         yield from (axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts)

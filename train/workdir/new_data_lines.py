@@ -24,6 +24,8 @@ def show(report: Mapping[str, Any]) -> None:
         for name, values in rules.items():
             if name != conformal_rules.DEFAULT:
                 show_line(f"{name}: {values['in_words']}")
+    for kinds in report.get("observations", {}).get("coverages", {}).values():
+        show_line(f"conformal sets of observations: {kinds['conformal']['in_words']}")
     if (sets := report.get("sets")) is not None:
         low, high = sets["coverage_interval"]
         words = sets.get("in_words", f"{sets['coverage']:.3f} ({low:.3f} to {high:.3f}) have it")

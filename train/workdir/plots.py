@@ -25,17 +25,18 @@ def learning_curves(
         lines: the lines of `metrics.jsonl`, in order.
         steps_per_epoch: the steps of one epoch.
         best_epoch: the selected epoch, counted from 1; marked if it is among the lines.
-        select_by: the validation metric that selected it.
+        select_by: the validation metric that selected it; named above the curves.
         accuracies: the validation accuracies to draw, beside the training accuracy.
     """
     training = [line for line in lines if line["split"] == "train"]
     validation = [line for line in lines if line["split"] == "validation"]
-    figure = figure_style.new_figure(10, 4)
+    figure = figure_style.new_figure(10, 5)
     loss_axes, accuracy_axes = figure.subplots(1, 2)
     panels: list[tuple[Axes, str, list[Metric]]] = [
         (loss_axes, "loss", [LOSS]),
         (accuracy_axes, "accuracy", list(accuracies)),
     ]
+    best = [line for line in validation if line["epoch"] == best_epoch]
     for axes, label, in_validation in panels:
         # The training steps have a loss and an accuracy of these names.
         epochs, values = curve(training, label, steps_per_epoch)
@@ -44,21 +45,23 @@ def learning_curves(
         for index, metric in enumerate(in_validation, start=1):
             epochs, values = curve(validation, metric.name, steps_per_epoch)
             look = {**figure_style.line_look(index), "linestyle": "-"}
-            axes.plot(epochs, values, **look, label=f"validation {metric.in_words}")
-        for line in validation:
-            if line["epoch"] == best_epoch:
-                epoch = line["step"] / steps_per_epoch
-                axes.axvline(
-                    epoch,
-                    color=figure_style.REFERENCE_COLOR,
-                    ls=":",
-                    label=f"epoch {best_epoch}: best validation {select_by.in_words}",
-                )
+            name = f"validation {metric.in_words}"
+            axes.plot(epochs, values, **look, markevery=mark_every(epochs), label=name)
+        for line in best:
+            epoch = line["step"] / steps_per_epoch
+            axes.axvline(epoch, color=figure_style.REFERENCE_COLOR, ls=":")
         if label == "accuracy":
             figure_style.show_as_percent(axes.yaxis)
+        figure_style.count_whole(axes.xaxis)
         figure_style.finish(axes, x_label="epoch", y_label=label)
-        if axes.get_legend_handles_labels()[0]:
-            axes.legend(fontsize="small")
+        figure_style.legend_below(axes)
+    for line in best:
+        value = f": {select_by.format(line[select_by.name])}" if select_by.name in line else ""
+        figure.suptitle(
+            f"dotted: epoch {best_epoch}, selected for the best validation "
+            f"{select_by.in_words}{value}",
+            fontsize=9,
+        )
     return figure
 
 
@@ -78,3 +81,8 @@ def curve(
     present = [line for line in lines if name in line]
     epochs = [line["step"] / steps_per_epoch for line in present]
     return epochs, [math.nan if line[name] is None else line[name] for line in present]
+
+
+def mark_every(points: Sequence[float]) -> int:
+    """The distance of markers on a line, so that they do not cover it."""
+    return max(1, len(points) // 10)

@@ -1,4 +1,4 @@
-"""A figure of conformal rules: how often their sets have the label, over how large they are."""
+"""A figure of conformal rules: how often their sets have the label, and how large they are."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,32 +8,38 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from train.workdir import figure_style
 
-_PANELS = {"coverage": "over all examples", "macro_coverage": "macro: mean over the classes"}
+_SHARES = {"coverage": "coverage", "macro_coverage": "macro coverage: mean over the classes"}
+_SIZE = {"set_size": "mean set size"}
 
 
-def coverage_over_size(rules: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Figure:
-    """A line for each rule, with a point for each target coverage.
+def by_rule(rules: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Figure:
+    """A row for each rule, so that rules with the same numbers are seen; a point for each target.
 
     Args:
         rules: what the sets of each rule are worth, by the coverage and the rule, as in a report.
     """
-    figure = figure_style.new_figure(9.5, 3.8)
-    panels = figure.subplots(1, 2)
-    names = dict.fromkeys(name for by_rule in rules.values() for name in by_rule)
-    for axes, (quantity, title) in zip(panels, _PANELS.items(), strict=True):
-        for index, name in enumerate(names):
-            sizes, shares = (
-                [by_rule[name][column] for by_rule in rules.values()]
-                for column in ("set_size", quantity)
-            )
-            axes.plot(sizes, shares, label=name, **figure_style.line_look(index))
-        # From one class to thousands.
-        axes.set_xscale("log")
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
-        axes.xaxis.set_minor_locator(NullLocator())
-        figure_style.show_as_percent(axes.yaxis)
-        axes.set_title(title, fontsize=9)
-        figure_style.finish(axes, x_label="mean set size", y_label=quantity.replace("_", " "))
+    names = list(dict.fromkeys(name for of_target in rules.values() for name in of_target))
+    figure = figure_style.new_figure(11, 1.6 + 0.28 * len(names))
+    panels = figure.subplots(1, 3, sharey=True, width_ratios=(1, 1.2, 1))
+    for axes, (quantity, label) in zip(panels, (_SHARES | _SIZE).items(), strict=True):
+        for index, (target, of_target) in enumerate(rules.items()):
+            look = figure_style.point_look(index)
+            shown = [place for place, name in enumerate(names) if name in of_target]
+            values = [of_target[names[place]][quantity] for place in shown]
+            words = f"asked: {100 * float(target):.4g}%"
+            axes.plot(values, shown, **look, ls="none", ms=6, mew=1.5, label=words)
+            if quantity in _SHARES:
+                axes.axvline(float(target), color=look["color"], ls="--", lw=1)
+        figure_style.finish(axes, x_label=label, y_label="")
+    for axes in panels[:2]:
+        figure_style.show_as_percent(axes.xaxis)
+    # From one class to thousands.
+    panels[2].set_xscale("log")
+    panels[2].xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    panels[2].xaxis.set_major_formatter(FuncFormatter(lambda size, _: f"{size:g}"))
+    panels[2].xaxis.set_minor_locator(NullLocator())
+    # The first rule is at the top, with half a row of space at both ends.
+    panels[0].set_yticks(range(len(names)), names)
+    panels[0].set_ylim(len(names) - 0.5, -0.5)
     figure_style.legend_beside(figure, panels[0])
     return figure

@@ -28,6 +28,8 @@ LISTED = "data_files.json"
 METRICS = "metrics.jsonl"
 # Images that cannot be read and were left out; missing if there are none.
 SKIPPED = "skipped_images.jsonl"
+# Images that look like images of other splits; missing if there are none.
+NEAR_DUPLICATES = "near_duplicates.csv"
 RESULTS = "results.json"
 CURVES = "learning_curves.png"
 EVENTS = "tensorboard"
@@ -39,7 +41,7 @@ CALIBRATION = "calibration.json"
 _OWN = frozenset(
     {
         *(CONFIG, CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, EVENTS, CHECKPOINTS),
-        *(CALIBRATION, folder_lock.LOCK),
+        *(CALIBRATION, NEAR_DUPLICATES, folder_lock.LOCK),
     }
 )
 
@@ -88,7 +90,8 @@ def check_places(workdir: Path) -> None:
         UserError: there is such a file or folder.
     """
     tested = (outcomes(workdir, split).name for split in ("test", "balanced_test"))
-    for name in (CLASSES, DATA, LISTED, METRICS, SKIPPED, RESULTS, CURVES, *tested):
+    own = (CLASSES, DATA, LISTED, METRICS, SKIPPED, NEAR_DUPLICATES, RESULTS, CURVES)
+    for name in (*own, *tested):
         path = workdir / name
         # A link to a folder is replaced, or refused when it is opened.
         if path.is_dir() and not path.is_symlink():

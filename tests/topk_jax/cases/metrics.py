@@ -18,6 +18,11 @@ def counts(num_classes: int) -> np.ndarray:
     return np.geomspace(500, 5, num_classes).round().astype(np.int32)
 
 
+def thresholds(num_classes: int) -> np.ndarray:
+    """Probabilities that few and many examples reach."""
+    return np.linspace(0.02, 0.5, num_classes, dtype=np.float32)
+
+
 def metric(name: str, arrays: dict[str, str], **options: Any) -> Case:
     """A metric of each example."""
     return Case(public=f"metrics.{name}", arrays=arrays, **options)
@@ -36,6 +41,15 @@ CASES: list[Case] = [
         parameters={"threshold": 0.1},
     ),
     metric("set_sizes", {"chosen": "chosen"}),
+    metric("label_margins", {"scores": "logits", **LABELS}),
+    metric(
+        "confident_classes",
+        {"probabilities": "probabilities"},
+        parameters={"thresholds": thresholds},
+        ranges={"thresholds": Listed(())},
+    ),
+    # A sum for each pair of classes of the tests.
+    statistic("confident_joint", {"probabilities": "probabilities", **LABELS}, sums=24),
     statistic("accuracy", HITS),
     statistic("macro_accuracy", {**HITS, **LABELS}, parameters={"num_classes": int}),
     statistic(

@@ -20,7 +20,7 @@ jax.distributed.initialize(f"localhost:{port}", 2, index, initialization_timeout
 import types
 import jax.numpy as jnp
 import numpy as np
-from train.devices import parallel
+from train.devices import parallel, processes
 from train.data import Split
 from train.data.pipeline import Pipeline
 from train.evaluation import predictions
@@ -53,6 +53,17 @@ for kind in parallel.KINDS:
     assert found.names.tolist() == names.tolist()
     np.testing.assert_array_equal(found.ranks, np.arange(21) % 3)
     np.testing.assert_array_equal(found.scores, np.arange(63).reshape(21, 3))
+
+parts = []
+
+def numbers(part):
+    parts.append(part)
+    return np.arange(part.start, part.stop, dtype=np.uint8)[:, None]
+
+for number in (7, 1):
+    found = processes.gather_parts(number, numbers)
+    np.testing.assert_array_equal(found, np.arange(number)[:, None])
+assert sum(map(len, parts)) == (5 if jax.process_index() == 0 else 3)
 print("as it should be")
 """
 

@@ -271,10 +271,20 @@ def test_the_table_and_the_figure_of_rules_have_all_of_them(compared, capsys):
             row = [name, *shares, f"{values['set_size']:.2f}"]
             assert row in [line.split() for line in shown.splitlines()]
 
-    drawn = rule_figure.coverage_over_size(compared["conformal_rules"])
-    for axes, quantity in zip(drawn.axes, ("coverage", "macro_coverage"), strict=True):
-        assert [line.get_label() for line in axes.get_lines()] == ["lac", "pas"]
-        for line in axes.get_lines():
-            rules = [by_rule[line.get_label()] for by_rule in compared["conformal_rules"].values()]
-            np.testing.assert_array_equal(line.get_xdata(), [one["set_size"] for one in rules])
-            np.testing.assert_array_equal(line.get_ydata(), [one[quantity] for one in rules])
+    drawn = rule_figure.by_rule(compared["conformal_rules"])
+    targets = compared["conformal_rules"]
+    quantities = ("coverage", "macro_coverage", "set_size")
+    for axes, quantity in zip(drawn.axes, quantities, strict=True):
+        points = [line for line in axes.get_lines() if line.get_label().startswith("asked")]
+        assert [line.get_label() for line in points] == ["asked: 75%", "asked: 50%"]
+        # They differ without colour.
+        assert len({line.get_marker() for line in points}) == 2
+        for line, rules in zip(points, targets.values(), strict=True):
+            # A row for each rule, so that equal numbers do not cover each other.
+            np.testing.assert_array_equal(line.get_ydata(), [0, 1])
+            values = [rules[name][quantity] for name in ("lac", "pas")]
+            np.testing.assert_array_equal(line.get_xdata(), values)
+        asked = [line.get_xdata()[0] for line in axes.get_lines() if line not in points]
+        assert asked == ([] if quantity == "set_size" else [0.75, 0.5])
+    assert [label.get_text() for label in drawn.axes[0].get_yticklabels()] == ["lac", "pas"]
+    assert drawn.axes[0].yaxis_inverted()

@@ -106,7 +106,7 @@ def test_a_run_is_trained_and_evaluated_beside_files_with_the_names_of_ours(comm
 
 
 MISTAKES = {
-    "unknown command": (["trian"], "the command must be one of compare, embed, evaluate, "),
+    "unknown command": (["trian"], "the command must be one of audit, compare, embed, "),
     "flags alone": (["--config=digits"], "the command must be one of "),
     "unknown recipe": (["train", "--config=digit"], "(did you mean 'digits'?); got 'digit'"),
     "no recipe": (["train", "--config=own_data"], "the name of a recipe, one of cifar100, digits"),

@@ -53,6 +53,7 @@ CALLS = {
     "evaluate": ("--workdir=run",),
     "predict": ("--workdir=run", "--images=photos/oak/0.png", "--top_k=1", "--html=sets.html"),
     "embed": ("--workdir=run", "--images=photos", "--out=features.npz"),
+    "audit": ("--config=features", "--config.dataset.path=features.npz", "--out=audit.csv"),
     "export": ("--workdir=run", "--top_k=1", "--out=exported.stablehlo"),
     "compare": ("--runs=run",),
     "figures": ("--figure=learning_curves", "--workdirs=run", "--out=figure.png"),

@@ -18,6 +18,7 @@ OTHER_VALUES = {
     "dataset.num_workers": 3,
     "dataset.max_image_mb": 512,
     "dataset.check_images": "all",
+    "dataset.list_near_duplicates": False,
     "dataset.skip_unreadable": True,
     "checkpoint.every_steps": 7,
     "checkpoint.every_minutes": 1.5,

@@ -12,6 +12,7 @@ from PIL import Image
 from train.data.framing import PlainFraming
 from train.data.image_reader import ImageReader
 from train.data.own.listing import ListedFiles, Listing, Role
+from train.evaluation.predictions import Predictions
 from train.foundation import files
 from train.foundation.errors import UserError
 from train.prediction import labelled_data, new_data
@@ -32,9 +33,11 @@ def write(folder, *paths):
 
 
 def test_classes_are_matched_by_what_their_names_look_like(tmp_path):
-    apart = unicodedata.normalize("NFD", "chêne")
-    write(tmp_path / "new", f"{apart}/a.png", "orme/b.png", "orme/d/c.png", "zelkova/e.png")
-    found = labelled_data.find("images", tmp_path / "new", IMAGES)
+    write(tmp_path / "new", f"{CLASSES[0]}/a.png", "orme/b.png", "orme/d/c.png", "zelkova/e.png")
+    # As a list of published classes may have them.
+    class_names = (unicodedata.normalize("NFD", CLASSES[0]), CLASSES[1], "orme\u200b")
+    expected = dataclasses.replace(IMAGES, class_names=class_names)
+    found = labelled_data.find("images", tmp_path / "new", expected)
     assert found.unknown_names == ("zelkova",)
     names = found.examples.names.tolist()
     assert found.examples.labels.tolist() == [0, 2, 2, 3]
@@ -75,6 +78,9 @@ def test_groups_of_a_folder_are_found_by_a_grammar(tmp_path):
     assert found.examples.groups.tolist() == ["group p2", "group p1", "group p1"]
     with pytest.raises(UserError, match=r"^--group must be found in the images; '\(q\)' finds"):
         labelled_data.find("images", tmp_path / "new", dataclasses.replace(IMAGES, group="(q)"))
+    # The new images need not have the names of those of the run.
+    of_run = dataclasses.replace(IMAGES, group="(q)", group_field="config.dataset.group of the run")
+    assert labelled_data.find("images", tmp_path / "new", of_run).examples.groups is None
 
 
 def test_training_images_among_the_new_ones_are_reported(tmp_path, monkeypatch):
@@ -99,6 +105,24 @@ def test_training_images_among_the_new_ones_are_reported(tmp_path, monkeypatch):
     ]
     new_data.warn_of_training_images(None, found)
     assert len(told) == 1
+
+
+def test_halves_do_not_divide_groups_and_are_the_same_each_time(rng):
+    labels = np.zeros(90, np.int32)
+    scores = np.ones((90, 1), np.float32)
+    groups = np.array([f"group {group}" for group in rng.integers(0, 30, size=90)], object)
+    for of in (None, groups):
+        examples = Predictions(np.zeros(90), scores, labels, labels, groups=of)
+        one, other = new_data.halves(examples)
+        assert sorted([*one, *other]) == list(range(90))
+        names = np.arange(90) if of is None else of
+        assert not set(names[one]) & set(names[other])
+        assert abs(len(set(names[one])) - len(set(names[other]))) <= 1
+        for again, before in zip(new_data.halves(examples), (one, other), strict=True):
+            np.testing.assert_array_equal(again, before)
+    alone = Predictions(np.zeros(2), scores[:2], labels[:2], labels[:2], groups=groups[[0, 0]])
+    with pytest.raises(UserError, match="at least two groups of known classes; got 1"):
+        new_data.halves(alone)
 
 
 def test_what_is_not_new_labelled_data_is_refused(tmp_path):

@@ -77,7 +77,7 @@ def test_pages_have_all_cards_in_order(tmp_path, images, pages):
 
 def targets(path):
     """Where the links of a page lead, by their texts; those above and below lead to the same."""
-    (above, below) = re.findall(r"<nav.*?</nav>", read(path), re.DOTALL)
+    (above, below) = re.findall(r'<nav aria-label="Pages.*?</nav>', read(path), re.DOTALL)
     pattern = r'<a href="([^"]*)"[^>]*>([^<]*)</a>'
     links = {text: unquote(address) for address, text in re.findall(pattern, above)}
     assert links == {text: unquote(address) for address, text in re.findall(pattern, below)}
@@ -105,11 +105,37 @@ def test_pages_are_linked(tmp_path):
     assert 'class="warning"><a href="#unreadable"' in read(path)
 
 
+def test_each_page_knows_on_which_pages_classes_are(tmp_path):
+    path = tmp_path / "sets.html"
+    with html_page.writing(path, FACTS) as page:
+        for index in range(10):
+            # An empty set has its likeliest class.
+            classes = {} if index == 9 else {1: 0.5} if index in (0, 3) else {0: 0.5}
+            page.add(image_set(f"{index}", classes, likeliest=1))
+    pattern = r'<option value="(cat|dog)" data-sets="(\d+)" data-pages="([\d ]+)">'
+    found = [re.findall(pattern, read(page_files.path(path, page))) for page in range(1, 5)]
+    assert [{name: pages for name, _, pages in of_page} for of_page in found] == [
+        {"cat": "1 0 2 3", "dog": "1 0 2 4"},
+        {"cat": "1 1 3 3", "dog": "1 1 4 4"},
+        {"cat": "1 2 0 3", "dog": "1 2 4 4"},
+        {"cat": "1 3 0 3", "dog": "1 2 0 4"},
+    ]
+    assert {(name, sets) for of_page in found for name, sets, _ in of_page} == {
+        ("cat", "7"),
+        ("dog", "3"),
+    }
+    # A class of no set is there to be marked.
+    assert '<option value="class 3">' in read(path)
+
+
 def test_a_name_that_is_no_text_has_pages(tmp_path):
     path = tmp_path / "sk\udce4rm.html"
     assert write(path, 4) == 2
     assert targets(path)[0]["Next"] == unquote("sk%E4rm.2.html")
     assert 'href="sk%E4rm.2.html"' in read(path)
+    assert 'data-first="sk%E4rm.html" data-before="sk%E4rm." data-after=".html"' in read(path)
+    # Of the file that a browser saves.
+    assert r'data-file="sk\udce4rm-marks.csv"' in read(path)
     assert write(path, 1) == 1
     assert names(tmp_path) == [path.name]
 

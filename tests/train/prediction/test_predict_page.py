@@ -2,7 +2,9 @@
 
 import base64
 import contextlib
+import dataclasses
 import hashlib
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,14 +15,18 @@ from PIL import Image
 from tests.train.foundation.test_printable import ESCAPED, NAME
 from train.foundation.printable import printable_lines
 from train.prediction import html_page
-from train.prediction.class_sets import Unreadable
-from train.prediction.html_page import Facts, page_files
+from train.prediction.class_sets import ClassSet, Unreadable
+from train.prediction.html_page import Facts, class_index, page_files
 from train.prediction.html_page import words as page_words
+from train.prediction.html_page.class_index import ClassIndex
 from train.prediction.image_sets import ImageSet
-from train.prediction.thumbnails import Thumbnail
+from train.prediction.name_sets import NameSet
+from train.prediction.row_sets import RowSet
+from train.prediction.thumbnails import Photograph, Thumbnail
 
 EVIL = "<script>alert(1)</script>\"'&amp;<img src=x onerror=alert(2)>"
 NAMES = ["cat", "dog", EVIL, *(f"class {index}" for index in range(3, 50))]
+ROW = {"classes": (0,), "probabilities": (0.5,), "likeliest": 0, "highest": 0.5}
 FACTS = Facts(NAMES, f"Rule {EVIL}.", "", {"Data set": EVIL})
 
 
@@ -165,8 +171,9 @@ def test_what_a_terminal_obeys_is_escaped_in_every_place(tmp_path):
         text = file.read_text(encoding="utf-8")
         assert printable_lines(text) == text
     first = path.read_text(encoding="utf-8")
-    # In the name and the folder of an image, the rule, what is expected, the table and the error.
-    assert first.count(ESCAPED) == 6
+    # In the name and the folder of an image, the rule, what is expected, the table, the name of the
+    # file of marks and the error.
+    assert first.count(ESCAPED) == 7
     assert all(repr(name)[1:-1] in first for name in names)
 
 
@@ -208,6 +215,124 @@ def test_thumbnails_are_small_and_bare():
     assert (narrow.width, narrow.height) == (1, 384)
 
 
-def test_the_script_is_one_that_can_stand_in_a_page():
-    text = (Path(html_page.__file__).parent / "script.js").read_text(encoding="utf-8")
-    assert re.search(r"</script|<!--", text, re.IGNORECASE) is None
+def test_the_scripts_can_stand_in_a_page():
+    scripts = list(Path(html_page.__file__).parent.glob("*.js"))
+    assert len(scripts) == 4
+    for script in scripts:
+        text = script.read_text(encoding="utf-8")
+        assert re.search(r"</script|<!--", text, re.IGNORECASE) is None
+
+
+def cards_of(page):
+    return [one for one in Outline(page).all("li") if one.get("class") == "card"]
+
+
+def columns_of(page):
+    (cards,) = (one for one in Outline(page).all("ul") if one.get("id") == "cards")
+    return json.loads(cards["data-columns"])
+
+
+def test_cards_have_the_cells_of_their_marks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ["a\x7f\n\r.png", "sk\udce4rm.png", '"&quot;.png']
+    page = page_of(tmp_path / "a.html", *(image_set(f"x/{name}", {0: 0.5}) for name in names))
+    paths = [f"{tmp_path}/x/{name}" for name in names]
+    # Bytes that are not UTF-8 are written as Python does.
+    paths[1] = f"{tmp_path}/x/sk\\udce4rm.png"
+    assert [json.loads(card["data-rows"]) for card in cards_of(page)] == [[[one]] for one in paths]
+    assert columns_of(page) == ["path"]
+    page = page_of(tmp_path / "b.html", RowSet(row=7, name="x", **ROW))
+    assert columns_of(page) == ["row", "name"]
+    assert json.loads(cards_of(page)[0]["data-rows"]) == [["7", "x"]]
+    page = page_of(tmp_path / "b.html", RowSet(row=7, name=None, **ROW))
+    assert columns_of(page) == ["row", "name"]
+    assert json.loads(cards_of(page)[0]["data-rows"]) == [["7", "row 7"]]
+    page = page_of(tmp_path / "c.html", NameSet(name="=Ann", **ROW))
+    assert columns_of(page) == ["name"]
+    assert json.loads(cards_of(page)[0]["data-rows"]) == [["=Ann"]]
+
+
+def test_marks_of_other_sets_are_others(tmp_path):
+    def digest(*probabilities):
+        entries = [image_set("a.png", {0: one}) for one in probabilities]
+        (found,) = re.findall(
+            'data-digest="([0-9a-f]{64})"', page_of(tmp_path / "a.html", *entries)
+        )
+        return found
+
+    assert digest(0.5) == digest(0.5)
+    assert len({digest(0.5), digest(0.25), digest(0.5, 0.5)}) == 3
+
+
+def test_classes_have_the_names_that_tables_have(tmp_path):
+    names, labels = ["a", "b\x7f", "c"], ["a", "b\x7f", "C"]
+    path = tmp_path / "a.html"
+    with html_page.writing(path, Facts(names, "Rule.", "", {}, labels=labels)) as page:
+        page.add(image_set("a.png", {2: 0.5, 1: 0.25, 0: 0.125}))
+        page.add(image_set("b.png", {}, likeliest=2))
+    outline = Outline(path.read_text(encoding="utf-8"))
+    options = [one for one in outline.all("option") if one["value"] in ("a", r"b\x7f", "c")]
+    assert [one.get("data-label") for one in options] == [None, '"b\\u007f"', '"C"']
+    members = [one for one in outline.all("li") if one.get("class") != "card"]
+    assert [one.get("data-label") for one in members] == ['"C"', '"b\\u007f"', None]
+    assert outline.all("b")[0]["data-label"] == '"C"'
+
+
+def test_an_index_of_many_classes_has_the_most_frequent_ones(monkeypatch):
+    monkeypatch.setattr(class_index, "MOST_CLASSES", 3)
+    names = [f"class {index}" for index in range(5)]
+    index = ClassIndex(names, names)
+    for page, classes in enumerate([(4, 2), (4,), (4, 0)], start=1):
+        index.add(classes, page)
+    assert not index.is_complete
+    starts = [f'<option value="class {place}"' for place in (0, 2, 4)]
+    assert list(index.options(None)) == [f"{start}>" for start in starts]
+    assert list(index.options(2)) == [
+        f'{starts[0]} data-sets="1" data-pages="3 0 3 3">',
+        f'{starts[1]} data-sets="1" data-pages="1 1 0 1">',
+        f'{starts[2]} data-sets="3" data-pages="1 1 3 3">',
+    ]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Observation(ClassSet):
+    """A set of several examples."""
+
+    fields: dict
+    shown: tuple[Photograph, ...] = ()
+
+    @property
+    def origin(self):
+        return self.fields
+
+    @property
+    def title(self):
+        return str(self.origin["group"])
+
+    @property
+    def photographs(self):
+        return self.shown
+
+
+def test_an_observation_has_its_photographs_side_by_side(tmp_path):
+    thumbnail = Thumbnail.of(Image.new("RGB", (200, 100)))
+    shown = [Photograph(Path(f"/x/<b>{index}"), thumbnail) for index in range(3)]
+    shown.append(Photograph(Path("/x/y"), None))
+    origin = {"group": EVIL, "paths": [str(one.path) for one in shown]}
+    text = page_of(tmp_path / "a.html", Observation(fields=origin, shown=tuple(shown), **ROW))
+    outline = Outline(text)
+    assert [one["alt"] for one in outline.all("img")] == [f"photograph {i} of 4" for i in (1, 2, 3)]
+    assert "and 1 more photograph" in outline.text
+    assert columns_of(text) == ["path", "group"]
+    rows = json.loads(cards_of(text)[0]["data-rows"])
+    assert rows == [[path, EVIL] for path in origin["paths"]]
+
+
+def test_observations_of_rows_and_names_have_a_row_for_each(tmp_path):
+    origin = {"group": "g", "rows": [3, 5], "names": ["a", "b"]}
+    text = page_of(tmp_path / "a.html", Observation(fields=origin, **ROW))
+    assert columns_of(text) == ["row", "name", "group"]
+    assert json.loads(cards_of(text)[0]["data-rows"]) == [["3", "a", "g"], ["5", "b", "g"]]
+    text = page_of(tmp_path / "a.html", Observation(fields={"group": None, "names": ["a"]}, **ROW))
+    assert columns_of(text) == ["name", "group"]
+    assert json.loads(cards_of(text)[0]["data-rows"]) == [["a", ""]]

@@ -187,6 +187,25 @@ def test_the_commands_take_it(data, tmp_path):
     network = (f"--weights={data}/best_acc.tar", "--model=resnet50")
     plantnet = ("--dataset=plantnet300k", f"--data_dir={data}/data")
     names, photos = f"--classes={data}/names.txt", f"--images={data}/photos"
+    for number, species in enumerate([*small.SPECIES[:2], "another"]):
+        (data / "labelled" / f"{species} \N{HERB}").mkdir(parents=True)
+        Image.new("RGB", (60, 60), (number, 9, 99)).save(
+            data / "labelled" / f"{species} \N{HERB}" / "a.png"
+        )
+    new_data = (f"--images={data}/labelled", "--ks=1,2", f"--out={data}/new.json")
+    evaluated = start(
+        "tests.train.prediction.small_published",
+        *(*network, names, *new_data),
+        environment={"COMMAND": "train.evaluate"},
+        folder=str(tmp_path),
+    )
+    assert (evaluated.returncode, evaluated.stderr) == (0, "")
+    # There are no images to calibrate on.
+    assert "top-2" in evaluated.stdout
+    assert "average-2" not in evaluated.stdout
+    report = json.loads((data / "new.json").read_text())
+    assert (report["num_examples"], report["num_classes"]) == (2, NUM_CLASSES)
+    assert report["unknown_classes"]["classes"] == {"another \N{HERB}": 1}
     starts = {
         "evaluate": (*plantnet, "--ks=1,2", "--coverages="),
         "predict": (names, photos, "--top_k=2", f"--html={tmp_path}/page.html"),

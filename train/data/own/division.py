@@ -1,13 +1,14 @@
 """Divides examples into training, validation and test, as far as they are not divided yet."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 from absl import logging
 
 from train.configuration.datasets import DividedFields
-from train.data.own import class_names, group_splits, held_out, unseen_classes
+from train.data.own import class_names, corrections, group_splits, held_out, unseen_classes
 from train.data.own.listing import NO_SPLIT, Listing, Role
 from train.foundation.errors import UserError
 from train.foundation.spelling import spell
@@ -28,8 +29,16 @@ def check_fractions(fields: DividedFields) -> None:
         )
 
 
-def divide(given: Listing, fields: DividedFields, *, where: str, example: str) -> Listing:
-    """Holds out the splits that are missing, and checks that a classifier can be trained.
+def divide(
+    given: Listing,
+    fields: DividedFields,
+    *,
+    where: str,
+    example: str,
+    names: Sequence[str] = (),
+    root: Path | None = None,
+) -> Listing:
+    """Corrects labels, holds out missing splits, and checks that a classifier can be trained.
 
     They are held out of the examples without a split; if all have one, of the training examples.
     An example without a split has that of its group, if others of the group have one.
@@ -39,11 +48,16 @@ def divide(given: Listing, fields: DividedFields, *, where: str, example: str) -
         fields: `config.dataset`, which has the fractions that are held out.
         where: what they were found in, for messages.
         example: what messages call an example, "image" or "row".
+        names: the names of rows of features, [n], if they have some.
+        root: the folder that images are in.
 
     Raises:
-        UserError: there are fewer than two classes, a class has no training example, or there are
-            no examples for validation or for the test.
+        UserError: the corrections are not of these examples, there are fewer than two classes, a
+            class has no training example, or there are no examples for validation or for the test.
     """
+    given, left_out = corrections.apply(
+        given, fields.corrections, names or given.paths, where=where, example=example, root=root
+    )
     fractions = {
         Role.VALIDATION: fields.validation_fraction,
         Role.TEST: fields.test_fraction,
@@ -62,6 +76,7 @@ def divide(given: Listing, fields: DividedFields, *, where: str, example: str) -
             held_out_of_them and f", and {held_out_of_them} {example}s are held out of them",
         )
     roles = _held_out(given, missing, free if free.any() else given.roles == Role.TRAIN)
+    roles[left_out] = NO_SPLIT
     complete = dataclasses.replace(given, roles=roles)
     divided = unseen_classes.sort_out(complete, fields.unseen_classes, where, example)
     num_classes = len(divided.class_names)

@@ -37,7 +37,8 @@ def taken(file: BinaryIO) -> Taken | None:
 
 
 def _taken(exif: Image.Exif) -> Taken:
-    time = _text(_find(exif, "DateTimeOriginal")) or _text(_find(exif, "DateTime"))
+    # Programs write the time of their change into DateTime.
+    time = _text(_find(exif, "DateTimeOriginal"))
     passed = (datetime.datetime.strptime(time, _TIME) - _EPOCH).total_seconds()
     digits = _text(_find(exif, "SubsecTimeOriginal"))
     if digits.isascii() and digits.isdigit():

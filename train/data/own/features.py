@@ -55,11 +55,19 @@ class FeaturesSpec(DatasetSpec):
             given=roles_given(roles),
             groups=read_groups(arrays, self.fields.group, len(labels)),
         )
-        names_of_rows = _in_objects(texts_of_rows(arrays, "names", len(labels)))
-        rows = division.divide(given, self.fields, where=arrays.where, example="row")
+        names_of_rows = texts_of_rows(arrays, "names", len(labels))
+        rows = division.divide(
+            given,
+            self.fields,
+            where=arrays.where,
+            example="row",
+            names=names_of_rows or (),
+        )
         columns = feature_columns.summarize(features, rows.roles == Role.TRAIN, arrays.where)
         groups = _in_objects(rows.groups if rows.has_groups else None)
-        every = Split(Rows(features, np.arange(len(rows))), rows.labels, names_of_rows, groups)
+        every = Split(
+            Rows(features, np.arange(len(rows))), rows.labels, _in_objects(names_of_rows), groups
+        )
 
         def split(role: Role) -> Split:
             return every.take(rows.of_role(role))

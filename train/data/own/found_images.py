@@ -46,6 +46,8 @@ class FoundImages:
         Raises:
             UserError: no classifier can be trained with them; see `division.divide`.
         """
-        listing = division.divide(self.listing, fields, where=self.where, example="image")
+        listing = division.divide(
+            self.listing, fields, where=self.where, example="image", root=self.root
+        )
         duplicates.warn(listing, self.images)
         return dataclasses.replace(self, listing=listing)

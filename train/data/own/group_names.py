@@ -5,6 +5,7 @@ r"""The group of each image, such as the plant that several photographs show, by
 - `exif:FIELD`: a field of its EXIF data, such as `exif:ImageUniqueID`.
 - `burst:SECONDS`: photographs of one folder and one camera, each taken at most so many seconds
   after the one before it.
+- `near_duplicates`: images that look alike; see `near_duplicates`.
 """
 
 import contextlib
@@ -14,21 +15,25 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, BinaryIO, TypeVar
 
+import numpy as np
 from absl import logging
 
-from train.data.own import exif
+from train.data.own import exif, near_duplicates, thumbnails
 from train.data.own.listing import name_groups
 from train.foundation import names, reading
+from train.foundation.console import make_console
 from train.foundation.errors import UserError
 from train.foundation.fields import did_you_mean
+from train.foundation.progress_bar import make_bar
+from train.foundation.spelling import spell
 
 ALLOWED = (
-    r"a regular expression with one capture, such as (obs\d+)_, or parent, exif:FIELD, or "
-    "burst:SECONDS"
+    r"a regular expression with one capture, such as (obs\d+)_, or parent, exif:FIELD, "
+    "burst:SECONDS or near_duplicates"
 )
 # A regular expression may take longer than the age of the universe for one path.
 _MOST_SECONDS = 30.0
-_EXIF, _BURST = "exif:", "burst:"
+_PARENT, _NEAR_DUPLICATES, _EXIF, _BURST = "parent", "near_duplicates", "exif:", "burst:"
 # The images that are read before they are wanted.
 _AHEAD = 256
 
@@ -54,8 +59,8 @@ def find(
         grammar: how the group is found; see above.
         paths: the paths of the images, with "/" between folders; there are some.
         field: what has the grammar in messages, such as "config.dataset.group" or "--group".
-        open_image: opens an image by its index in `paths`; only EXIF data are read. Needed for the
-            grammars with EXIF data; errors that are `OSError`s leave the image without a group.
+        open_image: opens an image by its index in `paths`, for the grammars that read images; an
+            `OSError` leaves the image without a group. None for examples that are not images.
         may_be_one: whether all images may be of one group.
 
     Raises:
@@ -80,7 +85,7 @@ def find(
     if without:
         logging.warning(
             "%s: %r finds no group in %s of %s images, such as %s; each is a group of its own",
-            field,
+            spell(field),
             grammar,
             f"{len(without):,}",
             f"{number:,}",
@@ -95,7 +100,7 @@ def check(grammar: str, field: str) -> None:
     Raises:
         UserError: it is none.
     """
-    if grammar == "parent":
+    if grammar in (_PARENT, _NEAR_DUPLICATES):
         return
     if grammar.startswith(_EXIF):
         name = grammar.removeprefix(_EXIF)
@@ -116,7 +121,7 @@ def check(grammar: str, field: str) -> None:
 def _find(grammar: str, paths: Sequence[str], field: str, open_image: Open | None) -> Sequence[str]:
     """The group of each image; empty for one without a group."""
     check(grammar, field)
-    if grammar == "parent":
+    if grammar == _PARENT:
         return [path.rpartition("/")[0] for path in paths]
     if grammar.startswith(_EXIF):
         name = grammar.removeprefix(_EXIF)
@@ -124,6 +129,9 @@ def _find(grammar: str, paths: Sequence[str], field: str, open_image: Open | Non
             lambda file: exif.value(file, name), len(paths), grammar, field, open_image
         )
         return [found or "" for found in read]
+    if grammar == _NEAR_DUPLICATES:
+        copies = _read_all(thumbnails.make, len(paths), grammar, field, open_image)
+        return _alike(paths, copies)
     if grammar.startswith(_BURST):
         taken = _read_all(exif.taken, len(paths), grammar, field, open_image)
         return bursts(paths, taken, _seconds(grammar, field))
@@ -153,6 +161,18 @@ def bursts(paths: Sequence[str], taken: Sequence[exif.Taken | None], seconds: fl
             name = path
         found[index], before = name, one
     return found
+
+
+def _alike(paths: Sequence[str], copies: Sequence[np.ndarray | None]) -> list[str]:
+    """The cluster of near-duplicates of each image, named by its first one; empty if unreadable."""
+    clusters = near_duplicates.find(thumbnails.stacked(copies)).clusters(len(paths))
+    first: dict[int, str] = {}
+    for cluster, path in zip(clusters.tolist(), paths, strict=True):
+        first.setdefault(cluster, path)
+    return [
+        "" if copy is None else first[cluster]
+        for cluster, copy in zip(clusters.tolist(), copies, strict=True)
+    ]
 
 
 def _seconds(grammar: str, field: str) -> float:
@@ -235,7 +255,7 @@ def _read_all(
     """What is read of each image, in several threads; None for one that cannot be opened."""
     if open_image is None:
         raise UserError(
-            field=field, must_be="found in the names: the data have no files", got=grammar
+            field=field, must_be="found in the paths, for the data are not images", got=grammar
         )
 
     def read_one(index: int) -> _Found | None:
@@ -244,4 +264,6 @@ def _read_all(
             return read(file)
         return None
 
-    return list(reading.in_threads(read_one, range(number), ahead=_AHEAD))
+    read_in_order = reading.in_threads(read_one, range(number), ahead=_AHEAD)
+    with make_bar(make_console(stderr=True), before="finding groups", transient=True) as bar:
+        return list(bar.track(read_in_order, total=number))

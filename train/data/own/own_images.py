@@ -19,7 +19,7 @@ from train.data.own.listing import ListedFiles, Role
 from train.data.pictures import Picture
 from train.data.records import Records, Split
 
-GROUP = "config.dataset.group"
+_GROUP = "config.dataset.group"
 # What the network gets where the images are of many sizes, or large.
 _USUAL_SIZE = 224
 # Images of one size up to this one are used as they are.
@@ -88,15 +88,7 @@ class OwnImagesSpec(DatasetSpec):
             UserError: they cannot be found, have no groups where these are asked for, or no
                 classifier can be trained with them.
         """
-        found = self.source(data_dir)
-        grammar = self.fields.group if isinstance(self.fields, FolderFields) else None
-        if grammar is not None:
-            listing = found.listing
-            groups = run_images.groups(self.files, listing.paths) or group_names.find(
-                grammar, listing.paths, field=GROUP, open_image=found.images.open
-            )
-            found = dataclasses.replace(found, listing=dataclasses.replace(listing, groups=groups))
-        return found.divided(self.fields)
+        return grouped(self.source(data_dir), self.fields, self.files).divided(self.fields)
 
     def going_on(self, files: ListedFiles) -> DatasetSpec:
         """See `DatasetSpec`."""
@@ -124,7 +116,7 @@ def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) ->
     """The data set of `config.dataset`, whose images a function finds; see `OwnImagesSpec`."""
     division.check_fractions(fields)
     if isinstance(fields, FolderFields) and fields.group is not None:
-        group_names.check(fields.group, GROUP)
+        group_names.check(fields.group, _GROUP)
     imagenet = fields.normalization == "imagenet"
     return OwnImagesSpec(
         name=fields.name,
@@ -138,6 +130,29 @@ def make(fields: OwnImageFields, source: Callable[[str | None], FoundImages]) ->
         source=source,
         kind=image_reader.kind_of(fields.decoding),
     )
+
+
+def grouped(
+    found: FoundImages, fields: OwnImageFields, files: ListedFiles | None = None
+) -> FoundImages:
+    """The images with their groups, if `config.dataset.group` has what finds them.
+
+    Args:
+        found: the images.
+        fields: `config.dataset`.
+        files: the files of the run that resumes, which has their groups.
+
+    Raises:
+        UserError: no image has a group.
+    """
+    grammar = fields.group if isinstance(fields, FolderFields) else None
+    if grammar is None:
+        return found
+    listing = found.listing
+    groups = run_images.groups(files, listing.paths) or group_names.find(
+        grammar, listing.paths, field=_GROUP, open_image=found.images.open
+    )
+    return dataclasses.replace(found, listing=dataclasses.replace(listing, groups=groups))
 
 
 def _shape(found: FoundImages, fields: OwnImageFields) -> tuple[int, int, int]:

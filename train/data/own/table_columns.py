@@ -1,38 +1,79 @@
-"""Reads the columns of a table of images: a CSV, TSV or Parquet file, as spreadsheets write them.
+"""Reads the columns of a table of examples: a CSV, TSV or Parquet file, as spreadsheets write them.
 
 Of text files these are read as they are meant: a mark of byte order, other separators than the
-usual one, spaces around values, blank rows, and empty cells at the ends of rows.
+usual one, spaces around values, blank rows, empty cells at the ends of rows, and the apostrophe
+before a text that a spreadsheet would compute.
 """
 
+import collections
 import csv
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+
+from absl import logging
 
 from train.foundation import files, text_files
 from train.foundation.errors import ELSEWHERE, UserError, first_line
 from train.foundation.names import same_form
 from train.foundation.spelling import spell
 
-NEEDED = ("path", "label")
 GROUP = "group"
-_KNOWN = (*NEEDED, "split", GROUP)
 # What is between the columns, by the ending of the file.
 _DELIMITERS = {".csv": ",", ".tsv": "\t", ".tab": "\t"}
 _OTHER_DELIMITERS = (",", ";", "\t", "|")
 # A first line that tells Excel what is between the columns.
 _TOLD = re.compile("sep=(.)")
 
+# In the column `mark` of a table that a page of sets has written, in place of a label.
+_MARKS = ("none of these", "cannot tell")
+# What starts like a formula has an apostrophe before it; a text of the user that starts so has two.
+_FORMULA = re.compile("'*[=+@-]")
+_APOSTROPHE = re.compile(f"^'(?={_FORMULA.pattern})")
+
 # The columns by name, each with a text for each row.
 Columns = Mapping[str, Sequence[str]]
 
 
-def read(table: Path, group: str | None = None) -> Columns:
+@dataclass(frozen=True, kw_only=True)
+class TableKind:
+    """What a table is for.
+
+    Attributes:
+        field: the field of the configuration that names it.
+        what: what the field must name, in messages.
+        known: the names of the columns that are used.
+        needed: those of them that the table must have.
+    """
+
+    field: str
+    what: str
+    known: tuple[str, ...]
+    needed: tuple[str, ...] = ()
+
+    def named(self, table: Path) -> str:
+        """The table in messages."""
+        return f"{spell(self.field)} {table}"
+
+
+IMAGES = TableKind(
+    field="config.dataset.path",
+    what="a table of images",
+    known=("path", "label", "split", GROUP),
+    needed=("path", "label"),
+)
+
+
+def read(table: Path, kind: TableKind = IMAGES, *, group: str | None = None) -> Columns:
     """The columns of a table that are used.
+
+    Rows with a mark that no class is right, or that a person could not tell, are left out.
 
     Args:
         table: the file.
+        kind: what it is for.
         group: the column of the groups; None for `GROUP`, which may be missing.
 
     Raises:
@@ -40,31 +81,29 @@ def read(table: Path, group: str | None = None) -> Columns:
     """
     suffix = table.suffix.lower()
     if not table.is_file():
-        what = files.why_no_file(table)
+        why = files.why_no_file(table)
         raise UserError(
-            field="config.dataset.path",
-            must_be="a table of images",
-            but=f"{table} {what}",
+            field=kind.field,
+            must_be=kind.what,
+            but=f"{table} {why}",
             usually="" if table.exists() else ELSEWHERE,
         )
     if suffix in _DELIMITERS:
-        columns = _read_text(table, _DELIMITERS[suffix])
+        columns = _read_text(table, kind, _DELIMITERS[suffix])
     elif suffix == ".parquet":
-        columns = _read_parquet(table)
+        columns = _read_parquet(table, kind)
     else:
-        raise UserError(
-            field="config.dataset.path", must_be="a .csv, .tsv or .parquet file", got=table.name
-        )
+        raise UserError(field=kind.field, must_be="a .csv, .tsv or .parquet file", got=table.name)
     for name in columns:
-        if name not in _KNOWN and name.lower() in _KNOWN:
+        if name not in kind.known and name.lower() in kind.known:
             raise UserError(
-                f"{_named(table)}: the column {name!r} must be called "
+                f"{kind.named(table)}: the column {name!r} must be called "
                 f"{name.lower()!r}, in lower case"
             )
-    for name in NEEDED:
+    for name in kind.needed:
         if name not in columns:
             raise UserError(
-                f"{_named(table)} must have the columns path and label; it has "
+                f"{kind.named(table)} must have the columns {' and '.join(kind.needed)}; it has "
                 f"{', '.join(map(repr, columns)) or 'none'}"
             )
     if group is not None and same_form(group) not in columns:
@@ -73,45 +112,69 @@ def read(table: Path, group: str | None = None) -> Columns:
             must_be=f"a column of {table}, which are {', '.join(columns)}",
             got=group,
         )
-    used = {name: columns[name] for name in _KNOWN if name in columns}
+    columns = _without_marks(columns, kind.named(table))
+    used = {name: columns[name] for name in kind.known if name in columns}
     return used if group is None else {**used, GROUP: columns[same_form(group)]}
 
 
-def _named(table: Path) -> str:
-    """The table in messages."""
-    return f"{spell('config.dataset.path')} {table}"
+def escaped(text: str) -> str:
+    """A text for a table, with an apostrophe if a spreadsheet would compute it.
+
+    Examples:
+        >>> escaped("=1+1"), escaped("oak")
+        ("'=1+1", 'oak')
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
-def _read_text(table: Path, usual: str) -> Columns:
+def _without_marks(columns: Columns, where: str) -> Columns:
+    """The columns without the rows that have a mark in place of a label."""
+    if "mark" not in columns or "label" not in columns:
+        return columns
+    pairs = zip(columns["label"], columns["mark"], strict=True)
+    marks = [mark if not label and mark in _MARKS else "" for label, mark in pairs]
+    counts = collections.Counter(filter(None, marks))
+    if not counts:
+        return columns
+    logging.warning(
+        "%s: rows without a label are left out: %s",
+        where,
+        ", ".join(f"{count:,} marked {mark!r}" for mark, count in counts.items()),
+    )
+    kept = [not mark for mark in marks]
+    return {name: list(itertools.compress(values, kept)) for name, values in columns.items()}
+
+
+def _read_text(table: Path, kind: TableKind, usual: str) -> Columns:
     try:
         with text_files.opened(table, files.MOST_EXAMPLES_BYTES) as file:
-            header, rows = _rows(file, usual)
+            header, rows = _rows(file, kind, usual)
     except UnicodeError as error:
         raise UserError(
-            f"{_named(table)} is not a text in UTF-8, or as its mark of byte order "
+            f"{kind.named(table)} is not a text in UTF-8, or as its mark of byte order "
             f"says: {error}; save it as CSV UTF-8"
         ) from error
     except csv.Error as error:
-        raise UserError(f"{_named(table)} is not a table: {error}") from error
+        raise UserError(f"{kind.named(table)} is not a table: {error}") from error
     except OSError as error:
         raise UserError(f"cannot read {table}: {error.strerror}") from error
     if not header:
-        raise UserError(f"{_named(table)} is empty")
+        raise UserError(f"{kind.named(table)} is empty")
     named = [name for name in header if name]
     if len(set(named)) < len(named):
-        raise UserError(f"{_named(table)} has two columns of one name")
+        raise UserError(f"{kind.named(table)} has two columns of one name")
     # Up to the last column with a name.
     width = max((index for index, name in enumerate(header, start=1) if name), default=0)
     for number, row in enumerate(rows, start=1):
         if len(row) < width or any(row[len(header) :]):
             raise UserError(
-                f"{_named(table)}, row {number}: it has {len(row)} columns, and the "
+                f"{kind.named(table)}, row {number}: it has {len(row)} columns, and the "
                 f"first line has {len(header)}"
             )
     return {name: [row[index] for row in rows] for index, name in enumerate(header) if name}
 
 
-def _rows(lines: Iterator[str], usual: str) -> tuple[list[str], list[list[str]]]:
+def _rows(lines: Iterator[str], kind: TableKind, usual: str) -> tuple[list[str], list[list[str]]]:
     """The names of the columns, and the rows below them, without those that are blank."""
     first = next((line for line in lines if line.strip()), "")
     if "\0" in first:
@@ -119,40 +182,40 @@ def _rows(lines: Iterator[str], usual: str) -> tuple[list[str], list[list[str]]]
     if told := _TOLD.fullmatch(first.strip("\r\n")):
         delimiter, first = told[1], next(lines, "")
     else:
-        delimiter = max((usual, *_OTHER_DELIMITERS), key=lambda one: _num_known(first, one))
+        delimiter = max((usual, *_OTHER_DELIMITERS), key=lambda one: _num_known(first, kind, one))
     header, *rows = [
-        [cell.strip() for cell in row]
+        [_APOSTROPHE.sub("", cell.strip()) for cell in row]
         for row in _cells(itertools.chain([first], lines), delimiter)
         if any(map(str.strip, row))
     ] or [[]]
     return [same_form(name) for name in header], rows
 
 
-def _num_known(header: str, delimiter: str) -> int:
+def _num_known(header: str, kind: TableKind, delimiter: str) -> int:
     """How many columns have known names if this is between them."""
     try:
         found = [same_form(name).lower() for row in _cells([header], delimiter) for name in row]
     except csv.Error:
         return 0
-    return len(set(found) & set(_KNOWN))
+    return len(set(found) & set(kind.known))
 
 
 def _cells(lines: Iterable[str], delimiter: str) -> Iterator[list[str]]:
     return csv.reader(lines, delimiter=delimiter, strict=True, skipinitialspace=True)
 
 
-def _read_parquet(table: Path) -> Columns:
+def _read_parquet(table: Path, kind: TableKind) -> Columns:
     try:
         import pyarrow.parquet  # noqa: PLC0415 (only who has such a table needs it)
     except ImportError as error:
         raise UserError(
-            f"{spell('config.dataset.path')}: reading .parquet needs pyarrow; pip install pyarrow, "
+            f"{spell(kind.field)}: reading .parquet needs pyarrow; pip install pyarrow, "
             "or give a .csv file"
         ) from error
     try:
         columns = pyarrow.parquet.read_table(table).to_pydict()
     except Exception as error:  # A damaged file can make the reader raise anything.
-        raise UserError(f"{_named(table)} is no Parquet file: {first_line(error)}") from error
+        raise UserError(f"{kind.named(table)} is no Parquet file: {first_line(error)}") from error
     return {
         same_form(str(name)): ["" if value is None else str(value).strip() for value in values]
         for name, values in columns.items()

@@ -50,11 +50,11 @@ def find(
     Raises:
         UserError: the file does not have that form.
     """
-    columns = table_columns.read(table, group)
+    columns = table_columns.read(table, group=group)
     where = f"{spell('config.dataset.path')} {table}"
     if not columns["path"]:
         raise UserError(f"{where} must list images; it has no rows")
-    for name in table_columns.NEEDED:
+    for name in table_columns.IMAGES.needed:
         for row, value in enumerate(columns[name]):
             if value == "":
                 raise UserError(f"{where}, row {row + 1}: the column {name} is empty")
@@ -121,7 +121,8 @@ def _in_words(root: Path, missing: Mapping[int, str]) -> str:
 
 def _tell_of_other_paths(listed: Sequence[str], paths: Sequence[str], where: str) -> None:
     """Says how many paths are not written as those of their files."""
-    different = [pair for pair in zip(listed, paths, strict=True) if pair[0] != pair[1]]
+    pairs = zip(listed, map(names.in_utf8, paths), strict=True)
+    different = [pair for pair in pairs if pair[0] != pair[1]]
     slashes = [path for path, found in different if path.count("\\") > found.count("\\")]
     forms = [pair for pair in different if pair[0].count("\\") == pair[1].count("\\")]
     if slashes:

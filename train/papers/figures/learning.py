@@ -30,7 +30,14 @@ def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
             raise UserError(f"metrics.jsonl in {name} has no validation metric {wanted!r}")
     shown = Metric.parse(wanted)
     if len(runs) > 1:
-        return _compare_runs(lines, steps_per_epoch=steps_per_epoch, metric=shown)
+        selected = {_name(run, runs): run.results["best_epoch"] for run in runs}
+        return _compare_runs(
+            lines,
+            selected=selected,
+            select_by=[run.fields.get("select_by") for run in runs],
+            steps_per_epoch=steps_per_epoch,
+            metric=shown,
+        )
     [run], [name] = runs, lines
     ks = run.fields.get("eval.ks", ()) if metric is None else ()
     accuracies = [Metric.accuracy("top", k) for k in ks]
@@ -48,6 +55,8 @@ def learning_curves(runs: Sequence[Run], *, metric: str | None) -> Figure:
 def _compare_runs(
     lines: Mapping[str, Sequence[Mapping[str, Any]]],
     *,
+    selected: Mapping[str, int],
+    select_by: Sequence[Any],
     steps_per_epoch: Mapping[str, int],
     metric: Metric,
 ) -> Figure:
@@ -61,10 +70,22 @@ def _compare_runs(
             of_split = [line for line in lines[run] if line["split"] == split]
             epochs, values = plots.curve(of_split, shown.name, steps_per_epoch[run])
             look = figure_style.line_look(index)
-            axes.plot(epochs, values, **look, markevery=max(1, len(epochs) // 10), label=run)
+            axes.plot(epochs, values, **look, markevery=plots.mark_every(epochs), label=run)
         if shown.is_accuracy:
             figure_style.show_as_percent(axes.yaxis)
+        figure_style.count_whole(axes.xaxis)
         figure_style.finish(axes, x_label="epoch", y_label=f"{words} {shown.in_words}")
+    for index, run in enumerate(lines):
+        of_epoch = [
+            line
+            for line in lines[run]
+            if line["split"] == "validation" and line["epoch"] == selected[run]
+        ]
+        epochs, values = plots.curve(of_epoch, metric.name, steps_per_epoch[run])
+        color = figure_style.line_look(index)["color"]
+        panels[1].plot(epochs, values, "o", ms=12, mfc="none", mec=color, mew=1.5)
+    metrics = dict.fromkeys(Metric.parse(str(one)).in_words for one in select_by)
+    figure.suptitle(f"ring: the epoch selected by {' or '.join(metrics)}", fontsize=9)
     figure_style.legend_beside(figure, panels[0])
     return figure
 

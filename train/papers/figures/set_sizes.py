@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 from train.evaluation.metric import SHOTS, rule_name
 from train.foundation.errors import UserError
@@ -22,13 +21,14 @@ _COLUMNS = 4
 def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
     """One histogram per loss. The first one is outlined in the others."""
     counts = set_size_counts(runs, k=k, shots=(ALL,))
+    seeds = _numbers_of_seeds(runs)
     rows = -(-len(counts) // _COLUMNS)
     columns = -(-len(counts) // rows)
     figure, grid = _panels(rows, columns)
     panels = list(grid.flat)
     _, first = next(iter(counts.items()))
     for index, (axes, (label, by_shot)) in enumerate(zip(panels, counts.items(), strict=False)):
-        _draw(axes, by_shot[ALL], figure_style.COLORS[0], "//")
+        _draw(axes, by_shot[ALL], figure_style.COLORS[0], "//", seeds[label])
         axes.set_title(label, fontsize=9)
         if index > 0:
             outline = first[ALL] / first[ALL].sum()
@@ -47,11 +47,12 @@ def by_loss(runs: Sequence[Run], *, k: int) -> Figure:
 def by_shot(runs: Sequence[Run], *, k: int) -> Figure:
     """One row per loss, with histograms for its few, medium and many shot classes."""
     counts = set_size_counts(runs, k=k, shots=SHOTS)
+    seeds = _numbers_of_seeds(runs)
     figure, grid = _panels(len(counts), len(SHOTS))
     hatches = ("//", "..", "\\\\")
     for row, (label, of_loss) in zip(grid, counts.items(), strict=True):
         for column, (axes, shot) in enumerate(zip(row, SHOTS, strict=True)):
-            _draw(axes, of_loss[shot], figure_style.COLORS[column], hatches[column])
+            _draw(axes, of_loss[shot], figure_style.COLORS[column], hatches[column], seeds[label])
             axes.set_title(f"{label}: {shot} shot", fontsize=9)
     _finish(figure, grid, [one for of_loss in counts.values() for one in of_loss.values()], k)
     return figure
@@ -74,6 +75,10 @@ def set_size_counts(
         evaluated = [_counts(run, k, shots) for run in seeds]
         counts[label] = {shot: _add([one[shot] for one in evaluated]) for shot in shots}
     return counts
+
+
+def _numbers_of_seeds(runs: Sequence[Run]) -> dict[str, int]:
+    return {label: len(seeds) for label, seeds in selection.by_label(runs).items()}
 
 
 def _add(counts: Sequence[np.ndarray]) -> np.ndarray:
@@ -105,7 +110,7 @@ def _panels(rows: int, columns: int) -> tuple[Figure, np.ndarray]:
     return figure, grid
 
 
-def _draw(axes: Axes, counts: np.ndarray, color: str, hatch: str) -> None:
+def _draw(axes: Axes, counts: np.ndarray, color: str, hatch: str, seeds: int) -> None:
     total = counts.sum()
     if total == 0:
         axes.text(0.5, 0.5, "no images", transform=axes.transAxes, ha="center", fontsize=8)
@@ -116,9 +121,9 @@ def _draw(axes: Axes, counts: np.ndarray, color: str, hatch: str) -> None:
     )
     mean = float(sizes @ counts / total)
     axes.axvline(mean, color=figure_style.REFERENCE_COLOR, ls=":", lw=1.2)
-    axes.text(
-        0.97, 0.95, f"mean {mean:.2f}", transform=axes.transAxes, ha="right", va="top", fontsize=8
-    )
+    images = f"{round(total / seeds):,} images" + (f", {seeds} seeds" if seeds > 1 else "")
+    words = f"mean {mean:.2f}\n{images}"
+    axes.text(0.97, 0.95, words, transform=axes.transAxes, ha="right", va="top", fontsize=8)
 
 
 def _finish(figure: Figure, grid: np.ndarray, counts: Sequence[np.ndarray], k: int) -> None:
@@ -126,7 +131,7 @@ def _finish(figure: Figure, grid: np.ndarray, counts: Sequence[np.ndarray], k: i
     last = max((_last_shown(one) for one in filled), default=1)
     for axes in grid.flat:
         axes.set_xlim(-0.6, last + 0.6)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        figure_style.count_whole(axes.xaxis)
         figure_style.show_as_percent(axes.yaxis)
         axes.tick_params(labelsize=8)
         axes.set_axisbelow(True)
@@ -135,7 +140,7 @@ def _finish(figure: Figure, grid: np.ndarray, counts: Sequence[np.ndarray], k: i
     # On its own line: a figure of one panel is narrow.
     beyond = f"\nlarger sets, not shown: {left_out:,}" if left_out else ""
     figure.supxlabel(f"classes in the set of average size {k}{beyond}", fontsize=9)
-    figure.supylabel("test images", fontsize=9)
+    figure.supylabel("share of the test images", fontsize=9)
 
 
 def _last_shown(counts: np.ndarray) -> int:

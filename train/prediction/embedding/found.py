@@ -8,6 +8,7 @@ import numpy as np
 
 from train.configuration.datasets import FolderFields, TableFields
 from train.data import dataset_spec, image_formats
+from train.data.own import own_images
 from train.data.own.found_images import FoundImages
 from train.data.own.listing import Listing, Role
 from train.data.own.own_images import OwnImagesSpec
@@ -46,7 +47,8 @@ def in_folder(path: Path, **fields: Any) -> FoundImages:
     """
     config = configuration("folder", path, **fields)
     root = names.existing(path.absolute())
-    return _unlabelled(root, config.most_bytes) or _labelled(config)
+    unlabelled = _unlabelled(root, config.most_bytes)
+    return _labelled(config) if unlabelled is None else own_images.grouped(unlabelled, config)
 
 
 def in_table(path: Path, **fields: Any) -> FoundImages:

@@ -35,8 +35,6 @@ _SCRIPTS = ("csv.js", "marks.js", "view.js", "keys.js")
 _SCRIPT = "".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
 # How many classes of a set are visible before the list is opened.
 _SEEN = 5
-# How many photographs of an example are visible; the others are counted.
-_PHOTOGRAPHS = 12
 
 _templates = Environment(
     loader=FileSystemLoader(_HERE),
@@ -158,7 +156,7 @@ class Page:
         card = self._card.render(
             entry=entry,
             folder=words.common_folder([one.path for one in entry.photographs]),
-            pictures=[one for one in entry.photographs[:_PHOTOGRAPHS] if one.thumbnail],
+            pictures=[one for one in entry.photographs if one.thumbnail],
             rows=rows,
             members=members,
             likeliest=names[likeliest],

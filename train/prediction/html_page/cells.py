@@ -18,14 +18,23 @@ def of(entry: ClassSet) -> tuple[Sequence[str], str]:
 
     Paths are absolute, because nobody knows which folder the table will be saved in.
     """
-    if not entry.photographs:
-        return list(entry.origin), to_json([list(map(str, entry.origin.values()))])
-    paths = [in_utf8(os.path.abspath(one.path)) for one in entry.photographs]  # noqa: PTH100
-    if "group" not in entry.origin:
-        return ["path"], to_json([[path] for path in paths])
-    # A photograph that belongs to no other has no group.
-    group = in_utf8(entry.origin["group"] or "")
-    return ["path", "group"], to_json([[path, group] for path in paths])
+    origin = entry.origin
+    if entry.photographs:
+        paths = [in_utf8(os.path.abspath(one.path)) for one in entry.photographs]  # noqa: PTH100
+        columns = {"path": paths}
+    elif "group" in origin:
+        columns = {name: origin[f"{name}s"] for name in ("row", "name") if f"{name}s" in origin}
+    else:
+        columns = {name: [value] for name, value in origin.items()}
+    if "row" in columns:
+        # As other tables call rows without names.
+        columns.setdefault("name", [f"row {row}" for row in columns["row"]])
+    if "group" in origin:
+        # An example that is a group of its own has no name of a group.
+        group = in_utf8(origin["group"] or "")
+        columns["group"] = [group] * len(next(iter(columns.values())))
+    rows = zip(*columns.values(), strict=True)
+    return list(columns), to_json([list(map(str, row)) for row in rows])
 
 
 def other_label(name: str, label: str) -> str | None:

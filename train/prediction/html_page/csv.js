@@ -16,7 +16,7 @@ function fromCsv(text) {
   const header = text.split(/[\r\n]/, 1)[0];
   const between = [",", ";", "\t"].find((one) => header.includes(one)) ?? ",";
   const cell = new RegExp(
-    `(?:"((?:[^"]+|"")*)"|([^${between}\r\n]*))(${between}|\r\n|\r|\n|$)`, "gy",
+    `(?:"((?:[^"]|"")*)"|([^${between}\r\n]*))(${between}|\r\n|\r|\n|$)`, "gy",
   );
   const rows = [[]];
   for (const [, quoted, plain, end] of text.matchAll(cell)) {

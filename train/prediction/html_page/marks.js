@@ -5,7 +5,7 @@ const classes = document.getElementById("classes");
 const said = document.getElementById("said");
 const columns = JSON.parse(list.dataset.columns);
 // An example is known by its group, if it is an observation, or by its first cell.
-const keyPlace = Math.max(columns.indexOf("group"), 0);
+const groupPlace = columns.indexOf("group");
 const NONE = "none of these";
 const UNSURE = "cannot tell";
 const ANOTHER = "another class…";
@@ -26,6 +26,10 @@ const marks = new Map();
 const kept = `topk_jax marks ${list.dataset.digest} `;
 let isKept = true;
 const markings = Array.from(list.children, addMarking);
+
+function keyOf(row) {
+  return row[groupPlace] || row[0];
+}
 
 function labelIn(element, name) {
   return element.dataset.label === undefined ? name : JSON.parse(element.dataset.label);
@@ -73,7 +77,7 @@ function tell(text) {
 // The controls of a card.
 function addMarking(card) {
   const rows = JSON.parse(card.dataset.rows);
-  const key = rows[0][keyPlace];
+  const key = keyOf(rows[0]);
   const members = Array.from(card.querySelectorAll(".set li, .empty b"), (element) => {
     const name = (element.querySelector(".name") ?? element).textContent;
     return { element, name, label: labelIn(element, name) };
@@ -105,7 +109,10 @@ function addMarking(card) {
   marking.append(caption, choice, other, unknown, written);
   card.querySelector(".words").append(marking);
 
+  let isShowing = false;
   function show() {
+    // To hide a field in which something is written may report that it changed.
+    isShowing = true;
     // The table that a mark was loaded from may have fewer rows.
     if (marks.has(key) && marks.get(key).rows.length !== rows.length) {
       keepMark(key, { ...marks.get(key), rows });
@@ -121,6 +128,7 @@ function addMarking(card) {
     written.textContent = mark ? `Marked: ${nameOf(mark)}` : "";
     card.classList.toggle("has-mark", mark !== undefined);
     members.forEach(({ element }, index) => element.classList.toggle("right", index === place));
+    isShowing = false;
   }
 
   function mark(label, words = "") {
@@ -147,6 +155,7 @@ function addMarking(card) {
     else markMember(Number(choice.value));
   });
   other.addEventListener("change", () => {
+    if (isShowing) return;
     const name = other.value.trim();
     const same = (one) => one.toLowerCase() === name.toLowerCase();
     mark(labels.get(name) ?? labels.get(Array.from(labels.keys()).find(same)) ?? name);
@@ -195,7 +204,7 @@ async function loadMarks(file) {
     const cell = (name) => row[header.indexOf(name)] ?? "";
     const [label, words] = [cell("label"), cell("label") ? "" : cell("mark")];
     const cells = columns.map(cell);
-    const key = cells[keyPlace];
+    const key = keyOf(cells);
     if (!key || !(label || words === NONE || words === UNSURE)) continue;
     const mark = found.get(key);
     if (mark === undefined) found.set(key, { rows: [cells], label, words });

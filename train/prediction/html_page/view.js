@@ -73,7 +73,8 @@ function show() {
 }
 
 function showElsewhere(wanted) {
-  elsewhere.hidden = !where || wanted === "";
+  if (!elsewhere) return;
+  elsewhere.hidden = wanted === "";
   if (elsewhere.hidden) return;
   const found = places.filter(({ text }) => text.includes(wanted));
   const pages = (place) => found.map((one) => one.pages[place]).filter(Boolean);

@@ -284,11 +284,6 @@ def a_folder_called_csv(root):
     return root / "photos.csv"
 
 
-LEAKING = [
-    (f"{label}{n}.png", label, role, f"plant {label}{n // 2}")
-    for label in CLASSES
-    for n, role in enumerate(["train", "val", "train", "test"])
-]
 SPLIT = ("path", "label", "split")
 GROUP = ("path", "label", "group")
 # What makes the table, and what the line says.
@@ -404,11 +399,6 @@ TABLES = {
     "one group in a class": (
         written(*[(path, label, label) for path, label in rows()], header=GROUP),
         "TABLE has no images for validation",
-    ),
-    "a leak": (
-        written(*LEAKING, header=("path", "label", "split", "group")),
-        "TABLE: 6 groups have images in two splits, which makes accuracies too good: plant ash0, "
-        "plant ash1, plant birch0, …",
     ),
     "no Parquet": (holding(b"PAR1", name="photos.parquet"), "TABLE is no Parquet file: "),
     "no label in Parquet": (

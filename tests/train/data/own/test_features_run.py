@@ -321,6 +321,26 @@ def test_evaluation_and_calibration_use_the_features_where_they_are(finished, wo
     start = (start[0], f"--features={tmp_path}/b.npz", start[2])
     (again,) = start_each("train.predict", [start], ENVIRONMENT)
     assert again == predicted
+    # As new data, they calibrate thresholds without the features of the run.
+    np.savez(tmp_path / "narrow.npz", features=np.ones((4, 2), np.float32), labels=np.zeros(4, int))
+    half, narrow = start_each(
+        "train.evaluate",
+        [
+            (*start[:2], "--recalibrate=half", f"--scores={tmp_path}/s.npz", f"--out={tmp_path}/o"),
+            (start[0], f"--features={tmp_path}/narrow.npz"),
+        ],
+        ENVIRONMENT,
+    )
+    assert (half.returncode, half.stderr) == (0, "")
+    assert "the promise" in half.stdout
+    with np.load(tmp_path / "s.npz") as scores, np.load(tmp_path / "b.npz") as given:
+        places = [int(name.removeprefix("row ")) for name in scores["names"]]
+        assert len(set(places)) == 90
+        assert scores["class_names"][scores["labels"]].tolist() == given["labels"][places].tolist()
+    report = unsealed(tmp_path / "o")
+    assert (report["num_examples"], report["num_calibration_examples"]) == (90, 90)
+    assert narrow.returncode == 2
+    assert "--features must be rows of 4 features, as in training;" in narrow.stderr
 
 
 def test_the_commands_of_the_page_run(tmp_path, monkeypatch):

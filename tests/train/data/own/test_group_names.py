@@ -80,7 +80,7 @@ def test_bursts_are_of_one_folder_and_camera():
         ("(o*)x", "finds a group in none of the 4"),
         ("(jpg)", "makes all 4 images one group, 'jpg'"),
         ("exif:ImageUniqueld", "no field 'ImageUniqueld'; did you mean 'ImageUniqueID'?"),
-        ("exif:ImageUniqueID", "the data have no files"),
+        ("exif:ImageUniqueID", "found in the paths, for the data are not images"),
         ("burst:soon", "a number greater than 0, such as burst:5; got 'soon'"),
         ("burst:nan", "got 'nan'"),
     ],

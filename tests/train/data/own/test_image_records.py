@@ -88,11 +88,12 @@ def test_records_are_the_same_data_as_the_files(tmp_path, make, capsys, caplog):
     for more in ({}, {"validation_fraction": 0.4, "test_fraction": 0.2}):
         caplog.clear()
         expected = load(kind, path, **fields, **more)
-        warned = [record.getMessage() for record in caplog.records]
+        warned = [record.getMessage().replace(str(path), str(out)) for record in caplog.records]
         caplog.clear()
         found = load(kind, out, **fields, **more)
         assert [record.getMessage() for record in caplog.records] == warned
-        assert bool(warned) == (make is with_a_test_split)
+        # The groups of the table are in several classes.
+        assert bool(warned) == (make in (with_a_test_split, table))
         assert found.class_names == expected.class_names
         assert found.image_shape == expected.image_shape
         assert found.digest == expected.digest

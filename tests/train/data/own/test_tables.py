@@ -11,6 +11,7 @@ from pyarrow import parquet
 from tests.train.data.own import divided, pictures
 from train.data.own import tables
 from train.data.own.listing import Role
+from train.foundation.errors import UserError
 
 CLASSES = ("ash", "birch", "cedar")
 
@@ -134,6 +135,44 @@ def test_a_path_finds_a_file_whose_name_looks_the_same(tmp_path, caplog):
         "he<U+0302>tre/5.png for h<U+00EA>tre/5.png<U+200B>",
     ]
     assert "names that look the same are one class: " in messages[2]
+
+
+def test_a_path_finds_a_file_whose_name_is_not_utf_8(tmp_path, caplog):
+    named = "sk\udce4rm.png"
+    table = write(tmp_path, rows(5))
+    (tmp_path / rows(5)[0][0]).rename(tmp_path / named)
+    table.write_text(table.read_text().replace(rows(5)[0][0], r"sk\udce4rm.png"))
+    assert find(table).paths[0] == named
+    assert caplog.messages == []
+
+
+def test_rows_that_are_marked_without_a_label_are_left_out(tmp_path, caplog):
+    listed = [(*row, "", "") for row in rows(5)]
+    listed[3:6] = [(listed[i][0], "", "cannot tell", "") for i in (3, 4)] + [
+        (listed[5][0], "", "none of these", "")
+    ]
+    table = write(tmp_path, listed, ("path", "label", "mark", "group"))
+    assert find(table).paths == tuple(row[0] for row in listed if row[1])
+    assert caplog.messages == [
+        f"config.dataset.path {table}: rows without a label are left out: 2 marked 'cannot tell', "
+        "1 marked 'none of these'"
+    ]
+    listed[2] = (listed[2][0], "", "perhaps", "")
+    with pytest.raises(UserError, match="row 3: the column label is empty"):
+        find(write(tmp_path, listed, ("path", "label", "mark", "group")))
+
+
+def test_an_apostrophe_before_a_formula_is_dropped(tmp_path):
+    labels = {
+        "'=SUM(A1)": "=SUM(A1)",
+        "''-x": "'-x",
+        "'+": "+",
+        "'@": "@",
+        "'s": "'s",
+        "a'=": "a'=",
+    }
+    listed = [(f"{index}{name[-1:]}.png", name) for index in range(5) for name in labels]
+    assert set(find(write(tmp_path, listed)).class_names) == set(labels.values())
 
 
 def test_missing_files_are_told_with_their_rows_and_can_be_left_out(tmp_path, caplog):

@@ -217,7 +217,7 @@ def test_set_sizes_are_shares_by_loss_with_seeds_together(tmp_path):
     centers = [bar.get_x() + bar.get_width() / 2 for bar in ours.patches]
     np.testing.assert_allclose(centers, range(5), atol=1e-12)
     # 1,000 * 1 + 999 * 2 + 1 * 4 over 2,000.
-    assert [text.get_text() for text in ours.texts] == ["mean 1.50"]
+    assert [text.get_text() for text in ours.texts] == ["mean 1.50\n1,000 images, 2 seeds"]
     assert ours.get_xlim()[1] < 3
     assert (
         figure.get_supxlabel() == "classes in the set of average size 5\nlarger sets, not shown: 1"
@@ -244,6 +244,7 @@ def test_set_sizes_by_shot_have_a_row_for_each_loss(tmp_path):
     # There is nothing to show for a shot without images.
     assert heights(few) == []
     assert [text.get_text() for text in few.texts] == ["no images"]
+    assert [text.get_text() for text in medium.texts] == ["mean 1.75\n4 images"]
     np.testing.assert_allclose(heights(medium), [0, 0.25, 0.75])
     np.testing.assert_allclose(heights(many), [0, 0.75, 0.25])
     assert len({bars.patches[0].get_hatch() for bars in (medium, many)}) == 2
@@ -351,8 +352,9 @@ def test_what_makes_no_figure_of_networks_is_refused(tmp_path):
 
 def test_the_curves_of_one_run_are_those_that_it_drew_itself(tmp_path):
     runs = read(make_run(tmp_path / "a"))
-    loss, accuracy = learning.learning_curves(runs, metric=None).axes
-    drawn = {line.get_label(): line for line in loss.lines + accuracy.lines}
+    figure = learning.learning_curves(runs, metric=None)
+    loss, accuracy = figure.axes
+    drawn = {line.get_label(): line for line in loss.lines[:-1] + accuracy.lines[:-1]}
     assert set(drawn) == {
         "training loss",
         "validation loss",
@@ -360,20 +362,18 @@ def test_the_curves_of_one_run_are_those_that_it_drew_itself(tmp_path):
         "validation top-1 accuracy",
         "validation top-3 accuracy",
         "validation macro top-3 accuracy",
-        "epoch 2: best validation macro top-3 accuracy",
     }
+    assert figure.get_suptitle() == (
+        "dotted: epoch 2, selected for the best validation macro top-3 accuracy: 60.00%"
+    )
     np.testing.assert_allclose(drawn["training loss"].get_xdata(), [0.8, 1.0, 1.8, 2.0])
     # The steps of an epoch are known from any epoch that is logged.
     later = read(make_run(tmp_path / "b", lines=lines_of_run()[3:]))
     [training, *_] = learning.learning_curves(later, metric=None).axes[0].lines
     np.testing.assert_allclose(training.get_xdata(), [1.8, 2.0])
     accuracy = learning.learning_curves(runs, metric="top_1_accuracy").axes[1]
-    labels = {line.get_label() for line in accuracy.lines}
-    assert labels == {
-        "training accuracy",
-        "validation top-1 accuracy",
-        "epoch 2: best validation macro top-3 accuracy",
-    }
+    labels = {line.get_label() for line in accuracy.lines[:-1]}
+    assert labels == {"training accuracy", "validation top-1 accuracy"}
 
 
 def test_the_curves_of_several_runs_are_a_line_each(tmp_path):
@@ -391,4 +391,8 @@ def test_the_curves_of_several_runs_are_a_line_each(tmp_path):
     np.testing.assert_allclose(metric.lines[2].get_ydata(), [0.3, 0.6])
     assert loss.get_ylabel() == "training loss"
     assert metric.get_ylabel() == "validation macro top-3 accuracy"
+    # The epoch that each run selected has a ring.
+    rings = [tuple(line.get_xydata()[0]) for line in metric.lines[3:]]
+    assert rings == [(2.0, 0.6)] * 3
+    assert figure.get_suptitle() == "ring: the epoch selected by macro top-3 accuracy"
     assert loss.get_xlabel() == metric.get_xlabel() == "epoch"

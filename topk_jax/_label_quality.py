@@ -1,0 +1,184 @@
+"""How well labels fit the probabilities of a classifier that was not trained on them."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from topk_jax import _checks, _numerics, _sharding
+
+__all__ = ["confident_classes", "confident_joint", "label_margins"]
+
+# How far below its threshold a probability may be, because means are rounded; as in cleanlab.
+_ROUNDING = 1e-6
+
+
+def label_margins(scores: ArrayLike, labels: ArrayLike) -> jax.Array:
+    r"""How far the score of the label is above the largest score of the other classes.
+
+    .. math::
+        m(s, y) = s_y - \max_{j \ne y} s_j
+
+    A label is likely to be wrong if its margin is far below 0, and if the classifier was not
+    trained on the example. Of probabilities p, (m(p, y) + 1) / 2 is the normalized margin of
+    cleanlab. Of logits or log-probabilities it is the logarithm of a ratio of probabilities.
+
+    Args:
+        scores: floating-point scores or probabilities, `[..., L]`, with L at least 2.
+        labels: integer classes, `[...]`.
+
+    Returns:
+        Floating-point, `[...]`. NaN where a score is NaN or +inf or the label is outside [0, L).
+
+    Raises:
+        TypeError: `scores` is not floating-point or `labels` is not integer.
+        ValueError: the shapes do not match, or there is only one class.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import metrics
+        >>> probabilities = jnp.array([[0.5, 0.25, 0.25], [0.75, 0.125, 0.125]])
+        >>> print(metrics.label_margins(probabilities, jnp.array([0, 2])))
+        [ 0.25  -0.625]
+
+    See Also:
+        `label_ranks`, `confident_joint`.
+
+    Source: Northcutt, Jiang and Chuang (2021), "Confident learning: estimating uncertainty in
+    dataset labels"; Pleiss et al. (2020), "Identifying mislabeled data using the area under the
+    margin ranking", for logits.
+    """
+    values, labels = _checks.logits_and_labels(scores, labels, name="scores")
+    if values.shape[-1] < 2:
+        raise ValueError(f"scores must have at least two classes, got shape {values.shape}.")
+    return _label_margins(values, labels)
+
+
+def confident_classes(probabilities: ArrayLike, thresholds: ArrayLike) -> jax.Array:
+    r"""The class that an example most likely belongs to, if it reaches the threshold of a class.
+
+    .. math::
+        c(p) = \begin{cases}
+            -1 & \text{if } A = \emptyset \\
+            j & \text{if } A = \{ j \} \\
+            \arg\max_j p_j & \text{otherwise}
+        \end{cases}
+        \qquad A = \{ j : p_j \ge t_j - 10^{-6} \}
+
+    Args:
+        probabilities: floating-point, `[..., L]`.
+        thresholds: real, `[L]`, one for each class; infinity for a class that no example may be
+            taken for. `confident_joint` uses the mean probability of the label over the examples
+            with this label.
+
+    Returns:
+        Integers, `[...]`, from 0 to L - 1, or -1. Of equal probabilities, the lowest index counts.
+        -1 where a probability is NaN.
+
+    Raises:
+        TypeError: `probabilities` is not floating-point or `thresholds` is not real.
+        ValueError: `thresholds` does not have one value for each class.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import metrics
+        >>> probabilities = jnp.array([[0.5, 0.25, 0.25], [0.25, 0.25, 0.5], [0.5, 0.375, 0.125]])
+        >>> print(metrics.confident_classes(probabilities, jnp.array([0.75, 0.375, 0.375])))
+        [-1  2  1]
+
+    See Also:
+        `confident_joint`.
+
+    Source: Northcutt, Jiang and Chuang (2021), "Confident learning: estimating uncertainty in
+    dataset labels", equation 1. If several classes reach their thresholds, cleanlab and this
+    function take the most probable class of all, and the paper takes the most probable of these.
+    """
+    values = _checks.floating_array(probabilities, "probabilities")
+    limits = _checks.real_array(thresholds, "thresholds", values.shape[-1:], values.dtype)
+    return _confident_classes(values, limits)
+
+
+def confident_joint(probabilities: ArrayLike, labels: ArrayLike) -> jax.Array:
+    r"""How many examples with each label confidently belong to each class.
+
+    .. math::
+        C_{ij} = \#\{ n : y_n = i, c(p_n) = j \}, \qquad
+        t_j = \frac{1}{\#\{ n : y_n = j \}} \sum_{n : y_n = j} p_{nj}
+
+    Here c is `confident_classes` with the thresholds t. On the diagonal, the numbers are at least
+    1. The estimated number of wrong labels among the :math:`n_i` examples with the label i is
+    :math:`n_i (1 - C_{ii} / \sum_j C_{ij})`.
+
+    Args:
+        probabilities: floating-point, `[..., L]`, of a classifier that was not trained on the
+            example, as in cross-validation.
+        labels: integer classes, `[...]`. An example whose label is outside [0, L) is left out.
+
+    Returns:
+        Integers, `[L, L]`: the label, and the class. An example with a NaN is left out.
+
+    Raises:
+        TypeError: `probabilities` is not floating-point or `labels` is not integer.
+        ValueError: the shapes do not match.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> from topk_jax import metrics
+        >>> probabilities = jnp.array([[0.875, 0.125], [0.25, 0.75], [0.25, 0.75], [0.5, 0.5]])
+        >>> print(metrics.confident_joint(probabilities, jnp.array([0, 0, 1, 1])))
+        [[1 1]
+         [0 1]]
+
+    See Also:
+        `confident_classes`, `label_margins`.
+
+    Source: Northcutt, Jiang and Chuang (2021), "Confident learning: estimating uncertainty in
+    dataset labels", equations 1 and 2; cleanlab's `compute_confident_joint`, not calibrated.
+    """
+    values, labels = _checks.logits_and_labels(probabilities, labels, name="probabilities")
+    return _confident_joint(values, labels)
+
+
+@jax.jit
+def _label_margins(scores: jax.Array, labels: jax.Array) -> jax.Array:
+    others = _numerics.without_label(scores, labels).max(axis=-1)
+    margins = _numerics.score_of_label(scores, labels) - others
+    return _numerics.nan_where_invalid(margins, scores, labels)
+
+
+@jax.jit
+def _confident_classes(probabilities: jax.Array, thresholds: jax.Array) -> jax.Array:
+    reached = probabilities >= jnp.broadcast_to(thresholds - _ROUNDING, probabilities.shape)
+    only, most_probable = reached.argmax(axis=-1), probabilities.argmax(axis=-1)
+    found = jnp.where(reached.sum(axis=-1) > 1, most_probable, only)
+    is_confident = reached.any(axis=-1) & ~jnp.isnan(probabilities).any(axis=-1)
+    return jnp.where(is_confident, found, -1)
+
+
+@jax.jit
+def _confident_joint(probabilities: jax.Array, labels: jax.Array) -> jax.Array:
+    num_classes = probabilities.shape[-1]
+    valid = _numerics.valid_examples(probabilities, labels)
+    # What is left out gets an index past the end and is dropped.
+    given = jnp.where(valid, labels, num_classes)
+
+    def of_labels(given: jax.Array, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+        zeros, given = jnp.zeros(num_classes, values.dtype), given.reshape(-1)
+        total = zeros.at[given].add(values.reshape(-1), mode="drop")
+        return total, zeros.at[given].add(1, mode="drop")
+
+    def of_pairs(given: jax.Array, found: jax.Array) -> jax.Array:
+        zeros = jnp.zeros((num_classes, num_classes), jnp.int32)
+        return zeros.at[given.reshape(-1), found.reshape(-1)].add(1, mode="drop")
+
+    own = jnp.where(valid, _numerics.score_of_label(probabilities, labels), 0)
+    total, count = _sharding.sum_examples(of_labels, given, own)
+    # Above the rounding: a class of probability 0 is not reached by all examples.
+    means = jnp.maximum(total / jnp.maximum(count, 1), 2 * _ROUNDING)
+    thresholds = jnp.where(count > 0, means, jnp.inf)
+    found = _confident_classes(probabilities, thresholds)
+    found = jnp.where(found >= 0, found, num_classes)
+    joint = _sharding.sum_examples(of_pairs, given, found)
+    diagonal = jnp.eye(num_classes, dtype=bool)
+    return jnp.where(diagonal, jnp.maximum(joint, 1), joint)

@@ -1,0 +1,108 @@
+"""The examples of all splits of a data set of features, as an audit takes them."""
+
+import dataclasses
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from train.data import records
+from train.data.dataset import Dataset, DatasetSpec
+from train.data.own import corrections
+from train.data.own.listing import Role
+from train.data.records import Rows, Split
+
+# What stands before the name of a group; see `Split`.
+_GROUP = "group "
+
+
+@dataclass(frozen=True)
+class Examples:
+    """Examples with features, in any order.
+
+    Attributes:
+        parts: the splits that have their features.
+        places: the index of each in all splits, one after another, [n].
+        labels: the classes, int32 [n].
+        names: the names, texts [n].
+        splits: the names of their splits, texts [n].
+        groups: the names of their groups, texts [n]; None if they have none.
+        class_names: the names of the classes.
+        mean: the mean of each feature over the training rows, float32 [d].
+        scale: what makes the rows have a mean square length of 1, float32 [d].
+    """
+
+    parts: tuple[Split, ...]
+    places: np.ndarray
+    labels: np.ndarray
+    names: np.ndarray
+    splits: np.ndarray
+    groups: np.ndarray | None
+    class_names: tuple[str, ...]
+    mean: np.ndarray
+    scale: np.ndarray
+
+    def __len__(self) -> int:
+        """The number of examples."""
+        return len(self.labels)
+
+    def take(self, chosen: np.ndarray) -> "Examples":
+        """Some of the examples."""
+        return dataclasses.replace(
+            self,
+            places=self.places[chosen],
+            labels=self.labels[chosen],
+            names=self.names[chosen],
+            splits=self.splits[chosen],
+            groups=None if self.groups is None else self.groups[chosen],
+        )
+
+    def rows(self, chosen: np.ndarray) -> np.ndarray:
+        """The normalized features of some examples, float32 [m, d]."""
+        places = self.places[chosen]
+        found = np.empty((len(places), len(self.mean)), np.float32)
+        start = 0
+        for part in self.parts:
+            here = np.flatnonzero((places >= start) & (places < start + len(part)))
+            assert isinstance(part.images, np.ndarray | Rows)
+            found[here] = records.gather(part.images, places[here] - start)
+            start += len(part)
+        return (found - self.mean) * self.scale
+
+    def group_names(self) -> Iterator[str]:
+        """The name of the group of each example; empty for an example that is in no group."""
+        for group in self.groups if self.groups is not None else [""] * len(self):
+            yield group.removeprefix(_GROUP) if group.startswith(_GROUP) else ""
+
+
+def of_dataset(dataset: Dataset, spec: DatasetSpec) -> Examples:
+    """The examples of the three splits of a data set of features, which a spec has opened."""
+    parts = (dataset.train, dataset.validation, dataset.test)
+    words = [role.name.lower() for role in Role]
+    groups = [part.groups for part in parts]
+    known = [one for one in groups if one is not None]
+    mean, std = (
+        np.array(of_spec if found is None else found, np.float32)
+        for found, of_spec in ((dataset.mean, spec.mean), (dataset.std, spec.std))
+    )
+    return Examples(
+        parts=parts,
+        places=np.arange(sum(map(len, parts))),
+        labels=np.concatenate([part.labels for part in parts]),
+        names=np.concatenate([_names(*one) for one in zip(parts, words, strict=True)]),
+        splits=np.repeat(np.array(words, object), list(map(len, parts))),
+        groups=np.concatenate(known) if len(known) == len(parts) else None,
+        class_names=(*dataset.class_names, *dataset.unseen_class_names),
+        mean=mean,
+        scale=1 / (std * np.float32(np.sqrt(len(std)))),
+    )
+
+
+def _names(part: Split, word: str) -> np.ndarray:
+    if part.names is not None:
+        return part.names
+    if isinstance(part.images, Rows):
+        texts = [corrections.row_name(row) for row in part.images.indices.tolist()]
+    else:
+        texts = [f"{word}[{index}]" for index in range(len(part))]
+    return np.array(texts, object)

@@ -1,0 +1,210 @@
+"""Finds what makes accuracies too good before the first step.
+
+That is splits that divide likely groups, and images of different splits that look alike.
+"""
+
+import csv
+import functools
+import hashlib
+import io
+import shlex
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from absl import logging
+
+from train.configuration.datasets import FolderFields, OwnImageFields
+from train.data import Dataset
+from train.data.own import exif, likely_groups, near_duplicates, thumbnails
+from train.data.own.encoded_images import EncodedImages
+from train.data.own.likely_groups import Likely
+from train.data.own.listing import Listing, Role
+from train.data.own.near_duplicates import Pairs
+from train.data.records import Records
+from train.devices import processes
+from train.foundation import files, reading
+from train.foundation.spelling import spell
+from train.workdir import run_files, terminal
+
+_COLUMNS = ("image", "split", "class", "looks_like", "its_split", "its_class", "correlation")
+# The names of the splits in the file and in messages.
+_WORDS = {Role.TRAIN: "train", Role.VALIDATION: "validation", Role.TEST: "test"}
+# What is kept of an image: its grey copy, a hash of the camera, and the time.
+_TAKEN = struct.Struct("<8sd")
+_PIXELS = thumbnails.SIDE**2
+_ROW = _PIXELS + _TAKEN.size
+_AHEAD = 256
+
+
+@dataclass(frozen=True)
+class Overlooked:
+    """What was found in the images of a data set.
+
+    Attributes:
+        likely: a line about likely groups that splits divide; empty if there are none.
+        rows: the images that look like one of another split, as in the file.
+        summary: a line about these; empty if there are none.
+    """
+
+    likely: str = ""
+    rows: Sequence[Sequence[str]] = ()
+    summary: str = ""
+
+    def tell(self, workdir: Path) -> None:
+        """Warns of what was found, and lists it in the folder of the run."""
+        if self.likely:
+            logging.warning("%s", self.likely)
+        if self.rows:
+            path = workdir / run_files.NEAR_DUPLICATES
+            text = io.StringIO(newline="")
+            csv.writer(text).writerows([_COLUMNS, *self.rows])
+            files.write_whole(path, text.getvalue().encode(errors="surrogateescape"))
+            logging.warning("%s; listed in %s", self.summary, path)
+
+
+NOTHING = Overlooked()
+
+
+def find(dataset: Dataset, fields: OwnImageFields) -> Overlooked:
+    """What makes accuracies too good; the same in all processes.
+
+    Args:
+        dataset: the opened data set.
+        fields: `config.dataset`.
+    """
+    records, listed = dataset.train.images, dataset.files
+    if not isinstance(records, Records) or listed is None:
+        return NOTHING
+    source = records.source
+    assert isinstance(source, EncodedImages)
+    splits = (dataset.train, dataset.validation, dataset.test)
+    # Training images may be chosen.
+    used = np.concatenate([one.images.indices for one in splits if isinstance(one.images, Records)])
+    listing = listed.listing.take(used.tolist())
+    likely = None
+    if not listing.has_groups:
+        likely = likely_groups.by_names(listing.paths, listing.labels)
+    if not fields.list_near_duplicates:
+        return Overlooked(_divided(listing, likely, fields, records.name))
+    copies, taken = _look(source, used)
+    if likely is None and not listing.has_groups:
+        likely = likely_groups.by_times(listing.paths, taken, listing.labels)
+    pairs = _between_splits(near_duplicates.find(copies), listing.roles)
+    line = _divided(listing, likely, fields, records.name)
+    rows, summary = _described(pairs, listing)
+    # Nothing else was proposed, and some splits are not given.
+    is_free = not (line or listing.has_groups) and bool(set(Role) - listing.given)
+    if rows and is_free and isinstance(fields, FolderFields):
+        flag = spell("config.dataset.group=near_duplicates")
+        summary += f"; --{flag} keeps images that look alike in one split"
+    return Overlooked(line, rows, summary)
+
+
+def _look(source: EncodedImages, used: np.ndarray) -> tuple[np.ndarray, list[exif.Taken | None]]:
+    """The grey copy of each image, and when and with which camera it was taken."""
+
+    def look(part: range) -> np.ndarray:
+        indices = used[part].tolist()
+        looked = reading.in_threads(functools.partial(_row, source), indices, ahead=_AHEAD)
+        tracked = terminal.tracked(looked, total=len(part), what="comparing the images")
+        return np.array([*tracked], np.uint8).reshape(-1, _ROW)
+
+    found = processes.gather_parts(len(used), look)
+    taken = [_TAKEN.unpack(row[_PIXELS:].tobytes()) for row in found]
+    return found[:, :_PIXELS], [
+        None if np.isnan(seconds) else exif.Taken(camera.hex(), seconds)
+        for camera, seconds in taken
+    ]
+
+
+def _row(source: EncodedImages, index: int) -> np.ndarray:
+    """What is kept of an image, uint8 [_ROW]."""
+    copy, taken = None, None
+    try:
+        with source.open(index) as file:
+            copy = thumbnails.make(file)
+            file.seek(0)
+            taken = exif.taken(file)
+    except (OSError, ValueError):
+        pass  # It is reported by the check of all images.
+    camera, seconds = ("", np.nan) if taken is None else taken
+    packed = _TAKEN.pack(hashlib.sha256(camera.encode(errors="replace")).digest()[:8], seconds)
+    return np.concatenate([thumbnails.stacked([copy])[0], np.frombuffer(packed, np.uint8)])
+
+
+def _divided(listing: Listing, likely: Likely | None, fields: OwnImageFields, name: str) -> str:
+    """A line about likely groups that splits divide; empty if there are none."""
+    if likely is None:
+        return ""
+    members: dict[str, list[int]] = {}
+    for index, group in enumerate(likely.groups):
+        if group:
+            members.setdefault(group, []).append(index)
+    divided = [
+        indices for indices in members.values() if len(set(listing.roles[indices].tolist())) > 1
+    ]
+    if not divided:
+        return ""
+    several = sum(len(indices) > 1 for indices in members.values())
+    first, *others = divided[0]
+    second = next(one for one in others if listing.roles[one] != listing.roles[first])
+    is_free = bool(set(Role) - listing.given)
+    if isinstance(fields, FolderFields):
+        flag = spell(f"config.dataset.group={shlex.quote(likely.grammar)}")
+        advice = f"--{flag} keeps each in one split" if is_free else f"--{flag} names them"
+    else:
+        advice = "a column group of the data " + (
+            "keeps each in one split" if is_free else "names them"
+        )
+    return (
+        f"{name}: {likely.what} look like those of groups, such as {listing.paths[first]} and "
+        f"{listing.paths[second]}: "
+        f"{several:,} groups of several images, {len(divided):,} of them in several splits, which "
+        f"makes accuracies too good; {advice}"
+    )
+
+
+def _between_splits(pairs: Pairs, roles: np.ndarray) -> Pairs:
+    return pairs.take(roles[pairs.first] != roles[pairs.second])
+
+
+def _described(pairs: Pairs, listing: Listing) -> tuple[Sequence[Sequence[str]], str]:
+    """The most similar image of another split for each image, and a summary of all.
+
+    Of two splits, the later one of training, validation and test has the image, and the earlier one
+    the image that it looks like.
+    """
+    best: dict[int, tuple[float, int]] = {}
+    pairs_of_indices = zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)
+    for (one, other), correlation in zip(pairs_of_indices, pairs.correlation.tolist(), strict=True):
+        earlier, later = sorted((one, other), key=lambda index: int(listing.roles[index]))
+        best[later] = max(best.get(later, (-1.0, -1)), (correlation, earlier))
+    if not best:
+        return (), ""
+    classes = (*listing.class_names, *listing.unseen_names)
+
+    def described(index: int) -> list[str]:
+        word = _WORDS[Role(int(listing.roles[index]))]
+        return [listing.paths[index], word, classes[listing.labels[index]]]
+
+    rows = [
+        [*described(later), *described(earlier), f"{correlation:.3f}"]
+        for later, (correlation, earlier) in sorted(best.items())
+    ]
+    counts = {
+        role: (sum(listing.roles[index] == role for index in best), (listing.roles == role).sum())
+        for role in (Role.VALIDATION, Role.TEST)
+    }
+    numbers = " and ".join(
+        f"{count:,} of {total:,} {_WORDS[role]} images"
+        for role, (count, total) in counts.items()
+        if count
+    )
+    image, _, _, other, *_ = rows[0]
+    return rows, (
+        f"near-duplicates: {numbers} look like an image of another split, such as {image} and "
+        f"{other}, which makes accuracies too good"
+    )
