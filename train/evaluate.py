@@ -22,7 +22,7 @@ import numpy as np
 from absl import flags
 
 from train.data.own import group_names
-from train.evaluation import conformal_rules, metric
+from train.evaluation import combinations, conformal_rules, metric
 from train.evaluation.conformal_rules import ConformalRule
 from train.foundation import command_line, fields, files, flag_rules, json_files
 from train.foundation.errors import UserError
@@ -147,6 +147,12 @@ _RULES = flags.DEFINE_list(
     "Conformal rules that are compared at each of --coverages, with commas between, or all. "
     f"{conformal_rules.IN_WORDS}.",
 )
+_COMBINE = flags.DEFINE_string(
+    "combine",
+    None,
+    "How the examples of an observation are combined, in the second reading of a split whose "
+    f"examples have groups; by default {combinations.DEFAULT}. {combinations.IN_WORDS}.",
+)
 _FIGURE = flags.DEFINE_string(
     "figure",
     None,
@@ -221,6 +227,12 @@ _ROWS = flag_rules.declare(
     Flag("thresholds", needs=_NEW, because="a split is evaluated with thresholds of validation"),
     Flag("thresholds", excludes=("recalibrate",), because="that makes thresholds of its own"),
     Flag("split", fields.one_of(_SPLITS)),
+    Flag(
+        "combine",
+        fields.one_of(combinations.COMBINATIONS),
+        excludes=_NEW,
+        because="new data are evaluated example by example",
+    ),
     Flag("calibration", fields.one_of(("all", "half"))),
     Flag("labels", needs=("logits",)),
     Flag("calibration_logits", needs=("logits",)),
@@ -392,6 +404,7 @@ def _report(
         class_counts=class_counts,
         rules=_rules(examples, calibrated_on, class_counts),
         class_names=class_names,
+        combined_by=_COMBINE.value or combinations.DEFAULT,
     )
 
 

@@ -149,10 +149,7 @@ def combine(examples: Predictions, combination: Combination) -> Observations:
     assert examples.groups is not None
     names, of = example_groups.numbered(examples.groups)
     sizes = np.bincount(of)
-    lowest = np.full(len(names), np.iinfo(np.int64).max)
-    highest = np.full(len(names), -1)
-    np.minimum.at(lowest, of, examples.labels)
-    np.maximum.at(highest, of, examples.labels)
+    lowest, highest = _extreme_labels(of, examples.labels)
     ambiguous = np.flatnonzero(lowest != highest)
     if ambiguous.size:
         first = printable(names[ambiguous[0]])
@@ -192,6 +189,23 @@ def combine(examples: Predictions, combination: Combination) -> Observations:
         groups=names,
     )
     return Observations(predictions, sizes, ambiguous.size)
+
+
+def have_labels(examples: Predictions) -> bool:
+    """Whether an observation of these examples has examples of one class."""
+    assert examples.groups is not None
+    _, of = example_groups.numbered(examples.groups)
+    lowest, highest = _extreme_labels(of, examples.labels)
+    return bool((lowest == highest).any())
+
+
+def _extreme_labels(of: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest and the largest label of each observation; `of` has that of each example."""
+    number = int(of.max()) + 1
+    lowest, highest = np.full(number, np.iinfo(np.int64).max), np.full(number, -1)
+    np.minimum.at(lowest, of, labels)
+    np.maximum.at(highest, of, labels)
+    return lowest, highest
 
 
 def _pooled(

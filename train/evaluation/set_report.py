@@ -16,6 +16,7 @@ from train.evaluation import (
     intervals,
     metric,
     observation_report,
+    observations,
     score_files,
     set_rules,
     summaries,
@@ -214,6 +215,11 @@ def observations_report(
         logging.warning(
             "nothing is reported of observations: the scores of their examples are combined by "
             "logarithms, and these scores are not from 0 to 1"
+        )
+        return None
+    if not all(map(observations.have_labels, parts)):
+        logging.warning(
+            "nothing is reported of observations: each of them has examples of several classes"
         )
         return None
 

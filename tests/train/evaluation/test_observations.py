@@ -272,6 +272,21 @@ def test_scores_of_any_size_have_no_report_of_observations(readings, caplog):
     assert "these scores are not from 0 to 1" in caplog.text
 
 
+def test_groups_of_several_classes_each_have_no_report_of_observations(readings, caplog):
+    examples, validation, given = readings
+    of_two = np.array([f"group {index // 2}" for index in range(len(examples.labels))], object)
+    mixed = Predictions(
+        examples.loss,
+        examples.scores,
+        np.arange(len(of_two), dtype=np.int32) % 2,
+        examples.ranks,
+        groups=of_two,
+    ).take(np.arange(len(of_two) // 2 * 2))
+    document = set_report(mixed, validation, **given | {"coverages": (0.75,)}).to_json()
+    assert "observations" not in document
+    assert "each of them has examples of several classes" in caplog.text
+
+
 def test_observations_have_the_coverage_that_was_asked(rng):
     """400 repetitions: one has a deviation of 0.08, and their mean one of 0.004."""
     covered = []
