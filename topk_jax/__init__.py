@@ -1,6 +1,7 @@
 """Set-valued classification: losses, sets, calibration and metrics as pure jittable functions."""
 
 import importlib
+import sys
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -12,9 +13,22 @@ if TYPE_CHECKING:
 else:
     # On first use, as they import JAX. Type checkers would take it for any name.
     def __getattr__(name: str) -> ModuleType:
-        if name.startswith("_") or name not in __all__:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        return importlib.import_module(f"{__name__}.{name}")
+        if not name.startswith("_"):
+            if name in __all__:
+                return importlib.import_module(f"{__name__}.{name}")
+            modules = (f"{__name__}.{one}" for one in __all__ if not one.startswith("_"))
+            with_it = [one for one in modules if name in importlib.import_module(one).__all__]
+            if with_it:
+                raise AttributeError(
+                    f"module {__name__!r} has no attribute {name!r}; see {' and '.join(with_it)}",
+                    name=name,
+                )
+        # Python suggests a similar name of the object.
+        raise AttributeError(
+            f"module {__name__!r} has no attribute {name!r}",
+            name=name,
+            obj=sys.modules[__name__],
+        )
 
 
 def __dir__() -> list[str]:

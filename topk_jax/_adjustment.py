@@ -1,5 +1,7 @@
 """Logits and losses adjusted by the frequencies of the classes in training."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable
 
 import jax

@@ -4,6 +4,8 @@ All of them are computed from masked sums and counts (`Tally`), which add up ove
 devices. A mean of batch means would give padded batches and rare classes a wrong weight.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Hashable
 from functools import partial
@@ -42,9 +44,9 @@ class Tally:
     """Sums and counts of values, over all examples (`[]`) or per class (`[L]`).
 
     Tallies of parts of the data add up exactly to the tally of all data, in any order: with `+` or
-    `sum` over batches, and with `jax.lax.psum` over devices. The numbers are integers with 32 bits (64 in
-    JAX's 64-bit mode), so each total must stay below 2^31, which is about two million sets of a
-    thousand classes. `mean` adds up the totals of all classes, and this sum may be larger.
+    `sum` over batches, and with `jax.lax.psum` over devices. The numbers are integers with 32 bits
+    (64 in JAX's 64-bit mode), so each total must stay below 2^31, which is about two million sets
+    of a thousand classes. `mean` adds up the totals of all classes, and this sum may be larger.
 
     Attributes:
         total: the sum of the values, integers.
@@ -62,7 +64,7 @@ class Tally:
     total: jax.Array
     count: jax.Array
 
-    def __add__(self, other: "Tally") -> "Tally":
+    def __add__(self, other: Tally) -> Tally:
         """The tally of both parts."""
         if not isinstance(other, Tally):
             return NotImplemented
@@ -72,7 +74,7 @@ class Tally:
             )
         return Tally(self.total + other.total, self.count + other.count)
 
-    def __radd__(self, other: int) -> "Tally":
+    def __radd__(self, other: int) -> Tally:
         """The tally itself, for the 0 that the function `sum` starts with."""
         if not isinstance(other, int) or other != 0:
             return NotImplemented

@@ -1,12 +1,13 @@
 """`import topk_jax`: its modules need no import of their own, and are imported when used."""
 
+import inspect
 import subprocess
 import sys
 
 import pytest
 
 import topk_jax
-from topk_jax import losses
+from topk_jax import losses, operators, sets
 
 
 def test_modules_are_attributes():
@@ -14,6 +15,24 @@ def test_modules_are_attributes():
     assert {"heads", "losses", "metrics", "operators", "sets", "__version__"} <= {*dir(topk_jax)}
     with pytest.raises(AttributeError, match="'topk_jax' has no attribute 'losse'"):
         topk_jax.losse  # noqa: B018
+
+
+def test_a_name_of_a_module_or_like_one_is_suggested():
+    with pytest.raises(AttributeError, match=r"see topk_jax\.heads and topk_jax\.losses$"):
+        topk_jax.cross_entropy  # noqa: B018
+    code = "import topk_jax; topk_jax.metrix"
+    ended = subprocess.run(
+        [sys.executable, "-c", code], stderr=subprocess.PIPE, text=True, check=False
+    )
+    assert ended.stderr.endswith("no attribute 'metrix'. Did you mean: 'metrics'?\n")
+
+
+def test_help_has_short_types():
+    names = [(module, name) for module in (losses, operators, sets) for name in module.__all__]
+    for module, name in names:
+        function = getattr(module, name)
+        if inspect.isfunction(function):
+            assert "Union" not in str(inspect.signature(function)), name
 
 
 def test_the_package_imports_jax_on_first_use():

@@ -1,5 +1,7 @@
 """The average-K loss of two heads, over blocks of classes."""
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Hashable

@@ -1,5 +1,7 @@
 """Linear and cosine heads, which turn features into the scores of the classes."""
 
+from __future__ import annotations
+
 from typing import Any, NamedTuple
 
 import jax

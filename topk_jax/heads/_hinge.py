@@ -6,6 +6,8 @@ rank as among all classes. Their scores are then computed again, with a gradient
 `topk_jax.losses`.
 """
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

@@ -1,5 +1,7 @@
 """The noised top-K hinge of a head, over blocks of classes."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

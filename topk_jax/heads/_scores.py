@@ -1,5 +1,7 @@
 """The scores of a head whose classes may be split over devices."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

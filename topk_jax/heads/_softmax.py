@@ -1,5 +1,7 @@
 """The cross-entropy of a head, over blocks of classes."""
 
+from __future__ import annotations
+
 import functools
 from typing import Any
 

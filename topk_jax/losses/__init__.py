@@ -1,7 +1,9 @@
 """Losses for set-valued classification: one loss per example, unless they couple the batch.
 
 A traced parameter outside its range cannot raise, so it makes every loss NaN. A NaN or +inf logit,
-or a label outside [0, L), makes the loss and gradient of its own example NaN.
+or a label outside [0, L), makes the loss and gradient of its own example NaN. A logit of -inf masks
+its class. The label of a masked class has a large finite loss, about 1e30 for most losses, so that
+one such example can be noticed and does not make parameters NaN.
 """
 
 from topk_jax.losses import (

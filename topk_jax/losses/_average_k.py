@@ -1,5 +1,7 @@
 """The average-K loss: one head proposes candidate classes, and another head learns from them."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable
 from fractions import Fraction

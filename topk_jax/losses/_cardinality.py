@@ -1,5 +1,7 @@
 """The choice of a set size for each example: its costs, and the loss of a network that chooses."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 
 import jax

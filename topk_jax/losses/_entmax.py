@@ -1,5 +1,7 @@
 """The losses of the entmax family, from cross-entropy to the sparsemax loss."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable
 from functools import partial
 from typing import Any
@@ -40,7 +42,8 @@ def entmax_loss(
     scores at least :math:`1 / (\alpha - 1)` above all other classes.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         alpha: scalar from 1 to 2; with larger values fewer classes have a gradient. May be traced.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
@@ -93,7 +96,8 @@ def sparsemax_loss(
     above lambda. This is also `sparse_top_loss` with the true class as the only target.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
             gradient of the others are 0, whatever their logits and label are.

@@ -4,6 +4,8 @@ Each hinge applies `nan_where_invalid` to its argument. If it were applied to th
 inactive hinge would keep the NaN of an invalid example out of the gradient.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable
 
 import jax
@@ -92,7 +94,8 @@ def top_k_hinge(
     .. math:: \ell(s, y) = \bigl(1 + (s_{\setminus y})_{[k]} - s_y\bigr)_+
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L - 1.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
@@ -153,7 +156,8 @@ def convex_top_k_hinge(
     .. math:: \ell(s, y) = \Bigl(\frac1k \sum_{i=1}^k (s + 1 - e_y)_{[i]} - s_y\Bigr)_+
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
@@ -215,7 +219,8 @@ def calibrated_top_k_hinge(
     .. math:: \ell(s, y) = \bigl(1 + s_{[k+1]} - s_y\bigr)_+
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         k: static set size, from 1 to L - 1.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the

@@ -1,5 +1,7 @@
 """The expected loss of an example whose label is a distribution over the classes."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 
 import jax

@@ -1,5 +1,7 @@
 """Softmax losses that trust a label less than the cross-entropy does."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -79,7 +81,8 @@ def symmetric_cross_entropy(
     unlikely the label is.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         alpha: scalar weight of the cross-entropy, at least 0. May be traced.
         beta: scalar weight of the reverse cross-entropy, at least 0. May be traced.

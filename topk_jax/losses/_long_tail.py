@@ -3,6 +3,8 @@
 A class without training examples raises: its logarithm and its weight would be infinite.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable
 
 import jax
@@ -39,7 +41,8 @@ def logit_adjusted_cross_entropy(
     classifier that was trained without it.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         class_counts: the number of training examples of each class, positive, `[L]`. May be
             traced.
@@ -106,7 +109,8 @@ def vector_scaling(
     itself.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         class_counts: the number of training examples of each class, positive, `[L]`. May be
             traced.

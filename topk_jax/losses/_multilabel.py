@@ -6,6 +6,8 @@ correct digit. Choice: `jax.nn.log_sigmoid` of the score, or of minus the score 
 Cost: one exponential and one logarithm per entry, as before.
 """
 
+from __future__ import annotations
+
 from collections.abc import Hashable
 
 import jax
@@ -25,7 +27,8 @@ def binary_cross_entropy(
     .. math:: \ell(s, t) = -\sum_j t_j \log\sigma(s_j) + (1 - t_j) \log(1 - \sigma(s_j))
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         targets: 1 (or true) for the classes that are present and 0 for the others, `[..., L]`;
             booleans, integers or floats. A number between them is the probability that the class
             is present: a smoothed label, a share of votes, or a mixture of examples.
@@ -75,7 +78,8 @@ def assume_negative(
     With a single class the second term is 0.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the
             gradient of the others are 0, whatever their logits and label are.

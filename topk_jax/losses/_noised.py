@@ -1,5 +1,7 @@
 """The top-K hinge smoothed with noise: with samples, or in expectation."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Literal, NamedTuple

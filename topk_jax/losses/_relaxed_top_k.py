@@ -1,5 +1,7 @@
 """The cross-entropy of relaxed top-K sets for several K at once."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -39,7 +41,8 @@ def relaxed_top_k_cross_entropy(
     than 0.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         top_k_weights: w, nonnegative numbers with a sum of 1, the first for K = 1 and the last for
             the largest K: `[K]` with K from 1 to L. Its length is static; its values may be traced.

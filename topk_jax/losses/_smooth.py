@@ -1,5 +1,7 @@
 """The top-K hinge smoothed with a temperature."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable
 
 import jax
@@ -41,7 +43,8 @@ def smooth_top_k_hinge(
     and tau = 1 it is the cross-entropy with a margin of 1.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L - 1.
         tau: positive scalar temperature, in the units of the logits. May be traced.

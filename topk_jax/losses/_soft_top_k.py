@@ -1,5 +1,7 @@
 """Cross-entropies of soft memberships in the k largest scores."""
 
+from __future__ import annotations
+
 import math
 
 import jax
@@ -33,7 +35,8 @@ def lapsum_top_k_loss(
     :math:`(b - s_y) / \alpha + \log 2`.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L. With k = L the loss is 0.
         alpha: positive scalar scale, in the units of the logits. May be traced.
@@ -93,7 +96,8 @@ def sigmoid_top_k_loss(
     gradient.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         k: static set size K, from 1 to L - 1.
         tau: positive scalar temperature, in the units of the logits. May be traced.

@@ -1,5 +1,7 @@
 """Softmax losses, and class margins that are larger for rarer classes."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable
 
 import jax
@@ -29,7 +31,8 @@ def cross_entropy(
     Without smoothing this is :math:`-\log \mathrm{softmax}_y(s) = \log \sum_j e^{s_j} - s_y`.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         label_smoothing: scalar part of the label, at least 0 and less than 1, that is spread over
             all classes (epsilon above); classes with a logit of -inf get nothing. May be traced.
@@ -99,7 +102,8 @@ def focal(
         \ell(s, y) = (1 - p_y)^\gamma \, \mathrm{CE}(s, y), \qquad p_y = e^{-\mathrm{CE}(s, y)}
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         labels: integer classes, `[...]`.
         gamma: scalar strength of the scaling, at least 0; 0 gives `cross_entropy`. May be traced.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the

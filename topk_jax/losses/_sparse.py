@@ -1,5 +1,7 @@
 """The Fenchel-Young loss of the sparse top-k: its gradient is a projection minus the targets."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike
@@ -25,7 +27,8 @@ def sparse_top_loss(
     and its gradient are zero.
 
     Args:
-        logits: floating-point scores, `[..., L]`.
+        logits: floating-point scores, `[..., L]`; -inf masks a class. The label of a masked
+            class costs about 1e30.
         targets: 1 for each class that is present and 0 for the others, booleans or numbers,
             `[..., L]`.
         where: which examples count, booleans `[...]`, or `None` for all. The loss and the

@@ -1,5 +1,7 @@
 """Entmax: the family of sparse probabilities from the softmax to the sparsemax."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable
 from typing import Any, NamedTuple

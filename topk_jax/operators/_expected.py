@@ -1,5 +1,7 @@
 """The expected k-th largest score under Gaussian noise, computed without samples."""
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Callable, Hashable

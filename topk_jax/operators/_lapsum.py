@@ -1,5 +1,7 @@
 """The soft top-k by a sum of Laplace distributions."""
 
+from __future__ import annotations
+
 import functools
 
 import jax

@@ -1,5 +1,7 @@
 """The top-k mask with a p-norm regularization: sparse, and smoother than the projection."""
 
+from __future__ import annotations
+
 import functools
 import math
 from typing import Any, NamedTuple

@@ -1,5 +1,7 @@
 """Top-k operators smoothed with Gaussian noise, with the gradients of Garcin et al."""
 
+from __future__ import annotations
+
 import functools
 import math
 from collections.abc import Hashable

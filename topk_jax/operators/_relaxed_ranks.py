@@ -1,5 +1,7 @@
 """Relaxed ranks: the probability of each class to have rank j, by sorts with derivatives."""
 
+from __future__ import annotations
+
 import functools
 from typing import NamedTuple
 

@@ -1,5 +1,7 @@
 """The soft top-k by sigmoids of the distances from the middle between two order statistics."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

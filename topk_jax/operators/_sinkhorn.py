@@ -1,5 +1,7 @@
 """The soft top-k by entropic optimal transport."""
 
+from __future__ import annotations
+
 import functools
 
 import jax

@@ -1,5 +1,7 @@
 """The sparse top-k: the projection of scores onto the convex hull of the sets of k classes."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

@@ -1,5 +1,7 @@
 """Elementary symmetric polynomials in log space, computed with a product tree."""
 
+from __future__ import annotations
+
 import functools
 
 import jax

@@ -1,5 +1,7 @@
 """The k-th largest score and the sum of the k largest: exact, with one-hot gradients."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable
 

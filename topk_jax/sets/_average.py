@@ -1,5 +1,7 @@
 """Thresholds for a mean set size or a mean error over all examples, without labels."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable
 from functools import partial

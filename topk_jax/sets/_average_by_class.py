@@ -1,5 +1,7 @@
 """Thresholds of each class for a mean set size."""
 
+from __future__ import annotations
+
 import math
 from functools import partial
 from typing import Any

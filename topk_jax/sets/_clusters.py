@@ -1,5 +1,7 @@
 """Conformal quantiles of clusters of classes with similar scores."""
 
+from __future__ import annotations
+
 import math
 from fractions import Fraction
 from functools import partial

@@ -1,5 +1,7 @@
 """Sets of a limited size with an honest statement of how often they miss: backward conformal."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

@@ -1,5 +1,7 @@
 """Whether an example is of a class that no label of the calibration examples has."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

@@ -1,5 +1,7 @@
 """Quantiles of conformal scores: of all examples, of each class, and between the two."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Hashable
 from fractions import Fraction

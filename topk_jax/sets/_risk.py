@@ -1,5 +1,7 @@
 """Conformal risk control: a bound on the expected loss of a set, whatever the loss is."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

@@ -1,5 +1,7 @@
 """Rules that choose the classes of a set from scores or probabilities."""
 
+from __future__ import annotations
+
 from collections.abc import Hashable
 from functools import partial
 

@@ -1,5 +1,7 @@
 """Conformal scores: how badly a class fits the probabilities of an example."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple

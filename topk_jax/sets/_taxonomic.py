@@ -1,5 +1,7 @@
 """Sets that are nodes of a taxonomy: a genus or a family in place of many species."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable
 from functools import lru_cache, partial

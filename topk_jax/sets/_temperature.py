@@ -1,5 +1,7 @@
 """The temperature that calibrates the probabilities of a classifier."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
 import jax

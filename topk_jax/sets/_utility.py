@@ -1,5 +1,7 @@
 """Sets of the largest expected utility, which weighs being right against being precise."""
 
+from __future__ import annotations
+
 import jax
 import jax.numpy as jnp
 from jax.typing import ArrayLike

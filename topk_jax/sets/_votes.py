@@ -1,5 +1,7 @@
 """Calibration with examples whose label is a distribution: the votes of several people."""
 
+from __future__ import annotations
+
 import math
 from functools import partial
 
