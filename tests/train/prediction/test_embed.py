@@ -288,6 +288,31 @@ def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
         plant = (name.split("/")[-2], int(Path(name).stem) // 3)
         assert split_of.setdefault(plant, split) == split
     assert set(split_of.values()) == {"train", "val", "test"}
+    # So the groups of the features are those of the images.
+    assert content["group"][0] == f"plant {CLASSES[0]} 0"
+    of_features = dataset_spec(
+        FeaturesFields(name="features", batch_size=1, path=str(tmp_path / "a.npz"))
+    ).load(None)
+    of_images = dataset_spec(found.configuration("table", table)).load(None)
+    for one, other in (
+        (of_features.train, of_images.train),
+        (of_features.test, of_images.test),
+    ):
+        assert one.groups.tolist() == other.groups.tolist()
+        assert one.names.tolist() == other.names.tolist()
+
+
+def test_groups_of_a_folder_are_in_the_file(photos, tmp_path):
+    settings = {"group": r"([^/]*/\d)\d*[.]"}
+    embed(Sums(), found.in_folder(photos, **settings), tmp_path / "a.npz", skip_unreadable=False)
+    content = arrays(tmp_path / "a.npz")
+    expected = [
+        f"{name.partition('/')[0]}/{name.partition('/')[2][0]}" for name in content["names"]
+    ]
+    assert content["group"].tolist() == expected
+    # Without groups, it is another file.
+    embed(Sums(), found.in_folder(photos), tmp_path / "a.npz", skip_unreadable=False)
+    assert "group" not in arrays(tmp_path / "a.npz")
 
 
 def test_a_folder_without_classes_gives_rows_to_predict_for(photos, tmp_path):
