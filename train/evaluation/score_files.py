@@ -52,6 +52,8 @@ _DECOMPRESSED: Mapping[str, Callable[[Any], _Decompressed]] = MappingProxyType(
 )
 # How far the sum of the probabilities of an example may be from 1.
 _SUM_TOLERANCE = 1e-3
+# By how much a rounded probability may exceed 1; the functions of `topk_jax.sets` allow as much.
+_ROUNDING = 1e-4
 
 
 def _are_finite(rows: np.ndarray) -> np.ndarray:
@@ -143,9 +145,9 @@ def are_probabilities(scores: Scores) -> bool:
 
 
 def are_from_0_to_1(scores: Scores) -> bool:
-    """Whether each score might be a probability."""
+    """Whether each score might be a rounded probability, or NaN."""
     parts = (scores[chunk] for chunk in chunks(scores))
-    return all(bool(((part >= 0) & (part <= 1)).all()) for part in parts)
+    return not any(bool(((part < 0) | (part > 1 + _ROUNDING)).any()) for part in parts)
 
 
 def _add_up_to_1(scores: np.ndarray) -> bool:
