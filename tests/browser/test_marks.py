@@ -14,7 +14,8 @@ from train.data.own import tables
 from train.prediction import html_page
 from train.prediction.html_page import Facts, page_files
 from train.prediction.image_sets import ImageSet
-from train.prediction.thumbnails import Thumbnail
+from train.prediction.observation_sets import ObservationSet
+from train.prediction.thumbnails import Photograph, Thumbnail
 
 # Names of files that a table, a page or a spreadsheet may misread.
 ODD = (
@@ -306,8 +307,11 @@ def test_on_paper_all_sets_are_seen_and_no_controls(tab, page):
     for script in (True, False):
         tab.open(page.as_uri(), script=script)
         tab.call("Emulation.setEmulatedMedia", media="print")
-        heights = "Array.from(document.querySelectorAll('.set li'), (one) => one.offsetHeight)"
-        assert tab.evaluate(f"Math.min(...{heights})") > 0
+        # The classes of a folded list, too, and below each other.
+        members = "Array.from(document.querySelectorAll('.card:nth-child(11) .set li'))"
+        assert tab.evaluate(f"{members}.every((one) => one.checkVisibility())")
+        tops = f"{members}.map((one) => one.getBoundingClientRect().top)"
+        assert len(set(json.loads(tab.evaluate(f"JSON.stringify({tops})")))) == 10
         hidden = "#controls, dialog, summary, nav a, select, .marking input"
         shown = (
             f"Array.from(document.querySelectorAll('{hidden}')).filter((one) => one.offsetHeight)"
@@ -315,3 +319,48 @@ def test_on_paper_all_sets_are_seen_and_no_controls(tab, page):
         assert tab.evaluate(f"{shown}.length") == 0
         tab.call("Emulation.setEmulatedMedia", media="")
     shutil.rmtree(page.parent)
+
+
+def test_an_observation_has_one_mark_for_its_photographs(tab, tmp_path):
+    groups = {"obs 1": 3, "=obs 2": 2, None: 1}
+    (tmp_path / "saved").mkdir()
+    with html_page.writing(tmp_path / "a.html", Facts(CLASSES, "Rule.", "", {})) as written:
+        for group, number in groups.items():
+            images = [Image.new("RGB", (200, 150), (50 * place, 0, 0)) for place in range(number)]
+            paths = [tmp_path / f"{group}-{place}.png" for place in range(number)]
+            for image, path in zip(images, paths, strict=True):
+                image.save(path)
+            written.add(
+                ObservationSet(
+                    group=group,
+                    examples={"paths": list(map(str, paths))},
+                    number=number,
+                    shown=tuple(map(Photograph, paths, map(Thumbnail.of, images))),
+                    not_read=(),
+                    classes=(5, 6),
+                    probabilities=(0.5, 0.25),
+                    likeliest=5,
+                    highest=0.5,
+                )
+            )
+    opened(tab, tmp_path / "a.html")
+    tops = "Array.from(list.children[0].querySelectorAll('img'), (one) => one.offsetTop)"
+    # Side by side.
+    assert tab.evaluate(f"new Set({tops}).size") == 1
+    tab.press("j", "2", "j", "1", "j", "1")
+    path, rows = save(tab, tmp_path / "saved")
+    assert [(row["label"], row["group"]) for row in rows] == [
+        ("Chêne", ""),
+        *[("Chêne", "'=obs 2")] * 2,
+        *[("x", "obs 1")] * 3,
+    ]
+    found = tables.find(path).listing
+    assert sorted(found.groups) == sorted(
+        [f"path {tmp_path}/None-0.png", *["group =obs 2"] * 2, *["group obs 1"] * 3]
+    )
+    tab.evaluate("localStorage.clear()")
+    tab.open((tmp_path / "a.html").as_uri())
+    assert said(tab) == "0 marked"
+    assert load(tab, path) == "3 loaded, 3 of them on this page; 3 marked"
+    assert choices(tab) == ["2. x", "1. Chêne", "1. Chêne"]
+    assert complaints(tab) == []

@@ -84,23 +84,41 @@ def find(dataset: Dataset, fields: OwnImageFields) -> Overlooked:
     # Training images may be chosen.
     used = np.concatenate([one.images.indices for one in splits if isinstance(one.images, Records)])
     listing = listed.listing.take(used.tolist())
-    likely = None
-    if not listing.has_groups:
-        likely = likely_groups.by_names(listing.paths, listing.labels)
+    line = in_names(listing, fields, records.name)
     if not fields.list_near_duplicates:
-        return Overlooked(_divided(listing, likely, fields, records.name))
+        return Overlooked(line)
     copies, taken = _look(source, used)
-    if likely is None and not listing.has_groups:
+    if not (line or listing.has_groups):
         likely = likely_groups.by_times(listing.paths, taken, listing.labels)
+        line = _divided(listing, likely, fields, records.name)
     pairs = _between_splits(near_duplicates.find(copies), listing.roles)
-    line = _divided(listing, likely, fields, records.name)
     rows, summary = _described(pairs, listing)
     # Nothing else was proposed, and some splits are not given.
     is_free = not (line or listing.has_groups) and bool(set(Role) - listing.given)
     if rows and is_free and isinstance(fields, FolderFields):
-        flag = spell("config.dataset.group=near_duplicates")
-        summary += f"; --{flag} keeps images that look alike in one split"
+        flag = _flag("near_duplicates")
+        summary += f"; {flag} keeps images that look alike in one split"
     return Overlooked(line, rows, summary)
+
+
+def in_names(listing: Listing, fields: OwnImageFields, name: str) -> str:
+    """A line about likely groups in the names of images; empty if no split divides one.
+
+    Args:
+        listing: the images with all splits.
+        fields: `config.dataset`.
+        name: the data in the line.
+    """
+    if listing.has_groups:
+        return ""
+    likely = likely_groups.by_names(listing.paths, listing.labels)
+    return _divided(listing, likely, fields, name)
+
+
+def _flag(grammar: str) -> str:
+    """The flag that gives a grammar, as for a shell."""
+    flag = spell(f"config.dataset.group={shlex.quote(grammar)}")
+    return flag if flag.startswith("--") else f"--{flag}"
 
 
 def _look(source: EncodedImages, used: np.ndarray) -> tuple[np.ndarray, list[exif.Taken | None]]:
@@ -153,12 +171,10 @@ def _divided(listing: Listing, likely: Likely | None, fields: OwnImageFields, na
     second = next(one for one in others if listing.roles[one] != listing.roles[first])
     is_free = bool(set(Role) - listing.given)
     if isinstance(fields, FolderFields):
-        flag = spell(f"config.dataset.group={shlex.quote(likely.grammar)}")
-        advice = f"--{flag} keeps each in one split" if is_free else f"--{flag} names them"
+        what = _flag(likely.grammar)
     else:
-        advice = "a column group of the data " + (
-            "keeps each in one split" if is_free else "names them"
-        )
+        what = "a column group of the data"
+    advice = f"{what} keeps each in one split" if is_free else f"{what} names them"
     return (
         f"{name}: {likely.what} look like those of groups, such as {listing.paths[first]} and "
         f"{listing.paths[second]}: "

@@ -65,8 +65,8 @@ def test_the_table_has_every_example_the_least_plausible_first(audited):
     assert margins == sorted(margins)
     assert all((row["label"] == row["likely"]) == (float(row["margin"]) > 0) for row in rows)
     planted_first = [is_wrong[row["name"]] for row in rows]
-    # With a quarter of the digits, 0.85 to 0.95 were measured for other seeds.
-    assert planted.found_early(np.arange(NUMBER), np.array(planted_first)) >= 0.7
+    # With a quarter of the digits, 1 was measured for four other draws of some 22 labels.
+    assert planted.found_early(np.arange(NUMBER), np.array(planted_first)) >= 0.8
 
 
 def test_the_numbers_are_printed_and_written(audited):

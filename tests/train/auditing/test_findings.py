@@ -39,7 +39,7 @@ def audited():
 
 def test_planted_labels_come_first(audited):
     found, is_wrong = audited
-    # 0.94 to 0.98 were measured for other seeds; by chance it is 0.1.
+    # 0.97 to 1 were measured for five other draws; by chance it is 0.1.
     assert planted.found_early(found.order, is_wrong) >= 0.9
     assert planted.found_early(found.order[::-1], is_wrong) < 0.05
 
@@ -47,7 +47,8 @@ def test_planted_labels_come_first(audited):
 def test_the_number_of_wrong_labels_is_estimated(audited):
     found, is_wrong = audited
     # Mistakes of the heads that are confident count, too: some 5 % of the true labels are not the
-    # most probable class, and a few of these reach a threshold.
+    # most probable class, and a few of these reach a threshold. 0.98 to 1.12 were measured for four
+    # other draws.
     total, planted_in_all = found.wrong_by_class.sum(), is_wrong.sum()
     assert 0.8 * planted_in_all <= total <= 1.3 * planted_in_all
     by_class = np.bincount(found.examples.labels, weights=is_wrong)
@@ -101,18 +102,17 @@ def test_no_head_has_seen_the_examples_that_it_judges(rng):
     assert abs(found.accuracy - 0.5) < 4 * 0.035
 
 
-def test_copies_of_a_group_do_not_vouch_for_each_other():
-    features, labels, is_wrong = (array[:600] for array in planted.digits())
-    copies = [np.repeat(array, 3, axis=0) for array in (features, labels, is_wrong)]
-    numbers = np.repeat(np.arange(600), 3)
+def test_copies_of_a_group_do_not_vouch_for_each_other(rng):
+    # Labels that say nothing, which a copy in another fold agrees with.
+    features = np.repeat(rng.normal(size=(200, 300)).astype(np.float32), 2, axis=0)
+    labels = np.repeat(rng.integers(2, size=200), 2)
+    groups = np.repeat(np.arange(200), 2).astype(str).astype(object)
     grouped = findings.find(
-        examples(*copies[:2], groups=numbers.astype(str).astype(object)), num_folds=5, seed=0
+        examples(features, labels, groups=groups, num_classes=2), num_folds=5, seed=0
     )
-    early = planted.found_early(grouped.order, copies[2][grouped.examples.names.astype(int)])
-    alone = findings.find(examples(*copies[:2]), num_folds=5, seed=0)
-    with_copies = planted.found_early(alone.order, copies[2][alone.examples.names.astype(int)])
-    assert early >= 0.8
-    assert with_copies < early
+    assert abs(grouped.accuracy - 0.5) < 4 * 0.035
+    alone = findings.find(examples(features, labels, num_classes=2), num_folds=5, seed=0)
+    assert alone.accuracy > 0.75
 
 
 def test_classes_that_are_in_one_fold_are_not_judged():

@@ -17,7 +17,7 @@ from flax import linen as nn
 from PIL import Image
 
 import train.data
-from tests.train.data.own import pictures
+from tests.train.data.own import observations, pictures
 from tests.train.forked import ROOT, error_lines, start
 from tests.train.prediction import small_network
 from train.configuration.datasets import FeaturesFields
@@ -302,6 +302,16 @@ def test_groups_of_a_table_stay_in_one_split(photos, tmp_path):
         assert one.names.tolist() == other.names.tolist()
 
 
+def test_likely_groups_are_told_with_the_flag(tmp_path, caplog):
+    observations.write(tmp_path / "photos", observations.names())
+    with flags_for_fields({"config.dataset.group": "--group"}):
+        found.in_folder(tmp_path / "photos")
+        (line,) = caplog.messages
+        assert line.endswith(rf"; --group='{observations.PATTERN}' keeps each in one split")
+        found.in_folder(tmp_path / "photos", group=observations.PATTERN)
+    assert caplog.messages == [line]
+
+
 def test_groups_of_a_folder_are_in_the_file(photos, tmp_path):
     settings = {"group": r"([^/]*/\d)\d*[.]"}
     embed(Sums(), found.in_folder(photos, **settings), tmp_path / "a.npz", skip_unreadable=False)
@@ -310,7 +320,7 @@ def test_groups_of_a_folder_are_in_the_file(photos, tmp_path):
         f"{name.partition('/')[0]}/{name.partition('/')[2][0]}" for name in content["names"]
     ]
     assert content["group"].tolist() == expected
-    # Without groups, it is another file.
+    # Without groups, it is another file, and nothing is likely in names such as these.
     embed(Sums(), found.in_folder(photos), tmp_path / "a.npz", skip_unreadable=False)
     assert "group" not in arrays(tmp_path / "a.npz")
 

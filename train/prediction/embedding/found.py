@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from train.configuration.datasets import FolderFields, TableFields
 from train.data import dataset_spec, image_formats
@@ -14,6 +15,7 @@ from train.data.own.listing import Listing, Role
 from train.data.own.own_images import OwnImagesSpec
 from train.data.side_files import PassedOver
 from train.foundation import names
+from train.workdir import overlooked
 
 
 def configuration(name: str, path: Path, **fields: Any) -> FolderFields | TableFields:
@@ -67,7 +69,10 @@ def in_table(path: Path, **fields: Any) -> FoundImages:
 def _labelled(config: FolderFields | TableFields) -> FoundImages:
     spec = dataset_spec(config)
     assert isinstance(spec, OwnImagesSpec)
-    return spec.find(None)
+    images = spec.find(None)
+    if line := overlooked.in_names(images.listing, config, images.where):
+        logging.warning("%s", line)
+    return images
 
 
 def _unlabelled(root: Path, largest: int) -> FoundImages | None:
