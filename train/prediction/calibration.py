@@ -80,9 +80,12 @@ class Calibration:
         Raises:
             UserError: it is not stored, and the data set is not on this machine or is too small.
         """
-        return self._stored(
-            f"coverage_{coverage}", lambda found: thresholds.conformal_threshold(found, coverage)
-        )
+
+        def find(found: Predictions) -> float:
+            self._check_observations(found, coverage)
+            return thresholds.conformal_threshold(found, coverage)
+
+        return self._stored(f"coverage_{coverage}", find)
 
     def conformal_sets(self, coverage: float, rule: ConformalRule) -> ConformalSets:
         """The sets of a rule with a score that have the label with at least that probability.
@@ -97,6 +100,8 @@ class Calibration:
             raise UserError(reason)
 
         def find(found: Predictions) -> list[float]:
+            if rule.quantile != "classes":
+                self._check_observations(found, coverage)
             limits = conformal_sets.calibrate(rule, found, coverage, counts).limits
             plain: list[float] = np.atleast_1d(limits).tolist()
             return plain
@@ -108,6 +113,11 @@ class Calibration:
         self._check_number(limits, 1 if rule.quantile == "all" else self._classifier.num_classes)
         array = np.asarray(limits[0] if rule.quantile == "all" else limits, np.float32)
         return ConformalSets(rule, array, counts)
+
+    def _check_observations(self, found: Predictions, coverage: float) -> None:
+        """Refuses too few observations; too few examples are refused where they are used."""
+        if self._combined_by is not None:
+            thresholds.check_enough(len(found.labels), coverage, "observations")
 
     def _check_number(self, limits: list[float], number: int) -> None:
         if len(limits) != number:

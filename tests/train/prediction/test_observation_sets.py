@@ -207,6 +207,15 @@ def test_thresholds_are_those_of_the_validation_observations(tmp_path, by):
     assert stored["coverage_0.9"] != stored[f"observations_{by}_coverage_0.9"]
 
 
+def test_too_few_observations_are_counted_as_such(tmp_path):
+    calibration = Calibration(FakeClassifier(tmp_path), combinations.DEFAULT)
+    # Of 300 photographs.
+    with pytest.raises(UserError, match=r"= 199 observations to calibrate on; there are 9\d$"):
+        calibration.conformal(0.995)
+    with pytest.raises(UserError, match=r"= 199 observations"):
+        calibration.conformal_sets(0.995, RULES["aps"])
+
+
 def test_a_run_without_groups_makes_top_k_sets_alone(tmp_path):
     classifier = FakeClassifier(tmp_path, has_groups=False)
     none = {"top_k": None, "average_k": None, "coverage": None}
