@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from absl import flags
 
-from train.data.own import group_names
+from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
 from train.evaluation import combinations, conformal_rules, metric
 from train.evaluation.conformal_rules import ConformalRule
 from train.foundation import command_line, fields, files, flag_rules, json_files
@@ -82,7 +82,7 @@ _GROUP = flags.DEFINE_string(
     "group",
     None,
     "how the groups of the new data are found, such as the photographs of one plant: with --images "
-    f"{group_names.ALLOWED}; by default as in the run. With --table or --features the column or "
+    f"{HOW_GROUPS_ARE_FOUND}; by default as in the run. With --table or --features the column or "
     "the array of the groups; by default group, if there is one.",
 )
 _RECALIBRATE = flags.DEFINE_string(

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 from absl import flags
 
-from train.data.own import group_names
+from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
 from train.evaluation import combinations
 from train.foundation import command_line, fields, flag_rules, flag_types
 from train.foundation.errors import UserError
@@ -60,7 +60,7 @@ _GROUP = flags.DEFINE_string(
     "group",
     None,
     "Makes one set for all images of an observation, with thresholds from the validation "
-    f"observations: {group_names.ALLOWED}. It is searched in the paths, or the names. With "
+    f"observations: {HOW_GROUPS_ARE_FOUND}. It is searched in the paths, or the names. With "
     "--features it may be the name of an array of groups.",
 )
 _COMBINE = flags.DEFINE_string(

@@ -4,9 +4,6 @@ An observation is a group of examples, such as the photographs of one plant. Not
 here: the help of commands names the ways without waiting for JAX.
 """
 
-from train.foundation import fields
-from train.foundation.errors import UserError
-
 DEFAULT = "log_probabilities"
 TRAINED = "trained"
 COMBINATIONS = {
@@ -17,14 +14,3 @@ COMBINATIONS = {
     "on the validation observations",
 }
 IN_WORDS = "; ".join(f"{name}: {what}" for name, what in COMBINATIONS.items())
-
-
-def named(flag: str, name: str) -> str:
-    """The name that a flag gives.
-
-    Raises:
-        UserError: there is no way of that name.
-    """
-    if wrong := fields.one_of(COMBINATIONS)(name):
-        raise UserError(field=f"--{flag}", must_be=wrong, got=name)
-    return name

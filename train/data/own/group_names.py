@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 from absl import logging
 
+from train.configuration.datasets import HOW_GROUPS_ARE_FOUND
 from train.data.own import exif, near_duplicates, thumbnails
 from train.data.own.listing import name_groups
 from train.foundation import names, reading
@@ -27,10 +28,6 @@ from train.foundation.fields import did_you_mean
 from train.foundation.progress_bar import make_bar
 from train.foundation.spelling import spell
 
-ALLOWED = (
-    r"a regular expression with one capture, such as (obs\d+)_, or parent, exif:FIELD, "
-    "burst:SECONDS or near_duplicates"
-)
 # A regular expression may take longer than the age of the universe for one path.
 _MOST_SECONDS = 30.0
 _PARENT, _NEAR_DUPLICATES, _EXIF, _BURST = "parent", "near_duplicates", "exif:", "burst:"
@@ -192,13 +189,15 @@ def _compiled(grammar: str, field: str) -> re.Pattern[str]:
         pattern = re.compile(grammar)
     except (re.error, OverflowError, RecursionError) as error:
         raise UserError(
-            field=field, must_be=ALLOWED, but=f"{grammar!r} is no regular expression: {error}"
+            field=field,
+            must_be=HOW_GROUPS_ARE_FOUND,
+            but=f"{grammar!r} is no regular expression: {error}",
         ) from error
     if pattern.groups != 1:
         several = " ((?:…) groups without a capture)" if pattern.groups else ""
         raise UserError(
             field=field,
-            must_be=ALLOWED,
+            must_be=HOW_GROUPS_ARE_FOUND,
             but=f"{grammar!r} has {pattern.groups or 'no'} captures{several}",
         )
     return pattern
