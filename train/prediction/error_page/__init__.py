@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from train.evaluation import score_files
@@ -34,16 +33,7 @@ _MOST_CLASSES, _MOST_CONFUSIONS = 500, 100
 _MOST_CONFUSED = 3
 _THUMBNAILS_AHEAD = 32
 
-_templates = Environment(
-    loader=FileSystemLoader(_HERE),
-    autoescape=True,
-    finalize=words.plain,
-    keep_trailing_newline=True,
-    lstrip_blocks=True,
-    trim_blocks=True,
-    undefined=StrictUndefined,
-)
-_templates.filters |= {function.__name__: function for function in (words.percent, words.plural)}
+_templates = words.make_templates(_HERE)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from train.evaluation.metric import Metric
@@ -36,18 +35,7 @@ _SCRIPT = "".join((_HERE / name).read_text(encoding="utf-8") for name in _SCRIPT
 # How many classes of a set are visible before the list is opened.
 _SEEN = 5
 
-_templates = Environment(
-    loader=FileSystemLoader(_HERE),
-    autoescape=True,
-    finalize=words.plain,
-    keep_trailing_newline=True,
-    lstrip_blocks=True,
-    trim_blocks=True,
-    undefined=StrictUndefined,
-)
-_templates.filters |= {
-    function.__name__: function for function in (words.number, words.percent, words.plural)
-}
+_templates = words.make_templates(_HERE)
 
 
 @dataclass(frozen=True)

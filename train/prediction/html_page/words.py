@@ -1,4 +1,4 @@
-"""Formats numbers and names for the page."""
+"""Formats numbers and names for pages, and makes the templates that use them."""
 
 import math
 import os
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from train.foundation.printable import printable
@@ -41,3 +42,18 @@ def plain(value: Any) -> Any:
     """A text with literals for characters that control a terminal or cannot be in a page."""
     is_text = isinstance(value, str) and not isinstance(value, Markup)
     return printable(value) if is_text else value
+
+
+def make_templates(folder: Path) -> Environment:
+    """The templates in a folder; what they print is escaped, and a name that is missing raises."""
+    templates = Environment(
+        loader=FileSystemLoader(folder),
+        autoescape=True,
+        finalize=plain,
+        keep_trailing_newline=True,
+        lstrip_blocks=True,
+        trim_blocks=True,
+        undefined=StrictUndefined,
+    )
+    templates.filters |= {function.__name__: function for function in (number, percent, plural)}
+    return templates
