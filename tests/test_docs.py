@@ -70,6 +70,14 @@ def test_the_numbers_of_the_evidence_are_those_of_the_results(evidence):
     assert set(asked) == set(write_pages.TABLES)
 
 
+def test_the_functions_of_the_page_of_problems_exist():
+    page = (DOCS / "which_function.md").read_text()
+    names = re.findall(r"`(losses|sets|metrics)\.(\w+)`", page)
+    assert len(names) > 50
+    for module, name in names:
+        assert name in importlib.import_module(f"topk_jax.{module}").__all__, name
+
+
 def test_the_sentences_of_the_pages_hold(evidence):
     assert not evidence("sentences").wrong()
 
