@@ -18,14 +18,14 @@ from absl import logging
 
 from train.configuration.datasets import FolderFields, OwnImageFields
 from train.data import Dataset
-from train.data.own import exif, likely_groups, near_duplicates, thumbnails
+from train.data.own import exif, likely_groups, near_duplicates, table_columns, thumbnails
 from train.data.own.encoded_images import EncodedImages
 from train.data.own.likely_groups import Likely
 from train.data.own.listing import Listing, Role
 from train.data.own.near_duplicates import Pairs
 from train.data.records import Records
 from train.devices import processes
-from train.foundation import files, reading
+from train.foundation import files, names, reading
 from train.foundation.spelling import spell
 from train.workdir import run_files, terminal
 
@@ -60,8 +60,9 @@ class Overlooked:
         if self.rows:
             path = workdir / run_files.NEAR_DUPLICATES
             text = io.StringIO(newline="")
-            csv.writer(text).writerows([_COLUMNS, *self.rows])
-            files.write_whole(path, text.getvalue().encode(errors="surrogateescape"))
+            rows = (map(table_columns.escaped, map(names.in_utf8, row)) for row in self.rows)
+            csv.writer(text).writerows([_COLUMNS, *rows])
+            files.write_whole(path, text.getvalue().encode())
             logging.warning("%s; listed in %s", self.summary, path)
 
 
